@@ -1,0 +1,592 @@
+//! One measurement of one contender: a fresh runtime, a warm-up, and the messages.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+use crate::contenders::{Id, Limits, Running};
+use crate::keys::Keys;
+use crate::probe;
+use crate::work::{Handler, Tick};
+
+/// Handlers in flight at once, for every contender that has such a limit.
+pub const CONCURRENCY: usize = 1_024;
+
+/// Messages waiting at once, likewise.
+pub const CAPACITY: usize = 65_536;
+
+/// Messages waiting for one key, where a key has a queue of its own.
+pub const LANE: usize = 1_024;
+
+/// Handlers of the measurement that keeps many in flight.
+pub const IN_FLIGHT: u64 = 100_000;
+
+/// Messages sent to the blocked or hot key: more than the concurrency, and more than a lane holds.
+const DISTURBANCE: u64 = 2_000;
+
+/// No message handled for so long means that none will be.
+const STALL: Duration = Duration::from_secs(1);
+
+/// Between two looks at the counters once all is sent.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// What came of one measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sample {
+    /// Messages handled while the clock ran.
+    pub messages: u64,
+    /// The clock, divided by them.
+    pub ns_per_message: f64,
+    /// Messages that began before an earlier one of their key, or while one was being handled.
+    pub order_breaks: u64,
+    /// Where latency is measured.
+    pub latency: Option<Latency>,
+    /// Why fewer messages were handled than sent.
+    pub cut: Option<Cut>,
+}
+
+impl Sample {
+    fn of(elapsed: Duration, messages: u64, cut: Option<Cut>) -> Self {
+        Self {
+            messages,
+            ns_per_message: elapsed.as_nanos() as f64 / messages.max(1) as f64,
+            order_breaks: 0,
+            latency: None,
+            cut,
+        }
+    }
+}
+
+/// Latency in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Latency {
+    /// Half were faster.
+    pub p50: u64,
+    /// 99 of 100 were faster.
+    pub p99: u64,
+    /// 999 of 1,000 were faster.
+    pub p999: u64,
+}
+
+/// Why a measurement ended early.
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Cut {
+    /// It took too long; the rate is that of the messages handled until then.
+    Slow,
+    /// Nothing went on any more.
+    Stalled,
+}
+
+/// A closed loop: each producer sends as fast as it may.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosedLoop {
+    /// What each handler does.
+    pub handler: Handler,
+    /// Which key comes when.
+    pub keys: Keys,
+    /// Messages on the clock, over all producers.
+    pub messages: u64,
+    /// Tasks that send.
+    pub producers: u64,
+    /// Whether key 0, which nobody else uses, is blocked or hot; keys start at 1 then.
+    pub disturbed: Option<bool>,
+    /// When it is cut.
+    pub limit: Duration,
+}
+
+impl ClosedLoop {
+    /// Measures this contender.
+    pub fn measure(self, id: Id) -> Sample {
+        let share = self.messages / self.producers;
+        let warm_up = share / 16;
+        let stream = Stream {
+            keys: self.keys,
+            producers: self.producers,
+            share: warm_up + share,
+            shift: u64::from(self.disturbed.is_some()),
+        };
+        probe::reset(stream.slots(), 0);
+
+        let bench = Bench::start(id, self.handler, limits(stream.count()));
+        let all = warm_up * self.producers;
+        let (from, began, cut) = match bench.run(stream, 0..warm_up, all, self.limit) {
+            (began, Some(cut)) => (0, began, Some(cut)),
+            _ => {
+                if self.disturbed == Some(true) {
+                    bench.disturb();
+                }
+                let to = warm_up + share;
+                let target = to * self.producers;
+                let (began, cut) = bench.run(stream, warm_up..to, target, self.limit);
+                (all, began, cut)
+            }
+        };
+        let elapsed = began.elapsed();
+        let messages = probe::handled().saturating_sub(from);
+        let order_breaks = probe::breaks();
+        bench.end();
+        Sample {
+            order_breaks,
+            ..Sample::of(elapsed, messages, cut)
+        }
+    }
+}
+
+/// An open loop: a thread of its own sends each message at its time, and late ones at once.
+/// Latency counts from the intended time, so a sender held up does not hide it.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenLoop {
+    /// What each handler does.
+    pub handler: Handler,
+    /// Keys, from 1; key 0 is the disturbing one.
+    pub keys: u64,
+    /// Messages per second.
+    pub rate: u64,
+    /// Messages in all.
+    pub messages: u64,
+    /// Whether key 0 is blocked or hot.
+    pub disturbed: bool,
+    /// How long the last messages may take.
+    pub grace: Duration,
+}
+
+impl OpenLoop {
+    /// Measures this contender.
+    pub fn measure(self, id: Id) -> Sample {
+        let keys = Keys::Cycle(self.keys);
+        let stream = Stream {
+            keys,
+            producers: 1,
+            share: self.messages,
+            shift: 1,
+        };
+        probe::reset(stream.slots(), self.messages as usize);
+
+        let bench = Bench::start(id, self.handler, limits(stream.count()));
+        // The warm-up has sequence numbers of its own, in slots that are cleared after it.
+        let (_, cut) = bench.run(stream, 0..self.keys, self.keys, self.grace);
+        if cut.is_none() {
+            probe::reset(stream.slots(), 0);
+            if self.disturbed {
+                bench.disturb();
+            }
+            let generator = self.generate(&bench, stream);
+            // However long nothing is handled: in the end only the latencies count.
+            let limit = Duration::from_nanos(self.messages * self.period()) + self.grace;
+            bench.wait_for(Vec::new(), self.messages, Watch::patient(limit));
+            probe::open_gate();
+            generator.join().expect("the generator does not panic");
+        }
+        let sample = self.sample();
+        bench.end();
+        sample
+    }
+
+    fn generate(self, bench: &Bench, stream: Stream) -> std::thread::JoinHandle<()> {
+        let pace = Pace {
+            began: probe::now_ns() + 1_000_000,
+            period: self.period(),
+        };
+        let range = 0..self.messages;
+        let sending = bench.contender.send(Errand {
+            stream,
+            producer: 0,
+            range,
+            pace: Some(pace),
+        });
+        let runtime = bench.runtime.handle().clone();
+        std::thread::spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = sending => {}
+                    // A sender may wait for ever.
+                    () = probe::gate() => {}
+                }
+            });
+        })
+    }
+
+    fn period(&self) -> u64 {
+        1_000_000_000 / self.rate
+    }
+
+    fn sample(&self) -> Sample {
+        let mut histogram = histogram();
+        let mut handled = 0;
+        let mut last = 0;
+        for (i, ns) in probe::recorded(self.messages as usize).enumerate() {
+            if let Some(ns) = ns {
+                handled += 1;
+                last = last.max(i as u64 * self.period() + ns);
+                histogram.saturating_record(ns);
+            }
+        }
+        let cut = (handled < self.messages).then_some(Cut::Stalled);
+        Sample {
+            order_breaks: probe::breaks(),
+            latency: (handled > 0).then(|| Latency::of(&histogram)),
+            ..Sample::of(Duration::from_nanos(last), handled, cut)
+        }
+    }
+}
+
+/// One question after the other, nothing else going on; the one who asks is a task of the same
+/// runtime, or a thread outside of it.
+pub fn round_trips(id: Id, questions: u64, inside: bool) -> Sample {
+    probe::reset(0, 0);
+    let runtime = runtime();
+    let contender = runtime.block_on(id.start_answering(limits(Asked::KEYS)));
+    let asking = contender.ask(questions);
+    let asked = if inside {
+        runtime
+            .block_on(runtime.spawn(asking))
+            .expect("asking does not panic")
+    } else {
+        runtime.block_on(asking)
+    };
+    end(runtime, contender);
+    let latency = Some(Latency::of(&asked.histogram));
+    Sample {
+        latency,
+        ..Sample::of(asked.elapsed, asked.answers, None)
+    }
+}
+
+/// [`IN_FLIGHT`] handlers waiting at the same time, each with a key of its own.
+pub fn in_flight(id: Id, limit: Duration) -> Sample {
+    let room = (IN_FLIGHT as usize).next_power_of_two();
+    let limits = Limits {
+        concurrency: room,
+        capacity: room,
+        lane: LANE,
+        keys: IN_FLIGHT,
+    };
+    let stream = Stream {
+        keys: Keys::Distinct,
+        producers: 1,
+        share: IN_FLIGHT,
+        shift: 0,
+    };
+    probe::reset(stream.slots(), 0);
+    let bench = Bench::start(id, Handler::Wait, limits);
+    let began = Instant::now();
+    let producer = bench.produce(stream, 0, 0..IN_FLIGHT);
+    let watch = Watch::new(limit, probe::waiting);
+    let mut cut = bench.wait_for(vec![producer], IN_FLIGHT, watch);
+    if cut.is_none() {
+        probe::open_gate();
+        cut = bench.wait_for(Vec::new(), IN_FLIGHT, Watch::new(limit, probe::handled));
+    }
+    let elapsed = began.elapsed();
+    let messages = probe::handled();
+    bench.end();
+    Sample::of(elapsed, messages, cut)
+}
+
+/// A contender on its runtime.
+pub struct Bench {
+    /// Two worker threads.
+    pub runtime: Runtime,
+    contender: Box<dyn Running>,
+}
+
+impl Bench {
+    /// Starts the contender on a fresh runtime.
+    pub fn start(id: Id, handler: Handler, limits: Limits) -> Self {
+        let runtime = runtime();
+        let contender = runtime.block_on(id.start(handler, limits));
+        Self { runtime, contender }
+    }
+
+    /// Starts a producer, as a task of the runtime.
+    pub fn produce(&self, stream: Stream, producer: u64, range: Range<u64>) -> JoinHandle<()> {
+        self.runtime.spawn(self.contender.send(Errand {
+            stream,
+            producer,
+            range,
+            pace: None,
+        }))
+    }
+
+    /// Ends the contender and its runtime.
+    pub fn end(self) {
+        end(self.runtime, self.contender);
+    }
+
+    /// Runs all producers over `range`; says when they began, and whether it was cut.
+    fn run(
+        &self,
+        stream: Stream,
+        range: Range<u64>,
+        target: u64,
+        limit: Duration,
+    ) -> (Instant, Option<Cut>) {
+        let began = Instant::now();
+        let producers = (0..stream.producers)
+            .map(|producer| self.produce(stream, producer, range.clone()))
+            .collect();
+        (
+            began,
+            self.wait_for(producers, target, Watch::new(limit, probe::handled)),
+        )
+    }
+
+    /// Sends the disturbing messages to key 0, from a sender of their own: where a key has a limit
+    /// of its own, only this sender waits for it.
+    fn disturb(&self) {
+        let stream = Stream {
+            keys: Keys::Cycle(1),
+            producers: 1,
+            share: DISTURBANCE,
+            shift: 0,
+        };
+        self.produce(stream, 0, 0..DISTURBANCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    fn wait_for(
+        &self,
+        producers: Vec<JoinHandle<()>>,
+        target: u64,
+        mut watch: Watch,
+    ) -> Option<Cut> {
+        // While the producers are busy this thread sleeps: there are two cores, and it needs none.
+        let cut = self.runtime.block_on(async {
+            let mut sent = std::pin::pin!(join_all(producers));
+            loop {
+                tokio::select! {
+                    _ = &mut sent => return None,
+                    () = tokio::time::sleep(Duration::from_millis(20)) => {}
+                }
+                if let Some(cut) = watch.look() {
+                    return Some(cut);
+                }
+            }
+        });
+        if cut.is_some() {
+            return cut;
+        }
+        while (watch.progress)() < target {
+            std::thread::sleep(LOOK);
+            if let Some(cut) = watch.look() {
+                return Some(cut);
+            }
+        }
+        None
+    }
+}
+
+/// The messages of all producers.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    /// Which key comes when.
+    pub keys: Keys,
+    /// Tasks that send.
+    pub producers: u64,
+    /// Messages of each.
+    pub share: u64,
+    /// Added to every key.
+    pub shift: u64,
+}
+
+impl Stream {
+    /// The i-th message of this producer.
+    #[inline]
+    pub fn tick(&self, i: u64, producer: u64) -> Tick {
+        let key = self.keys.key(i, producer, self.share) + self.shift;
+        let slot = self.keys.slot(key, producer, self.producers);
+        Tick {
+            key,
+            due: 0,
+            slot,
+            seq: i as u32 + 1,
+        }
+    }
+
+    /// Order slots needed.
+    pub fn slots(&self) -> usize {
+        let shifted = (self.shift * self.producers) as usize;
+        self.keys.slots(self.share * self.producers, self.producers) + shifted
+    }
+
+    fn count(&self) -> u64 {
+        self.keys.count(self.share * self.producers) + self.shift
+    }
+}
+
+/// What one producer has to send.
+#[derive(Clone, Debug)]
+pub struct Errand {
+    /// All messages of all producers.
+    pub stream: Stream,
+    /// Which producer.
+    pub producer: u64,
+    /// Which of its messages.
+    pub range: Range<u64>,
+    /// When, unless as fast as it may.
+    pub pace: Option<Pace>,
+}
+
+/// When each message of an open loop is due.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    began: u64,
+    period: u64,
+}
+
+impl Errand {
+    /// The i-th message, at its time.
+    #[inline]
+    pub fn tick(&self, i: u64) -> Tick {
+        let mut tick = self.stream.tick(i, self.producer);
+        if let Some(pace) = self.pace {
+            tick.due = pace.wait(i);
+        }
+        tick
+    }
+}
+
+impl Pace {
+    /// Blocks: an open loop has a thread of its own.
+    fn wait(self, i: u64) -> u64 {
+        let due = self.began + i * self.period;
+        while let Some(early) = due.checked_sub(probe::now_ns()).filter(|ns| *ns > 0) {
+            std::thread::sleep(Duration::from_nanos(early));
+        }
+        due
+    }
+}
+
+/// Questions and when they were answered.
+#[derive(Debug)]
+pub struct Asked {
+    answers: u64,
+    elapsed: Duration,
+    last: Instant,
+    warm_up: u64,
+    histogram: Histogram<u64>,
+}
+
+impl Asked {
+    /// The keys asked in turn.
+    pub const KEYS: u64 = 1_000;
+
+    /// Nothing asked; a first round over the keys does not count.
+    #[allow(clippy::new_without_default, reason = "the clock runs from here")]
+    pub fn new() -> Self {
+        Self {
+            answers: 0,
+            elapsed: Duration::ZERO,
+            last: Instant::now(),
+            warm_up: Self::KEYS,
+            histogram: histogram(),
+        }
+    }
+
+    /// The question asked last is answered, and the next one asked at once.
+    #[inline]
+    pub fn answered(&mut self) {
+        let now = Instant::now();
+        let took = now - self.last;
+        self.last = now;
+        if self.warm_up > 0 {
+            self.warm_up -= 1;
+            return;
+        }
+        self.answers += 1;
+        self.elapsed += took;
+        self.histogram.saturating_record(took.as_nanos() as u64);
+    }
+}
+
+/// The limits of nearly every measurement.
+pub fn limits(keys: u64) -> Limits {
+    Limits {
+        concurrency: CONCURRENCY,
+        capacity: CAPACITY,
+        lane: LANE,
+        keys,
+    }
+}
+
+/// Looks whether a measurement still goes on.
+struct Watch {
+    began: Instant,
+    limit: Duration,
+    stall: Duration,
+    progress: fn() -> u64,
+    seen: u64,
+    moved: Instant,
+}
+
+impl Watch {
+    fn new(limit: Duration, progress: fn() -> u64) -> Self {
+        let began = Instant::now();
+        let stall = STALL.min(limit / 2);
+        Self {
+            began,
+            limit,
+            stall,
+            progress,
+            seen: progress(),
+            moved: began,
+        }
+    }
+
+    /// Never calls it stalled before the limit.
+    fn patient(limit: Duration) -> Self {
+        Self {
+            stall: limit,
+            ..Self::new(limit, probe::handled)
+        }
+    }
+
+    fn look(&mut self) -> Option<Cut> {
+        let now = Instant::now();
+        let seen = (self.progress)();
+        if seen != self.seen {
+            self.seen = seen;
+            self.moved = now;
+        }
+        if now - self.moved > self.stall {
+            return Some(Cut::Stalled);
+        }
+        (now - self.began > self.limit).then_some(Cut::Slow)
+    }
+}
+
+impl Latency {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        Self {
+            p50: histogram.value_at_quantile(0.5),
+            p99: histogram.value_at_quantile(0.99),
+            p999: histogram.value_at_quantile(0.999),
+        }
+    }
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are a minute apart")
+}
+
+/// A runtime of two worker threads.
+pub fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .expect("two threads can be started")
+}
+
+/// The runtime goes first, and with it every sender that still waits; then the last handle.
+fn end<C>(runtime: Runtime, handle: C) {
+    probe::open_gate();
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    drop(handle);
+}

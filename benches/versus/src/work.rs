@@ -1,0 +1,341 @@
+//! What the handlers of the measurements do.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::probe;
+
+/// The message of nearly every measurement: 24 bytes.
+#[derive(Clone, Debug)]
+pub struct Tick {
+    /// What orders it.
+    pub key: u64,
+    /// When it should have been sent, in nanoseconds; 0 where the latency is not measured.
+    pub due: u64,
+    /// Where its order is checked.
+    pub slot: u32,
+    /// Its place among the messages of its slot, from 1.
+    pub seq: u32,
+}
+
+/// A message that wants an answer.
+#[derive(Debug)]
+pub struct Ask {
+    /// What orders it.
+    pub key: u64,
+    /// Where the answer goes; none for contenders that have an answer of their own.
+    pub reply: Option<oneshot::Sender<()>>,
+}
+
+impl Clone for Ask {
+    /// A copy of a question has nobody to answer. Only contenders with an answer of their own
+    /// ever copy one.
+    fn clone(&self) -> Self {
+        Self {
+            key: self.key,
+            reply: None,
+        }
+    }
+}
+
+/// The handlers by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// [`Empty`].
+    Empty,
+    /// [`Yield`].
+    Yield,
+    /// [`Spin`].
+    Spin,
+    /// [`Sleep`], or [`CappedSleep`].
+    Sleep,
+    /// [`BlockedKey`].
+    BlockedKey,
+    /// [`HotKey`].
+    HotKey,
+    /// [`Wait`].
+    Wait,
+    /// [`WaitWide`].
+    WaitWide,
+}
+
+impl Handler {
+    /// As the name of a workload spells it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Yield => "yield",
+            Self::Spin => "cpu-5us",
+            Self::Sleep => "sleep-1ms",
+            Self::BlockedKey => "blocked",
+            Self::HotKey => "hot",
+            Self::Wait | Self::WaitWide => "wait",
+        }
+    }
+}
+
+/// A handler. Always a type without fields, so that handing it to a task costs nothing.
+pub trait Work: Copy + Default + Send + Sync + 'static {
+    /// What it handles.
+    type Message: Clone + Send + Sync + 'static;
+
+    /// What orders the message.
+    fn key(message: &Self::Message) -> u64;
+
+    /// Handles one message.
+    fn run(self, message: Self::Message) -> impl Future<Output = ()> + Send + 'static;
+}
+
+/// Does nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Empty;
+
+impl Work for Empty {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        probe::start(&tick);
+        probe::end(&tick);
+    }
+}
+
+/// Is pending once, and woken at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Yield;
+
+impl Work for Yield {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        probe::start(&tick);
+        PendOnce(false).await;
+        probe::end(&tick);
+    }
+}
+
+/// Keeps a core busy for 5 µs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spin;
+
+impl Work for Spin {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        probe::start(&tick);
+        burn(*FIVE_MICROSECONDS.get_or_init(calibrate));
+        probe::end(&tick);
+    }
+}
+
+/// Sleeps for 1 ms.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sleep;
+
+impl Work for Sleep {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        probe::start(&tick);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        probe::end(&tick);
+    }
+}
+
+/// Sleeps for 1 ms, at most [`crate::measure::CONCURRENCY`] of them at once: for contenders that
+/// know no limit over all keys and would otherwise be compared with a higher one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CappedSleep;
+
+static CAP: Semaphore = Semaphore::const_new(crate::measure::CONCURRENCY);
+
+impl Work for CappedSleep {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        probe::start(&tick);
+        let _slot = CAP.acquire().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        probe::end(&tick);
+    }
+}
+
+/// Key 0 never ends; every other key does nothing. Records the latency of messages with a due time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockedKey;
+
+impl Work for BlockedKey {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        if tick.key == 0 {
+            probe::gate().await;
+            return;
+        }
+        probe::start(&tick);
+        if tick.due != 0 {
+            probe::late(&tick);
+        }
+        probe::end(&tick);
+    }
+}
+
+/// Sleeps for 1 ms, and records the latency of messages with a due time. Key 0 is the hot one: it
+/// is not counted, and what is left of its backlog at the end of the measurement is skipped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HotKey;
+
+impl Work for HotKey {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        if probe::is_open() {
+            return;
+        }
+        if tick.key == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            return;
+        }
+        probe::start(&tick);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if tick.due != 0 {
+            probe::late(&tick);
+        }
+        probe::end(&tick);
+    }
+}
+
+/// Waits at the gate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wait;
+
+impl Work for Wait {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, _: Tick) {
+        probe::started_waiting();
+        probe::gate().await;
+        probe::done();
+    }
+}
+
+/// Waits at the gate with 1 KiB in its hands, as a handler with a request and a buffer does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WaitWide;
+
+impl Work for WaitWide {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        let buffer = [tick.seq as u8; 1024];
+        probe::started_waiting();
+        probe::gate().await;
+        std::hint::black_box(&buffer);
+        probe::done();
+    }
+}
+
+/// Answers at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Echo;
+
+impl Work for Echo {
+    type Message = Ask;
+
+    fn key(ask: &Ask) -> u64 {
+        ask.key
+    }
+
+    async fn run(self, ask: Ask) {
+        if let Some(reply) = ask.reply {
+            // The one who asked may be gone when the runtime shuts down.
+            let _ = reply.send(());
+        }
+    }
+}
+
+/// Pending at its first poll, with its waker already called.
+struct PendOnce(bool);
+
+impl Future for PendOnce {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.0 {
+            return Poll::Ready(());
+        }
+        self.0 = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+static FIVE_MICROSECONDS: OnceLock<u32> = OnceLock::new();
+
+/// Measures the CPU handler once, before anything else needs the cores.
+pub fn warm_up() {
+    FIVE_MICROSECONDS.get_or_init(calibrate);
+}
+
+/// Turns of [`burn`] that take 5 µs here. Work, not time: a handler that is pushed off its core
+/// still has all of it to do.
+fn calibrate() -> u32 {
+    const TURNS: u32 = 1_000_000;
+    let fastest = (0..5)
+        .map(|_| {
+            let began = Instant::now();
+            burn(TURNS);
+            began.elapsed()
+        })
+        .min()
+        .unwrap_or_default();
+    let ns = fastest.as_nanos().max(1) as f64 / f64::from(TURNS);
+    (5_000.0 / ns) as u32
+}
+
+fn burn(turns: u32) {
+    let mut x = 0x9E37_79B9_7F4A_7C15_u64;
+    for _ in 0..turns {
+        x = std::hint::black_box(x.wrapping_mul(0xD134_2543_DE82_EF95).rotate_left(23));
+    }
+}

@@ -1,0 +1,215 @@
+//! What the history alone cannot say.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::events::{Id, Key};
+
+/// What a test knows beside the history: its settings, and the figures it measured.
+///
+/// Nothing is assumed: what is not given leaves the rules that need it unjudged.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    pub(super) quiescent: Option<Instant>,
+    pub(super) max_attempts: Option<u32>,
+    pub(super) early_letters: bool,
+    pub(super) overflow_letters: bool,
+    pub(super) handed_back: BTreeSet<Id>,
+    pub(super) discarded: BTreeSet<Id>,
+    pub(super) resumed: BTreeSet<Id>,
+    pub(super) coalescing: bool,
+    pub(super) sequencing: bool,
+    pub(super) concurrency: Option<usize>,
+    pub(super) backoff: Duration,
+    pub(super) reasons: Vec<Reason>,
+    pub(super) faults: Option<Faults>,
+    pub(super) lanes: Option<usize>,
+    pub(super) permits: Option<Permits>,
+    pub(super) heap: Option<Heap>,
+    pub(super) drained: Option<Drained>,
+    pub(super) throughput: Option<Throughput>,
+}
+
+impl Evidence {
+    /// No evidence.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// At `at` everything that could move had moved: the history is whole.
+    pub fn quiescent(mut self, at: Instant) -> Self {
+        self.quiescent = Some(at);
+        self
+    }
+
+    /// A message has this many attempts.
+    pub fn max_attempts(mut self, max_attempts: u32) -> Self {
+        self.max_attempts = Some(max_attempts);
+        self
+    }
+
+    /// A retry budget may end a message's attempts early.
+    pub fn early_letters(mut self) -> Self {
+        self.early_letters = true;
+        self
+    }
+
+    /// A full lane dead-letters arrivals, which then have no attempt.
+    pub fn overflow_letters(mut self) -> Self {
+        self.overflow_letters = true;
+        self
+    }
+
+    /// These messages were given back unhandled, or interrupted and reported so.
+    pub fn handed_back(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
+        self.handed_back.extend(ids);
+        self
+    }
+
+    /// These messages were discarded by policy: after the last attempt, from a full lane, or skipped.
+    pub fn discarded(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
+        self.discarded.extend(ids);
+        self
+    }
+
+    /// These messages were halted and resumed: their attempts may start over, once or more.
+    pub fn resumed(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
+        self.resumed.extend(ids);
+        self
+    }
+
+    /// Lanes coalesce.
+    pub fn coalescing(mut self) -> Self {
+        self.coalescing = true;
+        self
+    }
+
+    /// Lanes handle versions in sequence.
+    pub fn sequencing(mut self) -> Self {
+        self.sequencing = true;
+        self
+    }
+
+    /// This many handlers may be in flight. While all are, waiting is a lane's good right.
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = Some(concurrency);
+        self
+    }
+
+    /// A failed attempt may hold its lane back for as long as this.
+    pub fn backoff(mut self, longest: Duration) -> Self {
+        self.backoff = longest;
+        self
+    }
+
+    /// A lane, or with `None` every lane, had a reason to wait in this time: halted, paused, no
+    /// process there.
+    pub fn reason(mut self, key: impl Into<Option<Key>>, from: Instant, until: Instant) -> Self {
+        self.reasons.push(Reason {
+            key: key.into(),
+            from,
+            until,
+        });
+        self
+    }
+
+    /// Faults stopped at `stopped` (or never were, since then); all work must end `within` of it, or
+    /// of being sent.
+    pub fn faults(mut self, stopped: Instant, within: Duration) -> Self {
+        self.faults = Some(Faults { stopped, within });
+        self
+    }
+
+    /// This many lanes were there at quiescence.
+    pub fn lanes(mut self, lanes: usize) -> Self {
+        self.lanes = Some(lanes);
+        self
+    }
+
+    /// This many of `max` permits were free at quiescence.
+    pub fn permits(mut self, free: usize, max: usize) -> Self {
+        self.permits = Some(Permits { free, max });
+        self
+    }
+
+    /// The heap in bytes before the first message and at quiescence, and what may differ.
+    pub fn heap(mut self, before: u64, after: u64, slack: u64) -> Self {
+        self.heap = Some(Heap {
+            before,
+            after,
+            slack,
+        });
+        self
+    }
+
+    /// A drain returned with this report.
+    pub fn drained(mut self, drained: Drained) -> Self {
+        self.drained = Some(drained);
+        self
+    }
+
+    /// The throughput of the other keys with one key blocked for ever, and without.
+    pub fn throughput(mut self, with_blocked: f64, without: f64) -> Self {
+        self.throughput = Some(Throughput {
+            with_blocked,
+            without,
+        });
+        self
+    }
+}
+
+/// The report of a drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Drained {
+    /// [`History::position`](crate::History::position) when the drain returned.
+    pub position: usize,
+    /// Messages accepted.
+    pub accepted: u64,
+    /// Messages done.
+    pub done: u64,
+    /// Messages dead-lettered.
+    pub dead_lettered: u64,
+    /// Messages discarded by policy.
+    pub discarded: u64,
+    /// Messages handed back.
+    pub handed_back: u64,
+}
+
+/// Why a lane may wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reason {
+    pub(super) key: Option<Key>,
+    pub(super) from: Instant,
+    pub(super) until: Instant,
+}
+
+/// When things had to be well again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Faults {
+    pub(super) stopped: Instant,
+    pub(super) within: Duration,
+}
+
+/// What was left of the concurrency.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Permits {
+    pub(super) free: usize,
+    pub(super) max: usize,
+}
+
+/// What was left on the heap.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heap {
+    pub(super) before: u64,
+    pub(super) after: u64,
+    pub(super) slack: u64,
+}
+
+/// What the other keys reached.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Throughput {
+    pub(super) with_blocked: f64,
+    pub(super) without: f64,
+}

@@ -1,0 +1,64 @@
+//! I12: fencing.
+
+use std::collections::BTreeMap;
+
+use super::judgement::{Breach, Judgement};
+use super::rule::Rule;
+use super::story::{SinkWrite, Story};
+use crate::events::Key;
+
+/// I12: the tokens that a sink accepts for a key never decrease.
+pub(super) fn fencing(story: &Story<'_>) -> Judgement {
+    if story.sink_writes.is_empty() {
+        return Judgement::not_judged(Rule::Fencing, "there are no sink writes");
+    }
+    let mut judgement = Judgement::new(Rule::Fencing);
+    let mut newest: BTreeMap<Key, &SinkWrite> = BTreeMap::new();
+    for write in story.sink_writes.iter().filter(|write| write.accepted) {
+        let known = newest.entry(write.key).or_insert(write);
+        if write.token >= known.token {
+            *known = write;
+            continue;
+        }
+        let what = format!(
+            "token {} was accepted after token {}",
+            write.token, known.token
+        );
+        let (key, at) = (Some(write.key), vec![known.at, write.at]);
+        judgement.broken(
+            story,
+            Breach {
+                key,
+                ids: Vec::new(),
+                at,
+                what,
+            },
+        );
+    }
+    judgement
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::planted::Planted;
+    use super::*;
+    use crate::check::Evidence;
+
+    #[test]
+    fn i12_accepted_tokens_never_decrease() {
+        let good = Planted::new()
+            .write(1, 1, true)
+            .write(1, 1, true)
+            .write(1, 3, true);
+        let good = good.write(1, 2, false).write(2, 1, true);
+        good.holds(&Evidence::new(), Rule::Fencing);
+        let bad = good.write(1, 2, true);
+        bad.breaks(
+            &Evidence::new(),
+            Rule::Fencing,
+            "token 2 was accepted after token 3",
+            &[],
+        );
+        Planted::new().leaves_unjudged(&Evidence::new(), Rule::Fencing);
+    }
+}

@@ -1,0 +1,90 @@
+//! What one rule collects while it judges.
+
+use super::rule::Rule;
+use super::story::Story;
+use super::verdict::Finding;
+use super::violation::Violation;
+use crate::events::{Id, Key};
+
+/// Violations kept per rule; the rest are counted. One bug breaks a rule a thousand times, and the
+/// first few tell all.
+const KEPT: usize = 8;
+
+/// The state of one rule's judgement.
+#[derive(Debug)]
+pub(super) struct Judgement {
+    rule: Rule,
+    violations: Vec<Violation>,
+    dropped: usize,
+    missing: Vec<String>,
+    unjudged: Option<String>,
+}
+
+impl Judgement {
+    pub(super) fn new(rule: Rule) -> Self {
+        Self {
+            rule,
+            violations: Vec::new(),
+            dropped: 0,
+            missing: Vec::new(),
+            unjudged: None,
+        }
+    }
+
+    pub(super) fn not_judged(rule: Rule, why: impl Into<String>) -> Self {
+        Self {
+            unjudged: Some(why.into()),
+            ..Self::new(rule)
+        }
+    }
+
+    /// A piece of evidence without which a part of the rule was left out.
+    pub(super) fn missing(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        if !self.missing.contains(&what) {
+            self.missing.push(what);
+        }
+    }
+
+    pub(super) fn broken(&mut self, story: &Story<'_>, breach: Breach) {
+        if self.violations.len() == KEPT {
+            self.dropped += 1;
+            return;
+        }
+        let Breach { key, ids, at, what } = breach;
+        let excerpt = story.excerpt(key, &ids, &at);
+        self.violations.push(Violation {
+            rule: self.rule,
+            key,
+            ids,
+            what,
+            excerpt,
+        });
+    }
+
+    pub(super) fn close(mut self) -> (Rule, Result<Finding, Vec<Violation>>) {
+        if let (Some(last), 1..) = (self.violations.last_mut(), self.dropped) {
+            last.excerpt += &format!("\n  and {} more violations of this rule", self.dropped);
+        }
+        let result = if !self.violations.is_empty() {
+            Err(self.violations)
+        } else if let Some(why) = self.unjudged {
+            Ok(Finding::NotJudged(why))
+        } else if !self.missing.is_empty() {
+            Ok(Finding::InPart(self.missing))
+        } else {
+            Ok(Finding::Holds)
+        };
+        (self.rule, result)
+    }
+}
+
+/// One violation before its excerpt is cut.
+#[derive(Debug)]
+pub(super) struct Breach {
+    pub(super) key: Option<Key>,
+    pub(super) ids: Vec<Id>,
+    /// The positions of the events that show it.
+    pub(super) at: Vec<usize>,
+    pub(super) what: String,
+}

@@ -1,0 +1,197 @@
+//! I9, I10: lanes that coalesce, lanes that sequence.
+
+use super::judgement::{Breach, Judgement};
+use super::rule::Rule;
+use super::story::{Message, Story};
+
+/// I9: what is handled last on a key is the last version sent, and a message is merged only into a
+/// newer one.
+pub(super) fn coalescing(story: &Story<'_>) -> Judgement {
+    if !story.evidence.coalescing {
+        return Judgement::not_judged(Rule::Coalescing, "lanes do not coalesce");
+    }
+    if story.evidence.quiescent.is_none() {
+        return Judgement::not_judged(Rule::Coalescing, "the history does not end at quiescence");
+    }
+    let mut judgement = Judgement::new(Rule::Coalescing);
+    for (&key, ids) in &story.keys {
+        let handled = |message: &Message| message.done.last().max(message.dead.last()).copied();
+        let last = ids.iter().copied().rev().find(|id| {
+            let message = &story.messages[id];
+            let unsure = !message.is_accepted() && handled(message).is_none();
+            !unsure && !story.is_excused(*id)
+        });
+        let handled_last = ids
+            .iter()
+            .copied()
+            .filter(|id| handled(&story.messages[id]).is_some())
+            .max_by_key(|id| handled(&story.messages[id]));
+        if let (Some(last), Some(other)) = (last, handled_last)
+            && last != other
+        {
+            let what = format!("id {other} was handled last, and not id {last}, sent last");
+            let at = story.messages[&last].sent.into_iter();
+            let at = at.chain(handled(&story.messages[&other])).collect();
+            judgement.broken(
+                story,
+                Breach {
+                    key: Some(key),
+                    ids: vec![last, other],
+                    at,
+                    what,
+                },
+            );
+        }
+    }
+    for (&id, message) in &story.messages {
+        let Some((at, into)) = message.coalesced else {
+            continue;
+        };
+        let target = story.messages.get(&into);
+        if target.is_some_and(|t| t.key != message.key || t.seq < message.seq) {
+            let what = "was coalesced into an older message, or another key's".to_owned();
+            let ids = vec![id, into];
+            judgement.broken(
+                story,
+                Breach {
+                    key: message.key,
+                    ids,
+                    at: vec![at],
+                    what,
+                },
+            );
+        }
+    }
+    judgement
+}
+
+/// I10: versions handled on a key strictly increase, between breaks. Gaps and their reports are not
+/// in the events.
+pub(super) fn sequencing(story: &Story<'_>) -> Judgement {
+    if !story.evidence.sequencing {
+        return Judgement::not_judged(Rule::Sequencing, "lanes do not sequence");
+    }
+    let mut judgement = Judgement::new(Rule::Sequencing);
+    judgement.missing("reports of gaps");
+    for (&key, ids) in &story.keys {
+        let mut handled: Vec<_> = ids
+            .iter()
+            .flat_map(|&id| story.messages[&id].done.iter().map(move |&at| (at, id)))
+            .collect();
+        handled.sort_unstable();
+        for pair in handled.windows(2) {
+            let ((first, one), (second, other)) = (pair[0], pair[1]);
+            let increases = story.messages[&one].seq < story.messages[&other].seq;
+            if !increases && story.breaks_between(first, second).is_empty() {
+                let what = "a version was handled after one as new or newer".to_owned();
+                let (ids, at) = (vec![one, other], vec![first, second]);
+                judgement.broken(
+                    story,
+                    Breach {
+                        key: Some(key),
+                        ids,
+                        at,
+                        what,
+                    },
+                );
+            }
+        }
+    }
+    judgement
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::planted::Planted;
+    use super::*;
+    use crate::check::Evidence;
+    use crate::events::Acceptance;
+
+    fn three() -> Planted {
+        Planted::new().sent(1, [(1, 1), (2, 2), (3, 3)])
+    }
+
+    #[test]
+    fn i9_the_last_version_sent_is_handled_last() {
+        let good = three().done(1).coalesced(2, 3).done(3);
+        good.holds(&good.whole().coalescing(), Rule::Coalescing);
+        good.leaves_unjudged(&good.whole(), Rule::Coalescing);
+        good.leaves_unjudged(&Evidence::new().coalescing(), Rule::Coalescing);
+
+        let bad = three().coalesced(1, 2).done(2);
+        let evidence = bad.whole().coalescing();
+        let also = [Rule::NoLoss];
+        bad.breaks_among(
+            &evidence,
+            Rule::Coalescing,
+            "not id 3, sent last",
+            &[3, 2],
+            &also,
+        );
+        bad.holds(&evidence.clone().handed_back([3]), Rule::Coalescing);
+        let good = three().coalesced(1, 2).coalesced(2, 3).failed(3, 1).dead(3);
+        good.holds(&evidence, Rule::Coalescing);
+    }
+
+    #[test]
+    fn i9_a_send_that_was_not_answered_may_be_the_last() {
+        let unsure = three()
+            .answered(1, 4, 4, Acceptance::Unknown)
+            .coalesced(1, 2)
+            .coalesced(2, 3);
+        let evidence = unsure.whole().coalescing();
+        unsure.clone().done(3).holds(&evidence, Rule::Coalescing);
+        let merged = unsure.coalesced(3, 4);
+        merged.clone().done(4).holds(&evidence, Rule::Coalescing);
+        merged.holds(&evidence.clone().handed_back([4]), Rule::Coalescing);
+        let also = [Rule::NoLoss];
+        let bad = merged.failed(4, 1);
+        bad.breaks_among(&evidence, Rule::NoLoss, "coalesced into id 4", &[3], &also);
+    }
+
+    #[test]
+    fn i9_versions_are_merged_forward() {
+        let replaced = three().sent(1, [(3, 9)]).done(1).done(2);
+        let replaced = replaced.failed(3, 1).coalesced(3, 9).done(9);
+        let evidence = replaced.whole().coalescing();
+        replaced.holds(&evidence, Rule::Coalescing);
+        let bad = three().done(1).coalesced(3, 2).done(2);
+        let evidence = Evidence::new().quiescent(bad.base).coalescing();
+        bad.breaks(&evidence, Rule::Coalescing, "into an older", &[3, 2]);
+        let bad = three()
+            .sent(2, [(9, 9)])
+            .done(1)
+            .done(2)
+            .coalesced(3, 9)
+            .done(9);
+        bad.breaks(&evidence, Rule::Coalescing, "another key", &[3, 9]);
+    }
+
+    #[test]
+    fn i10_versions_handled_increase() {
+        let sequencing = Evidence::new().sequencing();
+        three()
+            .done(1)
+            .done(3)
+            .leaves_in_part(&sequencing, Rule::Sequencing, "gaps");
+        three().leaves_unjudged(&Evidence::new(), Rule::Sequencing);
+        let bad = three().done(1).done(3).done(2);
+        bad.breaks_among(
+            &sequencing,
+            Rule::Sequencing,
+            "as new",
+            &[3, 2],
+            &[Rule::Order],
+        );
+        let bad = three().sent(1, [(3, 4)]).done(3).done(4);
+        bad.breaks_among(
+            &sequencing,
+            Rule::Sequencing,
+            "as new",
+            &[3, 4],
+            &[Rule::Order],
+        );
+        let good = three().done(1).done(2).crash(0).done(1).done(2);
+        good.leaves_in_part(&sequencing, Rule::Sequencing, "gaps");
+    }
+}

@@ -1,0 +1,218 @@
+//! What a test writes down while it runs.
+
+use std::fmt;
+
+/// What orders messages. Tests number their keys; a richer key is mapped to a number by the test.
+pub type Key = u64;
+
+/// One message, unique in its history. A message that is sent again gets a new id.
+pub type Id = u64;
+
+/// The fencing token an attempt runs under, or the epoch of the process where nothing is fenced.
+pub type Token = u64;
+
+/// One thing that happened.
+///
+/// Only [`Sent`](Event::Sent) knows the key and the place of a message; the others name the id.
+/// A sender learns the answer after the handler may have begun, so a `Sent` may stand behind the
+/// `Start` of its message. All other events stand in the order in which they happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A send returned, or was given up.
+    Sent {
+        /// The key; `None` for a keyless message, which no order rule touches.
+        key: Option<Key>,
+        /// The place of the message among those of its key: grows by each send. Senders that race
+        /// for one key have no order to check; give each its own keys, or a lock around the send.
+        /// Where messages carry versions, this is the version.
+        seq: u64,
+        /// The message.
+        id: Id,
+        /// What the sender was told.
+        acceptance: Acceptance,
+    },
+    /// The handler was called.
+    Start {
+        /// The message.
+        id: Id,
+        /// Which attempt, counted from 1.
+        attempt: u32,
+        /// Under which right.
+        token: Token,
+    },
+    /// The handler finished, or its future was dropped.
+    ///
+    /// Ends name no token. Where one attempt of one message runs under two tokens at once, an end
+    /// is taken for the newer's; number the redelivery differently where that matters.
+    End {
+        /// The message.
+        id: Id,
+        /// Which attempt.
+        attempt: u32,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// The source was asked to forget the message.
+    AckReq {
+        /// The message.
+        id: Id,
+    },
+    /// The source said that it has forgotten the message.
+    AckOk {
+        /// The message.
+        id: Id,
+    },
+    /// The source did not answer: it may or may not have forgotten the message.
+    AckUnknown {
+        /// The message.
+        id: Id,
+    },
+    /// The dead letter of the message is durable.
+    Dead {
+        /// The message.
+        id: Id,
+    },
+    /// The message was merged into, or replaced by, another. A replacement takes the place of what
+    /// it replaces: it is sent under the same `seq`, and a report counts the two as one.
+    Coalesced {
+        /// The message that will not be handled.
+        id: Id,
+        /// The message that stands for it.
+        into: Id,
+    },
+    /// A process ended without notice. Attempts under `epoch` or an older token run no more.
+    ///
+    /// Epochs and tokens come from one counter. A test whose other process still works under an
+    /// older token records the ends of the dead process's attempts itself and crashes epoch 0.
+    Crash {
+        /// The newest token the process held.
+        epoch: Token,
+    },
+    /// A source took keys away from a consumer. What runs may still run.
+    Revoke {
+        /// The generation that ended.
+        generation: u64,
+    },
+    /// A handler wrote to a sink that checks tokens.
+    SinkWrite {
+        /// The key written.
+        key: Key,
+        /// The token shown.
+        token: Token,
+        /// Whether the sink took the write.
+        accepted: bool,
+    },
+}
+
+impl Event {
+    /// The message that the event is about, if it is about one.
+    pub fn id(&self) -> Option<Id> {
+        match *self {
+            Event::Sent { id, .. }
+            | Event::Start { id, .. }
+            | Event::End { id, .. }
+            | Event::AckReq { id }
+            | Event::AckOk { id }
+            | Event::AckUnknown { id }
+            | Event::Dead { id }
+            | Event::Coalesced { id, .. } => Some(id),
+            Event::Crash { .. } | Event::Revoke { .. } | Event::SinkWrite { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Sent {
+                key: Some(key),
+                seq,
+                id,
+                acceptance,
+            } => {
+                write!(f, "sent id {id} key {key} seq {seq} {acceptance}")
+            }
+            Event::Sent {
+                key: None,
+                seq,
+                id,
+                acceptance,
+            } => {
+                write!(f, "sent id {id} keyless seq {seq} {acceptance}")
+            }
+            Event::Start { id, attempt, token } => {
+                write!(f, "start id {id} attempt {attempt} token {token}")
+            }
+            Event::End {
+                id,
+                attempt,
+                outcome,
+            } => {
+                write!(f, "end id {id} attempt {attempt} {outcome}")
+            }
+            Event::AckReq { id } => write!(f, "ack requested id {id}"),
+            Event::AckOk { id } => write!(f, "ack confirmed id {id}"),
+            Event::AckUnknown { id } => write!(f, "ack unknown id {id}"),
+            Event::Dead { id } => write!(f, "dead letter id {id}"),
+            Event::Coalesced { id, into } => write!(f, "coalesced id {id} into id {into}"),
+            Event::Crash { epoch } => write!(f, "crash of epoch {epoch}"),
+            Event::Revoke { generation } => write!(f, "revoke of generation {generation}"),
+            Event::SinkWrite {
+                key,
+                token,
+                accepted,
+            } => {
+                let answer = if *accepted { "accepted" } else { "refused" };
+                write!(f, "sink write key {key} token {token} {answer}")
+            }
+        }
+    }
+}
+
+/// What a sender was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Acceptance {
+    /// Accepted: it must be settled.
+    Ok,
+    /// Refused: it must never be handled.
+    Fail,
+    /// The sender gave up before it was told: both are right.
+    Unknown,
+}
+
+impl fmt::Display for Acceptance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Acceptance::Ok => "ok",
+            Acceptance::Fail => "fail",
+            Acceptance::Unknown => "unknown",
+        })
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The message is done.
+    Ok,
+    /// An error; another attempt may follow.
+    Error,
+    /// An error that must not be retried.
+    Fatal,
+    /// A panic.
+    Panicked,
+    /// The future was dropped before it finished: a time-out, an abort, a shutdown.
+    Dropped,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Outcome::Ok => "ok",
+            Outcome::Error => "error",
+            Outcome::Fatal => "fatal",
+            Outcome::Panicked => "panicked",
+            Outcome::Dropped => "dropped",
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! The only place that reads a clock.
+//!
+//! Decisions take `now` as an argument. The clock is Tokio's, so a test that pauses time pauses
+//! the engine too; under the model checker time stands still until a timer fires, which
+//! may be at any moment.
+
+pub(crate) use std::time::Instant;
+
+#[cfg(not(keylane_shuttle))]
+use std::{
+    future::Future,
+    task::{Context, Poll},
+};
+
+/// The time of the runtime the caller is in.
+#[cfg(not(keylane_shuttle))]
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Wakes its task at a time of its own; the heads in backoff share a wheel instead.
+#[cfg(not(keylane_shuttle))]
+#[derive(Debug)]
+pub(crate) struct Alarm(std::pin::Pin<Box<tokio::time::Sleep>>);
+
+#[cfg(not(keylane_shuttle))]
+impl Alarm {
+    pub(crate) fn new(at: Instant) -> Self {
+        Self(Box::pin(tokio::time::sleep_until(at.into())))
+    }
+
+    pub(crate) fn reset(&mut self, at: Instant) {
+        if self.0.deadline() != at.into() {
+            self.0.as_mut().reset(at.into());
+        }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+#[cfg(keylane_shuttle)]
+pub(crate) use modelled::{Alarm, now, reach};
+
+/// Time that stands still until a timer fires: a schedule must depend on nothing but the scheduler.
+#[cfg(keylane_shuttle)]
+mod modelled {
+    use std::cell::Cell;
+    use std::sync::LazyLock;
+    use std::task::{Context, Poll};
+
+    use super::Instant;
+    use crate::rt;
+
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+    // The model checker runs all tasks of an execution on one thread.
+    thread_local! {
+        static NOW: Cell<Instant> = Cell::new(*ORIGIN);
+    }
+
+    pub(crate) fn now() -> Instant {
+        NOW.get()
+    }
+
+    /// The time is at least this from now on.
+    pub(crate) fn reach(time: Instant) {
+        NOW.set(NOW.get().max(time));
+    }
+
+    /// Goes off at any moment from the time it is first asked.
+    #[derive(Debug)]
+    pub(crate) struct Alarm(Instant);
+
+    impl Alarm {
+        pub(crate) fn new(at: Instant) -> Self {
+            Self(at)
+        }
+
+        pub(crate) fn reset(&mut self, at: Instant) {
+            self.0 = at;
+        }
+
+        pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+            if rt::one_in(2) {
+                reach(self.0);
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Getting room for a message: at the gate of its lane, in the capacity, in the bytes.
+
+use std::fmt;
+use std::hash::Hash;
+
+use super::handle::Dispatcher;
+use crate::engine::Overflow;
+use crate::error::{SendError, TrySendError};
+use crate::rt::{self, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
+
+/// Room taken for one message. It goes back when this is dropped before the message is in.
+#[derive(Debug)]
+pub(super) struct Room<'a> {
+    pub(super) count: SemaphorePermit<'a>,
+    pub(super) bytes: Option<SemaphorePermit<'a>>,
+    pub(super) gate: Option<OwnedSemaphorePermit>,
+    pub(super) weight: u32,
+}
+
+impl Room<'_> {
+    /// The message is in: its settlement returns the room.
+    pub(super) fn keep(self) {
+        self.count.forget();
+        if let Some(bytes) = self.bytes {
+            bytes.forget();
+        }
+        if let Some(gate) = self.gate {
+            gate.forget();
+        }
+    }
+}
+
+/// Why there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Full,
+    LaneFull,
+    TooLarge,
+    Closed,
+}
+
+impl Refusal {
+    pub(super) fn of<M>(self, message: M) -> TrySendError<M> {
+        match self {
+            Self::Full => TrySendError::Full(message),
+            Self::LaneFull => TrySendError::LaneFull(message),
+            Self::TooLarge => TrySendError::TooLarge(message),
+            Self::Closed => TrySendError::Closed(message),
+        }
+    }
+
+    /// For who has waited: what is full has room in the end.
+    pub(super) fn of_waiting<M>(self, message: M) -> SendError<M> {
+        match self {
+            Self::LaneFull => SendError::LaneFull(message),
+            Self::TooLarge => SendError::TooLarge(message),
+            Self::Full | Self::Closed => SendError::Closed(message),
+        }
+    }
+
+    fn of_try(error: TryAcquireError, full: Self) -> Self {
+        match error {
+            TryAcquireError::NoPermits => full,
+            TryAcquireError::Closed => Self::Closed,
+        }
+    }
+}
+
+impl<K, M, O, E> Dispatcher<K, M, O, E>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Waits for room.
+    pub(super) async fn room(
+        &self,
+        key: Option<&K>,
+        hash: u64,
+        message: &M,
+    ) -> Result<Room<'_>, Refusal> {
+        let weight = self.weigh(message)?;
+        let mut gate = None;
+        while let Some(full) = key.and_then(|key| self.engine.gate(hash, key)) {
+            if self.engine.capacity.is_closed() {
+                return Err(Refusal::Closed);
+            }
+            // A closed gate is one whose lane has room, or is gone: look again.
+            if self.engine.settings.overflow == Overflow::Reject {
+                match full.try_acquire_owned() {
+                    Ok(permit) => gate = Some(permit),
+                    Err(TryAcquireError::NoPermits) => return Err(Refusal::LaneFull),
+                    Err(TryAcquireError::Closed) => continue,
+                }
+                break;
+            }
+            if let Ok(permit) = full.acquire_owned().await {
+                gate = Some(permit);
+                break;
+            }
+        }
+        #[cfg(keylane_mutant = "gate-lost")]
+        let gate = gate.and_then(|permit: OwnedSemaphorePermit| {
+            permit.forget();
+            None
+        });
+        // Taking room that is there costs a tenth of waiting for it. Nobody is overtaken: while
+        // senders wait, room goes to them and is never seen to be free.
+        let count = match self.engine.capacity.try_acquire() {
+            Ok(count) => {
+                rt::consume_budget().await;
+                count
+            }
+            Err(_) => self
+                .engine
+                .capacity
+                .acquire()
+                .await
+                .map_err(|_| Refusal::Closed)?,
+        };
+        let bytes = match &self.engine.bytes {
+            Some(bytes) => Some(
+                bytes
+                    .acquire_many(weight)
+                    .await
+                    .map_err(|_| Refusal::Closed)?,
+            ),
+            None => None,
+        };
+        Ok(Room {
+            count,
+            bytes,
+            gate,
+            weight,
+        })
+    }
+
+    /// Takes room if there is some at once.
+    pub(super) fn try_room(
+        &self,
+        key: Option<&K>,
+        hash: u64,
+        message: &M,
+    ) -> Result<Room<'_>, Refusal> {
+        let count = self
+            .engine
+            .capacity
+            .try_acquire()
+            .map_err(|error| Refusal::of_try(error, Refusal::Full))?;
+        self.try_fill(count, key, hash, message)
+    }
+
+    /// Takes the rest of the room for a message whose place in the capacity is taken.
+    pub(super) fn try_fill<'a>(
+        &'a self,
+        count: SemaphorePermit<'a>,
+        key: Option<&K>,
+        hash: u64,
+        message: &M,
+    ) -> Result<Room<'a>, Refusal> {
+        let weight = self.weigh(message)?;
+        let mut gate = None;
+        while let Some(full) = key.and_then(|key| self.engine.gate(hash, key)) {
+            match full.try_acquire_owned() {
+                Ok(permit) => gate = Some(permit),
+                Err(TryAcquireError::NoPermits) => return Err(Refusal::LaneFull),
+                Err(TryAcquireError::Closed) if self.engine.capacity.is_closed() => {
+                    return Err(Refusal::Closed);
+                }
+                Err(TryAcquireError::Closed) => continue,
+            }
+            break;
+        }
+        let bytes = match &self.engine.bytes {
+            Some(bytes) => Some(
+                bytes
+                    .try_acquire_many(weight)
+                    .map_err(|error| Refusal::of_try(error, Refusal::Full))?,
+            ),
+            None => None,
+        };
+        Ok(Room {
+            count,
+            bytes,
+            gate,
+            weight,
+        })
+    }
+
+    /// The size of a message against the capacity in bytes; 0 where there is none.
+    fn weigh(&self, message: &M) -> Result<u32, Refusal> {
+        let (Some(weigh), Some(limit)) = (&self.address.weigh, self.engine.settings.capacity_bytes)
+        else {
+            return Ok(0);
+        };
+        let weight = weigh(message);
+        match u32::try_from(weight) {
+            Ok(fits) if weight <= limit => Ok(fits),
+            _ => Err(Refusal::TooLarge),
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Every setting, with its default.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use super::handle::{Address, Dispatcher, Weigh};
+use crate::engine::{Engine, Overflow, Router, Seat, Settings, run, watch};
+use crate::error::BuildError;
+use crate::handler::Handler;
+use crate::lanes::Limits;
+use crate::letter::{DeadLetterSink, Exhausted};
+use crate::retry::{Retry, RetryBudget};
+use crate::rt::{self, Arc, mpsc};
+
+/// Builds a [`Dispatcher`]: the key and the handler must be given, everything else has a default.
+///
+/// | setting | default | at the limit |
+/// | --- | --- | --- |
+/// | [`concurrency`](Self::concurrency) | 256 handlers in flight | ready lanes wait |
+/// | [`capacity`](Self::capacity) | 65,536 messages | senders wait, `try_send` says `Full` |
+/// | [`capacity_bytes`](Self::capacity_bytes) | none | the same |
+/// | [`lane_capacity`](Self::lane_capacity) | 1,024 messages, `Wait` | only that key's senders feel it |
+/// | [`stalled_capacity`](Self::stalled_capacity) | as `capacity` | what is above counts as load again |
+/// | [`attempt_timeout`](Self::attempt_timeout) | none | the attempt is dropped, and failed |
+/// | [`retry`](Self::retry) | none: one attempt | `on_exhausted` decides |
+/// | [`retry_budget`](Self::retry_budget) | none | due retries are postponed |
+/// | [`on_exhausted`](Self::on_exhausted) | `Discard` | |
+/// | [`quantum`](Self::quantum) | 16 messages | the lane goes behind the other ready ones |
+/// | [`stuck_after`](Self::stuck_after) | one second | a warning and a count |
+pub struct Builder<K, M, E, F, S = RandomState> {
+    key: F,
+    hasher: S,
+    weigh: Option<Weigh<M>>,
+    settings: Settings<K, M, E>,
+    stalled_capacity: Option<usize>,
+    shards: Option<usize>,
+    concurrency: usize,
+    marker: PhantomData<fn(&M) -> K>,
+}
+
+impl Dispatcher<(), ()> {
+    /// Starts a dispatcher whose messages all have a key.
+    ///
+    /// The function is called once per message, in the task that sends it.
+    pub fn builder<K, M, E>(
+        key: impl Fn(&M) -> K + Send + Sync + 'static,
+    ) -> Builder<K, M, E, impl Fn(&M) -> Option<K> + Send + Sync + 'static>
+    where
+        K: Hash + Eq + Clone + Send + Sync + 'static,
+        M: Send + Sync + 'static,
+        E: fmt::Debug + Send + Sync + 'static,
+    {
+        Builder::new(move |message: &M| Some(key(message)))
+    }
+
+    /// Starts a dispatcher whose messages may have no key.
+    ///
+    /// A keyless message waits for nobody and nobody waits for it: it has no order, and only the
+    /// concurrency and the capacity limit it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use keylane::Dispatcher;
+    ///
+    /// struct Event { device: Option<String> }
+    ///
+    /// let events = Dispatcher::key_by_opt(|event: &Event| event.device.clone())
+    ///     .spawn(|_: Event| async move { Ok::<(), std::io::Error>(()) })?;
+    /// events.send(Event { device: None }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key_by_opt<K, M, E, F>(key: F) -> Builder<K, M, E, F>
+    where
+        F: Fn(&M) -> Option<K> + Send + Sync + 'static,
+        K: Hash + Eq + Clone + Send + Sync + 'static,
+        M: Send + Sync + 'static,
+        E: fmt::Debug + Send + Sync + 'static,
+    {
+        Builder::new(key)
+    }
+}
+
+impl<K, M, E, F> Builder<K, M, E, F> {
+    fn new(key: F) -> Self {
+        Self {
+            key,
+            hasher: RandomState::new(),
+            weigh: None,
+            settings: Settings::default(),
+            stalled_capacity: None,
+            shards: None,
+            concurrency: 256,
+            marker: PhantomData,
+        }
+    }
+}
+
+impl<K, M, E, F, S> Builder<K, M, E, F, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// A name for metrics.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.settings.name = Some(name.into().into());
+        self
+    }
+
+    /// Most handlers in flight at once.
+    pub fn concurrency(mut self, handlers: usize) -> Self {
+        self.concurrency = handlers;
+        self
+    }
+
+    /// Most messages accepted and not settled. Those behind a failing head are counted apart, see
+    /// [`stalled_capacity`](Self::stalled_capacity).
+    pub fn capacity(mut self, messages: usize) -> Self {
+        self.settings.capacity = messages;
+        self
+    }
+
+    /// Most bytes accepted and not settled, as `size` tells them.
+    ///
+    /// `size` is called once per message, in the task that sends it.
+    pub fn capacity_bytes(
+        mut self,
+        bytes: usize,
+        size: impl Fn(&M) -> usize + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.capacity_bytes = Some(bytes);
+        self.weigh = Some(Box::new(size));
+        self
+    }
+
+    /// Most messages in lanes that back off, are halted, or are above their limit, which are not
+    /// counted as load.
+    ///
+    /// Failing and flooded keys are no load: their messages give their room in the capacity back
+    /// while they wait, up to this many. What is above it counts as load again, so memory stays
+    /// bounded by `capacity + stalled_capacity` messages.
+    pub fn stalled_capacity(mut self, messages: usize) -> Self {
+        self.stalled_capacity = Some(messages);
+        self
+    }
+
+    /// Most messages of one key, its head included, and what happens at that limit.
+    ///
+    /// With `Wait` and `Reject` the senders hold back once the dispatcher has *seen* the lane
+    /// full; what was in the channel by then still comes in, so a lane can be deeper than its
+    /// limit by what the channel held, plus one message for each sender on its way. `DropOldest`
+    /// and `DeadLetter` are exact.
+    pub fn lane_capacity(mut self, messages: usize, overflow: Overflow) -> Self {
+        self.settings.lane_capacity = messages;
+        self.settings.overflow = overflow;
+        self
+    }
+
+    /// Drops an attempt that takes longer, as failed with
+    /// [`Failure::TimedOut`](crate::Failure::TimedOut).
+    ///
+    /// A handler that blocks its thread cannot be dropped before it returns.
+    pub fn attempt_timeout(mut self, limit: Duration) -> Self {
+        self.settings.attempt_timeout = Some(limit);
+        self
+    }
+
+    /// Tries failed messages again. Each attempt gets a clone of the message.
+    pub fn retry(mut self, retry: Retry<E>) -> Self
+    where
+        M: Clone,
+    {
+        self.settings.retry = Some(retry);
+        self.settings.keep = Some(M::clone);
+        self
+    }
+
+    /// Limits the retries of all lanes together.
+    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
+        self.settings.retry_budget = Some(budget);
+        self
+    }
+
+    /// What happens after the last attempt. The message must outlive the attempt for that, so each
+    /// attempt gets a clone.
+    pub fn on_exhausted(mut self, exhausted: Exhausted<K, M, E>) -> Self
+    where
+        M: Clone,
+    {
+        self.settings.exhausted = exhausted;
+        self.settings.keep = Some(M::clone);
+        self
+    }
+
+    /// The sink for [`Overflow::DeadLetter`], where `on_exhausted` is not `DeadLetter` already.
+    pub fn dead_letters(mut self, sink: impl DeadLetterSink<K, M, E> + 'static) -> Self {
+        self.settings.sink = Some(Arc::new(sink));
+        self
+    }
+
+    /// How keys are hashed. The default, [`RandomState`], withstands hostile keys; `foldhash` is
+    /// faster and only minimally resistant.
+    pub fn hasher<T>(self, hasher: T) -> Builder<K, M, E, F, T> {
+        Builder {
+            key: self.key,
+            hasher,
+            weigh: self.weigh,
+            settings: self.settings,
+            stalled_capacity: self.stalled_capacity,
+            shards: self.shards,
+            concurrency: self.concurrency,
+            marker: PhantomData,
+        }
+    }
+
+    /// Shards of the lane map, a power of two; four per core unless set.
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// Messages of one lane that a runner handles in a row while other lanes are ready.
+    pub fn quantum(mut self, messages: u32) -> Self {
+        self.settings.quantum = messages;
+        self
+    }
+
+    /// After how long a handler that does not return from a poll is reported as stuck.
+    ///
+    /// On a current-thread runtime such a handler stops the report as well.
+    pub fn stuck_after(mut self, limit: Duration) -> Self {
+        self.settings.stuck_after = limit;
+        self
+    }
+
+    /// Shows keys in spans and events by their `Debug`, escaped and cut, and not by their hash.
+    pub fn trace_keys(mut self) -> Self
+    where
+        K: fmt::Debug,
+    {
+        self.settings.show_key = Some(<K as fmt::Debug>::fmt);
+        self
+    }
+
+    /// Starts the dispatcher on the current runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] names the setting that does not fit, or the missing runtime.
+    pub fn spawn<H, A>(mut self, handler: H) -> Result<Dispatcher<K, M, H::Output, E>, BuildError>
+    where
+        H: Handler<K, M, A, Error = E>,
+        A: 'static,
+    {
+        self.check()?;
+        let runtime = rt::runtime().ok_or(BuildError::NoRuntime)?;
+        rt::check_timers()?;
+
+        let settings = &mut self.settings;
+        settings.stalled_capacity = self.stalled_capacity.unwrap_or(settings.capacity);
+        settings.tally = u32::try_from(settings.capacity / 64)
+            .unwrap_or(u32::MAX)
+            .clamp(1, 32);
+        let workers = rt::workers(&runtime);
+        let limits = Limits {
+            concurrency: self.concurrency,
+            pollers: workers,
+            idle: 2 * workers,
+        };
+
+        let handler = Arc::new(handler);
+        let runners = runtime.clone();
+        let spawn = Box::new(move |engine: &Arc<Engine<K, M, H::Output, E>>| {
+            engine.runners.start(|number| {
+                let seat = Seat::new(Arc::clone(engine), number);
+                runners
+                    .spawn(run(seat, Arc::clone(&handler)))
+                    .abort_handle()
+            });
+        });
+        let engine = Arc::new(Engine::new(self.settings, self.shards, limits, spawn));
+        let (channel, ingress) = mpsc::unbounded_channel();
+        runtime.spawn(Router::new(Arc::clone(&engine), ingress).run());
+        rt::spawn_watch(&runtime, watch(Arc::clone(&engine)));
+
+        let hasher = Arc::new(self.hasher);
+        let by_message = Arc::clone(&hasher);
+        let key = self.key;
+        let address = Address {
+            locate: Box::new(move |message| {
+                let key = key(message);
+                let hash = key.as_ref().map_or(0, |key| by_message.hash_one(key));
+                (key, hash)
+            }),
+            hash: Box::new(move |key| hasher.hash_one(key)),
+            weigh: self.weigh,
+        };
+        Ok(Dispatcher {
+            engine,
+            channel,
+            address: Arc::new(address),
+        })
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        let settings = &self.settings;
+        let at_least_one = [
+            ("concurrency", self.concurrency),
+            ("capacity", settings.capacity),
+            ("capacity_bytes", settings.capacity_bytes.unwrap_or(1)),
+            ("lane_capacity", settings.lane_capacity),
+            ("quantum", settings.quantum as usize),
+            (
+                "stuck_after",
+                settings.stuck_after.as_nanos().min(1) as usize,
+            ),
+            (
+                "attempt_timeout",
+                settings
+                    .attempt_timeout
+                    .map_or(1, |t| t.as_nanos().min(1) as usize),
+            ),
+        ];
+        if let Some((name, _)) = at_least_one.into_iter().find(|(_, value)| *value == 0) {
+            return Err(BuildError::Zero(name));
+        }
+        let most = rt::Semaphore::MAX_PERMITS;
+        // Room of stalled messages is given back early, so both together must be countable.
+        let countable = [
+            ("capacity", Some(settings.capacity)),
+            ("capacity_bytes", settings.capacity_bytes),
+            ("stalled_capacity", self.stalled_capacity),
+            ("lane_capacity", Some(settings.lane_capacity)),
+        ];
+        for (name, value) in countable {
+            if value.is_some_and(|value| value > most / 2) {
+                return Err(BuildError::TooLarge(name));
+            }
+        }
+        if let Some(shards) = self.shards.filter(|n| !n.is_power_of_two() || *n < 2) {
+            return Err(BuildError::Shards(shards));
+        }
+        let has_sink =
+            settings.sink.is_some() || matches!(settings.exhausted, Exhausted::DeadLetter(_));
+        if settings.overflow == Overflow::DeadLetter && !has_sink {
+            return Err(BuildError::NoDeadLetterSink);
+        }
+        Ok(())
+    }
+}
+
+impl<K, M, E, F, S> fmt::Debug for Builder<K, M, E, F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("settings", &self.settings)
+            .field("concurrency", &self.concurrency)
+            .field("shards", &self.shards)
+            .finish_non_exhaustive()
+    }
+}

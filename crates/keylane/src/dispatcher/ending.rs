@@ -1,0 +1,105 @@
+//! The way to the end, and the report.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::clock;
+use crate::engine::{Engine, Report, Stage};
+use crate::rt::Arc;
+
+/// A shutdown that starts when it is awaited: [`drain`], [`close`] or [`abort`].
+///
+/// Several may be awaited, from several clones and one after the other: the strictest counts, and
+/// every one gets the report. The messages handed back come with the first report.
+///
+/// # Cancel safety
+///
+/// Dropped before it is ready, the shutdown goes on, its deadline included; await another one for
+/// the report.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use keylane::Dispatcher;
+/// # let orders = Dispatcher::builder(|order: &u64| order % 10)
+/// #     .spawn(|_: u64| async move { Ok::<(), std::io::Error>(()) })?;
+/// use std::time::Duration;
+///
+/// let report = orders.drain().within(Duration::from_secs(30)).await;
+/// println!("{report}");
+/// for back in report.returned {
+///     println!("not handled, after {} attempts: {:?}", back.attempts, back.message);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`drain`]: crate::Dispatcher::drain
+/// [`close`]: crate::Dispatcher::close
+/// [`abort`]: crate::Dispatcher::abort
+#[must_use = "the shutdown starts when it is awaited"]
+pub struct Ending<K, M, O, E> {
+    engine: Arc<Engine<K, M, O, E>>,
+    stage: Stage,
+    within: Option<Duration>,
+}
+
+impl<K, M, O, E> Ending<K, M, O, E> {
+    pub(super) fn new(engine: Arc<Engine<K, M, O, E>>, stage: Stage) -> Self {
+        Self {
+            engine,
+            stage,
+            within: None,
+        }
+    }
+
+    /// Aborts what is left after this time. Counted from the first poll; the earliest of several
+    /// deadlines counts.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.within = Some(limit);
+        self
+    }
+}
+
+impl<K, M, O, E> IntoFuture for Ending<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    type Output = Report<K, M>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Report<K, M>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let Self {
+                engine,
+                stage,
+                within,
+            } = self;
+            let deadline = within.and_then(|within| clock::now().checked_add(within));
+            if let Some(deadline) = deadline {
+                engine.shutdown.limit(deadline);
+            }
+            engine.shutdown.advance(stage);
+            // At once, and not only when the dispatcher task has heard of it.
+            engine.stop_intake();
+            engine.shutdown.ended().await;
+            engine.report()
+        })
+    }
+}
+
+impl<K, M, O, E> fmt::Debug for Ending<K, M, O, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ending")
+            .field("stage", &self.stage)
+            .field("within", &self.within)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,285 @@
+//! The handle: where messages come in.
+
+use std::fmt;
+use std::hash::Hash;
+
+use super::admission::Room;
+use super::ending::Ending;
+use super::lane::{Lane, LaneView};
+use super::permit::Permit;
+use super::receipt::Receipt;
+use crate::engine::{Accepted, Engine, Reply, Stage};
+use crate::error::{ReserveError, SendError, TrySendError};
+use crate::observe::Stats;
+use crate::rt::{Arc, mpsc, oneshot};
+
+/// Takes messages, keeps the order of each key, and runs the handler for them.
+///
+/// A handle is cheap to clone, and all clones feed the same lanes. When the last one is dropped
+/// the dispatcher closes: no more comes in, and what was accepted is still handled. To wait for
+/// that and to know how it ended, call [`drain`](Self::drain), [`close`](Self::close) or
+/// [`abort`](Self::abort).
+///
+/// Type parameters: the key, the message, the handler's answer, the handler's error.
+///
+/// # Examples
+///
+/// ```
+/// use keylane::Dispatcher;
+///
+/// struct Order { user: u64, cents: u64 }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let orders = Dispatcher::builder(|order: &Order| order.user)
+///     .spawn(|order: Order| async move { Ok::<u64, std::io::Error>(order.cents * 2) })?;
+///
+/// orders.send(Order { user: 7, cents: 100 }).await?;
+/// let receipt = orders.submit(Order { user: 7, cents: 250 }).await?;
+/// assert_eq!(receipt.await?, 500);
+///
+/// let report = orders.drain().await;
+/// assert_eq!((report.accepted, report.done), (2, 2));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Dispatcher<K, M, O = (), E = std::convert::Infallible> {
+    pub(crate) engine: Arc<Engine<K, M, O, E>>,
+    pub(super) channel: mpsc::UnboundedSender<Accepted<K, M, O, E>>,
+    pub(super) address: Arc<Address<K, M>>,
+}
+
+/// How to find a message's key, its hash and its size: the user's functions, boxed once.
+pub(super) struct Address<K, M> {
+    /// The key, and its hash in the same call; 0 without a key.
+    pub(super) locate: Locate<K, M>,
+    pub(super) hash: Box<dyn Fn(&K) -> u64 + Send + Sync>,
+    pub(super) weigh: Option<Weigh<M>>,
+}
+
+pub(super) type Locate<K, M> = Box<dyn Fn(&M) -> (Option<K>, u64) + Send + Sync>;
+pub(super) type Weigh<M> = Box<dyn Fn(&M) -> usize + Send + Sync>;
+
+impl<K, M, O, E> Dispatcher<K, M, O, E>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Waits for room, then puts the message into the lane of its key.
+    ///
+    /// With `Ok` the message is *accepted*: it will settle exactly once. Messages that one task
+    /// sends one after the other are accepted in that order.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Closed`] after `drain`, `close` or `abort`, or when the runtime is gone;
+    /// [`SendError::LaneFull`] if the lane is full and the policy is to reject;
+    /// [`SendError::TooLarge`] for a message above the capacity in bytes. Each gives it back.
+    ///
+    /// # Panics
+    ///
+    /// If the key function, the size function or the key's `Hash` panics. Nothing is accepted.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it is ready, nothing was accepted, no room is taken, and the message is
+    /// dropped with the future. To keep the message, [`reserve`](Self::reserve) first.
+    pub async fn send(&self, message: M) -> Result<(), SendError<M>> {
+        self.post(message, None).await
+    }
+
+    /// Like [`send`](Self::send), and returns a receipt that resolves with the handler's answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    pub async fn submit(&self, message: M) -> Result<Receipt<M, O, E>, SendError<M>> {
+        let (reply, answer) = oneshot::channel();
+        self.post(message, Some(reply)).await?;
+        Ok(Receipt { answer })
+    }
+
+    /// Accepts the message if there is room at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send), and [`TrySendError::Full`] at capacity. Each gives it back.
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
+        self.try_post(message, None)
+    }
+
+    /// Like [`try_send`](Self::try_send), and returns a receipt.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_send`](Self::try_send).
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    pub fn try_submit(&self, message: M) -> Result<Receipt<M, O, E>, TrySendError<M>> {
+        let (reply, answer) = oneshot::channel();
+        self.try_post(message, Some(reply))?;
+        Ok(Receipt { answer })
+    }
+
+    /// Waits for room for one message, before there is a message.
+    ///
+    /// # Errors
+    ///
+    /// [`ReserveError`] when the dispatcher takes no more messages.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it is ready, no room is taken; the place in the queue for room is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use keylane::Dispatcher;
+    /// # let orders = Dispatcher::builder(|order: &u64| order % 10)
+    /// #     .spawn(|_: u64| async move { Ok::<(), std::io::Error>(()) })?;
+    /// # let mut source = vec![1, 2, 3];
+    /// // Take a message from its source only when there is room for it.
+    /// let permit = orders.reserve().await?;
+    /// if let Some(order) = source.pop() {
+    ///     permit.send(order)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn reserve(&self) -> Result<Permit<'_, K, M, O, E>, ReserveError> {
+        match self.engine.capacity.acquire().await {
+            Ok(count) => Ok(Permit {
+                dispatcher: self,
+                count,
+            }),
+            Err(_) => Err(ReserveError),
+        }
+    }
+
+    /// No more in; what is in is handled to its end, retries included.
+    ///
+    /// Halted lanes cannot come to an end and are handed back. Without a deadline
+    /// ([`Ending::within`]) this waits as long as the handlers, the retries and the dead-letter
+    /// sink take.
+    pub fn drain(&self) -> Ending<K, M, O, E> {
+        Ending::new(Arc::clone(&self.engine), Stage::Draining)
+    }
+
+    /// No more in; what is in flight is finished, the rest is handed back unhandled.
+    ///
+    /// Handlers are asked to finish early through [`Context::cancelled`](crate::Context).
+    pub fn close(&self) -> Ending<K, M, O, E> {
+        Ending::new(Arc::clone(&self.engine), Stage::Closing)
+    }
+
+    /// No more in; handlers in flight are dropped, everything is handed back.
+    pub fn abort(&self) -> Ending<K, M, O, E> {
+        Ending::new(Arc::clone(&self.engine), Stage::Aborting)
+    }
+
+    /// Whether the dispatcher takes no more messages.
+    pub fn is_closed(&self) -> bool {
+        self.engine.shutdown.stage() > Stage::Open
+    }
+
+    /// Counters and gauges. Never a walk over the lanes.
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// The lane of a key, to look at or to act on. The lane need not exist.
+    pub fn lane(&self, key: &K) -> Lane<K, M, O, E> {
+        let hash = (self.address.hash)(key);
+        Lane {
+            engine: Arc::clone(&self.engine),
+            key: key.clone(),
+            hash,
+        }
+    }
+
+    /// How deep the lane of a key is, and why it waits; `None` if nothing of this key is here.
+    pub fn inspect(&self, key: &K) -> Option<LaneView> {
+        self.lane(key).inspect()
+    }
+
+    async fn post(&self, message: M, reply: Option<Reply<M, O, E>>) -> Result<(), SendError<M>> {
+        let (key, hash) = (self.address.locate)(&message);
+        match self.room(key.as_ref(), hash, &message).await {
+            Ok(room) => self
+                .put(room, key, hash, message, reply)
+                .map_err(SendError::Closed),
+            Err(refusal) => Err(refusal.of_waiting(message)),
+        }
+    }
+
+    fn try_post(&self, message: M, reply: Option<Reply<M, O, E>>) -> Result<(), TrySendError<M>> {
+        let (key, hash) = (self.address.locate)(&message);
+        match self.try_room(key.as_ref(), hash, &message) {
+            Ok(room) => self
+                .put(room, key, hash, message, reply)
+                .map_err(TrySendError::Closed),
+            Err(refusal) => Err(refusal.of(message)),
+        }
+    }
+
+    /// From here on the message is accepted, or comes back at once: there is no await in between.
+    pub(super) fn put(
+        &self,
+        room: Room<'_>,
+        key: Option<K>,
+        hash: u64,
+        message: M,
+        reply: Option<Reply<M, O, E>>,
+    ) -> Result<(), M> {
+        let accepted = Accepted {
+            key,
+            hash,
+            message,
+            reply,
+            weight: room.weight,
+        };
+        match self.channel.send(accepted) {
+            Ok(()) => {
+                room.keep();
+                Ok(())
+            }
+            Err(refused) => Err(refused.0.message),
+        }
+    }
+}
+
+impl<K, M, O, E> Clone for Dispatcher<K, M, O, E> {
+    fn clone(&self) -> Self {
+        Self {
+            engine: Arc::clone(&self.engine),
+            channel: self.channel.clone(),
+            address: Arc::clone(&self.address),
+        }
+    }
+}
+
+impl<K, M, O, E> fmt::Debug for Dispatcher<K, M, O, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatcher")
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}

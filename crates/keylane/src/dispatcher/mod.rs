@@ -1,0 +1,21 @@
+//! What users hold: the builder, the handle, receipts, permits, lanes, and the way to the end.
+
+mod builder;
+pub use builder::Builder;
+
+mod handle;
+pub use handle::Dispatcher;
+
+mod admission;
+
+mod receipt;
+pub use receipt::Receipt;
+
+mod permit;
+pub use permit::Permit;
+
+mod lane;
+pub use lane::{Lane, LaneState, LaneView};
+
+mod ending;
+pub use ending::Ending;

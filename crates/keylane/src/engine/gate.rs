@@ -1,0 +1,122 @@
+//! Where the senders of a full lane wait.
+//!
+//! A lane that reaches its limit gets a gate: a semaphore without permits. Every settlement of
+//! that lane that makes room grants one permit, so senders come in one by one, in the order in
+//! which they came to the gate, and none is woken for nothing. A sender that gives up returns its
+//! permit, and the next one gets it. The gate goes when the lane is half empty with nobody
+//! waiting, or when the lane goes.
+
+use std::fmt;
+
+use super::{Engine, Lane, Overflow};
+use crate::lanes::AtLimit;
+use crate::rt::atomic::Ordering;
+use crate::rt::{Arc, Semaphore};
+
+pub(crate) type Gate = Arc<Semaphore>;
+
+/// Counters of full lanes, by their keys' hashes: beside one full lane, one key in this many has
+/// to look at its own lane before it sends, and not every key.
+pub(super) const SLOTS: usize = 64;
+
+/// Which counter a key belongs to: by the top bits, which spread best.
+fn slot_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - SLOTS.ilog2())) as usize
+}
+
+/// What to do with a gate once the shard's lock is gone: it wakes senders.
+#[must_use = "senders wait for it"]
+pub(super) enum Opening {
+    Nothing,
+    Grant(Gate, usize),
+    Remove(Gate),
+}
+
+impl Opening {
+    pub(super) fn carry_out(self) {
+        match self {
+            Self::Nothing => {}
+            Self::Grant(gate, room) => gate.add_permits(room),
+            #[cfg(keylane_mutant = "lost-wake")]
+            Self::Remove(_) => {}
+            #[cfg(not(keylane_mutant = "lost-wake"))]
+            Self::Remove(gate) => gate.close(),
+        }
+    }
+}
+
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// The gate of this key, if its lane is full.
+    #[inline]
+    pub(crate) fn gate(&self, hash: u64, key: &K) -> Option<Gate> {
+        if self.full_lanes[slot_of(hash)].load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.lanes
+            .peek(hash, key, |lane| lane.gate().cloned())
+            .flatten()
+    }
+
+    /// What a lane at its limit does with one more message.
+    pub(super) fn at_limit(&self) -> AtLimit {
+        match self.settings.overflow {
+            Overflow::Wait | Overflow::Reject => AtLimit::Park,
+            Overflow::DropOldest => AtLimit::DropOldest,
+            Overflow::DeadLetter => AtLimit::Refuse,
+        }
+    }
+
+    /// A message came into this lane. Under the shard's lock.
+    pub(super) fn see_arrival(&self, lane: &mut Lane<K, M, O, E>, hash: u64) {
+        if let Some(full) = lane.full() {
+            full.granted = full.granted.saturating_sub(1);
+        } else if lane.depth() >= self.settings.lane_capacity
+            && matches!(self.settings.overflow, Overflow::Wait | Overflow::Reject)
+        {
+            let slot = slot_of(hash);
+            lane.set_full(Arc::new(Semaphore::new(0)), slot);
+            self.full_lanes[slot].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The head of this lane is about to leave it for good. Under the shard's lock.
+    pub(super) fn see_departure(&self, lane: &mut Lane<K, M, O, E>) -> Opening {
+        // Counting the depth is not free, and hardly any lane is full.
+        if lane.gate().is_none() {
+            return Opening::Nothing;
+        }
+        let depth = lane.depth() - 1;
+        let limit = self.settings.lane_capacity;
+        let Some(full) = lane.full() else {
+            return Opening::Nothing;
+        };
+        // Permits were granted and nobody took one: nobody waits.
+        let unclaimed = full.granted > 0 && full.gate.available_permits() == full.granted;
+        if depth == 0 || (unclaimed && depth <= limit / 2) {
+            return self.remove_gate(lane);
+        }
+        let room = limit.saturating_sub(depth + full.granted);
+        if room == 0 {
+            return Opening::Nothing;
+        }
+        full.granted += room;
+        Opening::Grant(full.gate.clone(), room)
+    }
+
+    /// Takes the gate away. Under the shard's lock.
+    pub(super) fn remove_gate(&self, lane: &mut Lane<K, M, O, E>) -> Opening {
+        match lane.take_full() {
+            Some(full) => {
+                self.full_lanes[full.slot].fetch_sub(1, Ordering::Relaxed);
+                Opening::Remove(full.gate)
+            }
+            None => Opening::Nothing,
+        }
+    }
+}

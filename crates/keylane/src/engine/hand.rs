@@ -1,0 +1,366 @@
+//! Messages that are out of the engine's hands: with a handler, or with a dead-letter sink.
+//!
+//! Both guards settle their message if they are dropped in the middle, which happens when the
+//! task is aborted or its runtime goes away. They are declared before the future they guard, so
+//! the future is dropped first and the key moves on only after it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{self, Poll};
+
+use super::Engine;
+use super::attempt::{self, Watched};
+use super::caught::caught;
+use super::message::{GivenUp, Ticket, Turn, Work};
+use super::seat::Seat;
+use super::settle::Tally;
+use crate::clock::Alarm;
+use crate::error::Failure;
+use crate::handler::Context;
+use crate::letter::{DeadLetter, Exhausted, Sink};
+use crate::observe::Beat;
+use crate::rt::Arc;
+
+/// A message in its handler.
+pub(super) struct Hand<'a, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    engine: &'a Arc<Engine<K, M, O, E>>,
+    context: &'a Context<K>,
+    hash: u64,
+    ticket: Option<Ticket<M, O, E>>,
+    kept: Option<M>,
+    watched: Watched,
+    alarm: Option<Alarm>,
+    /// Why there is no future to poll. Boxed: it is rare, and there is a hand for each handler.
+    failed: Option<Box<Failure<E>>>,
+}
+
+/// What is owed for a message whose handler has answered.
+pub(super) struct Owed<M, O, E> {
+    pub(super) hash: u64,
+    pub(super) ticket: Ticket<M, O, E>,
+    pub(super) kept: Option<M>,
+}
+
+impl<'a, K, M, O, E> Hand<'a, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Takes a turn in hand: the message for its handler, and the guard of what is owed for it.
+    pub(super) fn take(
+        engine: &'a Arc<Engine<K, M, O, E>>,
+        context: &'a mut Context<K>,
+        turn: Turn<K, M, O, E>,
+    ) -> (Result<M, Failure<E>>, Self) {
+        let attempt = turn.attempt();
+        let Turn {
+            key,
+            hash,
+            message,
+            ticket,
+            work: _,
+        } = turn;
+        context.key = key;
+        let watched = engine.start(context, hash, attempt, ticket.parked_at);
+        let (message, kept) = engine.keep(message);
+        let hand = Self {
+            engine,
+            context,
+            hash,
+            ticket: Some(ticket),
+            kept,
+            watched,
+            alarm: None,
+            failed: None,
+        };
+        (message, hand)
+    }
+
+    /// Calls the handler, and puts its future where it stays.
+    pub(super) fn call<F>(
+        &mut self,
+        message: Result<M, Failure<E>>,
+        mut slot: Pin<&mut Option<F>>,
+        handle: impl FnOnce(&'a Context<K>, M) -> F,
+    ) {
+        let context = self.context;
+        let called = message.and_then(|message| {
+            // A closure may block before it has made its future.
+            let _beat = Beat::start(self.engine.id(), self.hash);
+            caught(|| handle(context, message)).map_err(Failure::Panicked)
+        });
+        match called {
+            Ok(future) => slot.set(Some(future)),
+            Err(failure) => self.failed = Some(Box::new(failure)),
+        }
+    }
+
+    /// Polls the handler, and then its deadline. The first `Pending` makes the runner a holder.
+    pub(super) fn poll<F>(
+        &mut self,
+        slot: Pin<&mut Option<F>>,
+        seat: &mut Seat<K, M, O, E>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Result<O, Failure<E>>>
+    where
+        F: Future<Output = Result<O, E>>,
+    {
+        if let Some(failure) = self.failed.take() {
+            return Poll::Ready(Err(*failure));
+        }
+        let polled = attempt::poll(slot, cx, &self.watched, self.engine.id(), self.hash);
+        if polled.is_ready() {
+            return polled;
+        }
+        let context = self.context;
+        seat.hold(context.key.as_ref(), self.hash, context.attempt);
+        let limit = self.engine.settings.attempt_timeout;
+        attempt::poll_deadline(context, &mut self.alarm, limit, cx).map(Err)
+    }
+
+    /// The key moves on while the handler's future is still there.
+    #[cfg(keylane_mutant = "drop-after-next")]
+    pub(super) fn move_on(&self) {
+        let next = self.engine.advance(self.context.key.clone(), self.hash);
+        next.map_or((), |next| self.engine.enqueue(next));
+    }
+
+    /// The handler has answered: what is owed goes on to be settled.
+    pub(super) fn done(mut self) -> Owed<M, O, E> {
+        self.watched.end(self.engine);
+        Owed {
+            hash: self.hash,
+            ticket: self.ticket.take().expect("a hand is done once"),
+            kept: self.kept.take(),
+        }
+    }
+}
+
+impl<K, M, O, E> Drop for Hand<'_, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let Context { key, attempt, .. } = self.context;
+            let back = super::HandedBack {
+                key: key.clone(),
+                message: self.kept.take(),
+                attempts: *attempt,
+            };
+            self.engine
+                .interrupted(key.clone(), self.hash, ticket, back);
+        }
+    }
+}
+
+/// A letter as it leaves for the sink, and as it comes back.
+pub(super) struct Letter<K, M, O, E> {
+    pub(super) key: Option<K>,
+    pub(super) hash: u64,
+    pub(super) message: M,
+    pub(super) ticket: Ticket<M, O, E>,
+    pub(super) given_up: Box<GivenUp<K, E>>,
+}
+
+/// A letter, and what is owed for it.
+type Sealed<K, M, O, E> = (DeadLetter<K, M, E>, Ticket<M, O, E>);
+
+/// A message on its way to the dead-letter sink.
+pub(super) struct Post<'a, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    engine: &'a Arc<Engine<K, M, O, E>>,
+    hash: u64,
+    refusals: u32,
+    /// Whether a lane waits for the letter.
+    in_lane: bool,
+    /// Boxed: a runner carries one only while it delivers.
+    letter: Option<Box<Sealed<K, M, O, E>>>,
+}
+
+impl<'a, K, M, O, E> Post<'a, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Takes the turn of a letter.
+    pub(super) fn take(engine: &'a Arc<Engine<K, M, O, E>>, turn: Turn<K, M, O, E>) -> Self {
+        let Turn {
+            key,
+            hash,
+            message,
+            ticket,
+            work: Work::Letter(given_up),
+        } = turn
+        else {
+            unreachable!("the runner posts letters only")
+        };
+        let GivenUp {
+            attempts,
+            failure,
+            refusals,
+            beside,
+        } = *given_up;
+        let in_lane = key.is_some();
+        let letter = DeadLetter {
+            key: key.or(beside),
+            message,
+            attempts,
+            failure,
+        };
+        Self {
+            engine,
+            hash,
+            refusals,
+            in_lane,
+            letter: Some(Box::new((letter, ticket))),
+        }
+    }
+
+    /// The sink's verdict on the letter.
+    pub(super) async fn deliver(&self) -> Result<(), String> {
+        let letter = self
+            .letter
+            .as_ref()
+            .expect("a letter is delivered before it is done");
+        let sink = self.engine.sink().ok_or("there is no dead-letter sink")?;
+        sink.accept(&letter.0)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    /// The key of the lane that waits for the letter.
+    pub(super) fn key(&self) -> Option<&K> {
+        let letter = self.letter.as_ref().filter(|_| self.in_lane)?;
+        letter.0.key.as_ref()
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(super) fn attempts(&self) -> u32 {
+        self.letter.as_ref().map_or(0, |letter| letter.0.attempts)
+    }
+
+    /// The sink has answered: the letter goes on to be settled, or to wait.
+    pub(super) fn done(mut self) -> Letter<K, M, O, E> {
+        let letter = self.letter.take().expect("a post is done once");
+        let (
+            DeadLetter {
+                key,
+                message,
+                attempts,
+                failure,
+            },
+            ticket,
+        ) = *letter;
+        let (key, beside) = if self.in_lane {
+            (key, None)
+        } else {
+            (None, key)
+        };
+        let given_up = Box::new(GivenUp {
+            attempts,
+            failure,
+            refusals: self.refusals,
+            beside,
+        });
+        Letter {
+            key,
+            hash: self.hash,
+            message,
+            ticket,
+            given_up,
+        }
+    }
+}
+
+impl<K, M, O, E> Drop for Post<'_, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        if let Some(letter) = self.letter.take() {
+            let (
+                DeadLetter {
+                    key,
+                    message,
+                    attempts,
+                    failure,
+                },
+                ticket,
+            ) = *letter;
+            self.engine.drop_quietly(failure);
+            let lane = key.clone().filter(|_| self.in_lane);
+            let back = super::HandedBack {
+                key,
+                message: Some(message),
+                attempts,
+            };
+            self.engine.interrupted(lane, self.hash, ticket, back);
+        }
+    }
+}
+
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Where dead letters go.
+    pub(super) fn sink(&self) -> Option<&Sink<K, M, E>> {
+        match &self.settings.exhausted {
+            Exhausted::DeadLetter(sink) => Some(sink),
+            Exhausted::Discard | Exhausted::Halt => self.settings.sink.as_ref(),
+        }
+    }
+
+    /// A handler or a sink was dropped in the middle. The message goes back, the key goes on.
+    fn interrupted(
+        self: &Arc<Self>,
+        lane: Option<K>,
+        hash: u64,
+        ticket: Ticket<M, O, E>,
+        back: super::HandedBack<K, M>,
+    ) {
+        self.shutdown.interrupted();
+        let mut tally = Tally::default();
+        let super::HandedBack {
+            key,
+            message,
+            attempts,
+        } = back;
+        self.hand_back(&mut tally, key, message, ticket, attempts);
+        if self.shutdown.hands_back() {
+            self.release_handing_back(&mut tally, lane, hash);
+        } else if let Some(next) = self.advance(lane, hash) {
+            self.enqueue(next);
+        }
+        self.flush(&mut tally);
+    }
+}

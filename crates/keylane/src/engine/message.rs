@@ -1,0 +1,134 @@
+//! The forms a message takes on its way through the engine.
+
+use crate::error::{Failure, ReceiptError};
+use crate::rt::oneshot;
+
+/// Where the answer to a submitted message goes.
+pub(crate) type Reply<M, O, E> = oneshot::Sender<Result<O, ReceiptError<M, E>>>;
+
+/// What the engine owes for an accepted message: exactly one settlement.
+#[derive(Debug)]
+pub(crate) struct Ticket<M, O, E> {
+    pub(crate) reply: Option<Reply<M, O, E>>,
+    /// Nanoseconds from the engine's start to the routing of the message. Each message has its
+    /// own, and they grow in the order of acceptance.
+    pub(crate) parked_at: u64,
+    /// Size against the capacity in bytes.
+    pub(crate) weight: u32,
+    /// Counted among the stalled and not against the capacity.
+    pub(crate) apart: bool,
+}
+
+/// A message in the channel.
+#[derive(Debug)]
+pub(crate) struct Accepted<K, M, O, E> {
+    pub(crate) key: Option<K>,
+    /// The key's hash, computed once by the sender; 0 for a keyless message.
+    pub(crate) hash: u64,
+    pub(crate) message: M,
+    pub(crate) reply: Option<Reply<M, O, E>>,
+    pub(crate) weight: u32,
+}
+
+/// A message behind the head of its lane.
+#[derive(Debug)]
+pub(crate) struct Parked<M, O, E> {
+    pub(crate) message: M,
+    pub(crate) ticket: Ticket<M, O, E>,
+}
+
+/// A head that its lane holds, because it waits for time or for a decision.
+#[derive(Debug)]
+pub(crate) struct Held<K, M, O, E> {
+    pub(crate) message: M,
+    pub(crate) ticket: Ticket<M, O, E>,
+    pub(crate) work: Work<K, E>,
+    /// Why it waits, in a few words: the last error.
+    pub(crate) why: Box<str>,
+}
+
+/// What is to be done with a head.
+#[derive(Debug)]
+pub(crate) enum Work<K, E> {
+    /// Run the handler, for the n-th time.
+    Attempt(u32),
+    /// The last attempt failed: bring it to the dead-letter sink.
+    Letter(Box<GivenUp<K, E>>),
+}
+
+/// Why a message was given up on.
+#[derive(Debug)]
+pub(crate) struct GivenUp<K, E> {
+    pub(crate) attempts: u32,
+    pub(crate) failure: Failure<E>,
+    /// How often the sink has refused it.
+    pub(crate) refusals: u32,
+    /// The key of a letter that no lane waits for, because its lane was full.
+    pub(crate) beside: Option<K>,
+}
+
+/// The one right to run the head of a lane, and the head itself.
+///
+/// It is moved from the dispatcher to the ready queue to a runner and never copied, so exclusion
+/// per key needs no check. A keyless message is a turn without a lane.
+#[derive(Debug)]
+pub(crate) struct Turn<K, M, O, E> {
+    pub(crate) key: Option<K>,
+    pub(crate) hash: u64,
+    pub(crate) message: M,
+    pub(crate) ticket: Ticket<M, O, E>,
+    pub(crate) work: Work<K, E>,
+}
+
+impl<K, M, O, E> Turn<K, M, O, E> {
+    pub(crate) fn first(key: Option<K>, hash: u64, parked: Parked<M, O, E>) -> Self {
+        let Parked { message, ticket } = parked;
+        Self {
+            key,
+            hash,
+            message,
+            ticket,
+            work: Work::Attempt(1),
+        }
+    }
+
+    /// Whether it is for the dead-letter sink, and not for the handler. By value, because what is
+    /// borrowed in an async block stays alive in it.
+    pub(crate) fn sorted(self) -> (Self, bool) {
+        let is_letter = matches!(self.work, Work::Letter(_));
+        (self, is_letter)
+    }
+
+    /// Which attempt it is, from 1; for a letter, how many there were.
+    pub(crate) fn attempt(&self) -> u32 {
+        match &self.work {
+            Work::Attempt(attempt) => *attempt,
+            Work::Letter(given_up) => given_up.attempts,
+        }
+    }
+
+    pub(crate) fn again(key: Option<K>, hash: u64, held: Held<K, M, O, E>) -> Self {
+        let Held {
+            message,
+            ticket,
+            work,
+            ..
+        } = held;
+        Self {
+            key,
+            hash,
+            message,
+            ticket,
+            work,
+        }
+    }
+}
+
+/// What a timer is for.
+#[derive(Debug)]
+pub(crate) enum Due<K> {
+    /// The head that this lane holds.
+    Lane { key: K, hash: u64 },
+    /// A message without a lane, by its number among those that wait.
+    Keyless(u64),
+}

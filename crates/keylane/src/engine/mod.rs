@@ -1,0 +1,256 @@
+//! The driver: it moves messages between the channel, the lanes and the handlers.
+//!
+//! ```text
+//!  senders ──► ingress ──► router ──► lanes ──► ready queue ──► runner ──► settle
+//!                            ▲                                                │
+//!                            └─────────────── due timers, nudges ◄────────────┘
+//! ```
+//!
+//! - [`Engine`] is what all of them share.
+//! - `router` is the dispatcher task: the only one that reads the channel and the timers.
+//! - `runner` is a task that polls handlers.
+//! - `settle` is what happens to a message after an attempt, and the only place where a message
+//!   gets its one outcome.
+//! - `shutdown` knows how far the end has come.
+//!
+//! # Who may touch what
+//!
+//! 1. A message is owned by exactly one of: the channel, a lane, the ready queue, a timer, a
+//!    runner. It moves; it is never shared.
+//! 2. Only the router creates lanes; whoever finishes a head moves its lane on or removes it.
+//! 3. Locks are innermost: under a shard's lock only the spare chunks and the timers are locked,
+//!    under any other lock nothing is. No waker of a user is woken under a lock.
+
+mod message;
+pub(crate) use message::{Accepted, Reply};
+
+mod settings;
+pub use settings::Overflow;
+pub(crate) use settings::Settings;
+
+mod gate;
+
+mod router;
+pub(crate) use router::Router;
+
+mod runner;
+pub(crate) use runner::run;
+
+mod seat;
+pub(crate) use seat::Seat;
+
+mod runners;
+pub(crate) use runners::Runners;
+
+mod attempt;
+mod hand;
+mod settle;
+
+mod inspect;
+pub(crate) use inspect::Waiting;
+
+mod keyless;
+use keyless::Keyless;
+
+mod shutdown;
+pub(crate) use shutdown::Stage;
+pub use shutdown::{HandedBack, Report};
+
+mod watch;
+pub(crate) use watch::watch;
+
+mod caught;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::clock::{self, Instant};
+use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Timers};
+use crate::observe::facade::Facade;
+use crate::observe::trace::Shown;
+use crate::observe::{Counters, Stats};
+use crate::rt::atomic::{AtomicUsize, Ordering};
+use crate::rt::{Arc, Semaphore};
+use gate::Gate;
+use message::{Due, Held, Parked, Turn};
+use shutdown::Shutdown;
+
+type Lanes<K, M, O, E> = LaneMap<K, Parked<M, O, E>, Held<K, M, O, E>, Gate>;
+
+pub(crate) type Lane<K, M, O, E> = lanes::Lane<Parked<M, O, E>, Held<K, M, O, E>, Gate>;
+
+type Spawn<K, M, O, E> = Box<dyn Fn(&Arc<Engine<K, M, O, E>>) + Send + Sync>;
+
+/// What senders, the router, runners and lane handles share.
+pub(crate) struct Engine<K, M, O, E> {
+    pub(crate) settings: Settings<K, M, E>,
+    lanes: Lanes<K, M, O, E>,
+    ready: Ready<Turn<K, M, O, E>>,
+    timers: Timers<Due<K>>,
+    /// Messages without a lane that wait for their next attempt.
+    keyless: Keyless<K, M, O, E>,
+    /// Room for messages that are accepted and not settled.
+    pub(crate) capacity: Semaphore,
+    /// The same in bytes.
+    pub(crate) bytes: Option<Semaphore>,
+    /// Messages behind failing heads; their room in `capacity` was given back.
+    stalled: AtomicUsize,
+    halted: AtomicUsize,
+    /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more
+    /// messages into the lane.
+    full_lanes: [AtomicUsize; gate::SLOTS],
+    pub(crate) counters: Counters,
+    pub(crate) facade: Facade,
+    pub(crate) shutdown: Shutdown<K, M>,
+    pub(crate) runners: Runners,
+    /// Starts a runner; knows the type of the handler, which nothing else here does.
+    spawn: Spawn<K, M, O, E>,
+    epoch: Instant,
+}
+
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    pub(crate) fn new(
+        settings: Settings<K, M, E>,
+        shards: Option<usize>,
+        limits: Limits,
+        spawn: Spawn<K, M, O, E>,
+    ) -> Self {
+        Self {
+            lanes: LaneMap::new(shards),
+            ready: Ready::new(limits),
+            timers: Timers::new(),
+            keyless: Keyless::new(),
+            capacity: Semaphore::new(settings.capacity),
+            bytes: settings.capacity_bytes.map(Semaphore::new),
+            stalled: AtomicUsize::new(0),
+            halted: AtomicUsize::new(0),
+            full_lanes: std::array::from_fn(|_| AtomicUsize::new(0)),
+            counters: Counters::default(),
+            facade: Facade::new(settings.name.as_deref()),
+            shutdown: Shutdown::new(),
+            runners: Runners::new(),
+            spawn,
+            epoch: clock::now(),
+            settings,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let counters = &self.counters;
+        Stats {
+            accepted: counters.accepted.get(),
+            done: counters.done.get(),
+            dead_lettered: counters.dead_lettered.get(),
+            discarded: counters.discarded.get(),
+            handed_back: counters.handed_back.get(),
+            failures: counters.failures.get(),
+            panics: counters.panics.get(),
+            timeouts: counters.timeouts.get(),
+            retries: counters.retries.get(),
+            postponed: counters.postponed.get(),
+            letter_failures: counters.letter_failures.get(),
+            overflowed: counters.overflowed.get(),
+            stuck: counters.stuck.get(),
+            in_flight: self.ready.active(),
+            ready: self.ready.waiting(),
+            lanes: self.lanes.len(),
+            backing_off: self.timers.len(),
+            halted: self.halted.load(Ordering::Relaxed),
+            full_lanes: self
+                .full_lanes
+                .iter()
+                .map(|slot| slot.load(Ordering::Relaxed))
+                .sum(),
+            stalled: self.stalled.load(Ordering::Relaxed),
+            capacity_left: self.capacity.available_permits(),
+        }
+    }
+
+    /// Refuses senders from now on, those that wait for room included.
+    pub(crate) fn stop_intake(&self) {
+        self.capacity.close();
+        if let Some(bytes) = &self.bytes {
+            bytes.close();
+        }
+    }
+
+    /// Whether every accepted message has settled and nothing runs.
+    fn is_settled(&self) -> bool {
+        self.counters.settled() == self.counters.accepted.get() && self.ready.active() == 0
+    }
+
+    /// Ends a dispatcher whose own task was dropped, once all is settled.
+    fn end_orphaned(&self) {
+        if self.shutdown.is_orphaned() && self.is_settled() {
+            // Of heads that came to wait when there was nobody left to wake them.
+            self.timers.clear();
+            self.shutdown.advance(Stage::Ended);
+        }
+    }
+
+    /// What became of every message.
+    pub(crate) fn report(&self) -> Report<K, M> {
+        let (returned, interrupted) = self.shutdown.take_returned();
+        Report {
+            accepted: self.counters.accepted.get(),
+            done: self.counters.done.get(),
+            dead_lettered: self.counters.dead_lettered.get(),
+            discarded: self.counters.discarded.get(),
+            handed_back: self.counters.handed_back.get(),
+            interrupted,
+            returned,
+            deadline_reached: self.shutdown.deadline_reached(),
+        }
+    }
+
+    /// How long ago a message was parked.
+    pub(crate) fn waited(&self, parked_at: u64, now: Instant) -> Duration {
+        Duration::from_nanos(self.stamp(now).saturating_sub(parked_at))
+    }
+
+    /// A moment, as tickets carry it.
+    fn stamp(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.epoch).as_nanos() as u64
+    }
+
+    /// Carries out what the ready queue decided about runners.
+    fn recruit(self: &Arc<Self>, recruit: Recruit) {
+        match recruit {
+            Recruit::Nobody => {}
+            Recruit::Wake(waker) => waker.wake(),
+            Recruit::Spawn => (self.spawn)(self),
+        }
+    }
+
+    /// Puts one turn at the back of the ready queue; hands it back when nothing starts any more.
+    fn enqueue(self: &Arc<Self>, turn: Turn<K, M, O, E>) {
+        match self.ready.push_one(turn) {
+            Ok(recruit) => self.recruit(recruit),
+            Err(turn) => self.hand_back_turn(turn),
+        }
+    }
+
+    /// How this key looks in spans and events.
+    fn shown<'a>(&self, key: Option<&'a K>, hash: u64) -> Shown<'a, K> {
+        Shown {
+            key,
+            hash,
+            show: self.settings.show_key,
+        }
+    }
+}
+
+impl<K, M, O, E> fmt::Debug for Engine<K, M, O, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("settings", &self.settings)
+            .field("shutdown", &self.shutdown)
+            .finish_non_exhaustive()
+    }
+}

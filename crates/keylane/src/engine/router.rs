@@ -1,0 +1,510 @@
+//! The dispatcher task: the only one that reads the channel and the timers.
+//!
+//! # How it ends
+//!
+//! 1. The stage leaves `Open`, by a call or because the last handle is gone. Senders are refused,
+//!    the channel is closed, senders that wait at a gate are let go.
+//! 2. What is still in the channel is routed (draining) or handed back (closing, aborting).
+//! 3. The channel is *exhausted*. Halted lanes are handed back: nobody will decide about them any
+//!    more, and no message of their keys can arrive and start a lane that forgot the failed head.
+//! 4. Closing and aborting: the ready queue is closed, parked messages and waiting retries are
+//!    handed back. Aborting also drops every runner.
+//! 5. Every accepted message has settled and no runner is active: the report stands.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use super::Engine;
+use super::message::{Accepted, Due, GivenUp, Parked, Ticket, Turn, Work};
+use super::settle::{Outcome, Tally};
+use super::shutdown::Stage;
+use crate::clock::{self, Alarm};
+use crate::error::Failure;
+use crate::lanes::{Entered, Offered};
+use crate::retry::Bucket;
+use crate::rt::{self, Arc, mpsc};
+
+/// Most messages taken from the channel at once.
+const BATCH: usize = 256;
+
+/// With this many turns waiting for runners, the router lets the runners go first.
+const BACKLOG: usize = 512;
+
+/// After a batch of this many there will be more in a moment.
+const BUSY: usize = 32;
+
+/// How often a router that was busy looks again, letting others run in between, before it asks to
+/// be woken. A sender that wakes it pays for that, and pulls it over to its own core, where the two
+/// then take turns while another core sleeps.
+const PATIENCE: u32 = 16;
+
+pub(crate) struct Router<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    engine: Arc<Engine<K, M, O, E>>,
+    ingress: mpsc::UnboundedReceiver<Accepted<K, M, O, E>>,
+    batch: Vec<Accepted<K, M, O, E>>,
+    due: Vec<Due<K>>,
+    turns: Vec<Turn<K, M, O, E>>,
+    budget: Option<Bucket>,
+    /// The last message's `parked_at`: no two have the same.
+    stamp: u64,
+    /// The stage that was last acted on.
+    seen: Stage,
+    deadline: Option<Alarm>,
+}
+
+/// What the router heard.
+enum Heard {
+    /// Messages, timers, or both; perhaps nothing but a nudge.
+    Work,
+    /// The channel is closed and empty.
+    Exhausted,
+}
+
+impl<K, M, O, E> Router<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    pub(crate) fn new(
+        engine: Arc<Engine<K, M, O, E>>,
+        ingress: mpsc::UnboundedReceiver<Accepted<K, M, O, E>>,
+    ) -> Self {
+        let budget = engine
+            .settings
+            .retry_budget
+            .map(|b| Bucket::new(b, clock::now()));
+        Self {
+            engine,
+            ingress,
+            batch: Vec::with_capacity(BATCH),
+            due: Vec::new(),
+            turns: Vec::with_capacity(BATCH),
+            budget,
+            stamp: 0,
+            seen: Stage::Open,
+            deadline: None,
+        }
+    }
+
+    /// Runs until every accepted message has settled.
+    pub(crate) async fn run(mut self) {
+        let mut patience = 0;
+        while !self.is_finished() {
+            if patience > 0 && self.is_quiet() {
+                patience -= 1;
+                rt::yield_now().await;
+                continue;
+            }
+            if let Heard::Exhausted = poll_fn(|cx| self.listen(cx)).await {
+                self.exhaust();
+            }
+            self.follow_stage();
+            let routed = self.route();
+            self.start_due();
+            let waiting = self.hand_over();
+            if routed >= BUSY {
+                patience = PATIENCE;
+            }
+            if routed >= BUSY || waiting >= BACKLOG {
+                rt::yield_now().await;
+            }
+        }
+        self.engine.shutdown.advance(Stage::Ended);
+    }
+
+    /// Whether there is nothing to do at this moment.
+    fn is_quiet(&self) -> bool {
+        self.ingress.is_empty()
+            && self.engine.shutdown.stage() == Stage::Open
+            && self.engine.timers.len() == 0
+    }
+
+    /// Waits for messages, timers or a nudge.
+    fn listen(&mut self, cx: &mut Context<'_>) -> Poll<Heard> {
+        let shutdown = &self.engine.shutdown;
+        // Registered before anything is looked at, so that no nudge falls between.
+        #[cfg(not(keylane_mutant = "deaf-router"))]
+        shutdown.router().register(cx.waker());
+        if !shutdown.is_exhausted() {
+            match rt::poll_recv_many(&mut self.ingress, cx, &mut self.batch, BATCH) {
+                Poll::Ready(0) => return Poll::Ready(Heard::Exhausted),
+                Poll::Ready(_) => {
+                    // Timers have their say under any load.
+                    let _ = self.engine.timers.poll_due(cx, &mut self.due);
+                    return Poll::Ready(Heard::Work);
+                }
+                Poll::Pending => {}
+            }
+        }
+        let due = self.engine.timers.poll_due(cx, &mut self.due).is_ready();
+        let stage = shutdown.stage();
+        let left_behind = stage >= Stage::Closing && self.engine.timers.len() > 0;
+        let nudged = stage != self.seen || left_behind;
+        if due || nudged || self.is_finished() || self.is_too_late(cx) {
+            Poll::Ready(Heard::Work)
+        } else {
+            #[cfg(keylane_mutant = "deaf-router")]
+            self.engine.shutdown.router().register(cx.waker());
+            Poll::Pending
+        }
+    }
+
+    /// Parks what came, each message in the lane of its key. Returns how many came.
+    fn route(&mut self) -> usize {
+        let routed = self.batch.len();
+        if routed == 0 {
+            return 0;
+        }
+        #[cfg(keylane_mutant = "overtake")]
+        self.batch.reverse();
+        let engine = &self.engine;
+        engine.counters.accepted.add(self.batch.len() as u64);
+        let mut tally = Tally::default();
+        let now = engine.stamp(clock::now());
+        let (mut room, mut bytes) = (0, 0);
+        let arrivals = Arrivals {
+            engine,
+            rest: self.batch.drain(..),
+            in_hand: false,
+        };
+        for accepted in arrivals {
+            let Accepted {
+                key,
+                hash,
+                message,
+                reply,
+                weight,
+            } = accepted;
+            self.stamp = now.max(self.stamp + 1);
+            let ticket = Ticket {
+                reply,
+                parked_at: self.stamp,
+                weight,
+                apart: false,
+            };
+            if engine.shutdown.hands_back() {
+                engine.hand_back(&mut tally, key, Some(message), ticket, 0);
+                continue;
+            }
+            let parked = Parked { message, ticket };
+            let Some(key) = key else {
+                self.turns.push(Turn::first(None, hash, parked));
+                continue;
+            };
+            let entered = engine.lanes.enter(hash, &key, parked, |lane, mut parked| {
+                let mut freed = (0, 0);
+                if lane.is_stalled() {
+                    freed = engine.park_stalled(&mut parked);
+                }
+                let limit = engine.settings.lane_capacity;
+                let offered = lane.offer(parked, limit, engine.at_limit(), engine.lanes.spares());
+                if let Offered::Parked = offered {
+                    engine.see_arrival(lane, hash);
+                    if lane.depth() > limit {
+                        // It came in before its sender could see the lane full. If that were load,
+                        // one flooded key could take all the room from the others.
+                        let above = engine.set_above_apart(lane);
+                        freed = (freed.0 + above.0, freed.1 + above.1);
+                    }
+                }
+                (offered, freed)
+            });
+            match entered {
+                Entered::Created(parked) => {
+                    if engine.settings.lane_capacity == 1 {
+                        // Full with its first message.
+                        engine
+                            .lanes
+                            .with(hash, &key, |lane| engine.see_arrival(lane, hash));
+                    }
+                    self.turns.push(Turn::first(Some(key), hash, parked));
+                }
+                Entered::Present((offered, freed)) => {
+                    room += freed.0;
+                    bytes += freed.1;
+                    match offered {
+                        Offered::Parked => {}
+                        Offered::Displaced(old) => {
+                            engine.counters.overflowed.add(1);
+                            let outcome = Outcome::Displaced(old.message);
+                            engine.settle(&mut tally, old.ticket, outcome);
+                        }
+                        Offered::Refused(new) => {
+                            engine.counters.overflowed.add(1);
+                            self.turns.extend(engine.refuse(&mut tally, key, hash, new));
+                        }
+                    }
+                }
+            }
+        }
+        engine.give_room(room, bytes);
+        engine.flush(&mut tally);
+        routed
+    }
+
+    /// Lets out the heads whose wait is over.
+    fn start_due(&mut self) {
+        if self.due.is_empty() {
+            return;
+        }
+        let engine = &self.engine;
+        let now = clock::now();
+        for due in self.due.drain(..) {
+            if engine.is_retry(&due) {
+                if let Some(budget) = &mut self.budget
+                    && let Err(wait) = budget.withdraw(now, engine.counters.settled())
+                {
+                    engine.postpone(due, now, wait);
+                    continue;
+                }
+                engine.counters.retries.add(1);
+            }
+            self.turns.extend(engine.due(due, now));
+        }
+    }
+
+    /// Gives the turns to the runners. Returns how many wait.
+    fn hand_over(&mut self) -> usize {
+        if self.turns.is_empty() {
+            return 0;
+        }
+        let (waiting, recruit) = self.engine.ready.push(&mut self.turns);
+        self.engine.recruit(recruit);
+        // Whatever is left met a closed queue.
+        for turn in self.turns.drain(..) {
+            self.engine.hand_back_turn(turn);
+        }
+        waiting
+    }
+
+    /// Nothing will come through the channel any more.
+    fn exhaust(&mut self) {
+        let engine = &self.engine;
+        if self.seen == Stage::Open {
+            // The last handle is gone: what was accepted is still handled.
+            engine.shutdown.advance(Stage::Draining);
+        }
+        engine.shutdown.exhaust();
+        engine.sweep(true);
+    }
+
+    /// Carries out what the stage asks for.
+    fn follow_stage(&mut self) {
+        let engine = &self.engine;
+        let stage = engine.shutdown.stage();
+        if stage > Stage::Open && self.seen == Stage::Open {
+            engine.stop_intake();
+            self.ingress.close();
+            engine.open_gates();
+        }
+        if stage >= Stage::Closing {
+            for turn in engine.ready.close() {
+                engine.hand_back_turn(turn);
+            }
+            if self.seen < Stage::Closing {
+                engine.sweep(false);
+            }
+            self.due.clear();
+            engine.clear_timers();
+        }
+        if stage >= Stage::Aborting && self.seen < Stage::Aborting {
+            engine.runners.abort_all();
+        }
+        self.seen = stage;
+    }
+
+    /// Whether every accepted message has settled and nothing runs.
+    fn is_finished(&self) -> bool {
+        let engine = &self.engine;
+        engine.shutdown.is_exhausted()
+            && self.batch.is_empty()
+            && self.due.is_empty()
+            && engine.is_settled()
+    }
+
+    /// Whether the deadline of the shutdown has passed.
+    fn is_too_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let shutdown = &self.engine.shutdown;
+        let Some(at) = shutdown.deadline() else {
+            return false;
+        };
+        if shutdown.stage() >= Stage::Aborting {
+            return false;
+        }
+        let alarm = self.deadline.get_or_insert_with(|| Alarm::new(at));
+        alarm.reset(at);
+        if alarm.poll(cx).is_pending() {
+            return false;
+        }
+        shutdown.reach_deadline();
+        true
+    }
+}
+
+/// A batch on its way into the lanes, which are found by the key's own `Eq` and `Clone`.
+///
+/// If those panic, the message in hand is lost, its receipt says so, and it is counted; the rest of
+/// the batch is handed back.
+struct Arrivals<'a, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    engine: &'a Engine<K, M, O, E>,
+    rest: std::vec::Drain<'a, Accepted<K, M, O, E>>,
+    in_hand: bool,
+}
+
+impl<K, M, O, E> Iterator for Arrivals<'_, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    type Item = Accepted<K, M, O, E>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.rest.next();
+        self.in_hand = next.is_some();
+        next
+    }
+}
+
+impl<K, M, O, E> Drop for Arrivals<'_, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        if !self.in_hand {
+            return;
+        }
+        self.engine.counters.handed_back.add(1);
+        let mut tally = Tally::default();
+        for accepted in &mut self.rest {
+            self.engine
+                .hand_back_accepted(&mut tally, accepted, u64::MAX);
+        }
+        self.engine.flush(&mut tally);
+    }
+}
+
+/// However the task ends, nothing waits for it afterwards.
+///
+/// In the good case everything has settled and this finds nothing. If the runtime drops the task,
+/// or the user's `Hash` or `Eq` panics in it, it is an abort: senders are refused, and what is
+/// still here goes back.
+impl<K, M, O, E> Drop for Router<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        let engine = Arc::clone(&self.engine);
+        if engine.shutdown.stage() == Stage::Ended {
+            engine.ready.close();
+            return;
+        }
+        engine.shutdown.advance(Stage::Aborting);
+        self.follow_stage();
+        engine.shutdown.exhaust();
+        for turn in std::mem::take(&mut self.turns) {
+            engine.hand_back_turn(turn);
+        }
+        self.due.clear();
+        engine.clear_timers();
+        let mut tally = Tally::default();
+        let mut left = std::mem::take(&mut self.batch);
+        while let Ok(accepted) = self.ingress.try_recv() {
+            left.push(accepted);
+        }
+        engine.counters.accepted.add(left.len() as u64);
+        for accepted in left {
+            self.stamp += 1;
+            engine.hand_back_accepted(&mut tally, accepted, self.stamp);
+        }
+        engine.sweep(false);
+        engine.flush(&mut tally);
+        // Runners may still have messages in hand: whoever settles the last one ends it.
+        engine.shutdown.orphan();
+        engine.end_orphaned();
+    }
+}
+
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Hands back a message that did not come into any lane.
+    fn hand_back_accepted(
+        &self,
+        tally: &mut Tally,
+        accepted: Accepted<K, M, O, E>,
+        parked_at: u64,
+    ) {
+        let Accepted {
+            key,
+            message,
+            reply,
+            weight,
+            ..
+        } = accepted;
+        let ticket = Ticket {
+            reply,
+            parked_at,
+            weight,
+            apart: false,
+        };
+        self.hand_back(tally, key, Some(message), ticket, 0);
+    }
+
+    /// A message met a full lane that takes no more. Returns the turn that brings it to the sink;
+    /// it runs without order, as the lane goes on beside it.
+    fn refuse(
+        &self,
+        tally: &mut Tally,
+        key: K,
+        hash: u64,
+        refused: Parked<M, O, E>,
+    ) -> Option<Turn<K, M, O, E>> {
+        let Parked { message, ticket } = refused;
+        if self.settings.overflow != super::Overflow::DeadLetter {
+            self.settle(tally, ticket, Outcome::Displaced(message));
+            return None;
+        }
+        let failure = Failure::LaneFull;
+        let given_up = GivenUp {
+            attempts: 0,
+            failure,
+            refusals: 0,
+            beside: Some(key),
+        };
+        let work = Work::Letter(Box::new(given_up));
+        Some(Turn {
+            key: None,
+            hash,
+            message,
+            ticket,
+            work,
+        })
+    }
+}

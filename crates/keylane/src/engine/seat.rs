@@ -1,0 +1,250 @@
+//! A runner's place among the runners, given back when its task is gone.
+
+use std::fmt;
+use std::future::poll_fn;
+
+use super::Engine;
+use super::hand::{Letter, Owed};
+use super::message::{Turn, Work};
+use super::settle::{Outcome, Tally};
+use crate::clock;
+use crate::error::Failure;
+use crate::handler::Context;
+use crate::lanes::{Role, Take};
+use crate::rt::{self, Arc};
+
+/// Made before the task is spawned and moved into it, so that a task which is dropped before its
+/// first poll gives its place back too.
+pub(crate) struct Seat<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    engine: Arc<Engine<K, M, O, E>>,
+    number: u64,
+    role: Role,
+    tally: Tally,
+    /// Turns until this task's budget is asked again.
+    fresh: u8,
+    /// Messages of the lane in hand until it goes behind the others.
+    quantum: u32,
+}
+
+/// A turn is a small part of what Tokio's budget counts as one operation.
+const TURNS_PER_OPERATION: u8 = if cfg!(keylane_shuttle) { 1 } else { 4 };
+
+impl<K, M, O, E> Seat<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    pub(crate) fn new(engine: Arc<Engine<K, M, O, E>>, number: u64) -> Self {
+        Self {
+            engine,
+            number,
+            role: Role::Starting,
+            tally: Tally::default(),
+            fresh: TURNS_PER_OPERATION,
+            quantum: 0,
+        }
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine<K, M, O, E>> {
+        &self.engine
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether this task should let others run before its next turn.
+    pub(super) fn is_tired(&mut self) -> bool {
+        self.fresh -= 1;
+        if self.fresh > 0 {
+            return false;
+        }
+        self.fresh = TURNS_PER_OPERATION;
+        !rt::spend_budget()
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.engine.flush(&mut self.tally);
+    }
+
+    /// The next turn for a poller; without one the role has changed.
+    pub(super) fn take(&mut self) -> Option<Turn<K, M, O, E>> {
+        let first = self.role == Role::Starting;
+        self.role = Role::Poller;
+        self.quantum = self.engine.settings.quantum;
+        let taken = self.engine.ready.take(first);
+        self.follow(taken)
+    }
+
+    /// Waits, idle, to poll again. False: leave.
+    pub(super) async fn summoned(&mut self) -> bool {
+        let (ready, mut waits) = (&self.engine.ready, false);
+        let summoned = poll_fn(|cx| ready.poll_summons(self.number, &mut waits, cx)).await;
+        self.role = if summoned { Role::Starting } else { Role::Gone };
+        summoned
+    }
+
+    /// The handler returned `Pending`: from the first time on, this runner holds its lane.
+    pub(super) fn hold(&mut self, key: Option<&K>, hash: u64, attempt: u32) {
+        if self.role == Role::Holder {
+            return;
+        }
+        self.role = Role::Holder;
+        // What was settled must not wait with this handler.
+        self.flush();
+        let recruit = self.engine.ready.hold();
+        self.engine.recruit(recruit);
+        if let Some(key) = key {
+            let now = clock::now();
+            self.engine
+                .lanes
+                .with(hash, key, |lane| lane.wait(now, attempt));
+        }
+    }
+
+    /// Settles, retries or gives up; returns the turn of the next message of the key.
+    pub(super) fn after_attempt(
+        &mut self,
+        context: &mut Context<K>,
+        owed: Owed<M, O, E>,
+        answer: Result<O, Failure<E>>,
+    ) -> Option<Turn<K, M, O, E>> {
+        match answer {
+            Ok(answer) => {
+                let Owed { hash, ticket, kept } = owed;
+                if std::mem::needs_drop::<M>()
+                    && let Some(kept) = kept
+                {
+                    self.engine.drop_quietly(kept);
+                }
+                self.engine
+                    .settle(&mut self.tally, ticket, Outcome::Done(answer));
+                self.engine.advance(context.key.take(), hash)
+            }
+            Err(failure) => self.engine.failed(&mut self.tally, context, owed, failure),
+        }
+    }
+
+    /// Settles a letter that was accepted, or brings it back later.
+    pub(super) fn after_letter(
+        &mut self,
+        letter: Letter<K, M, O, E>,
+        accepted: Result<(), String>,
+    ) -> Option<Turn<K, M, O, E>> {
+        let Letter {
+            key,
+            hash,
+            message,
+            ticket,
+            given_up,
+        } = letter;
+        #[cfg(keylane_mutant = "letter-unheard")]
+        let accepted = accepted.or(Ok::<_, String>(()));
+        match accepted {
+            Ok(()) => {
+                self.engine.drop_quietly(message);
+                let outcome = Outcome::DeadLettered(given_up.failure);
+                self.engine.settle(&mut self.tally, ticket, outcome);
+                self.engine.advance(key, hash)
+            }
+            Err(error) => {
+                let turn = Turn {
+                    key,
+                    hash,
+                    message,
+                    ticket,
+                    work: Work::Letter(given_up),
+                };
+                self.engine.refused(&mut self.tally, turn, error);
+                None
+            }
+        }
+    }
+
+    /// Decides who runs the next message of the key: this runner at once, or whoever comes.
+    pub(super) fn proceed(&mut self, next: Option<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
+        if self.role == Role::Holder && !self.poll_again() {
+            if let Some(next) = next {
+                self.engine.enqueue(next);
+            }
+            self.flush();
+            let (taken, recruit) = self.engine.ready.release();
+            self.engine.recruit(recruit);
+            return self.follow(taken);
+        }
+        self.engine.flush_some(&mut self.tally);
+        let next = next?;
+        if self.engine.shutdown.hands_back() {
+            self.engine.hand_back_turn(next);
+            return None;
+        }
+        if self.is_tired() {
+            self.fresh = 1;
+            self.engine.enqueue(next);
+            return None;
+        }
+        self.quantum -= 1;
+        if self.quantum > 0 {
+            return Some(next);
+        }
+        self.quantum = self.engine.settings.quantum;
+        match self.engine.ready.rotate(next) {
+            Ok(front) => Some(front),
+            Err(closed) => {
+                self.engine.hand_back_turn(closed);
+                None
+            }
+        }
+    }
+
+    fn poll_again(&mut self) -> bool {
+        let again = self.engine.ready.resume();
+        if again {
+            self.role = Role::Poller;
+        }
+        again
+    }
+
+    fn follow(&mut self, taken: Take<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
+        match taken {
+            Take::Turn(turn, recruit) => {
+                self.engine.recruit(recruit);
+                return Some(turn);
+            }
+            Take::Idle => self.role = Role::Idle,
+            Take::Leave => self.role = Role::Gone,
+        }
+        self.flush();
+        None
+    }
+}
+
+impl<K, M, O, E> Drop for Seat<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        self.engine.runners.remove(self.number);
+        self.flush();
+        if std::thread::panicking() {
+            // Handlers' panics are caught. This one came from a key's own `Eq`, `Clone` or `Drop`,
+            // and what the runner held of its lane is gone.
+            self.engine.shutdown.advance(super::Stage::Aborting);
+        }
+        let recruit = self.engine.ready.lost(self.role, self.number);
+        self.engine.recruit(recruit);
+        self.engine.shutdown.nudge();
+        self.engine.end_orphaned();
+    }
+}

@@ -1,0 +1,87 @@
+//! What the builder decided, checked and complete.
+
+use std::time::Duration;
+
+use crate::letter::{Exhausted, Sink};
+use crate::observe::trace::ShowKey;
+use crate::retry::{Retry, RetryBudget};
+
+/// What happens when a message meets a lane that is at its capacity.
+///
+/// Only that key feels it: messages of other keys are accepted as before.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Overflow {
+    /// The senders of that key wait until their lane has room. The default.
+    #[default]
+    Wait,
+    /// The senders of that key get `LaneFull` with their message.
+    Reject,
+    /// The oldest message that waits behind the head is settled as dropped, for the new one.
+    DropOldest,
+    /// The new message goes to the dead-letter sink, with [`Failure::LaneFull`] and no attempts.
+    ///
+    /// [`Failure::LaneFull`]: crate::Failure::LaneFull
+    DeadLetter,
+}
+
+pub(crate) struct Settings<K, M, E> {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) capacity: usize,
+    pub(crate) capacity_bytes: Option<usize>,
+    pub(crate) stalled_capacity: usize,
+    pub(crate) lane_capacity: usize,
+    pub(crate) overflow: Overflow,
+    pub(crate) attempt_timeout: Option<Duration>,
+    pub(crate) retry: Option<Retry<E>>,
+    pub(crate) retry_budget: Option<RetryBudget>,
+    pub(crate) exhausted: Exhausted<K, M, E>,
+    pub(crate) sink: Option<Sink<K, M, E>>,
+    /// How to keep a message for another attempt, where one may be needed.
+    pub(crate) keep: Option<fn(&M) -> M>,
+    pub(crate) quantum: u32,
+    /// Settlements a runner may hold back before it returns their room.
+    pub(crate) tally: u32,
+    pub(crate) stuck_after: Duration,
+    pub(crate) show_key: Option<ShowKey<K>>,
+}
+
+impl<K, M, E> std::fmt::Debug for Settings<K, M, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("name", &self.name)
+            .field("capacity", &self.capacity)
+            .field("capacity_bytes", &self.capacity_bytes)
+            .field("stalled_capacity", &self.stalled_capacity)
+            .field("lane_capacity", &self.lane_capacity)
+            .field("overflow", &self.overflow)
+            .field("attempt_timeout", &self.attempt_timeout)
+            .field("retry", &self.retry)
+            .field("exhausted", &self.exhausted)
+            .field("quantum", &self.quantum)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K, M, E> Default for Settings<K, M, E> {
+    fn default() -> Self {
+        Self {
+            name: None,
+            capacity: 65_536,
+            capacity_bytes: None,
+            stalled_capacity: 65_536,
+            lane_capacity: 1_024,
+            overflow: Overflow::Wait,
+            attempt_timeout: None,
+            retry: None,
+            retry_budget: None,
+            exhausted: Exhausted::Discard,
+            sink: None,
+            keep: None,
+            quantum: 16,
+            tally: 32,
+            stuck_after: Duration::from_secs(1),
+            show_key: None,
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! How a dispatcher ends, and the report of it.
+
+use std::fmt;
+
+use futures::task::AtomicWaker;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Instant;
+use crate::rt::atomic::{AtomicBool, AtomicU8, Ordering};
+use crate::rt::{Mutex, lock};
+
+/// How far the end has come. It only ever grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    Open,
+    /// No more in; what is in is handled to its end.
+    Draining,
+    /// No more in; what is in flight is handled to its end, the rest is handed back.
+    Closing,
+    /// What is in flight is dropped, everything is handed back.
+    Aborting,
+    /// The report stands.
+    Ended,
+}
+
+impl Stage {
+    fn from_u8(value: u8) -> Self {
+        match value {
+            0 => Self::Open,
+            1 => Self::Draining,
+            2 => Self::Closing,
+            3 => Self::Aborting,
+            _ => Self::Ended,
+        }
+    }
+}
+
+/// A message that comes back unhandled.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedBack<K, M> {
+    /// Its key, or `None` for a keyless message.
+    pub key: Option<K>,
+    /// The message; `None` if its handler had taken it and was dropped in the middle.
+    pub message: Option<M>,
+    /// Attempts that were started. Above 0, the message may have had an effect.
+    pub attempts: u32,
+}
+
+/// The honest end: what became of every message that was ever accepted.
+///
+/// `done + dead_lettered + discarded + handed_back = accepted`.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq)]
+pub struct Report<K, M> {
+    /// Messages accepted in the life of the dispatcher.
+    pub accepted: u64,
+    /// Messages whose handler succeeded.
+    pub done: u64,
+    /// Messages whose dead letter was accepted.
+    pub dead_lettered: u64,
+    /// Messages given up on without a dead letter, as configured.
+    pub discarded: u64,
+    /// Messages handed back unhandled, whether here or through their receipts.
+    pub handed_back: u64,
+    /// Of those handed back, how many were dropped in the middle of an attempt.
+    pub interrupted: u64,
+    /// The messages handed back that nobody holds a receipt for, in the order in which they were
+    /// accepted. Only the first report of a dispatcher has them.
+    pub returned: Vec<HandedBack<K, M>>,
+    /// Whether the deadline passed, so that the rest was aborted.
+    pub deadline_reached: bool,
+}
+
+impl<K, M> fmt::Debug for Report<K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Report")
+            .field("accepted", &self.accepted)
+            .field("done", &self.done)
+            .field("dead_lettered", &self.dead_lettered)
+            .field("discarded", &self.discarded)
+            .field("handed_back", &self.handed_back)
+            .field("interrupted", &self.interrupted)
+            .field("returned", &self.returned.len())
+            .field("deadline_reached", &self.deadline_reached)
+            .finish()
+    }
+}
+
+impl<K, M> fmt::Display for Report<K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} accepted = {} done + {} dead-lettered + {} discarded + {} handed back",
+            self.accepted, self.done, self.dead_lettered, self.discarded, self.handed_back
+        )?;
+        if self.deadline_reached {
+            write!(f, " (deadline reached, {} interrupted)", self.interrupted)?;
+        }
+        Ok(())
+    }
+}
+
+/// The part of the engine that knows how it ends.
+pub(crate) struct Shutdown<K, M> {
+    /// Partner of every read: `advance`. A runner that reads a late stage is caught by the router,
+    /// which looks again after each flush.
+    stage: AtomicU8,
+    /// The channel is empty for good: no message of any key will come any more.
+    exhausted: AtomicBool,
+    /// The dispatcher task is gone before its time, and what is in flight ends without it.
+    orphaned: AtomicBool,
+    deadline: Mutex<Deadline>,
+    /// The dispatcher task, to be told that the stage or a count has changed.
+    router: AtomicWaker,
+    /// Handlers may watch this.
+    pub(crate) cancel: CancellationToken,
+    /// Cancelled when the report stands.
+    ended: CancellationToken,
+    returned: Mutex<Returned<K, M>>,
+}
+
+#[derive(Debug, Default)]
+struct Deadline {
+    at: Option<Instant>,
+    reached: bool,
+}
+
+struct Returned<K, M> {
+    messages: Vec<(u64, HandedBack<K, M>)>,
+    interrupted: u64,
+}
+
+impl<K, M> Shutdown<K, M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            stage: AtomicU8::new(Stage::Open as u8),
+            exhausted: AtomicBool::new(false),
+            orphaned: AtomicBool::new(false),
+            deadline: Mutex::new(Deadline::default()),
+            router: AtomicWaker::new(),
+            cancel: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            returned: Mutex::new(Returned {
+                messages: Vec::new(),
+                interrupted: 0,
+            }),
+        }
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        Stage::from_u8(self.stage.load(Ordering::SeqCst))
+    }
+
+    /// Whether anything is to be handed back instead of started.
+    pub(crate) fn hands_back(&self) -> bool {
+        self.stage() >= Stage::Closing
+    }
+
+    /// Moves on to a later stage; an earlier one changes nothing.
+    pub(crate) fn advance(&self, stage: Stage) {
+        self.stage.fetch_max(stage as u8, Ordering::SeqCst);
+        if stage >= Stage::Closing {
+            self.cancel.cancel();
+        }
+        if stage == Stage::Ended {
+            self.ended.cancel();
+        }
+        self.nudge();
+    }
+
+    /// Sets a deadline, or brings an earlier one.
+    pub(crate) fn limit(&self, at: Instant) {
+        let mut deadline = lock(&self.deadline);
+        deadline.at = Some(deadline.at.map_or(at, |earlier| earlier.min(at)));
+        drop(deadline);
+        self.nudge();
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        lock(&self.deadline).at
+    }
+
+    pub(crate) fn reach_deadline(&self) {
+        lock(&self.deadline).reached = true;
+        self.advance(Stage::Aborting);
+    }
+
+    pub(crate) fn deadline_reached(&self) -> bool {
+        lock(&self.deadline).reached
+    }
+
+    /// No message will come any more. Pairs with `is_exhausted`: a lane that halts after this is
+    /// handed back by whoever halts it, one that halted before by the router's sweep.
+    pub(crate) fn exhaust(&self) {
+        self.exhausted.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted.load(Ordering::SeqCst)
+    }
+
+    /// The dispatcher task is gone. Pairs with `is_orphaned`: whoever comes later, the task or the
+    /// last runner, sees that all is settled.
+    pub(crate) fn orphan(&self) {
+        self.orphaned.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_orphaned(&self) -> bool {
+        self.orphaned.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn router(&self) -> &AtomicWaker {
+        &self.router
+    }
+
+    /// Makes the dispatcher task look again.
+    pub(crate) fn nudge(&self) {
+        self.router.wake();
+    }
+
+    /// Keeps a message for the report; `parked_at` is its place in the order of acceptance.
+    pub(crate) fn hand_back(&self, parked_at: u64, message: HandedBack<K, M>) {
+        lock(&self.returned).messages.push((parked_at, message));
+    }
+
+    pub(crate) fn interrupted(&self) {
+        lock(&self.returned).interrupted += 1;
+    }
+
+    pub(crate) fn take_returned(&self) -> (Vec<HandedBack<K, M>>, u64) {
+        let (mut messages, interrupted) = {
+            let mut returned = lock(&self.returned);
+            (std::mem::take(&mut returned.messages), returned.interrupted)
+        };
+        // A head in flight comes back after what was parked behind it.
+        #[cfg(not(keylane_mutant = "returned-unsorted"))]
+        messages.sort_unstable_by_key(|(parked_at, _)| *parked_at);
+        let messages = messages.into_iter().map(|(_, message)| message).collect();
+        (messages, interrupted)
+    }
+
+    /// Waits until the report stands.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+}
+
+impl<K, M> fmt::Debug for Shutdown<K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shutdown")
+            .field("stage", &self.stage())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,47 @@
+//! The task that looks for handlers which block, and publishes the gauges.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Engine;
+use crate::clock;
+use crate::observe::Watch;
+use crate::rt::Arc;
+
+/// Looks four times in each `stuck_after`, until the dispatcher has ended.
+pub(crate) async fn watch<K, M, O, E>(engine: Arc<Engine<K, M, O, E>>)
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    let limit = engine.settings.stuck_after;
+    let pause = (limit / 4).max(Duration::from_millis(1));
+    let mut watch = Watch::default();
+    loop {
+        tokio::select! {
+            biased;
+            () = engine.shutdown.ended() => break,
+            () = tokio::time::sleep(pause) => {}
+        }
+        for stuck in watch.look(engine.id(), clock::now(), limit) {
+            engine.counters.stuck.add(1);
+            tracing::warn!(
+                target: "keylane",
+                key = %format_args!("#{:016x}", stuck.hash),
+                lasted = ?stuck.lasted,
+                "a handler blocks its thread; move blocking work to `spawn_blocking`"
+            );
+        }
+        engine.facade.publish(&engine.stats());
+    }
+    engine.facade.publish(&engine.stats());
+}
+
+impl<K, M, O, E> Engine<K, M, O, E> {
+    /// Tells engines apart; the address serves, because an engine outlives its marks.
+    pub(super) fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}

@@ -1,0 +1,173 @@
+//! What a user brings: the work for one message.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Instant;
+
+/// What a handler may know about the attempt it is.
+#[derive(Clone)]
+pub struct Context<K> {
+    pub(crate) key: Option<K>,
+    pub(crate) attempt: u32,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl<K> Context<K> {
+    /// The context of a runner that has no message yet.
+    pub(crate) fn new(cancel: CancellationToken) -> Self {
+        Self {
+            key: None,
+            attempt: 0,
+            deadline: None,
+            cancel,
+        }
+    }
+
+    /// The key of the message, or `None` for a keyless message.
+    pub fn key(&self) -> Option<&K> {
+        self.key.as_ref()
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// When the attempt will be dropped, if there is an attempt time-out.
+    pub fn deadline(&self) -> Option<tokio::time::Instant> {
+        self.deadline.map(tokio::time::Instant::from_std)
+    }
+
+    /// What is left until the deadline, if there is one.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline
+            .map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
+    }
+
+    /// Whether the dispatcher was told to `close` or `abort`, so that a long handler may stop at
+    /// a good place instead of being dropped at a bad one. `drain` does not ask for it.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Waits until [`is_cancelled`](Self::is_cancelled).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does nothing.
+    pub async fn cancelled(&self) {
+        self.cancel.cancelled().await;
+    }
+}
+
+impl<K> fmt::Debug for Context<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("attempt", &self.attempt)
+            .field("deadline", &self.deadline)
+            .field("cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The work for one message.
+///
+/// A closure will do, with or without the context; a type implements the trait when it has state
+/// or a name. The answer is a `Result`: its error is what [`Retry`](crate::Retry) and
+/// [`Exhausted`](crate::Exhausted) are about. Ignore the type parameter `Args`: it tells the kinds
+/// of closures apart.
+///
+/// The handler is never run for two messages of one key at the same time. Its future is dropped
+/// at the time-out of an attempt and on `abort`, at whichever await it has reached.
+///
+/// # Examples
+///
+/// ```
+/// use keylane::{Context, Handler};
+///
+/// struct Biller;
+///
+/// impl Handler<u64, String> for Biller {
+///     type Output = usize;
+///     type Error = std::io::Error;
+///
+///     async fn handle(&self, ctx: &Context<u64>, order: String) -> Result<usize, Self::Error> {
+///         println!("attempt {} for user {:?}", ctx.attempt(), ctx.key());
+///         Ok(order.len())
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot handle messages of type `{M}` with keys of type `{K}`",
+    label = "not a handler for this dispatcher",
+    note = "a handler is an async closure over the message that returns a `Result`: \
+            `|message: {M}| async move {{ Ok::<_, MyError>(()) }}`",
+    note = "with the context it takes two arguments: \
+            `|ctx: Context<{K}>, message: {M}| async move {{ Ok::<_, MyError>(()) }}`",
+    note = "its future must be `Send`: no `Rc`, `RefCell` guard or `std::sync::MutexGuard` may be \
+            alive across an `.await`"
+)]
+pub trait Handler<K, M, Args = ()>: Send + Sync + 'static {
+    /// What the handler answers; a receipt resolves with it.
+    type Output: Send + 'static;
+
+    /// Why an attempt can fail.
+    type Error: fmt::Debug + Send + Sync + 'static;
+
+    /// Handles one message, once.
+    fn handle(
+        &self,
+        context: &Context<K>,
+        message: M,
+    ) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send;
+}
+
+/// Marks closures that take the message.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct OfMessage;
+
+/// Marks closures that take the context and the message.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct OfContextAndMessage;
+
+impl<K, M, F, Fut, O, E> Handler<K, M, OfMessage> for F
+where
+    F: Fn(M) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, E>> + Send,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    type Output = O;
+    type Error = E;
+
+    fn handle(&self, _: &Context<K>, message: M) -> impl Future<Output = Result<O, E>> + Send {
+        self(message)
+    }
+}
+
+impl<K, M, F, Fut, O, E> Handler<K, M, OfContextAndMessage> for F
+where
+    K: Clone,
+    F: Fn(Context<K>, M) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, E>> + Send,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    type Output = O;
+    type Error = E;
+
+    fn handle(
+        &self,
+        context: &Context<K>,
+        message: M,
+    ) -> impl Future<Output = Result<O, E>> + Send {
+        self(context.clone(), message)
+    }
+}

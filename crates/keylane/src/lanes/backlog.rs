@@ -1,0 +1,171 @@
+//! The deque of parked messages of one lane.
+
+use std::collections::VecDeque;
+
+use crate::rt::{Mutex, lock};
+
+/// Most items in one chunk. A push or pop under the shard lock never moves more than this many.
+const CHUNK: usize = 64;
+
+/// Most emptied chunks that a backlog keeps: as many as one batch from the channel can fill.
+const SPARE_CHUNKS: usize = 4;
+
+/// Most backlogs kept for reuse, over all lanes.
+const SPARES: usize = 256;
+
+/// A first-in, first-out queue that grows in chunks.
+///
+/// A plain `VecDeque` doubles: a hot lane of a million messages would copy them all while holding
+/// its shard's lock, and keep up to twice the memory it needs.
+#[derive(Debug)]
+pub(crate) struct Backlog<T> {
+    first: VecDeque<T>,
+    /// Chunks behind the first. All but the last hold exactly `CHUNK` items.
+    more: VecDeque<VecDeque<T>>,
+    /// Emptied chunks, for the next ones that are needed.
+    spare: Vec<VecDeque<T>>,
+}
+
+impl<T> Backlog<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            first: VecDeque::new(),
+            more: VecDeque::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        let behind = self
+            .more
+            .back()
+            .map_or(0, |last| (self.more.len() - 1) * CHUNK + last.len());
+        self.first.len() + behind
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        // The first chunk is refilled whenever it runs out, so it alone decides.
+        self.first.is_empty()
+    }
+
+    pub(crate) fn push_back(&mut self, item: T) {
+        if self.more.is_empty() && self.first.len() < CHUNK {
+            return push(&mut self.first, item);
+        }
+        match self.more.back_mut() {
+            Some(last) if last.len() < CHUNK => push(last, item),
+            _ => {
+                // At its full size at once: behind a full chunk there is more to come.
+                let chunk = self.spare.pop();
+                let mut chunk = chunk.unwrap_or_else(|| VecDeque::with_capacity(CHUNK));
+                push(&mut chunk, item);
+                self.more.push_back(chunk);
+            }
+        }
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<T> {
+        let item = self.first.pop_front()?;
+        if self.first.is_empty()
+            && let Some(next) = self.more.pop_front()
+        {
+            let emptied = std::mem::replace(&mut self.first, next);
+            if self.spare.len() < SPARE_CHUNKS {
+                self.spare.push(emptied);
+            }
+            if self.more.is_empty() && self.more.capacity() > 4 * SPARE_CHUNKS {
+                // Its size was that of a long backlog, which is over.
+                self.more = VecDeque::new();
+            }
+        }
+        Some(item)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
+        self.first.iter_mut().chain(self.more.iter_mut().flatten())
+    }
+
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.first.front()
+    }
+}
+
+/// Grows by half and not by double: most lanes are short, and a slot is the size of a message.
+fn push<T>(chunk: &mut VecDeque<T>, item: T) {
+    if chunk.len() == chunk.capacity() {
+        let most = CHUNK - chunk.len();
+        chunk.reserve_exact((chunk.len() / 2).clamp(1, most));
+    }
+    chunk.push_back(item);
+}
+
+/// Emptied backlogs, so that lanes which come and go do not come and go to the allocator.
+///
+/// Its lock is taken under a shard's lock and is the innermost one.
+#[derive(Debug)]
+// Boxed as lanes hold them, so that taking one is a move of a pointer.
+#[allow(clippy::vec_box)]
+pub(crate) struct Spares<T>(Mutex<Vec<Box<Backlog<T>>>>);
+
+impl<T> Spares<T> {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    pub(crate) fn take(&self) -> Box<Backlog<T>> {
+        lock(&self.0)
+            .pop()
+            .unwrap_or_else(|| Box::new(Backlog::new()))
+    }
+
+    pub(crate) fn give(&self, mut backlog: Box<Backlog<T>>) {
+        debug_assert!(backlog.is_empty(), "a spare backlog holds nothing");
+        // The next lane may be a short one, and there are many of these.
+        backlog.spare.truncate(1);
+        let mut spares = lock(&self.0);
+        if spares.len() < SPARES {
+            spares.push(backlog);
+        }
+    }
+}
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_order_across_chunks_and_counts() {
+        let mut backlog = Backlog::new();
+        let (mut next_in, mut next_out) = (0_u32, 0_u32);
+        for round in 0..40_u32 {
+            for _ in 0..round * 7 {
+                backlog.push_back(next_in);
+                next_in += 1;
+            }
+            for _ in 0..round * 6 {
+                assert_eq!(backlog.pop_front(), Some(next_out));
+                next_out += 1;
+            }
+            assert_eq!(backlog.len() as u32, next_in - next_out);
+            assert_eq!(backlog.is_empty(), next_in == next_out);
+            assert_eq!(backlog.iter_mut().count() as u32, next_in - next_out);
+        }
+        while let Some(item) = backlog.pop_front() {
+            assert_eq!(item, next_out);
+            next_out += 1;
+        }
+        assert_eq!(next_in, next_out);
+        assert!(backlog.more.capacity() <= 4 * SPARE_CHUNKS);
+    }
+
+    #[test]
+    fn a_long_backlog_wastes_less_than_a_chunk() {
+        let mut backlog = Backlog::new();
+        for item in 0..100_000_u64 {
+            backlog.push_back(item);
+        }
+        let slots =
+            backlog.first.capacity() + backlog.more.iter().map(VecDeque::capacity).sum::<usize>();
+        assert!(slots < 100_000 * 115 / 100, "{slots} slots");
+    }
+}

@@ -1,0 +1,201 @@
+//! The one `DashMap`, behind closures.
+//!
+//! No guard leaves this file, so none can be held across an await or meet another one. Under a
+//! shard's lock run only the closures given here and the key's own `Hash`, `Eq` and `Clone`.
+//!
+//! A key is hashed once, by its sender; the hash travels with the message and addresses the shard
+//! and the slot directly. The map's own hasher is never asked.
+
+use std::fmt;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+#[cfg(not(keylane_shuttle))]
+use dashmap::{DashMap, SharedValue};
+
+#[cfg(keylane_shuttle)]
+use super::modelled::{DashMap, SharedValue};
+
+use super::backlog::Spares;
+use super::lane::{Lane, Next};
+
+/// Keeps the hash beside the key: a shard that grows moves its lanes without hashing them again.
+#[derive(Debug)]
+struct Slot<K> {
+    hash: u64,
+    key: K,
+}
+
+// `DashMap` asks for these on the methods that look keys up by themselves.
+impl<K: Eq> PartialEq for Slot<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl<K: Eq> Eq for Slot<K> {}
+
+impl<K> std::hash::Hash for Slot<K> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+type Unasked = BuildHasherDefault<DefaultHasher>;
+
+/// What happened to a message at the door of its lane.
+#[derive(Debug)]
+pub(crate) enum Entered<T, R> {
+    /// It made the lane and is its head: its turn is the caller's now.
+    Created(T),
+    /// The lane was there, and the offer went as `R` says.
+    Present(R),
+}
+
+/// All lanes that hold or run something.
+pub(crate) struct LaneMap<K, T, H, G> {
+    lanes: DashMap<Slot<K>, Lane<T, H, G>, Unasked>,
+    spares: Spares<T>,
+}
+
+impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
+    pub(crate) fn new(shards: Option<usize>) -> Self {
+        let lanes = match shards {
+            Some(shards) => DashMap::with_hasher_and_shard_amount(Unasked::default(), shards),
+            None => DashMap::with_hasher(Unasked::default()),
+        };
+        Self {
+            lanes,
+            spares: Spares::new(),
+        }
+    }
+
+    pub(crate) fn spares(&self) -> &Spares<T> {
+        &self.spares
+    }
+
+    /// Makes a lane whose head is out, or lets `offer` put the message into the lane that exists.
+    ///
+    /// A new lane costs one lock and one clone of the key; an existing one costs one lock.
+    pub(crate) fn enter<R>(
+        &self,
+        hash: u64,
+        key: &K,
+        item: T,
+        offer: impl FnOnce(&mut Lane<T, H, G>, T) -> R,
+    ) -> Entered<T, R> {
+        let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
+        match shard.get_mut(hash, |(slot, _)| slot.key == *key) {
+            #[cfg(keylane_mutant = "exclusion")]
+            Some((_, lane)) if lane.get().depth() == 1 => Entered::Created(item),
+            Some((_, lane)) => Entered::Present(offer(lane.get_mut(), item)),
+            None => {
+                let slot = Slot {
+                    hash,
+                    key: key.clone(),
+                };
+                shard.insert(hash, (slot, SharedValue::new(Lane::new())), |(slot, _)| {
+                    slot.hash
+                });
+                Entered::Created(item)
+            }
+        }
+    }
+
+    /// Lends the lane of a key, if there is one.
+    pub(crate) fn with<R>(
+        &self,
+        hash: u64,
+        key: &K,
+        see: impl FnOnce(&mut Lane<T, H, G>) -> R,
+    ) -> Option<R> {
+        let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
+        let (_, lane) = shard.get_mut(hash, |(slot, _)| slot.key == *key)?;
+        Some(see(lane.get_mut()))
+    }
+
+    /// Moves a lane on, and removes it under the same lock if nothing is left in it.
+    ///
+    /// Emptiness and removal are one step: a message that arrives meanwhile waits for the lock and
+    /// finds either a lane that will run it or none.
+    ///
+    /// `step` may decline with `None`, and then nothing has happened.
+    pub(crate) fn advance<R>(
+        &self,
+        hash: u64,
+        key: &K,
+        step: impl FnOnce(&mut Lane<T, H, G>) -> Option<(R, Next<T>)>,
+    ) -> Option<(R, Option<T>)> {
+        let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
+        let (_, lane) = shard.get_mut(hash, |(slot, _)| slot.key == *key)?;
+        let (seen, next) = step(lane.get_mut())?;
+        match next {
+            Next::Start(item) => Some((seen, Some(item))),
+            #[cfg(keylane_mutant = "leak-lane")]
+            Next::Remove => Some((seen, None)),
+            #[cfg(not(keylane_mutant = "leak-lane"))]
+            Next::Remove => {
+                let removed = shard.remove_entry(hash, |(slot, _)| slot.key == *key);
+                // The key's `Drop` is the user's: not under the lock.
+                drop(shard);
+                if let Some((_, lane)) = removed {
+                    lane.into_inner().recycle(&self.spares);
+                }
+                Some((seen, None))
+            }
+        }
+    }
+
+    /// Lends the lane of a key for reading.
+    pub(crate) fn peek<R>(
+        &self,
+        hash: u64,
+        key: &K,
+        see: impl FnOnce(&Lane<T, H, G>) -> R,
+    ) -> Option<R> {
+        let shard = self.lanes.shards()[self.shard_of(hash)].read();
+        let (_, lane) = shard.get(hash, |(slot, _)| slot.key == *key)?;
+        Some(see(lane.get()))
+    }
+
+    /// Visits every lane, one shard at a time, and removes those for which `keep` is false.
+    ///
+    /// For shutting down and nothing else: it is linear in the number of lanes.
+    pub(crate) fn sweep(&self, mut keep: impl FnMut(&K, u64, &mut Lane<T, H, G>) -> bool) {
+        for shard in self.lanes.shards() {
+            let mut removed = Vec::new();
+            let mut shard = shard.write();
+            // The table can be drained without `unsafe`, but not walked: what stays goes back.
+            let all: Vec<_> = shard.drain().collect();
+            for (slot, mut lane) in all {
+                if keep(&slot.key, slot.hash, lane.get_mut()) {
+                    shard.insert(slot.hash, (slot, lane), |(slot, _)| slot.hash);
+                } else {
+                    removed.push((slot, lane));
+                }
+            }
+            drop(shard);
+            drop(removed);
+        }
+    }
+
+    /// How many lanes exist: a sum over the shards, which are few, and not over the lanes.
+    pub(crate) fn len(&self) -> usize {
+        self.lanes
+            .shards()
+            .iter()
+            .map(|shard| shard.read().len())
+            .sum()
+    }
+
+    /// Which shard a hash lives in: by bits that neither the table's slots nor its tags use.
+    fn shard_of(&self, hash: u64) -> usize {
+        self.lanes.determine_shard(hash as usize)
+    }
+}
+
+impl<K, T, H, G> fmt::Debug for LaneMap<K, T, H, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Neither keys nor messages: they are the user's.
+        f.debug_struct("LaneMap").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,22 @@
+//! What waits, per key: the lanes, the queue of those that may start, the timers of those that
+//! wait for a retry. Nothing in here knows what a handler is.
+
+mod lane;
+pub(crate) use lane::{AtLimit, Lane, Next, Offered, State};
+
+mod backlog;
+
+mod map;
+pub(crate) use map::{Entered, LaneMap};
+
+mod ready;
+pub(crate) use ready::{Limits, Ready, Recruit, Role, Take};
+
+mod timers;
+pub(crate) use timers::Timers;
+
+#[cfg(keylane_shuttle)]
+mod modelled;
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod model;

@@ -1,0 +1,421 @@
+//! The ready queue against a list of turns and a list of runners.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use proptest::prelude::*;
+
+use crate::lanes::ready::{Limits, Ready, Recruit, Role, Take};
+
+type Turn = u32;
+type Number = u64;
+
+/// What a runner, or somebody else, does next. The index picks a runner.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Push(usize),
+    PushOne,
+    /// A runner does the next thing it can do, of those that are legal for it.
+    Run(prop::sample::Index, Deed),
+    Close,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    /// Asks for a turn, or to be a poller again.
+    Ask,
+    /// Its handler returns `Pending`.
+    Hold,
+    /// Its lane goes on at once, and behind others.
+    Rotate,
+    /// Its task is dropped.
+    Vanish,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let deed = prop_oneof![
+        8 => Just(Deed::Ask),
+        4 => Just(Deed::Hold),
+        2 => Just(Deed::Rotate),
+        1 => Just(Deed::Vanish),
+    ];
+    let step = prop_oneof![
+        20 => (0..4_usize).prop_map(Step::Push),
+        20 => Just(Step::PushOne),
+        100 => (any::<prop::sample::Index>(), deed).prop_map(|(index, deed)| Step::Run(index, deed)),
+        1 => Just(Step::Close),
+    ];
+    prop::collection::vec(step, 0..150)
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    (1..5_usize, 1..4_usize, 0..3_usize).prop_map(|(concurrency, pollers, idle)| Limits {
+        concurrency,
+        pollers,
+        idle,
+    })
+}
+
+/// A runner as its own task sees it.
+#[derive(Debug)]
+struct Runner {
+    role: Role,
+    turn: Option<Turn>,
+    /// Whether it has come among the idle ones.
+    waits: bool,
+    /// Whether it was made a poller and has not noticed.
+    summoned: bool,
+    /// Whether it found pollers enough, and is about to give its permit back.
+    releases: bool,
+    woken: Arc<Woken>,
+}
+
+#[derive(Debug, Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+struct World {
+    limits: Limits,
+    ready: Ready<Turn>,
+    /// What should be in the queue.
+    turns: VecDeque<Turn>,
+    runners: BTreeMap<Number, Runner>,
+    next_turn: Turn,
+    next_runner: Number,
+    closed: bool,
+}
+
+impl World {
+    fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            ready: Ready::new(limits),
+            turns: VecDeque::new(),
+            runners: BTreeMap::new(),
+            next_turn: 0,
+            next_runner: 0,
+            closed: false,
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Push(count) => {
+                let mut turns: Vec<_> = (0..count).map(|_| self.new_turn()).collect();
+                let offered = turns.clone();
+                let (waiting, recruit) = self.ready.push(&mut turns);
+                if self.closed {
+                    assert_eq!(turns, offered, "a closed queue takes nothing");
+                } else {
+                    self.turns.extend(offered);
+                    assert_eq!(waiting, self.turns.len());
+                }
+                self.recruit(recruit);
+            }
+            Step::PushOne => {
+                let turn = self.new_turn();
+                self.push_one(turn);
+            }
+            Step::Run(index, deed) => {
+                let numbers: Vec<_> = self.runners.keys().copied().collect();
+                if !numbers.is_empty() {
+                    let number = numbers[index.index(numbers.len())];
+                    self.run(number, deed);
+                }
+            }
+            Step::Close => {
+                self.closed = true;
+                assert_eq!(
+                    self.ready.close(),
+                    self.turns,
+                    "what waited comes out, in order"
+                );
+                self.turns.clear();
+                for (number, runner) in &self.runners {
+                    let is_idle = runner.role == Role::Idle && runner.waits;
+                    let is_woken = runner.woken.0.load(Ordering::Relaxed);
+                    assert!(
+                        is_woken || !is_idle,
+                        "idle runner {number} would never leave"
+                    );
+                }
+            }
+        }
+    }
+
+    fn new_turn(&mut self) -> Turn {
+        self.next_turn += 1;
+        self.next_turn
+    }
+
+    fn push_one(&mut self, turn: Turn) {
+        match self.ready.push_one(turn) {
+            Ok(recruit) => {
+                assert!(!self.closed);
+                self.turns.push_back(turn);
+                self.recruit(recruit);
+            }
+            Err(back) => {
+                assert!(self.closed);
+                assert_eq!(back, turn);
+            }
+        }
+    }
+
+    /// Lets a runner do something, if it can in its role.
+    fn run(&mut self, number: Number, deed: Deed) {
+        let runner = &self.runners[&number];
+        let (role, turn) = (runner.role, runner.turn);
+        match (role, deed) {
+            // A task that was never polled vanishes only with its runtime.
+            (Role::Starting, Deed::Vanish) if !self.closed && !runner.summoned => {}
+            (_, Deed::Vanish) => {
+                let knows = if runner.summoned { Role::Idle } else { role };
+                self.runners.remove(&number);
+                let recruit = self.ready.lost(knows, number);
+                self.recruit(recruit);
+            }
+            (Role::Idle, _) => self.poll_summons(number),
+            (Role::Starting, _) => {
+                if runner.summoned {
+                    self.poll_summons(number);
+                }
+                self.take(number, true);
+            }
+            (Role::Poller, Deed::Hold) if turn.is_some() => {
+                let recruit = self.ready.hold();
+                self.runner(number).role = Role::Holder;
+                self.recruit(recruit);
+            }
+            (Role::Poller, Deed::Rotate) if turn.is_some() => self.rotate(number),
+            (Role::Poller, _) => self.take(number, false),
+            (Role::Holder, Deed::Hold) => {}
+            (Role::Holder, _) if runner.releases => self.release(number),
+            (Role::Holder, _) => self.come_back(number),
+            (Role::Gone, _) => unreachable!("who has left is not listed"),
+        }
+    }
+
+    fn take(&mut self, number: Number, first: bool) {
+        let taken = self.ready.take(first);
+        let front = self.turns.pop_front();
+        let runner = self.runner(number);
+        runner.turn = front;
+        runner.role = Role::Poller;
+        match taken {
+            Take::Turn(turn, recruit) => {
+                assert_eq!(
+                    Some(turn),
+                    front,
+                    "turns are taken in the order of the queue"
+                );
+                self.recruit(recruit);
+            }
+            rest => {
+                assert_eq!(front, None, "a turn waits, and the poller got none");
+                self.rest(number, rest);
+            }
+        }
+    }
+
+    fn rest(&mut self, number: Number, rest: Take<Turn>) {
+        let runner = self.runner(number);
+        runner.turn = None;
+        match rest {
+            Take::Turn(turn, _) => panic!("{turn} came to a runner that did not ask"),
+            Take::Idle => {
+                runner.role = Role::Idle;
+                runner.waits = false;
+                assert!(!self.closed, "nobody waits at a closed queue");
+                // Its task comes among the idle ones before it lets others run.
+                self.poll_summons(number);
+            }
+            Take::Leave => {
+                self.runners.remove(&number);
+                let idle = self.idle();
+                assert!(
+                    self.closed || idle >= self.limits.idle,
+                    "it left with {idle} idle"
+                );
+                let recruit = self.ready.lost(Role::Gone, number);
+                self.recruit(recruit);
+            }
+        }
+    }
+
+    fn rotate(&mut self, number: Number) {
+        let turn = self.runner(number).turn.take().expect("it has a turn");
+        match self.ready.rotate(turn) {
+            Ok(front) => {
+                self.turns.push_back(turn);
+                assert_eq!(Some(front), self.turns.pop_front());
+                self.runner(number).turn = Some(front);
+            }
+            Err(back) => {
+                assert!(self.closed);
+                assert_eq!(back, turn);
+            }
+        }
+    }
+
+    /// The handler of a holder is done.
+    fn come_back(&mut self, number: Number) {
+        let pollers = self.count(|role| matches!(role, Role::Starting | Role::Poller));
+        let again = self.ready.resume();
+        assert_eq!(again, pollers < self.limits.pollers);
+        if again {
+            self.runner(number).role = Role::Poller;
+            return;
+        }
+        // Its lane goes on, with another runner.
+        if let Some(turn) = self.runner(number).turn.take() {
+            self.push_one(turn);
+        }
+        self.runner(number).releases = true;
+    }
+
+    fn release(&mut self, number: Number) {
+        let (rest, recruit) = self.ready.release();
+        let runner = self.runner(number);
+        runner.releases = false;
+        // Not active any more when somebody else is recruited in its place.
+        runner.role = Role::Gone;
+        self.recruit(recruit);
+        self.rest(number, rest);
+    }
+
+    fn poll_summons(&mut self, number: Number) {
+        let woken = Arc::clone(&self.runner(number).woken);
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut waits = self.runner(number).waits;
+        let polled = self
+            .ready
+            .poll_summons(number, &mut waits, &mut Context::from_waker(&waker));
+        self.runner(number).waits = waits;
+        let summoned = std::mem::take(&mut self.runner(number).summoned);
+        assert_eq!(
+            polled == Poll::Ready(true),
+            summoned,
+            "{polled:?} for runner {number}"
+        );
+        match polled {
+            Poll::Pending => assert!(waits && !self.closed, "nobody waits at a closed queue"),
+            Poll::Ready(true) => {}
+            Poll::Ready(false) => {
+                assert!(self.closed);
+                self.runners.remove(&number);
+            }
+        }
+    }
+
+    /// Carries out what the queue has decided.
+    fn recruit(&mut self, recruit: Recruit) {
+        let number = match recruit {
+            Recruit::Nobody => return,
+            Recruit::Spawn => {
+                let idle = self.idle();
+                assert_eq!(idle, 0, "a task was started beside an idle one");
+                self.next_runner += 1;
+                let runner = Runner {
+                    role: Role::Starting,
+                    turn: None,
+                    waits: false,
+                    summoned: false,
+                    releases: false,
+                    woken: Arc::default(),
+                };
+                self.runners.insert(self.next_runner, runner);
+                return;
+            }
+            Recruit::Wake(waker) => {
+                waker.wake();
+                let mut woken = self.runners.iter().filter(|(_, runner)| {
+                    runner.role == Role::Idle && runner.woken.0.load(Ordering::Relaxed)
+                });
+                let number = *woken.next().expect("the waker is an idle runner's").0;
+                assert_eq!(woken.count(), 0, "one is woken for one summons");
+                number
+            }
+        };
+        // It is a poller from now on, and finds that out whenever it is polled.
+        let runner = self.runner(number);
+        runner.woken.0.store(false, Ordering::Relaxed);
+        runner.role = Role::Starting;
+        runner.summoned = true;
+    }
+
+    fn runner(&mut self, number: Number) -> &mut Runner {
+        self.runners.get_mut(&number).expect("it is listed")
+    }
+
+    fn count(&self, is: impl Fn(Role) -> bool) -> usize {
+        self.runners
+            .values()
+            .filter(|runner| is(runner.role))
+            .count()
+    }
+
+    fn idle(&self) -> usize {
+        self.count(|role| role == Role::Idle)
+    }
+
+    /// What is true after every step.
+    fn check(&self) {
+        let starting = self.count(|role| role == Role::Starting);
+        let pollers = starting + self.count(|role| role == Role::Poller);
+        let active = pollers + self.count(|role| role == Role::Holder);
+        assert_eq!(
+            self.ready.active(),
+            active,
+            "permits in use are runners that hold one"
+        );
+        assert_eq!(self.ready.waiting(), self.turns.len());
+        assert!(pollers <= self.limits.pollers, "{pollers} pollers");
+        assert!(active <= self.limits.concurrency, "{active} active");
+        assert!(starting <= 1, "runners are recruited one at a time");
+        assert!(self.idle() <= self.limits.idle, "{} idle", self.idle());
+        let comes =
+            starting > 0 || pollers == self.limits.pollers || active == self.limits.concurrency;
+        assert!(
+            self.turns.is_empty() || comes,
+            "turns wait, and nobody comes"
+        );
+    }
+
+    /// All runners go on until nothing is left to do.
+    fn run_out(&mut self) {
+        for _ in 0..10_000 {
+            let busy = |runner: &Runner| runner.role != Role::Idle;
+            let Some(number) = self.runners.iter().find(|(_, r)| busy(r)).map(|(n, _)| *n) else {
+                break;
+            };
+            // Its handler is done, and its lane is empty.
+            self.runner(number).turn = None;
+            self.run(number, Deed::Ask);
+            self.check();
+        }
+        assert!(self.turns.is_empty(), "turns were forgotten");
+        assert_eq!(self.ready.active(), 0, "a permit was not given back");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn nobody_is_forgotten(limits in limits(), steps in steps()) {
+        let mut world = World::new(limits);
+        for step in steps {
+            world.step(step);
+            world.check();
+        }
+        world.run_out();
+    }
+}

@@ -1,0 +1,304 @@
+//! The ready queue, and who may take from it.
+//!
+//! A *runner* is a task in one of three roles:
+//!
+//! - **poller**: takes turns from the queue and polls each handler once. There are never more
+//!   pollers than workers of the runtime, because more could not poll at the same time.
+//! - **holder**: its handler returned `Pending`, and it has become that lane's task.
+//! - **idle**: waits to be a poller again. A few are kept, the rest end.
+//!
+//! Pollers and holders are *active*; at most `concurrency` runners are. An active runner is a
+//! permit, so permits in use are handlers in flight, and no semaphore is touched per message.
+//!
+//! Runners are recruited one at a time: whoever adds turns recruits a poller, and a poller that
+//! leaves turns behind it recruits the next. All of it is decided here, under one lock; the
+//! caller carries out what [`Recruit`] says after the lock is gone.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+use crate::rt::{Mutex, lock};
+
+/// What the caller must do about runners.
+#[derive(Debug)]
+#[must_use = "turns would wait for a runner that nobody starts"]
+pub(crate) enum Recruit {
+    Nobody,
+    /// Wake this idle runner: it is a poller already.
+    Wake(Waker),
+    /// Start a new runner: it is a poller already.
+    Spawn,
+}
+
+/// What a runner does next.
+#[derive(Debug)]
+pub(crate) enum Take<T> {
+    /// Run this turn; carry out the recruiting first.
+    Turn(T, Recruit),
+    /// Nothing to run: wait to be woken as a poller.
+    Idle,
+    /// Nothing to run, and enough runners are idle.
+    Leave,
+}
+
+/// Limits that hold for the life of a dispatcher.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) concurrency: usize,
+    pub(crate) pollers: usize,
+    pub(crate) idle: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ready<T> {
+    limits: Limits,
+    state: Mutex<State<T>>,
+}
+
+/// A runner that waits to poll again.
+#[derive(Debug)]
+struct Idler {
+    number: u64,
+    waker: Waker,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    turns: VecDeque<T>,
+    pollers: usize,
+    holders: usize,
+    idle: Vec<Idler>,
+    /// A poller was recruited and has not taken its first turn yet.
+    starting: bool,
+    closed: bool,
+}
+
+impl<T> State<T> {
+    fn recruit(&mut self, limits: &Limits) -> Recruit {
+        let active = self.pollers + self.holders;
+        if self.turns.is_empty()
+            || self.starting
+            || self.pollers >= limits.pollers
+            || active >= limits.concurrency
+        {
+            return Recruit::Nobody;
+        }
+        self.pollers += 1;
+        self.starting = true;
+        match self.idle.pop() {
+            Some(idler) => Recruit::Wake(idler.waker),
+            None => Recruit::Spawn,
+        }
+    }
+
+    fn rest(&self, limits: &Limits) -> Take<T> {
+        if self.idle.len() < limits.idle && !self.closed {
+            Take::Idle
+        } else {
+            Take::Leave
+        }
+    }
+
+    /// Takes a runner out of the idle ones. False: it is not among them any more.
+    fn forget(&mut self, number: u64) -> bool {
+        let at = self.idle.iter().position(|idler| idler.number == number);
+        at.map(|at| self.idle.swap_remove(at)).is_some()
+    }
+}
+
+impl<T> Ready<T> {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let state = State {
+            turns: VecDeque::new(),
+            pollers: 0,
+            holders: 0,
+            idle: Vec::new(),
+            starting: false,
+            closed: false,
+        };
+        Self {
+            limits,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Appends turns. Returns how many wait now, and the turns back once the queue is closed.
+    pub(crate) fn push(&self, turns: &mut Vec<T>) -> (usize, Recruit) {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return (0, Recruit::Nobody);
+        }
+        state.turns.extend(turns.drain(..));
+        let recruit = state.recruit(&self.limits);
+        (state.turns.len(), recruit)
+    }
+
+    /// Appends one turn, or gives it back once the queue is closed.
+    pub(crate) fn push_one(&self, turn: T) -> Result<Recruit, T> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Err(turn);
+        }
+        state.turns.push_back(turn);
+        Ok(state.recruit(&self.limits))
+    }
+
+    /// A poller asks for its next turn.
+    pub(crate) fn take(&self, first: bool) -> Take<T> {
+        let mut state = lock(&self.state);
+        if first {
+            state.starting = false;
+        }
+        match state.turns.pop_front() {
+            Some(turn) => {
+                let recruit = state.recruit(&self.limits);
+                Take::Turn(turn, recruit)
+            }
+            None => {
+                state.pollers -= 1;
+                state.rest(&self.limits)
+            }
+        }
+    }
+
+    /// A poller's lane used up its quantum: to the back of the queue, and the front comes out.
+    ///
+    /// With nobody else waiting the lane goes straight on.
+    pub(crate) fn rotate(&self, turn: T) -> Result<T, T> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Err(turn);
+        }
+        match state.turns.pop_front() {
+            Some(front) => {
+                state.turns.push_back(turn);
+                Ok(front)
+            }
+            None => Ok(turn),
+        }
+    }
+
+    /// A poller's handler returned `Pending`: it holds that lane from now on.
+    pub(crate) fn hold(&self) -> Recruit {
+        let mut state = lock(&self.state);
+        state.pollers -= 1;
+        state.holders += 1;
+        #[cfg(keylane_mutant = "forget-recruit")]
+        return Recruit::Nobody;
+        #[cfg(not(keylane_mutant = "forget-recruit"))]
+        state.recruit(&self.limits)
+    }
+
+    /// A holder is done with its handler and would poll again. False: there are pollers enough.
+    pub(crate) fn resume(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.pollers >= self.limits.pollers {
+            return false;
+        }
+        state.holders -= 1;
+        state.pollers += 1;
+        true
+    }
+
+    /// A holder that may not poll gives its permit back.
+    pub(crate) fn release(&self) -> (Take<T>, Recruit) {
+        let mut state = lock(&self.state);
+        state.holders -= 1;
+        let recruit = state.recruit(&self.limits);
+        (state.rest(&self.limits), recruit)
+    }
+
+    /// A runner is gone without having asked: its task was dropped.
+    pub(crate) fn lost(&self, role: Role, number: u64) -> Recruit {
+        let mut state = lock(&self.state);
+        match role {
+            // Dropped before its first poll: by a runtime that is going away, which would drop the
+            // next one in the same way, and so on without end.
+            Role::Starting => {
+                state.starting = false;
+                state.pollers -= 1;
+                return Recruit::Nobody;
+            }
+            Role::Idle if state.forget(number) => {}
+            // Not among the idle ones any more: it was made a poller and has not noticed.
+            Role::Idle => {
+                state.starting = false;
+                state.pollers -= 1;
+            }
+            Role::Poller => state.pollers -= 1,
+            #[cfg(keylane_mutant = "leak-permit")]
+            Role::Holder => {}
+            #[cfg(not(keylane_mutant = "leak-permit"))]
+            Role::Holder => state.holders -= 1,
+            Role::Gone => {}
+        }
+        state.recruit(&self.limits)
+    }
+
+    /// Waits until this idle runner is made a poller. Ready with false: leave.
+    ///
+    /// Whoever recruits a runner takes it out of the idle ones, so being absent is the summons,
+    /// and no wake-up can be lost or go to another. `waits` is this runner's own memory of having
+    /// come among them.
+    pub(crate) fn poll_summons(
+        &self,
+        number: u64,
+        waits: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
+        let mut state = lock(&self.state);
+        let entry = state.idle.iter().position(|idler| idler.number == number);
+        match entry {
+            None if *waits => Poll::Ready(true),
+            _ if state.closed => {
+                state.forget(number);
+                Poll::Ready(false)
+            }
+            None => {
+                *waits = true;
+                let waker = cx.waker().clone();
+                state.idle.push(Idler { number, waker });
+                Poll::Pending
+            }
+            Some(at) => {
+                state.idle[at].waker.clone_from(cx.waker());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// No turn starts any more; those that waited come out, and idle runners leave.
+    pub(crate) fn close(&self) -> VecDeque<T> {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        let turns = std::mem::take(&mut state.turns);
+        let idle: Vec<_> = state.idle.iter().map(|idler| idler.waker.clone()).collect();
+        drop(state);
+        #[cfg(not(keylane_mutant = "idle-for-ever"))]
+        idle.into_iter().for_each(Waker::wake);
+        turns
+    }
+
+    /// Runners that hold a permit.
+    pub(crate) fn active(&self) -> usize {
+        let state = lock(&self.state);
+        state.pollers + state.holders
+    }
+
+    /// Turns that wait for a runner.
+    pub(crate) fn waiting(&self) -> usize {
+        lock(&self.state).turns.len()
+    }
+}
+
+/// What a runner was when its task was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Recruited, and nothing taken yet.
+    Starting,
+    Poller,
+    Holder,
+    Idle,
+    /// Left by itself.
+    Gone,
+}

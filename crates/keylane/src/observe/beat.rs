@@ -1,0 +1,179 @@
+//! Finding handlers that block their thread.
+//!
+//! A poll that does not return cannot report itself, so each thread leaves a mark while it polls
+//! a handler, and the watch looks whether the same mark is still there after `stuck_after`.
+//! Marking costs a few relaxed stores to the thread's own cache line.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+/// The mark of one thread.
+#[derive(Debug, Default)]
+struct Mark {
+    /// Which poll of this thread it is; 0 while no handler is polled. Partner: `Watch::look`.
+    poll: AtomicU64,
+    engine: AtomicUsize,
+    hash: AtomicU64,
+}
+
+/// All threads that ever polled a handler and still live.
+static MARKS: Mutex<Vec<Weak<Mark>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static MINE: (OnceLock<Arc<Mark>>, Cell<u64>) = const { (OnceLock::new(), Cell::new(0)) };
+}
+
+fn marks() -> std::sync::MutexGuard<'static, Vec<Weak<Mark>>> {
+    MARKS
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A handler is being polled on this thread, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Beat;
+
+impl Beat {
+    pub(crate) fn start(engine: usize, hash: u64) -> Self {
+        // A thread that is ending has no mark any more, and nobody would look.
+        let _ = MINE.try_with(|(mark, polls)| {
+            let mark = mark.get_or_init(|| {
+                let mark = Arc::<Mark>::default();
+                let mut marks = marks();
+                marks.retain(|mark| mark.strong_count() > 0);
+                marks.push(Arc::downgrade(&mark));
+                mark
+            });
+            polls.set(polls.get() + 1);
+            mark.engine.store(engine, Ordering::Relaxed);
+            mark.hash.store(hash, Ordering::Relaxed);
+            mark.poll.store(polls.get(), Ordering::Release);
+        });
+        Self
+    }
+}
+
+impl Drop for Beat {
+    fn drop(&mut self) {
+        let _ = MINE.try_with(|(mark, _)| {
+            if let Some(mark) = mark.get() {
+                mark.poll.store(0, Ordering::Release);
+            }
+        });
+    }
+}
+
+/// A poll that has not returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stuck {
+    pub(crate) hash: u64,
+    pub(crate) lasted: Duration,
+}
+
+/// Remembers what it saw on each thread the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    seen: Vec<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    mark: Weak<Mark>,
+    poll: u64,
+    since: Instant,
+    told: bool,
+}
+
+impl Watch {
+    /// Returns the polls of this engine that have now lasted for `limit`, each once.
+    pub(crate) fn look(&mut self, engine: usize, now: Instant, limit: Duration) -> Vec<Stuck> {
+        let polling: Vec<_> = marks()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter_map(|mark| match mark.poll.load(Ordering::Acquire) {
+                0 => None,
+                _ if mark.engine.load(Ordering::Relaxed) != engine => None,
+                poll => Some((mark, poll)),
+            })
+            .collect();
+        self.seen.retain(|seen| {
+            polling
+                .iter()
+                .any(|(mark, poll)| seen.is(mark) && seen.poll == *poll)
+        });
+        let mut stuck = Vec::new();
+        for (mark, poll) in polling {
+            match self.seen.iter_mut().find(|seen| seen.is(&mark)) {
+                None => {
+                    let mark = Arc::downgrade(&mark);
+                    self.seen.push(Seen {
+                        mark,
+                        poll,
+                        since: now,
+                        told: false,
+                    });
+                }
+                Some(seen) => {
+                    let lasted = now.saturating_duration_since(seen.since);
+                    if lasted >= limit && !seen.told {
+                        seen.told = true;
+                        stuck.push(Stuck {
+                            hash: mark.hash.load(Ordering::Relaxed),
+                            lasted,
+                        });
+                    }
+                }
+            }
+        }
+        stuck
+    }
+}
+
+impl Seen {
+    fn is(&self, mark: &Arc<Mark>) -> bool {
+        std::ptr::eq(self.mark.as_ptr(), Arc::as_ptr(mark))
+    }
+}
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_poll_that_lasts_is_told_once() {
+        let mut watch = Watch::default();
+        let start = crate::clock::now();
+        let beat = Beat::start(1, 42);
+        assert_eq!(watch.look(1, start, LIMIT), []);
+        assert_eq!(
+            watch.look(2, start + LIMIT, LIMIT),
+            [],
+            "another engine's poll"
+        );
+        assert_eq!(watch.look(1, start, LIMIT), []);
+        let stuck = Stuck {
+            hash: 42,
+            lasted: LIMIT,
+        };
+        assert_eq!(watch.look(1, start + LIMIT, LIMIT), [stuck]);
+        assert_eq!(watch.look(1, start + 2 * LIMIT, LIMIT), []);
+        drop(beat);
+        assert_eq!(watch.look(1, start + 3 * LIMIT, LIMIT), []);
+    }
+
+    #[test]
+    fn many_short_polls_are_not_one_long_one() {
+        let mut watch = Watch::default();
+        let start = crate::clock::now();
+        for second in 0..5 {
+            let _beat = Beat::start(3, 42);
+            assert_eq!(watch.look(3, start + second * LIMIT, LIMIT), []);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What can be seen from outside: counters, spans, stuck handlers. A leaf: it decides nothing.
+
+mod stats;
+pub(crate) use stats::Counters;
+pub use stats::Stats;
+
+mod beat;
+pub(crate) use beat::{Beat, Watch};
+
+pub(crate) mod facade;
+pub(crate) mod trace;

@@ -1,0 +1,96 @@
+//! Counters of one dispatcher.
+
+use crate::rt::atomic::{AtomicU64, Ordering};
+
+/// A snapshot of counters and gauges.
+///
+/// Taken without stopping anything, so figures of the same snapshot may be some messages apart.
+/// `accepted` counts a message when the dispatcher task takes it from the channel.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Messages accepted since the start.
+    pub accepted: u64,
+    /// Messages settled because their handler succeeded.
+    pub done: u64,
+    /// Messages settled because a sink accepted them as dead letters.
+    pub dead_lettered: u64,
+    /// Messages given up on without a dead letter: discarded, skipped, or pushed out of a full
+    /// lane.
+    pub discarded: u64,
+    /// Messages handed back unhandled.
+    pub handed_back: u64,
+    /// Attempts that failed, for whatever reason.
+    pub failures: u64,
+    /// Attempts, or drops of a user's value, that panicked.
+    pub panics: u64,
+    /// Attempts dropped at their time-out.
+    pub timeouts: u64,
+    /// Attempts after the first.
+    pub retries: u64,
+    /// Retries that had to wait longer for the retry budget.
+    pub postponed: u64,
+    /// Times a dead-letter sink refused a letter.
+    pub letter_failures: u64,
+    /// Times a message met a full lane after it was accepted.
+    pub overflowed: u64,
+    /// Handlers found blocking their thread for longer than `stuck_after`.
+    pub stuck: u64,
+    /// Handlers in flight, give or take the pollers.
+    pub in_flight: usize,
+    /// Lanes whose head waits for a runner.
+    pub ready: usize,
+    /// Lanes that hold or run something.
+    pub lanes: usize,
+    /// Lanes, and keyless messages, that wait for a retry or for a dead-letter sink.
+    pub backing_off: usize,
+    /// Lanes that are halted.
+    pub halted: usize,
+    /// Lanes at their capacity.
+    pub full_lanes: usize,
+    /// Messages of failing and flooded keys, counted apart from the capacity.
+    pub stalled: usize,
+    /// Room left in the capacity.
+    pub capacity_left: usize,
+}
+
+/// The atomics behind [`Stats`]. All are statistics but the five of [`Counters::settled`], which
+/// decide when a shutdown is complete.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) accepted: Counter,
+    pub(crate) done: Counter,
+    pub(crate) dead_lettered: Counter,
+    pub(crate) discarded: Counter,
+    pub(crate) handed_back: Counter,
+    pub(crate) failures: Counter,
+    pub(crate) panics: Counter,
+    pub(crate) timeouts: Counter,
+    pub(crate) retries: Counter,
+    pub(crate) postponed: Counter,
+    pub(crate) letter_failures: Counter,
+    pub(crate) overflowed: Counter,
+    pub(crate) stuck: Counter,
+}
+
+impl Counters {
+    /// Messages that have their one outcome. Never more than there are, whatever runs meanwhile:
+    /// each part only grows.
+    pub(crate) fn settled(&self) -> u64 {
+        self.done.get() + self.dead_lettered.get() + self.discarded.get() + self.handed_back.get()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Releases what was done before to whoever reads the count: the router's end condition.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::AcqRel);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,186 @@
+//! How many retries all lanes together may make.
+
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+/// A limit on retries over all lanes, so that an outage downstream is not answered by a storm.
+///
+/// The allowance grows by [`ratio`](Self::ratio) for each message handled and by
+/// [`min_per_second`](Self::min_per_second) with time. A retry that is due while the allowance is
+/// used up is *postponed*, and not given up: another key's trouble must not cost this one its
+/// attempts, or its order.
+///
+/// The idea of a ratio with a floor is Finagle's `RetryBudget`; there, a retry without budget
+/// fails at once.
+///
+/// # Examples
+///
+/// ```
+/// use keylane::RetryBudget;
+///
+/// // One retry for ten messages, and ten a second in any case.
+/// let budget = RetryBudget::new().ratio(0.1).min_per_second(10);
+/// # let _ = budget;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryBudget {
+    ratio: f64,
+    min_per_second: u32,
+}
+
+impl RetryBudget {
+    /// One retry for five messages, and ten a second.
+    pub fn new() -> Self {
+        Self {
+            ratio: 0.2,
+            min_per_second: 10,
+        }
+    }
+
+    /// Retries allowed per message handled, from 0.0 to 1,000.0.
+    #[must_use]
+    pub fn ratio(mut self, ratio: f64) -> Self {
+        self.ratio = if ratio.is_nan() {
+            0.0
+        } else {
+            ratio.clamp(0.0, 1_000.0)
+        };
+        self
+    }
+
+    /// Retries allowed per second whatever is handled. 0 counts as 1: with nothing to live on,
+    /// retries would wait for ever.
+    #[must_use]
+    pub fn min_per_second(mut self, retries: u32) -> Self {
+        self.min_per_second = retries.max(1);
+        self
+    }
+}
+
+impl Default for RetryBudget {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The allowance of a running dispatcher.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    budget: RetryBudget,
+    tokens: f64,
+    filled_at: Instant,
+    handled: u64,
+}
+
+/// Unused allowance fades over about this many seconds.
+const MEMORY: f64 = 10.0;
+
+impl Bucket {
+    pub(crate) fn new(budget: RetryBudget, now: Instant) -> Self {
+        let tokens = f64::from(budget.min_per_second);
+        Self {
+            budget,
+            tokens,
+            filled_at: now,
+            handled: 0,
+        }
+    }
+
+    /// Takes one retry, or says how long to wait before asking again.
+    ///
+    /// `handled` is the number of messages settled since the dispatcher started.
+    pub(crate) fn withdraw(&mut self, now: Instant, handled: u64) -> Result<(), Duration> {
+        let floor = f64::from(self.budget.min_per_second);
+        let elapsed = now.saturating_duration_since(self.filled_at).as_secs_f64();
+        let earned = handled.saturating_sub(self.handled) as f64 * self.budget.ratio;
+        // Of what came in over a long time only the last part counts, and what was left over
+        // fades: a month of traffic does not pay for a storm. One retry is always kept.
+        let recent = (MEMORY / elapsed).min(1.0);
+        let spare = (self.tokens - 1.0).max(0.0);
+        let faded = spare * (elapsed / MEMORY).min(1.0);
+        self.tokens += (elapsed * floor + earned) * recent - faded;
+        self.filled_at = now;
+        self.handled = handled;
+        if self.tokens >= 1.0 {
+            self.tokens -= 1.0;
+            return Ok(());
+        }
+        // Rounded up to the timer's millisecond, or the same retry would come back too early.
+        let wait = ((1.0 - self.tokens) / floor * 1e3).ceil().max(1.0);
+        Err(Duration::from_millis(wait as u64))
+    }
+}
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_gets_the_floor_and_no_more() {
+        let start = crate::clock::now();
+        let mut bucket = Bucket::new(RetryBudget::new().ratio(0.5).min_per_second(10), start);
+        let mut granted = 0;
+        let mut now = start;
+        for _ in 0..10_000 {
+            granted += u32::from(bucket.withdraw(now, 0).is_ok());
+            now += Duration::from_millis(1);
+        }
+        // Ten to begin with, then ten a second for ten seconds.
+        assert!((105..=111).contains(&granted), "{granted}");
+    }
+
+    #[test]
+    fn traffic_earns_retries() {
+        let start = crate::clock::now();
+        let mut bucket = Bucket::new(RetryBudget::new().ratio(0.5).min_per_second(1), start);
+        while bucket.withdraw(start, 0).is_ok() {}
+        assert!(bucket.withdraw(start, 1).is_err());
+        assert!(bucket.withdraw(start, 2).is_ok());
+        assert!(bucket.withdraw(start, 2).is_err());
+    }
+
+    #[test]
+    fn what_was_earned_lasts_for_a_while_and_not_for_ever() {
+        let start = crate::clock::now();
+        let budget = RetryBudget::new().ratio(1.0).min_per_second(1);
+        let after = |wait: u64, handled| {
+            let mut bucket = Bucket::new(budget, start);
+            let mut now = start + Duration::from_secs(1);
+            let mut granted = u32::from(bucket.withdraw(now, handled).is_ok());
+            now += Duration::from_secs(wait);
+            while bucket.withdraw(now, handled).is_ok() {
+                granted += 1;
+            }
+            granted
+        };
+        assert!((1_000..=1_002).contains(&after(0, 1_000)));
+        assert!((500..=510).contains(&after(5, 1_000)));
+        assert!(after(10, 1_000) <= 12);
+        let mut bucket = Bucket::new(budget, start);
+        let month = start + Duration::from_secs(30 * 24 * 3600);
+        let mut granted = 0;
+        while bucket.withdraw(month, 30 * 24 * 3600).is_ok() {
+            granted += 1;
+        }
+        assert!((20..=22).contains(&granted), "ten seconds of it: {granted}");
+    }
+
+    #[test]
+    fn the_wait_is_long_enough() {
+        let start = crate::clock::now();
+        let mut bucket = Bucket::new(RetryBudget::new().ratio(0.0).min_per_second(7), start);
+        let mut now = start;
+        let mut refused_in_a_row = 0;
+        for _ in 0..1_000 {
+            match bucket.withdraw(now, 0) {
+                Ok(()) => refused_in_a_row = 0,
+                Err(wait) => {
+                    refused_in_a_row += 1;
+                    assert!(refused_in_a_row < 2, "waited as told, and refused again");
+                    now += wait;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The seam between the engine and what runs it: Tokio, or a model checker's Tokio.
+//!
+//! Everything in the engine that can be scheduled, blocked or woken comes from here, so that
+//! `--cfg keylane_shuttle` explores the interleavings of this very code and not of a copy.
+
+#[cfg(not(keylane_shuttle))]
+mod imp {
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+    pub(crate) use tokio::runtime::Handle;
+    pub(crate) use tokio::sync::{
+        OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot,
+    };
+    pub(crate) use tokio::task::coop::consume_budget;
+    pub(crate) use tokio::task::{AbortHandle, yield_now};
+
+    pub(crate) use std::collections::HashMap as NumberMap;
+    pub(crate) use std::sync::atomic;
+}
+
+#[cfg(keylane_shuttle)]
+mod imp {
+    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+    pub(crate) use shuttle_tokio::runtime::Handle;
+    pub(crate) use shuttle_tokio::sync::{
+        OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot,
+    };
+    pub(crate) use shuttle_tokio::task::{AbortHandle, yield_now};
+
+    pub(crate) use shuttle_tokio::task::yield_now as consume_budget;
+
+    /// What is walked in the order of the numbers, or a schedule could not be repeated.
+    pub(crate) use std::collections::BTreeMap as NumberMap;
+
+    /// Atomics that the scheduler may interrupt. `MAX` stages and relaxed reads are not modelled:
+    /// every operation is sequentially consistent here.
+    pub(crate) mod atomic {
+        pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
+        pub(crate) use std::sync::atomic::Ordering;
+    }
+}
+
+pub(crate) use imp::*;
+pub(crate) use std::sync::Arc;
+
+use std::task::{Context, Poll};
+
+/// Locks a mutex whose critical sections run none of the user's code.
+///
+/// A poisoned lock is entered all the same: the sections move owned values and leave the data
+/// whole at every step.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Spends one operation of this task's budget. False: there is none left, let others run.
+#[cfg(not(keylane_shuttle))]
+pub(crate) fn spend_budget() -> bool {
+    use std::task::Waker;
+    if !tokio::task::coop::has_budget_remaining() {
+        return false;
+    }
+    // With budget left the waker is not used.
+    match tokio::task::coop::poll_proceed(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(spent) => {
+            spent.made_progress();
+            true
+        }
+        Poll::Pending => false,
+    }
+}
+
+/// The budget may be used up at any turn.
+#[cfg(keylane_shuttle)]
+pub(crate) fn spend_budget() -> bool {
+    !one_in(4)
+}
+
+/// A die that the scheduler throws, so that a schedule can be repeated.
+#[cfg(keylane_shuttle)]
+pub(crate) fn one_in(sides: u32) -> bool {
+    use shuttle::rand::Rng;
+    shuttle::rand::thread_rng().gen_ratio(1, sides)
+}
+
+/// Takes messages from the channel, up to `limit`. Ready with 0: it is closed and empty.
+#[cfg(not(keylane_shuttle))]
+pub(crate) fn poll_recv_many<T>(
+    channel: &mut mpsc::UnboundedReceiver<T>,
+    cx: &mut Context<'_>,
+    batch: &mut Vec<T>,
+    limit: usize,
+) -> Poll<usize> {
+    channel.poll_recv_many(cx, batch, limit)
+}
+
+#[cfg(keylane_shuttle)]
+pub(crate) fn poll_recv_many<T>(
+    channel: &mut mpsc::UnboundedReceiver<T>,
+    cx: &mut Context<'_>,
+    batch: &mut Vec<T>,
+    limit: usize,
+) -> Poll<usize> {
+    let Some(first) = std::task::ready!(channel.poll_recv(cx)) else {
+        return Poll::Ready(0);
+    };
+    batch.push(first);
+    let mut taken = 1;
+    while taken < limit
+        && let Ok(next) = channel.try_recv()
+    {
+        batch.push(next);
+        taken += 1;
+    }
+    Poll::Ready(taken)
+}
+
+/// The runtime the caller is in.
+#[cfg(not(keylane_shuttle))]
+pub(crate) fn runtime() -> Option<Handle> {
+    Handle::try_current().ok()
+}
+
+#[cfg(keylane_shuttle)]
+pub(crate) fn runtime() -> Option<Handle> {
+    Some(Handle::current())
+}
+
+/// How many tasks of this runtime can be polled at the same time.
+#[cfg(not(keylane_shuttle))]
+pub(crate) fn workers(runtime: &Handle) -> usize {
+    runtime.metrics().num_workers().max(1)
+}
+
+#[cfg(keylane_shuttle)]
+pub(crate) fn workers(_: &Handle) -> usize {
+    2
+}
+
+/// Whether the runtime has timers: better a typed error now than a panic at the first retry.
+#[cfg(not(keylane_shuttle))]
+pub(crate) fn check_timers() -> Result<(), crate::error::BuildError> {
+    std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO)))
+        .map_err(|_| crate::error::BuildError::NoTimers)
+}
+
+#[cfg(keylane_shuttle)]
+pub(crate) fn check_timers() -> Result<(), crate::error::BuildError> {
+    Ok(())
+}
+
+/// Starts the watch; the model has no time to watch.
+#[cfg(not(keylane_shuttle))]
+pub(crate) fn spawn_watch(runtime: &Handle, watch: impl Future<Output = ()> + Send + 'static) {
+    runtime.spawn(watch);
+}
+
+#[cfg(keylane_shuttle)]
+pub(crate) fn spawn_watch(_: &Handle, watch: impl Future<Output = ()> + Send + 'static) {
+    drop(watch);
+}

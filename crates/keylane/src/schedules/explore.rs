@@ -1,0 +1,58 @@
+//! Running a scenario under many schedules.
+
+use std::env;
+use std::future::Future;
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
+use shuttle::{Config, MaxSteps, Runner};
+
+use super::SCENARIOS;
+use crate::rt;
+
+/// How many schedules, over all scenarios.
+const SCHEDULES: usize = 100_000;
+
+/// A scenario takes some hundred steps. One that takes this many goes in circles.
+const LONGEST: usize = 100_000;
+
+/// Preemptions that PCT spends in one execution.
+const DEPTH: usize = 3;
+
+/// Runs the scenario under its share of the schedules.
+pub(super) fn explore<F>(scenario: fn() -> F)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let mut config = Config::new();
+    config.max_steps = MaxSteps::FailAfter(LONGEST);
+    config.stack_size = 0x4_0000;
+    config.silence_warnings = true;
+    let run = move || shuttle::future::block_on(scenario());
+
+    if let Ok(schedule) = env::var("KEYLANE_REPLAY") {
+        let scheduler = ReplayScheduler::new_from_encoded(&schedule);
+        Runner::new(scheduler, config).run(run);
+        return;
+    }
+    let share = schedules() / SCENARIOS;
+    let explored = match env::var("KEYLANE_SCHEDULER").as_deref() {
+        Ok("pct") => Runner::new(PctScheduler::new(DEPTH, share), config).run(run),
+        Ok("random") | Err(_) => Runner::new(RandomScheduler::new(share), config).run(run),
+        Ok(other) => panic!("KEYLANE_SCHEDULER is `random` or `pct`, not `{other}`"),
+    };
+    assert_eq!(explored, share, "some schedules were not tried");
+}
+
+fn schedules() -> usize {
+    match env::var("KEYLANE_SCHEDULES") {
+        Ok(count) => count.parse().expect("KEYLANE_SCHEDULES is a number"),
+        Err(_) => SCHEDULES,
+    }
+}
+
+/// Lets others run, for a while that the scheduler chooses.
+pub(super) async fn pause() {
+    while rt::one_in(2) {
+        rt::yield_now().await;
+    }
+}

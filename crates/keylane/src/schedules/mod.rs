@@ -1,0 +1,72 @@
+//! Schedules: the engine's own code under a scheduler that decides who runs next.
+//!
+//! ```text
+//!  RUSTFLAGS="--cfg keylane_shuttle" CARGO_TARGET_DIR=target/shuttle \
+//!      cargo test --release -p keylane --lib schedules
+//! ```
+//!
+//! A *scenario* is a few producers, a few messages and an end. [`explore`] runs it under many
+//! schedules; in each one a [`Witness`] judges what it sees, and the model checker itself tells a
+//! lost wake-up (nobody can run) from progress. Time does not exist: a timer fires at any moment
+//! after it was armed.
+//!
+//! `KEYLANE_SCHEDULES` is the number of schedules over all scenarios together (100,000 unless
+//! set), `KEYLANE_SCHEDULER` is `random` or `pct`. A failure prints its schedule; put it into
+//! `KEYLANE_REPLAY` to run that one alone.
+
+mod explore;
+mod witness;
+
+mod backoff;
+mod capacity;
+mod ending;
+mod halt;
+mod letters;
+mod order;
+mod overflow;
+
+use explore::explore;
+use witness::Witness;
+
+/// Makes one test per scenario, and counts them to split the schedules.
+macro_rules! scenarios {
+    ($($name:ident = $scenario:path;)*) => {
+        const SCENARIOS: usize = [$(stringify!($name)),*].len();
+
+        $(
+            #[test]
+            fn $name() {
+                explore($scenario);
+            }
+        )*
+    };
+}
+
+scenarios! {
+    order_two_keys_three_producers = order::two_keys_three_producers;
+    order_one_runner_for_all = order::one_runner_for_all;
+    order_keyless_beside_keys = order::keyless_beside_keys;
+    backoff_retries_come_first = backoff::retries_come_first;
+    backoff_others_go_on = backoff::others_go_on;
+    backoff_meets_the_end = backoff::meets_the_end;
+    backoff_timed_out_attempts = backoff::timed_out_attempts;
+    capacity_of_one = capacity::of_one;
+    capacity_of_bytes = capacity::of_bytes;
+    overflow_wait = overflow::wait;
+    overflow_wait_behind_a_stalled_head = overflow::wait_behind_a_stalled_head;
+    overflow_wait_meets_the_end = overflow::wait_meets_the_end;
+    overflow_reject = overflow::reject;
+    overflow_drop_oldest = overflow::drop_oldest;
+    overflow_dead_letter = overflow::dead_letter;
+    ending_drain = ending::drain;
+    ending_close = ending::close;
+    ending_abort = ending::abort;
+    ending_deadline = ending::deadline;
+    ending_twice = ending::twice;
+    ending_by_the_last_handle = ending::by_the_last_handle;
+    halt_and_decide = halt::and_decide;
+    halt_meets_the_end = halt::meets_the_end;
+    letters_before_the_next = letters::before_the_next;
+    letters_refused_at_first = letters::refused_at_first;
+    letters_meet_the_end = letters::meet_the_end;
+}

@@ -1,0 +1,136 @@
+//! Lanes at their limit, and the senders who wait there.
+
+use std::time::Duration;
+
+use super::Witness;
+use super::ending::any_end;
+use super::explore::pause;
+use super::witness::{Act, After, Message, Sink, message, task};
+use crate::{Dispatcher, Exhausted, Overflow, Retry, SendError};
+
+/// Each waiting sender comes in, although one of them gives up at a time of its own.
+pub(super) async fn wait() {
+    let witness = Witness::new();
+    let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
+        .lane_capacity(1, Overflow::Wait)
+        .capacity(3);
+    let orders = witness.spawn(builder, |_, _| Act::Succeed);
+    let senders = vec![
+        witness.send(&orders, 1, &[10, 11]),
+        witness.send(&orders, 1, &[20, 21]),
+        witness.send(&orders, 2, &[40]),
+    ];
+    let gives_up = witness.send(&orders, 1, &[30, 31]);
+    pause().await;
+    gives_up.abort();
+    for sender in senders {
+        sender.await.expect("nobody stops this sender");
+    }
+    let ending = orders.drain();
+    witness.conclude(orders, ending, vec![gives_up]).await;
+}
+
+/// The head fails, its lane is full, and the messages behind it are no load.
+pub(super) async fn wait_behind_a_stalled_head() {
+    let witness = Witness::with(2, After::Discard);
+    let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
+        .retry(Retry::fixed(Duration::from_millis(5)).max_attempts(2))
+        .lane_capacity(2, Overflow::Wait)
+        .stalled_capacity(2)
+        .capacity(2);
+    let orders = witness.spawn(builder, |message, attempt| {
+        if message.number.is_multiple_of(10) && attempt == 1 {
+            Act::Fail
+        } else {
+            Act::Succeed
+        }
+    });
+    let senders = vec![
+        witness.send(&orders, 1, &[10, 11, 12]),
+        witness.send(&orders, 1, &[20, 21]),
+    ];
+    for sender in senders {
+        sender.await.expect("nobody stops a sender");
+    }
+    let ending = orders.drain();
+    witness.conclude(orders, ending, Vec::new()).await;
+}
+
+/// The end lets go of everybody who waits at a gate.
+pub(super) async fn wait_meets_the_end() {
+    let witness = Witness::new();
+    let builder =
+        Dispatcher::key_by_opt(|message: &Message| message.key).lane_capacity(1, Overflow::Wait);
+    let orders = witness.spawn(builder, |_, _| Act::Succeed);
+    let senders = vec![
+        witness.send(&orders, 1, &[10, 11, 12]),
+        witness.submit(&orders, 1, &[20, 21]),
+    ];
+    pause().await;
+    let ending = any_end(&orders);
+    witness.conclude(orders, ending, senders).await;
+}
+
+/// A sender who is refused and comes again finds room in the end.
+pub(super) async fn reject() {
+    let witness = Witness::new();
+    let builder =
+        Dispatcher::key_by_opt(|message: &Message| message.key).lane_capacity(1, Overflow::Reject);
+    let orders = witness.spawn(builder, |_, _| Act::Succeed);
+    let senders: Vec<_> = [[10, 11], [20, 21]]
+        .into_iter()
+        .map(|numbers| {
+            let (witness, orders) = (witness.clone(), orders.clone());
+            task(async move {
+                for number in numbers {
+                    let sent = loop {
+                        match orders.send(message(1, number)).await {
+                            Err(SendError::LaneFull(_)) => crate::rt::yield_now().await,
+                            sent => break sent,
+                        }
+                    };
+                    witness.sent(number, sent).expect("nobody closes");
+                }
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.await.expect("nobody stops a sender");
+    }
+    let ending = orders.drain();
+    witness.conclude(orders, ending, Vec::new()).await;
+}
+
+/// The oldest message behind the head goes; what it leaves behind is counted.
+pub(super) async fn drop_oldest() {
+    let witness = Witness::new();
+    let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
+        .lane_capacity(2, Overflow::DropOldest);
+    let orders = witness.spawn(builder, |_, _| Act::Succeed);
+    let senders = vec![
+        witness.submit(&orders, 1, &[10, 11, 12]),
+        witness.submit(&orders, 1, &[20, 21]),
+    ];
+    for sender in senders {
+        sender.await.expect("nobody stops a sender");
+    }
+    let ending = orders.drain();
+    witness.conclude(orders, ending, Vec::new()).await;
+}
+
+/// What finds no room is brought to the sink, beside its key and under it.
+pub(super) async fn dead_letter() {
+    let witness = Witness::with(1, After::Letter);
+    let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
+        .lane_capacity(1, Overflow::DeadLetter)
+        .on_exhausted(Exhausted::dead_letter(Sink::new(&witness, 1)));
+    let orders = witness.spawn(builder, |_, _| Act::Succeed);
+    let senders = vec![
+        witness.send(&orders, 1, &[10, 11]),
+        witness.submit(&orders, 1, &[20]),
+        witness.send(&orders, 1, &[30]),
+    ];
+    pause().await;
+    let ending = any_end(&orders);
+    witness.conclude(orders, ending, senders).await;
+}

@@ -1,0 +1,485 @@
+//! What a scenario saw, and the judge of it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::Future;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use shuttle_tokio::task::JoinHandle;
+
+use super::explore::pause;
+use crate::{
+    BoxError, Builder, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, Failure, Receipt,
+    ReceiptError, Report,
+};
+
+pub(super) type Key = u8;
+pub(super) type Orders = Dispatcher<Key, Message, u32, &'static str>;
+pub(super) type Outcome = Result<u32, ReceiptError<Message, &'static str>>;
+
+/// Keys land in the same shards in every execution, or a schedule could not be repeated.
+pub(super) type Hasher = BuildHasherDefault<DefaultHasher>;
+
+/// Number `10 * producer + n`: messages of one producer are sent in the order of their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) key: Option<Key>,
+    pub(super) number: u32,
+}
+
+pub(super) fn message(key: Key, number: u32) -> Message {
+    Message {
+        key: Some(key),
+        number,
+    }
+}
+
+/// What the handler does with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Succeed,
+    Fail,
+    /// Waits for ever: only a time-out or an abort ends it.
+    Hang,
+}
+
+/// What becomes of a message after its last attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    Discard,
+    Letter,
+    Halt,
+}
+
+/// Sees every attempt, letter and answer of one execution.
+///
+/// Its lock is not the model's: looking is no step of a schedule. It never panics where the engine
+/// would catch it, but keeps what was wrong for [`Witness::conclude`].
+#[derive(Clone)]
+pub(super) struct Witness {
+    seen: Arc<Mutex<Seen>>,
+    attempts: u32,
+    after: After,
+}
+
+#[derive(Default)]
+struct Seen {
+    wrong: Vec<String>,
+    accepted: BTreeSet<u32>,
+    keys: BTreeMap<Key, Head>,
+    /// First attempts, in their order.
+    started: Vec<(Option<Key>, u32)>,
+    running: usize,
+    done: BTreeSet<u32>,
+    lettered: BTreeSet<u32>,
+    /// Answers of receipts, by the number of the message.
+    answers: BTreeMap<u32, &'static str>,
+    over: bool,
+}
+
+/// The head of one key.
+#[derive(Default)]
+struct Head {
+    running: bool,
+    /// The message that was started and has not settled, and its attempts.
+    message: Option<(u32, u32)>,
+    /// Somebody has decided about a halted head: it may start again, or go.
+    decided: bool,
+}
+
+impl Witness {
+    /// A witness for handlers that are tried once.
+    pub(super) fn new() -> Self {
+        Self::with(1, After::Discard)
+    }
+
+    pub(super) fn with(attempts: u32, after: After) -> Self {
+        Self {
+            seen: Arc::default(),
+            attempts,
+            after,
+        }
+    }
+
+    /// Starts the dispatcher with a handler that does as `act` says, after a pause.
+    pub(super) fn spawn<F>(
+        &self,
+        builder: Builder<Key, Message, &'static str, F>,
+        act: fn(&Message, u32) -> Act,
+    ) -> Orders
+    where
+        F: Fn(&Message) -> Option<Key> + Send + Sync + 'static,
+    {
+        let witness = self.clone();
+        builder
+            .hasher(Hasher::default())
+            .shards(2)
+            .spawn(move |context: Context<Key>, message: Message| {
+                let witness = witness.clone();
+                async move { witness.attempt(&context, message, act).await }
+            })
+            .expect("the settings are right")
+    }
+
+    async fn attempt(
+        &self,
+        context: &Context<Key>,
+        message: Message,
+        act: fn(&Message, u32) -> Act,
+    ) -> Result<u32, &'static str> {
+        let attempt = context.attempt();
+        let mut running = Running::start(self, &message, attempt);
+        pause().await;
+        match act(&message, attempt) {
+            Act::Succeed => {
+                running.succeed();
+                Ok(message.number)
+            }
+            Act::Fail => Err("as told"),
+            Act::Hang => std::future::pending().await,
+        }
+    }
+
+    /// A message was accepted, or not.
+    pub(super) fn sent<T, E>(&self, number: u32, answer: Result<T, E>) -> Option<T> {
+        let answer = answer.ok()?;
+        self.seen().accepted.insert(number);
+        Some(answer)
+    }
+
+    /// Sends messages of one key, in order, until one is refused.
+    pub(super) fn send(&self, orders: &Orders, key: Key, numbers: &[u32]) -> JoinHandle<()> {
+        let (witness, orders, numbers) = (self.clone(), orders.clone(), numbers.to_vec());
+        shuttle_tokio::spawn(async move {
+            for number in numbers {
+                let sent = orders.send(message(key, number)).await;
+                if witness.sent(number, sent).is_none() {
+                    break;
+                }
+            }
+        })
+    }
+
+    /// Submits messages of one key, in order, until one is refused; then waits for the answers.
+    pub(super) fn submit(&self, orders: &Orders, key: Key, numbers: &[u32]) -> JoinHandle<()> {
+        let (witness, orders, numbers) = (self.clone(), orders.clone(), numbers.to_vec());
+        shuttle_tokio::spawn(async move {
+            let mut receipts = Vec::new();
+            for number in numbers {
+                let sent = orders.submit(message(key, number)).await;
+                match witness.sent(number, sent) {
+                    Some(receipt) => receipts.push((number, receipt)),
+                    None => break,
+                }
+            }
+            drop(orders);
+            for (number, receipt) in receipts {
+                let _ = witness.answered(number, receipt).await;
+            }
+        })
+    }
+
+    /// Waits for an answer and checks that it is what happened.
+    pub(super) async fn answered(
+        &self,
+        number: u32,
+        receipt: Receipt<Message, u32, &'static str>,
+    ) -> Outcome {
+        let answer = receipt.await;
+        let mut seen = self.seen();
+        let (is_done, is_lettered) = (seen.done.contains(&number), seen.lettered.contains(&number));
+        let (name, fits) = match &answer {
+            Ok(answer) => ("done", *answer == number && is_done),
+            Err(ReceiptError::DeadLettered(_)) => ("dead-lettered", is_lettered),
+            Err(ReceiptError::Failed(_)) => ("discarded", !is_done && !is_lettered),
+            Err(ReceiptError::Dropped(back)) => ("discarded", back.number == number),
+            Err(ReceiptError::HandedBack(back)) => ("handed back", back.number == number),
+            Err(ReceiptError::Interrupted) => ("handed back", true),
+            Err(ReceiptError::Stopped) => ("stopped", false),
+        };
+        if !fits {
+            seen.wrong(format!("message {number} was answered as {answer:?}"));
+        }
+        if name != "dead-lettered" && is_lettered || name != "done" && is_done {
+            seen.wrong(format!("message {number} is {name}, and more"));
+        }
+        seen.answers.insert(number, name);
+        drop(seen);
+        answer
+    }
+
+    /// An operator is about to decide about the head of this key.
+    pub(super) fn decide(&self, key: Key) {
+        self.seen().keys.entry(key).or_default().decided = true;
+    }
+
+    /// Waits for the end and judges it. All senders must have been waited for, or be refused.
+    pub(super) async fn conclude(
+        self,
+        orders: Orders,
+        ending: Ending<Key, Message, u32, &'static str>,
+        senders: Vec<JoinHandle<()>>,
+    ) {
+        let report = ending.await;
+        self.seen().over = true;
+        for sender in senders {
+            // One that a scenario has cancelled is no failure.
+            let _ = sender.await;
+        }
+        self.judge(&orders, &report);
+        self.vanish(orders).await;
+    }
+
+    /// Judges the report and what is left.
+    pub(super) fn judge(&self, orders: &Orders, report: &Report<Key, Message>) {
+        let mut seen = self.seen();
+        let stats = orders.stats();
+        let answered = |name| seen.answers.values().filter(|is| **is == name).count() as u64;
+        let returned = report.returned.len() as u64;
+        let settled = report.done + report.dead_lettered + report.discarded + report.handed_back;
+        let checks = [
+            ("accepted", report.accepted, seen.accepted.len() as u64),
+            ("settled", settled, report.accepted),
+            ("done", report.done, seen.done.len() as u64),
+            (
+                "dead-lettered",
+                report.dead_lettered,
+                seen.lettered.len() as u64,
+            ),
+            (
+                "handed back",
+                report.handed_back,
+                returned + answered("handed back"),
+            ),
+            ("running", 0, seen.running as u64),
+            ("lanes", stats.lanes as u64, 0),
+            ("in flight", stats.in_flight as u64, 0),
+            ("ready", stats.ready as u64, 0),
+            ("backing off", stats.backing_off as u64, 0),
+            ("halted", stats.halted as u64, 0),
+            ("full lanes", stats.full_lanes as u64, 0),
+            ("stalled", stats.stalled as u64, 0),
+            (
+                "capacity",
+                stats.capacity_left as u64,
+                orders.engine.settings.capacity as u64,
+            ),
+        ];
+        for (what, is, should) in checks {
+            if is != should {
+                seen.wrong(format!(
+                    "{what}: {is}, and not {should}; {report}; {stats:?}"
+                ));
+            }
+        }
+        self.judge_returned(&mut seen, report);
+        let wrong = std::mem::take(&mut seen.wrong);
+        drop(seen);
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    /// What came back was not handled, came back once, under its key, and in order.
+    fn judge_returned(&self, seen: &mut Seen, report: &Report<Key, Message>) {
+        let mut latest = HashMap::new();
+        for back in &report.returned {
+            let Some(message) = &back.message else {
+                continue;
+            };
+            let number = message.number;
+            if back.key != message.key {
+                seen.wrong(format!("{number} came back under the key {:?}", back.key));
+            }
+            if seen.done.contains(&number) || seen.lettered.contains(&number) {
+                seen.wrong(format!("{number} was handled, and came back"));
+            }
+            let earlier = latest.insert((message.key, number / 10), number);
+            if earlier.is_some_and(|earlier| earlier >= number) && message.key.is_some() {
+                seen.wrong(format!("{number} came back after {earlier:?}"));
+            }
+        }
+    }
+
+    /// Waits until nothing of the engine is left: no task, no lane, no message.
+    pub(super) async fn vanish(self, orders: Orders) {
+        let engine = Arc::downgrade(&orders.engine);
+        drop(orders);
+        while engine.strong_count() > 0 {
+            crate::rt::yield_now().await;
+        }
+        let seen = self.seen();
+        assert!(seen.wrong.is_empty(), "{:#?}", seen.wrong);
+        let unanswered: Vec<_> = seen.accepted.difference(&seen.done).collect();
+        drop(unanswered);
+    }
+
+    pub(super) fn done(&self) -> usize {
+        self.seen().done.len()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("the witness does not panic")
+    }
+}
+
+impl Seen {
+    fn wrong(&mut self, what: String) {
+        eprintln!("{what}");
+        self.wrong.push(what);
+    }
+}
+
+/// An attempt that runs, until it is dropped.
+struct Running<'a> {
+    witness: &'a Witness,
+    key: Option<Key>,
+    number: u32,
+    attempt: u32,
+}
+
+impl<'a> Running<'a> {
+    fn start(witness: &'a Witness, message: &Message, attempt: u32) -> Self {
+        let Message { key, number } = *message;
+        let mut seen = witness.seen();
+        let seen = &mut *seen;
+        let what = format!("attempt {attempt} of {number} with the key {key:?}");
+        if seen.over {
+            seen.wrong(format!("{what} started after the end"));
+        }
+        seen.running += 1;
+        if let Some(key) = key {
+            let head = seen.keys.entry(key).or_default();
+            let mut wrong = Vec::new();
+            if head.running {
+                wrong.push("while another one runs");
+            }
+            match head.message {
+                Some((same, before)) if same == number => {
+                    let in_turn = attempt == before + 1 || (attempt == 1 && head.decided);
+                    if !in_turn {
+                        wrong.push("out of turn");
+                    }
+                }
+                Some(_) if !head.decided => wrong.push("before the head has settled"),
+                _ if attempt != 1 => wrong.push("as its first"),
+                _ => {}
+            }
+            let is_first = head.message.is_none_or(|(same, _)| same != number);
+            if is_first {
+                head.decided = false;
+            }
+            head.running = true;
+            head.message = Some((number, attempt));
+            for wrong in wrong {
+                seen.wrong(format!("{what} started {wrong}"));
+            }
+            let started = seen.started.iter();
+            let overtaken = started
+                .filter(|(other, _)| *other == Some(key))
+                .any(|(_, other)| other / 10 == number / 10 && *other > number);
+            if is_first && overtaken {
+                seen.wrong(format!("{what} was overtaken"));
+            }
+            if is_first {
+                seen.started.push((Some(key), number));
+            }
+        }
+        Self {
+            witness,
+            key,
+            number,
+            attempt,
+        }
+    }
+
+    fn succeed(&mut self) {
+        let mut seen = self.witness.seen();
+        if !seen.done.insert(self.number) {
+            seen.wrong(format!("{} is done twice", self.number));
+        }
+        if let Some(key) = self.key {
+            seen.keys.entry(key).or_default().message = None;
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut seen = self.witness.seen();
+        seen.running -= 1;
+        let Some(key) = self.key else { return };
+        let head = seen.keys.entry(key).or_default();
+        head.running = false;
+        let is_last = self.attempt == self.witness.attempts;
+        if is_last && self.witness.after == After::Discard {
+            head.message = None;
+        }
+    }
+}
+
+/// Takes dead letters; refuses each one so often first.
+pub(super) struct Sink {
+    pub(super) witness: Witness,
+    pub(super) refusals: u32,
+    pub(super) refused: Mutex<HashMap<u32, u32>>,
+}
+
+impl Sink {
+    pub(super) fn new(witness: &Witness, refusals: u32) -> Self {
+        Self {
+            witness: witness.clone(),
+            refusals,
+            refused: Mutex::default(),
+        }
+    }
+
+    fn refuses(&self, number: u32) -> bool {
+        let mut refused = self.refused.lock().expect("the sink does not panic");
+        let refused = refused.entry(number).or_default();
+        *refused += 1;
+        *refused <= self.refusals
+    }
+}
+
+#[crate::async_trait]
+impl DeadLetterSink<Key, Message, &'static str> for Sink {
+    async fn accept(
+        &self,
+        letter: &DeadLetter<Key, Message, &'static str>,
+    ) -> Result<(), BoxError> {
+        let number = letter.message.number;
+        pause().await;
+        if self.refuses(number) {
+            return Err("not now".into());
+        }
+        let mut seen = self.witness.seen();
+        let beside = matches!(letter.failure, Failure::LaneFull);
+        if letter.attempts != if beside { 0 } else { self.witness.attempts } {
+            seen.wrong(format!(
+                "{number} was given up after {} attempts",
+                letter.attempts
+            ));
+        }
+        if letter.key != letter.message.key {
+            seen.wrong(format!(
+                "the letter of {number} has the key {:?}",
+                letter.key
+            ));
+        }
+        if let (Some(key), false) = (letter.key, beside) {
+            let head = seen.keys.entry(key).or_default();
+            if head.running || head.message != Some((number, letter.attempts)) {
+                seen.wrong(format!("the letter of {number} came while its key went on"));
+            }
+            seen.keys.entry(key).or_default().message = None;
+        }
+        if !seen.lettered.insert(number) {
+            seen.wrong(format!("{number} has two letters"));
+        }
+        Ok(())
+    }
+}
+
+/// Runs a future as a task.
+pub(super) fn task(future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    shuttle_tokio::spawn(future)
+}

@@ -1,0 +1,147 @@
+//! Settings that do not fit are refused, each by its name.
+
+use std::time::Duration;
+
+use keylane::{BuildError, Exhausted, Overflow};
+use keylane_testkit::{History, LetterBox, Script};
+
+use crate::rig::{MS, Mail, mails, paused, scripted};
+
+/// Builds with one setting, inside a runtime, and returns what is wrong with it.
+macro_rules! refused {
+    ($builder:expr) => {{
+        let script = Script::new(&History::new());
+        paused().block_on(async { $builder.spawn(scripted(script)).err() })
+    }};
+}
+
+#[test]
+fn no_runtime() {
+    let script = Script::new(&History::new());
+    let error = mails().spawn(scripted(script)).unwrap_err();
+    assert_eq!(error, BuildError::NoRuntime);
+    assert!(error.to_string().contains("#[tokio::main]"), "{error}");
+}
+
+#[test]
+fn no_timers() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let script = Script::new(&History::new());
+    // The probe of the timers panics inside, and is caught: nobody need see it.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let error = runtime.block_on(async { mails().spawn(scripted(script)).unwrap_err() });
+    std::panic::set_hook(hook);
+    assert_eq!(error, BuildError::NoTimers);
+    assert!(error.to_string().contains("enable_time"), "{error}");
+}
+
+#[test]
+fn nothing_can_be_zero() {
+    let zero = |name| Some(BuildError::Zero(name));
+    assert_eq!(refused!(mails().concurrency(0)), zero("concurrency"));
+    assert_eq!(refused!(mails().capacity(0)), zero("capacity"));
+    assert_eq!(
+        refused!(mails().capacity_bytes(0, |_| 1)),
+        zero("capacity_bytes")
+    );
+    assert_eq!(
+        refused!(mails().lane_capacity(0, Overflow::Wait)),
+        zero("lane_capacity")
+    );
+    assert_eq!(refused!(mails().quantum(0)), zero("quantum"));
+    assert_eq!(
+        refused!(mails().stuck_after(Duration::ZERO)),
+        zero("stuck_after")
+    );
+    assert_eq!(
+        refused!(mails().attempt_timeout(Duration::ZERO)),
+        zero("attempt_timeout")
+    );
+    assert_eq!(
+        BuildError::Zero("quantum").to_string(),
+        "`quantum` must be at least 1"
+    );
+    // But a lane may stall without being counted apart.
+    assert_eq!(refused!(mails().stalled_capacity(0)), None);
+}
+
+#[test]
+fn nothing_can_be_more_than_can_be_counted() {
+    let too_large = |name| Some(BuildError::TooLarge(name));
+    let most = tokio::sync::Semaphore::MAX_PERMITS / 2;
+    assert_eq!(refused!(mails().capacity(most + 1)), too_large("capacity"));
+    assert_eq!(
+        refused!(mails().capacity_bytes(usize::MAX, |_| 1)),
+        too_large("capacity_bytes")
+    );
+    assert_eq!(
+        refused!(mails().stalled_capacity(usize::MAX)),
+        too_large("stalled_capacity")
+    );
+    let lanes = mails().lane_capacity(usize::MAX, Overflow::Wait);
+    assert_eq!(refused!(lanes), too_large("lane_capacity"));
+    assert_eq!(
+        refused!(mails().capacity(most).capacity_bytes(most, |_| 1)),
+        None
+    );
+    assert_eq!(
+        refused!(mails().concurrency(usize::MAX).quantum(u32::MAX)),
+        None
+    );
+    assert_eq!(
+        refused!(
+            mails()
+                .attempt_timeout(Duration::MAX)
+                .stuck_after(Duration::MAX)
+        ),
+        None
+    );
+}
+
+#[test]
+fn shards_are_a_power_of_two() {
+    for shards in [0, 1, 3, 6, 100] {
+        assert_eq!(
+            refused!(mails().shards(shards)),
+            Some(BuildError::Shards(shards))
+        );
+    }
+    for shards in [2, 4, 64, 1_024] {
+        assert_eq!(refused!(mails().shards(shards)), None);
+    }
+}
+
+#[test]
+fn letters_need_a_sink() {
+    let full = || mails().lane_capacity(1, Overflow::DeadLetter);
+    assert_eq!(refused!(full()), Some(BuildError::NoDeadLetterSink));
+    assert_eq!(
+        refused!(full().on_exhausted(Exhausted::Halt)),
+        Some(BuildError::NoDeadLetterSink)
+    );
+    let sink = || LetterBox::new(&History::new()).sink(|mail: &Mail| mail.id);
+    assert_eq!(refused!(full().dead_letters(sink())), None);
+    assert_eq!(
+        refused!(full().on_exhausted(Exhausted::dead_letter(sink()))),
+        None
+    );
+    assert_eq!(
+        refused!(full().on_exhausted(Exhausted::Halt).dead_letters(sink())),
+        None
+    );
+}
+
+/// Nobody can send to what was not built, and nothing of it is left.
+#[test]
+fn what_is_refused_leaves_nothing_running() {
+    paused().block_on(async {
+        let metrics = tokio::runtime::Handle::current().metrics();
+        let script = Script::new(&History::new());
+        assert!(mails().capacity(0).spawn(scripted(script)).is_err());
+        assert_eq!(metrics.num_alive_tasks(), 0);
+        tokio::time::sleep(MS).await;
+    });
+}

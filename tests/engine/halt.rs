@@ -1,0 +1,331 @@
+//! `Exhausted::Halt`: the lane stops, and somebody decides.
+
+use keylane::{Exhausted, Failure, Lane, LaneError, LaneState, ReceiptError, Retry};
+use keylane_testkit::{Act, Evidence, Gate, History, Id, Key, Script, ScriptError};
+
+use crate::rig::{Desk, MS, Mail, MailReceipt, SECOND, mails, paused, quiet, scripted};
+
+type MailLane = Lane<Key, Mail, Id, ScriptError>;
+
+/// Key 1 is halted by message 1; message 2 is behind it.
+async fn halted(script: Script, history: &History) -> (Desk, MailLane, MailReceipt) {
+    let script = script
+        .attempt(1, 1, Act::error())
+        .attempt(1, 2, Act::error());
+    let orders = mails()
+        .retry(Retry::fixed(MS).max_attempts(2))
+        .on_exhausted(Exhausted::Halt)
+        .spawn(scripted(script))
+        .unwrap();
+    let desk = Desk::new(history, orders);
+    let receipt = desk.submit(1).await;
+    desk.send(1).await;
+    tokio::time::sleep(SECOND).await;
+    let lane = desk.mails.lane(&1);
+    let view = lane.inspect().expect("it is there");
+    let LaneState::Halted { attempts, why } = &view.state else {
+        panic!("{view:?}")
+    };
+    assert_eq!((view.depth, *attempts), (2, 2));
+    assert_eq!(why, "the handler failed: Error(1)");
+    assert_eq!((lane.key(), desk.mails.stats().halted), (&1, 1));
+    (desk, lane, receipt)
+}
+
+#[test]
+fn nothing_of_the_key_starts_until_somebody_decides() {
+    paused().block_on(async {
+        let history = History::new();
+        let (desk, lane, mut receipt) = halted(Script::new(&history), &history).await;
+        desk.send_all(1, 5).await;
+        desk.send(2).await;
+        tokio::time::sleep(1_000 * SECOND).await;
+        assert_eq!(lane.inspect().unwrap().depth, 7);
+        assert_eq!(desk.mails.stats().done, 1);
+        let waited = lane
+            .inspect()
+            .unwrap()
+            .oldest_waiting
+            .expect("one is behind the head");
+        assert!(waited >= 1_000 * SECOND, "{waited:?}");
+        assert!(tokio::time::timeout(SECOND, &mut receipt).await.is_err());
+        lane.skip().unwrap();
+        desk.finish(Evidence::new().max_attempts(2).discarded([1]))
+            .await;
+    });
+}
+
+#[test]
+fn resume_tries_the_head_again_from_its_first_attempt() {
+    paused().block_on(async {
+        let history = History::new();
+        // It fails twice, halts, is resumed, fails once more, and is done.
+        let tries = std::sync::atomic::AtomicU32::new(0);
+        let script = Script::new(&history);
+        let (desk, lane, receipt) = {
+            let orders = mails()
+                .retry(Retry::fixed(MS).max_attempts(2))
+                .on_exhausted(Exhausted::Halt)
+                .spawn({
+                    let script = script.otherwise(Act::ok());
+                    let failing = Script::new(&history).otherwise(Act::error());
+                    move |ctx: keylane::Context<Key>, mail: Mail| {
+                        let fails = mail.id == 1
+                            && tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3;
+                        let script = if fails { &failing } else { &script };
+                        script.run(mail.key, mail.id, ctx.attempt())
+                    }
+                })
+                .unwrap();
+            let desk = Desk::new(&history, orders);
+            let receipt = desk.submit(1).await;
+            desk.send(1).await;
+            tokio::time::sleep(SECOND).await;
+            (desk.clone(), desk.mails.lane(&1), receipt)
+        };
+        assert_eq!(desk.mails.stats().halted, 1);
+        lane.resume().unwrap();
+        assert_eq!(desk.mails.stats().halted, 0);
+        assert_eq!(receipt.await.unwrap(), 1);
+        let attempts: Vec<_> = history
+            .records()
+            .iter()
+            .filter_map(|record| match record.event {
+                keylane_testkit::Event::Start { id: 1, attempt, .. } => Some(attempt),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(attempts, [1, 2, 1, 2]);
+        desk.finish(Evidence::new().max_attempts(2).resumed([1]))
+            .await;
+    });
+}
+
+#[test]
+fn a_head_that_fails_again_halts_again() {
+    paused().block_on(async {
+        let history = History::new();
+        let (desk, lane, mut receipt) = halted(Script::new(&history), &history).await;
+        for _ in 0..5 {
+            lane.resume().unwrap();
+            tokio::time::sleep(SECOND).await;
+            assert_eq!(desk.mails.stats().halted, 1);
+            assert_eq!(lane.inspect().unwrap().depth, 2);
+            assert!(tokio::time::timeout(MS, &mut receipt).await.is_err());
+        }
+        lane.skip().unwrap();
+        desk.finish(Evidence::new().max_attempts(2).resumed([1]).discarded([1]))
+            .await;
+    });
+}
+
+#[test]
+fn skip_settles_the_head_as_failed_and_goes_on() {
+    paused().block_on(async {
+        let history = History::new();
+        let (desk, lane, receipt) = halted(Script::new(&history), &history).await;
+        lane.skip().unwrap();
+        let told = receipt.await.unwrap_err();
+        assert_eq!(
+            told,
+            ReceiptError::Failed(Failure::Error(ScriptError::Error(1)))
+        );
+        quiet().await;
+        assert_eq!(lane.inspect(), None);
+        let stats = desk.mails.stats();
+        assert_eq!((stats.halted, stats.done, stats.discarded), (0, 1, 1));
+        desk.finish(Evidence::new().max_attempts(2).discarded([1]))
+            .await;
+    });
+}
+
+#[test]
+fn skip_of_the_only_message_removes_the_lane() {
+    paused().block_on(async {
+        let history = History::new();
+        let (desk, lane, _receipt) = halted(Script::new(&history), &history).await;
+        lane.skip().unwrap();
+        quiet().await;
+        assert_eq!(desk.mails.stats().lanes, 0);
+        // And the key begins anew.
+        desk.send(1).await;
+        desk.finish(Evidence::new().max_attempts(2).discarded([1]))
+            .await;
+    });
+}
+
+#[test]
+fn replace_puts_another_message_in_the_place_of_the_head() {
+    paused().block_on(async {
+        let history = History::new();
+        let (desk, lane, receipt) = halted(Script::new(&history), &history).await;
+        // It takes the place of what it replaces, also in the history.
+        history.sending(1, 1, 100).ok();
+        history.coalesced(1, 100);
+        let old = lane
+            .replace(Mail {
+                key: Some(1),
+                id: 100,
+            })
+            .unwrap();
+        assert_eq!(
+            old,
+            Mail {
+                key: Some(1),
+                id: 1
+            }
+        );
+        // The receipt of the old one gets the new one's answer.
+        assert_eq!(receipt.await.unwrap(), 100);
+        let report = desk.finish(Evidence::new().max_attempts(2)).await;
+        assert_eq!((report.accepted, report.done), (2, 2));
+    });
+}
+
+#[test]
+fn only_a_halted_lane_can_be_decided_on() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history)
+            .key(1, Act::ok().waits(&gate))
+            .attempt(2, 1, Act::error())
+            .key(3, Act::ok().waits(&gate));
+        let orders = mails()
+            .concurrency(1)
+            .retry(Retry::fixed(SECOND))
+            .on_exhausted(Exhausted::Halt)
+            .spawn(scripted(script))
+            .unwrap();
+        let desk = Desk::new(&history, orders);
+        let not_halted = |key: u64| {
+            let lane = desk.mails.lane(&key);
+            assert_eq!(lane.resume(), Err(LaneError::NotHalted(())), "key {key}");
+            assert_eq!(lane.skip(), Err(LaneError::NotHalted(())), "key {key}");
+            let mail = Mail {
+                key: Some(key),
+                id: 99,
+            };
+            let answer = lane.replace(mail.clone());
+            assert_eq!(
+                answer,
+                Err(LaneError::NotHalted(mail)),
+                "the message comes back"
+            );
+        };
+        // Absent, running, backing off, ready.
+        not_halted(9);
+        desk.send(1).await;
+        quiet().await;
+        not_halted(1);
+        gate.release(1);
+        desk.send(2).await;
+        quiet().await;
+        assert!(matches!(
+            desk.mails.inspect(&2).unwrap().state,
+            LaneState::Backoff { .. }
+        ));
+        not_halted(2);
+        desk.send(1).await;
+        quiet().await;
+        desk.send(3).await;
+        quiet().await;
+        assert_eq!(desk.mails.inspect(&3).unwrap().state, LaneState::Ready);
+        not_halted(3);
+        gate.open();
+        desk.finish(Evidence::new()).await;
+        // And after the end.
+        let orders = mails()
+            .spawn(scripted(Script::new(&History::new())))
+            .unwrap();
+        orders.drain().await;
+        assert!(orders.lane(&1).resume().is_err());
+    });
+}
+
+#[test]
+fn a_halted_lane_is_handed_back_by_a_drain_in_its_order() {
+    paused().block_on(async {
+        let history = History::new();
+        let (desk, lane, receipt) = halted(Script::new(&history), &history).await;
+        drop(receipt);
+        desk.send_all(1, 2).await;
+        let report = desk.mails.drain().await;
+        let back: Vec<_> = report
+            .returned
+            .iter()
+            .map(|back| (back.message.as_ref().unwrap().id, back.attempts))
+            .collect();
+        assert_eq!(back, [(1, 2), (2, 0), (3, 0), (4, 0)]);
+        assert!(lane.resume().is_err());
+        desk.judge(&report, Evidence::new().max_attempts(2).handed_back(1..=4));
+    });
+}
+
+/// A lane that halts while the dispatcher drains is not waited for either.
+#[test]
+fn a_lane_that_halts_during_a_drain_is_handed_back() {
+    paused().block_on(async {
+        let history = History::new();
+        let script = Script::new(&history).message(1, Act::error().sleeps(SECOND));
+        let orders = mails()
+            .on_exhausted(Exhausted::Halt)
+            .spawn(scripted(script))
+            .unwrap();
+        let desk = Desk::new(&history, orders);
+        desk.send_all(1, 3).await;
+        desk.send(2).await;
+        let report = desk.mails.drain().await;
+        assert_eq!((report.done, report.handed_back), (1, 3));
+        desk.judge(&report, Evidence::new().handed_back(1..=3));
+    });
+}
+
+/// A keyless message has no lane to stop.
+#[test]
+fn a_keyless_message_is_discarded() {
+    paused().block_on(async {
+        let history = History::new();
+        let script = Script::new(&history).otherwise(Act::error());
+        let orders = mails()
+            .on_exhausted(Exhausted::Halt)
+            .spawn(scripted(script))
+            .unwrap();
+        let desk = Desk::new(&history, orders);
+        let receipt = desk.submit(None).await;
+        assert!(matches!(receipt.await, Err(ReceiptError::Failed(_))));
+        assert_eq!(desk.mails.stats().halted, 0);
+        let report = desk.mails.drain().await;
+        assert_eq!(report.discarded, 1);
+    });
+}
+
+/// Decisions race with each other and with the handlers; each halt is decided once.
+#[test]
+fn many_operators_decide_each_halt_once() {
+    crate::rig::threads().block_on(async {
+        let history = History::new();
+        let script = Script::new(&history).otherwise(Act::error().yields(1));
+        let orders = mails()
+            .on_exhausted(Exhausted::Halt)
+            .spawn(scripted(script))
+            .unwrap();
+        let desk = Desk::new(&history, orders);
+        let ids = desk.send_all(1, 200).await;
+        let mut operators = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let desk = desk.clone();
+            operators.spawn(async move {
+                let mut skipped = 0_u64;
+                while desk.mails.stats().discarded < 200 {
+                    skipped += u64::from(desk.mails.lane(&1).skip().is_ok());
+                    tokio::task::yield_now().await;
+                }
+                skipped
+            });
+        }
+        let skipped: u64 = crate::rig::within(operators.join_all()).await.iter().sum();
+        assert_eq!(skipped, 200);
+        desk.finish(Evidence::new().discarded(ids)).await;
+    });
+}

@@ -1,0 +1,33 @@
+//! The guarantees of the engine.
+#![cfg(not(keylane_shuttle))]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod life;
+mod rig;
+
+mod acknowledgement;
+mod bounds;
+mod build;
+mod cancel_safety;
+mod dead_letters;
+mod drains_under_load;
+mod endings;
+mod exclusion;
+mod halt;
+mod idle_keys;
+mod independence;
+mod keyless;
+mod order;
+mod overflow;
+mod panics;
+mod retry;
+mod runtime_dropped;
+mod settlement;
+mod shipped_bugs;
+mod shutdown;
+mod stuck;
+mod timeouts;
+mod wedges;

@@ -1,0 +1,180 @@
+//! G8: panics, time-outs, cancelled callers and lost wake-ups leave no lane stuck.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use keylane::{Exhausted, Overflow, Retry};
+use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Rule, Script};
+use tokio::time::Instant;
+
+use crate::rig::{Desk, Dice, MS, Mail, SECOND, mails, on_both, paused, quiet, scripted, within};
+
+/// How an attempt can go wrong.
+fn mishaps() -> [(&'static str, Act); 9] {
+    [
+        ("an error at once", Act::error()),
+        ("an error later", Act::error().yields(2)),
+        ("a panic at the first poll", Act::panic_at_poll(1)),
+        ("a panic at a later poll", Act::panic_at_poll(3)),
+        ("a time-out", Act::never()),
+        (
+            "a time-out, and a panic in drop",
+            Act::never().panics_in_drop(),
+        ),
+        ("an answer, and a panic in drop", Act::ok().panics_in_drop()),
+        (
+            "a late answer, and a panic in drop",
+            Act::ok().sleeps(MS).panics_in_drop(),
+        ),
+        (
+            "an error, and a panic in drop",
+            Act::error().yields(1).panics_in_drop(),
+        ),
+    ]
+}
+
+/// What is done about it in the end.
+#[derive(Clone, Copy, Debug)]
+enum Policy {
+    Discard,
+    RetryAndDiscard,
+    DeadLetter,
+    RetryAndDeadLetter,
+}
+
+/// Each third message of every key goes wrong, and the keys go on.
+async fn go_on_after(mishap: Act, policy: Policy) {
+    let history = History::new();
+    let retries = matches!(policy, Policy::RetryAndDiscard | Policy::RetryAndDeadLetter);
+    let letters = LetterBox::new(&history).refuses(1);
+    let script = Script::new(&history).choose(move |cue| match cue.id % 3 {
+        1 => mishap.clone(),
+        2 => Act::ok(),
+        _ => Act::ok().yields(1),
+    });
+    let max_attempts = if retries { 2 } else { 1 };
+    let orders = mails()
+        .concurrency(4)
+        .attempt_timeout(10 * MS)
+        .retry(Retry::fixed(MS).max_attempts(max_attempts))
+        .on_exhausted(match policy {
+            Policy::Discard | Policy::RetryAndDiscard => Exhausted::Discard,
+            _ => Exhausted::dead_letter(letters.sink(|mail: &Mail| mail.id)),
+        })
+        .spawn(scripted(script))
+        .unwrap();
+    let desk = Desk::new(&history, orders);
+    let mut receipts = Vec::new();
+    for n in 0..24 {
+        receipts.push(desk.submit((n < 21).then_some(n % 4)).await);
+    }
+    let mut discarded = Vec::new();
+    for (n, receipt) in receipts.into_iter().enumerate() {
+        if let Err(keylane::ReceiptError::Failed(_)) = within(receipt).await {
+            discarded.push(n as u64 + 1);
+        }
+    }
+    let report = desk.mails.drain().await;
+    let evidence = Evidence::new()
+        .concurrency(4)
+        .backoff(SECOND)
+        .faults(Instant::now(), 60 * SECOND)
+        .max_attempts(max_attempts)
+        .discarded(discarded);
+    let verdict = desk.judge(&report, evidence);
+    verdict.assert_judged(&[Rule::Liveness, Rule::NoLoss, Rule::Exclusion, Rule::Order]);
+}
+
+#[test]
+fn a_key_goes_on_after_every_mishap_and_policy() {
+    for (name, mishap) in mishaps() {
+        for policy in [
+            Policy::Discard,
+            Policy::RetryAndDiscard,
+            Policy::DeadLetter,
+            Policy::RetryAndDeadLetter,
+        ] {
+            println!("{name}, {policy:?}");
+            on_both(|| go_on_after(mishap.clone(), policy));
+        }
+    }
+}
+
+/// Senders come and give up at every point at which they can wait, in the capacity and at a gate.
+#[test]
+fn callers_that_give_up_leave_room_for_the_others() {
+    on_both(|| async {
+        let history = History::new();
+        let script = Script::new(&history).choose(|cue| Act::ok().yields((cue.id % 3) as u32));
+        let orders = mails()
+            .concurrency(2)
+            .capacity(6)
+            .lane_capacity(2, Overflow::Wait)
+            .spawn(scripted(script))
+            .unwrap();
+        let desk = Desk::new(&history, orders);
+        let mut senders = tokio::task::JoinSet::new();
+        for sender in 0..6 {
+            let desk = desk.clone();
+            senders.spawn(async move {
+                let mut dice = Dice::new(sender);
+                for _ in 0..100 {
+                    let (mail, sending) = desk.next(sender % 2 * 10 + sender / 2);
+                    let polls = dice.below(4);
+                    let mut send = pin!(desk.mails.send(mail));
+                    let mut polled = 0;
+                    let answer = poll_fn(|cx| match send.as_mut().poll(cx) {
+                        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                        Poll::Pending if polled == polls => Poll::Ready(None),
+                        Poll::Pending => {
+                            polled += 1;
+                            cx.waker().wake_by_ref();
+                            Poll::Pending
+                        }
+                    })
+                    .await;
+                    match answer {
+                        Some(answer) => {
+                            answer.unwrap();
+                            sending.ok();
+                        }
+                        None => sending.fail(),
+                    }
+                }
+            });
+        }
+        while let Some(sender) = within(senders.join_next()).await {
+            sender.unwrap();
+        }
+        within(async {
+            while desk.mails.stats().lanes > 0 {
+                quiet().await;
+            }
+        })
+        .await;
+        assert_eq!(desk.mails.stats().capacity_left, 6);
+        desk.finish(Evidence::new()).await;
+    });
+}
+
+/// A receipt that nobody waits for any more is no reason to stop.
+#[test]
+fn receipts_that_are_dropped_change_nothing() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
+        let desk = Desk::new(&history, mails().spawn(scripted(script)).unwrap());
+        // Before it starts, while it runs, and kept.
+        drop(desk.submit(1).await);
+        let running = desk.submit(2).await;
+        let kept = desk.submit(1).await;
+        gate.arrivals(2).await;
+        drop(running);
+        gate.open();
+        assert_eq!(kept.await.unwrap(), 3);
+        let report = desk.finish(Evidence::new()).await;
+        assert_eq!(report.done, 3);
+    });
+}

@@ -1,0 +1,36 @@
+//! The counting allocator, for one test at a time.
+
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+/// Counts from the first use to the end of the process. The fewest frames: what is wanted are
+/// numbers, and a million backtraces take their time.
+static COUNTER: LazyLock<Mutex<dhat::Profiler>> = LazyLock::new(|| {
+    Mutex::new(
+        dhat::Profiler::builder()
+            .testing()
+            .trim_backtraces(Some(4))
+            .build(),
+    )
+});
+
+/// The right to count: other tests of this process wait meanwhile.
+pub(crate) struct Counting(#[allow(dead_code)] MutexGuard<'static, dhat::Profiler>);
+
+impl Counting {
+    pub(crate) fn begin() -> Self {
+        Self(COUNTER.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Bytes in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        dhat::HeapStats::get().curr_bytes as u64
+    }
+
+    /// Allocations since the beginning of the process.
+    pub(crate) fn allocations(&self) -> u64 {
+        dhat::HeapStats::get().total_blocks
+    }
+}

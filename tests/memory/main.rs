@@ -1,0 +1,11 @@
+//! What the engine costs in bytes and allocations, counted by the allocator of this process.
+#![cfg(not(keylane_shuttle))]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod counter;
+
+mod allocations;
+mod baseline;

@@ -1,0 +1,426 @@
+//! The engine, on paused time, and everybody around it.
+
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use keylane::{
+    BoxError, Context, DeadLetter, DeadLetterSink, Dispatcher, Exhausted, Receipt, ReceiptError,
+    Report, Retry, TrySendError,
+};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::naive::Naive;
+use crate::plan::{After, Answer, Decision, End, Key, Kind, Settings, Step};
+
+pub(crate) type Id = u32;
+pub(crate) type Orders = Dispatcher<Key, Message, Id, &'static str>;
+
+pub(crate) const MS: Duration = Duration::from_millis(1);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) id: Id,
+    pub(crate) key: Option<Key>,
+    pub(crate) kind: Kind,
+}
+
+/// What was seen, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Accepted(Id),
+    Refused(Id, &'static str),
+    Started(Id, u32),
+    Answered(Id, Answer),
+    /// A handler's future was dropped before it had answered.
+    Dropped(Id),
+    LetterStarted(Id, u32),
+    LetterTaken(Id),
+    LetterRefused(Id),
+    /// The future of the sink was dropped.
+    LetterDropped(Id),
+    /// A receipt has resolved.
+    Resolved(Id, &'static str),
+    Reported(Report<Key, Message>),
+    /// What no panic would tell, as it would be caught.
+    Wrong(String),
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<(Instant, Event)>>>);
+
+impl Log {
+    pub(crate) fn note(&self, event: Event) {
+        self.0.lock().unwrap().push((Instant::now(), event));
+    }
+
+    fn take(&self) -> Vec<(Instant, Event)> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+/// Handlers that wait for their answer.
+type Held = Arc<Mutex<BTreeMap<Id, oneshot::Sender<Answer>>>>;
+
+pub(crate) struct World {
+    orders: Orders,
+    naive: Naive,
+    log: Log,
+    held: Held,
+    sink_works: Arc<AtomicBool>,
+    next: Id,
+    senders: BTreeMap<Id, JoinHandle<()>>,
+    receipts: Arc<Mutex<BTreeMap<Id, JoinHandle<()>>>>,
+    ending: bool,
+}
+
+impl World {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let log = Log::default();
+        let held = Held::default();
+        let sink_works = Arc::new(AtomicBool::new(true));
+        let sink = Arc::new(Sink {
+            log: log.clone(),
+            works: Arc::clone(&sink_works),
+            takes: settings.sink,
+        });
+        let orders = spawn(settings, &log, &held, sink);
+        Self {
+            orders,
+            naive: Naive::new(settings.clone()),
+            log,
+            held,
+            sink_works,
+            next: 0,
+            senders: BTreeMap::new(),
+            receipts: Arc::default(),
+            ending: false,
+        }
+    }
+
+    pub(crate) fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Try { key, kind, submit } => self.try_send(key, kind, submit),
+            Step::Send { key, kind, submit } => self.send(key, kind, submit),
+            Step::Cancel(index) => {
+                let ids: Vec<_> = self.naive.senders().collect();
+                if !ids.is_empty() {
+                    let id = ids[index.index(ids.len())];
+                    self.senders[&id].abort();
+                    self.naive.cancelled(id);
+                }
+            }
+            Step::Answer(index, answer) => {
+                let mut held = self.held.lock().unwrap();
+                held.retain(|_, handler| !handler.is_closed());
+                let ids: Vec<_> = held.keys().copied().collect();
+                if !ids.is_empty() {
+                    let handler = held.remove(&ids[index.index(ids.len())]).unwrap();
+                    handler.send(answer).expect("the handler waits");
+                }
+            }
+            Step::Pass(_) => {}
+            Step::Decide(key, decision, kind) => self.decide(key, decision, kind),
+            Step::Sink(works) => self.sink_works.store(works, Ordering::Relaxed),
+            Step::Drop(index) => {
+                let ids: Vec<_> = self.naive.receipts().collect();
+                if !ids.is_empty() {
+                    let id = ids[index.index(ids.len())];
+                    self.receipts.lock().unwrap()[&id].abort();
+                    self.naive.receipt_dropped(id);
+                }
+            }
+            Step::End(end) => self.end(end),
+        }
+        if let Step::Pass(time) = *step {
+            self.naive.pass(time);
+        }
+    }
+
+    fn message(&mut self, key: Option<Key>, kind: Kind, submit: bool) -> Message {
+        self.next += 1;
+        let message = Message {
+            id: self.next,
+            key,
+            kind,
+        };
+        self.naive.offered(&message, submit);
+        message
+    }
+
+    fn try_send(&mut self, key: Option<Key>, kind: Kind, submit: bool) {
+        let message = self.message(key, kind, submit);
+        let (id, expected) = (message.id, self.naive.expected_of_try(key));
+        let answer = if submit {
+            let submitted = self.orders.try_submit(message);
+            submitted.map(|receipt| watch(&self.receipts, &self.log, id, receipt))
+        } else {
+            self.orders.try_send(message)
+        };
+        let name = match &answer {
+            Ok(()) => "accepted",
+            Err(TrySendError::Full(_)) => "full",
+            Err(TrySendError::LaneFull(_)) => "lane full",
+            Err(TrySendError::Closed(_)) => "closed",
+            Err(other) => panic!("{other:?}"),
+        };
+        assert!(
+            expected.contains(&name),
+            "{id}: {name}, and not {expected:?}"
+        );
+        match answer {
+            Ok(()) => self.log.note(Event::Accepted(id)),
+            Err(refused) => {
+                assert_eq!(refused.into_inner().id, id);
+                self.log.note(Event::Refused(id, name));
+            }
+        }
+    }
+
+    fn send(&mut self, key: Option<Key>, kind: Kind, submit: bool) {
+        let message = self.message(key, kind, submit);
+        let (id, orders, log) = (message.id, self.orders.clone(), self.log.clone());
+        let receipts = Arc::clone(&self.receipts);
+        let sender = tokio::spawn(async move {
+            let answer = if submit {
+                let submitted = orders.submit(message).await;
+                submitted.map(|receipt| watch(&receipts, &log, id, receipt))
+            } else {
+                orders.send(message).await
+            };
+            log.note(match answer {
+                Ok(()) => Event::Accepted(id),
+                Err(keylane::SendError::LaneFull(_)) => Event::Refused(id, "lane full"),
+                Err(keylane::SendError::Closed(_)) => Event::Refused(id, "closed"),
+                Err(other) => Event::Wrong(format!("the sender of {id} was told {other:?}")),
+            });
+        });
+        self.senders.insert(id, sender);
+    }
+
+    fn decide(&mut self, key: Key, decision: Decision, kind: Kind) {
+        let lane = self.orders.lane(&key);
+        let expected = self.naive.halted(key);
+        let decided = match decision {
+            Decision::Resume => lane.resume().is_ok(),
+            Decision::Skip => lane.skip().is_ok(),
+            Decision::Replace => {
+                let id = expected.unwrap_or(0);
+                let old = lane.replace(Message {
+                    id,
+                    key: Some(key),
+                    kind,
+                });
+                if let Ok(old) = &old {
+                    assert_eq!(old.id, id, "the message that was halted comes back");
+                }
+                old.is_ok()
+            }
+        };
+        assert_eq!(decided, expected.is_some(), "{decision:?} of key {key}");
+        if decided {
+            self.naive.decided(key, decision);
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        self.ending = true;
+        self.naive.end(end);
+        let ending = match end {
+            End::Drain(None) => self.orders.drain(),
+            End::Drain(Some(within)) => self.orders.drain().within(within),
+            End::Close => self.orders.close(),
+            End::Abort => self.orders.abort(),
+        };
+        let log = self.log.clone();
+        tokio::spawn(async move { log.note(Event::Reported(ending.await)) });
+    }
+
+    /// Runs until nothing moves without time, and compares.
+    pub(crate) async fn settle(&mut self) {
+        // Time goes on by itself when everybody waits for it.
+        sleep(self.naive.take_pass() + MS).await;
+        // Whoever else was due at this very moment.
+        for _ in 0..64 {
+            tokio::task::yield_now().await;
+        }
+        for (at, event) in self.log.take() {
+            self.naive.see(at, event);
+        }
+        self.naive.compare(&self.orders);
+    }
+
+    /// Answers whoever waits until the report is there.
+    pub(crate) async fn run_out(mut self) {
+        if !self.ending {
+            self.end(End::Drain(None));
+        }
+        self.sink_works.store(true, Ordering::Relaxed);
+        for _ in 0..1_000 {
+            for (_, handler) in std::mem::take(&mut *self.held.lock().unwrap()) {
+                // One that was dropped has nobody to listen.
+                let _ = handler.send(Answer::Good);
+            }
+            self.settle().await;
+            if self.naive.is_over() {
+                break;
+            }
+            self.naive.pass(Duration::from_secs(1));
+        }
+        self.naive.conclude();
+    }
+}
+
+fn spawn(settings: &Settings, log: &Log, held: &Held, sink: Arc<Sink>) -> Orders {
+    let exhausted = match settings.exhausted {
+        After::Discard => Exhausted::Discard,
+        After::Letter => Exhausted::DeadLetter(sink.clone()),
+        After::Halt => Exhausted::Halt,
+    };
+    let mut builder = Dispatcher::key_by_opt(|message: &Message| message.key)
+        .concurrency(settings.concurrency)
+        .capacity(settings.capacity)
+        .stalled_capacity(settings.stalled_capacity)
+        .lane_capacity(settings.lane_capacity, settings.overflow)
+        .quantum(settings.quantum)
+        .retry(Retry::fixed(settings.delay).max_attempts(settings.attempts))
+        .on_exhausted(exhausted)
+        .dead_letters(sink);
+    if let Some(timeout) = settings.timeout {
+        builder = builder.attempt_timeout(timeout);
+    }
+    let (log, held) = (log.clone(), Arc::clone(held));
+    builder
+        .spawn(move |context: Context<Key>, message: Message| {
+            handle(log.clone(), Arc::clone(&held), context.attempt(), message)
+        })
+        .expect("the settings are right")
+}
+
+async fn handle(log: Log, held: Held, attempt: u32, message: Message) -> Result<Id, &'static str> {
+    let id = message.id;
+    log.note(Event::Started(id, attempt));
+    let mut running = Running {
+        log: &log,
+        id,
+        answered: false,
+        explodes: message.kind == Kind::Bomb,
+    };
+    let answer = match message.kind {
+        Kind::Now(answer) => answer,
+        Kind::Flaky if attempt == 2 => Answer::Good,
+        Kind::Flaky => Answer::Error,
+        Kind::Held | Kind::Bomb => {
+            let (sender, answer) = oneshot::channel();
+            held.lock().unwrap().insert(id, sender);
+            answer.await.expect("whoever holds it answers")
+        }
+    };
+    running.answered = true;
+    log.note(Event::Answered(id, answer));
+    match answer {
+        Answer::Good => Ok(id),
+        Answer::Error => Err("as told"),
+        Answer::Panic => resume_unwind(Box::new("as told")),
+    }
+}
+
+/// A handler that was called, until its future is gone.
+struct Running<'a> {
+    log: &'a Log,
+    id: Id,
+    answered: bool,
+    explodes: bool,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.log.note(Event::Dropped(self.id));
+            if self.explodes && !std::thread::panicking() {
+                // The hook, which would print it, is not called.
+                resume_unwind(Box::new("in drop"));
+            }
+        }
+    }
+}
+
+/// Waits for an answer beside everything else.
+fn watch(
+    receipts: &Mutex<BTreeMap<Id, JoinHandle<()>>>,
+    log: &Log,
+    id: Id,
+    receipt: Receipt<Message, Id, &'static str>,
+) {
+    let log = log.clone();
+    let waiting = tokio::spawn(async move {
+        let name = match receipt.await {
+            Ok(answer) if answer == id => "done",
+            Err(ReceiptError::Failed(_)) => "discarded",
+            Err(ReceiptError::DeadLettered(_)) => "dead-lettered",
+            Err(ReceiptError::HandedBack(back)) if back.id == id => "handed back",
+            Err(ReceiptError::Dropped(back)) if back.id == id => "displaced",
+            other => return log.note(Event::Wrong(format!("{id} was answered as {other:?}"))),
+        };
+        log.note(Event::Resolved(id, name));
+    });
+    receipts.lock().unwrap().insert(id, waiting);
+}
+
+struct Sink {
+    log: Log,
+    works: Arc<AtomicBool>,
+    takes: Duration,
+}
+
+#[keylane::async_trait]
+impl DeadLetterSink<Key, Message, &'static str> for Sink {
+    async fn accept(
+        &self,
+        letter: &DeadLetter<Key, Message, &'static str>,
+    ) -> Result<(), BoxError> {
+        let id = letter.message.id;
+        if letter.key != letter.message.key {
+            let key = letter.key;
+            self.log.note(Event::Wrong(format!(
+                "the letter of {id} has the key {key:?}"
+            )));
+        }
+        self.log.note(Event::LetterStarted(id, letter.attempts));
+        let mut posting = Posting {
+            log: &self.log,
+            id,
+            answered: false,
+        };
+        if !self.takes.is_zero() {
+            sleep(self.takes).await;
+        }
+        posting.answered = true;
+        if self.works.load(Ordering::Relaxed) {
+            self.log.note(Event::LetterTaken(id));
+            Ok(())
+        } else {
+            self.log.note(Event::LetterRefused(id));
+            Err("not now".into())
+        }
+    }
+}
+
+/// A letter on its way, until the future of the sink is gone.
+struct Posting<'a> {
+    log: &'a Log,
+    id: Id,
+    answered: bool,
+}
+
+impl Drop for Posting<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.log.note(Event::LetterDropped(self.id));
+        }
+    }
+}

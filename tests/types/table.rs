@@ -1,0 +1,196 @@
+//! Which public types and futures are `Send`, `Sync` and `Unpin`.
+//!
+//! The compiler decides each entry; the test compares them with the table below. A type that loses a
+//! mark breaks the programs of users, so a change here is a breaking change.
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+
+use keylane::{
+    BuildError, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, Exhausted, Failure,
+    HandedBack, Lane, LaneError, LaneState, LaneView, Overflow, Permit, Receipt, ReceiptError,
+    Report, ReserveError, Retry, RetryBudget, SendError, Stats, TrySendError,
+};
+
+const EXPECTED: &str = "\
+Dispatcher                       Send  Sync  Unpin
+Dispatcher, answers not Sync     Send  Sync  Unpin
+Builder                          Send  Sync  Unpin
+Permit                           Send  Sync  Unpin
+Receipt                          Send  Sync  Unpin
+Receipt, answers not Sync        Send  Sync  Unpin
+Lane                             Send  Sync  Unpin
+LaneView                         Send  Sync  Unpin
+LaneState                        Send  Sync  Unpin
+Ending                           Send  Sync  Unpin
+Report                           Send  Sync  Unpin
+HandedBack                       Send  Sync  Unpin
+Stats                            Send  Sync  Unpin
+Context                          Send  Sync  Unpin
+Retry                            Send  Sync  Unpin
+RetryBudget                      Send  Sync  Unpin
+Exhausted                        Send  Sync  Unpin
+Overflow                         Send  Sync  Unpin
+dyn DeadLetterSink               Send  Sync  Unpin
+DeadLetter                       Send  Sync  Unpin
+Failure                          Send  Sync  Unpin
+SendError                        Send  Sync  Unpin
+TrySendError                     Send  Sync  Unpin
+ReserveError                     Send  Sync  Unpin
+ReceiptError                     Send  Sync  Unpin
+BuildError                       Send  Sync  Unpin
+LaneError                        Send  Sync  Unpin
+future of send                   Send  Sync  -
+future of submit                 Send  Sync  -
+future of reserve                Send  Sync  -
+future of an ending              Send  -     Unpin
+future of cancelled              Send  Sync  -
+(Rc, which is neither)           -     -     Unpin
+";
+
+type Error = std::num::ParseIntError;
+type Orders = Dispatcher<u64, String, u8, Error>;
+
+/// Asks what a type is. The inherent method exists only where the bound holds, and is then preferred
+/// over the trait's.
+struct Of<T: ?Sized>(PhantomData<T>);
+
+trait Otherwise {
+    fn send(&self) -> bool {
+        false
+    }
+    fn sync(&self) -> bool {
+        false
+    }
+    fn unpin(&self) -> bool {
+        false
+    }
+}
+
+impl<T: ?Sized> Otherwise for &Of<T> {}
+
+impl<T: Send + ?Sized> Of<T> {
+    fn send(&self) -> bool {
+        true
+    }
+}
+
+impl<T: Sync + ?Sized> Of<T> {
+    fn sync(&self) -> bool {
+        true
+    }
+}
+
+impl<T: Unpin + ?Sized> Of<T> {
+    fn unpin(&self) -> bool {
+        true
+    }
+}
+
+fn of_value<T>(_: &T) -> Of<T> {
+    Of(PhantomData)
+}
+
+struct Row {
+    name: &'static str,
+    marks: [(bool, &'static str); 3],
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [send, sync, unpin] = self
+            .marks
+            .map(|(holds, mark)| if holds { mark } else { "-" });
+        writeln!(f, "{:<32} {send:<5} {sync:<5} {unpin}", self.name)
+    }
+}
+
+// A macro, because only a type that is known in this place can be asked.
+macro_rules! row {
+    ($name:expr, $of:expr) => {{
+        let of = &$of;
+        Row {
+            name: $name,
+            marks: [
+                (of.send(), "Send"),
+                (of.sync(), "Sync"),
+                (of.unpin(), "Unpin"),
+            ],
+        }
+    }};
+}
+
+macro_rules! rows {
+    ($($name:literal: $type:ty,)*) => {
+        vec![$(row!($name, Of::<$type>(PhantomData))),*]
+    };
+}
+
+#[tokio::test]
+async fn every_public_type_and_future_is_what_it_was() {
+    let builder = Dispatcher::builder(|order: &String| order.len() as u64);
+    let builder_row = row!("Builder", of_value(&builder));
+    let orders: Orders = builder
+        .spawn(|order: String| async move { order.parse::<u8>() })
+        .unwrap();
+    let mut rows = rows! {
+        "Dispatcher": Orders,
+        "Dispatcher, answers not Sync": Dispatcher<u64, String, Cell<u8>, Error>,
+    };
+    rows.push(builder_row);
+    rows.extend(rows! {
+        "Permit": Permit<'static, u64, String, u8, Error>,
+        "Receipt": Receipt<String, u8, Error>,
+        "Receipt, answers not Sync": Receipt<String, Cell<u8>, Error>,
+        "Lane": Lane<u64, String, u8, Error>,
+        "LaneView": LaneView,
+        "LaneState": LaneState,
+        "Ending": Ending<u64, String, u8, Error>,
+        "Report": Report<u64, String>,
+        "HandedBack": HandedBack<u64, String>,
+        "Stats": Stats,
+        "Context": Context<u64>,
+        "Retry": Retry<Error>,
+        "RetryBudget": RetryBudget,
+        "Exhausted": Exhausted<u64, String, Error>,
+        "Overflow": Overflow,
+        "dyn DeadLetterSink": Box<dyn DeadLetterSink<u64, String, Error>>,
+        "DeadLetter": DeadLetter<u64, String, Error>,
+        "Failure": Failure<Error>,
+        "SendError": SendError<String>,
+        "TrySendError": TrySendError<String>,
+        "ReserveError": ReserveError,
+        "ReceiptError": ReceiptError<String, Error>,
+        "BuildError": BuildError,
+        "LaneError": LaneError<String>,
+    });
+    rows.push(row!(
+        "future of send",
+        of_value(&orders.send(String::new()))
+    ));
+    rows.push(row!(
+        "future of submit",
+        of_value(&orders.submit(String::new()))
+    ));
+    rows.push(row!("future of reserve", of_value(&orders.reserve())));
+    rows.push(row!(
+        "future of an ending",
+        of_value(&orders.drain().into_future())
+    ));
+    // There is no context but in a handler.
+    let contexts = Dispatcher::builder(|n: &u64| *n)
+        .spawn(|context: Context<u64>, _: u64| async move {
+            Ok::<_, Error>(row!("future of cancelled", of_value(&context.cancelled())))
+        })
+        .unwrap();
+    rows.push(contexts.submit(1).await.unwrap().await.unwrap());
+    rows.push(row!(
+        "(Rc, which is neither)",
+        Of::<std::rc::Rc<u8>>(PhantomData)
+    ));
+    let table: String = rows.iter().map(ToString::to_string).collect();
+    println!("{table}");
+    assert_eq!(table, EXPECTED);
+}

@@ -1,0 +1,30 @@
+//! `cargo xtask bench`: has it become slower?
+
+use crate::Error;
+use crate::process;
+use crate::setup;
+use crate::workspace::cargo;
+
+/// Run the benches: criterion, and instruction counts under valgrind
+///
+/// The first run installs the runner of the instruction counts below target/tools. Everything after `--` goes to
+/// `cargo bench -p benches`, for example `-- --bench dispatch`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// For `cargo bench`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    cargo: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let mut bench = cargo(["bench", "-p", "benches"]);
+    bench.args(&args.cargo);
+    if let Some(runner) = setup::instruction_counter()? {
+        bench.env("GUNGRAUN_RUNNER", runner);
+    }
+    if process::run(bench, None)?.success() {
+        Ok(())
+    } else {
+        Err("a bench has failed".into())
+    }
+}

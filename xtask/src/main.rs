@@ -1,0 +1,90 @@
+//! Set-up, checks and measurements of keylane, one file per command.
+//!
+//! | command | question it answers |
+//! | --- | --- |
+//! | `setup` | has this machine what the others need? |
+//! | `test` | may this change go in? |
+//! | `soak` | does the engine survive a night of it? |
+//! | `mutants` | would the tests notice if the engine were wrong? |
+//! | `versus` | how fast is it, beside the others? |
+//! | `bench` | did it get slower? |
+
+mod setup;
+mod test;
+
+mod soak;
+
+mod mutants;
+
+mod bench;
+mod versus;
+
+mod executables;
+mod libtest;
+mod process;
+mod schedules;
+mod steps;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What stopped a command, in words for the person who started it.
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about,
+    disable_help_subcommand = true
+)]
+/// Set-up, checks and measurements of keylane
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Setup(setup::Args),
+    Test(test::Args),
+    Soak(soak::Args),
+    Mutants(mutants::Args),
+    Versus(versus::Args),
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    // Cargo starts this same binary in front of rustc while a planted bug is built.
+    if let Some(mutant) = std::env::var_os(mutants::wrapper::MUTANT) {
+        return mutants::wrapper::compile(&mutant);
+    }
+    let outcome = match Cli::parse().command {
+        Command::Setup(args) => setup::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Soak(args) => soak::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
+        Command::Versus(args) => versus::run(&args),
+        Command::Bench(args) => bench::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,188 @@
+//! One test, run with one planted bug or with none.
+
+use std::fmt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::planted::Planted;
+use super::wrapper::Wrappers;
+use crate::Error;
+use crate::executables::{self, Executable};
+use crate::libtest::Tally;
+use crate::process::{self, Ended};
+use crate::schedules;
+use crate::workspace;
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Trial {
+    pub(super) verdict: Verdict,
+    /// Time of the run, without the build.
+    pub(super) took: Duration,
+}
+
+/// What the test had to say.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// These tests have failed; none is named when the whole run was brought down.
+    Caught { tests: Vec<String> },
+    /// Still running at the limit.
+    TimedOut,
+    /// Everything has passed.
+    Survived,
+    /// No run, and why: nothing is known.
+    Broken(String),
+}
+
+impl Trial {
+    /// One that could not be held.
+    pub(super) fn broken(why: String) -> Self {
+        Trial {
+            verdict: Verdict::Broken(why),
+            took: Duration::ZERO,
+        }
+    }
+}
+
+impl Verdict {
+    /// Whether the bug was noticed.
+    pub(super) fn is_caught(&self) -> bool {
+        matches!(self, Verdict::Caught { .. } | Verdict::TimedOut)
+    }
+
+    fn of(ended: Ended, tally: Tally) -> Self {
+        match ended {
+            Ended::TimedOut => Verdict::TimedOut,
+            Ended::Exited(status) if !status.success() => Verdict::Caught {
+                tests: tally.failures,
+            },
+            // A filter that matches nothing passes whatever is planted.
+            Ended::Exited(_) if tally.passed == 0 => Verdict::Broken("no such test".to_owned()),
+            Ended::Exited(_) => Verdict::Survived,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Caught { tests } => match &tests[..] {
+                [] => f.write_str("the end of the test process"),
+                [test] => f.write_str(test),
+                [test, more @ ..] => write!(f, "{test} and {} more", more.len()),
+            },
+            Verdict::TimedOut => f.write_str("time-out"),
+            Verdict::Survived => f.write_str("NOTHING: it survived"),
+            Verdict::Broken(why) => write!(f, "NOT TRIED: {}", why.trim_end()),
+        }
+    }
+}
+
+/// Builds the test of `planted`, with the bug when there are `wrappers` to plant it, and runs it.
+pub(super) fn run(
+    planted: &Planted,
+    wrappers: Option<&Wrappers>,
+    limit: Duration,
+) -> Result<Trial, Error> {
+    let mut build = build(planted);
+    if let Some(wrappers) = wrappers {
+        wrappers.plant(&planted.name, &mut build)?;
+    }
+    let built = match executables::build(build) {
+        Ok(built) => built,
+        Err(error) => return Ok(Trial::broken(format!("it does not build\n{error}"))),
+    };
+    let Some(test) = built
+        .iter()
+        .find(|program| is_target(program, &planted.target))
+    else {
+        return Ok(Trial::broken(format!(
+            "{} has no test target `{}`",
+            planted.package, planted.target
+        )));
+    };
+    let mut command = test.command();
+    command
+        .arg(&planted.test)
+        .env(schedules::COUNT, schedules::PER_CHANGE)
+        .env(schedules::SCHEDULER, "random")
+        // A failure is expected here: it must leave no new snapshots and no saved cases in the tree.
+        .env("INSTA_UPDATE", "no")
+        .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
+    let mut tally = Tally::default();
+    let started = Instant::now();
+    let ended = process::run_silent(command, limit, |line| tally.read(line))?;
+    Ok(Trial {
+        verdict: Verdict::of(ended, tally),
+        took: started.elapsed(),
+    })
+}
+
+fn build(planted: &Planted) -> Command {
+    let mut command = workspace::cargo(["test", "--no-run", "-p", &planted.package]);
+    match &*planted.target {
+        "lib" => command.arg("--lib"),
+        test => command.args(["--test", test]),
+    };
+    if planted.shuttle {
+        // The dependencies are those of the schedule tests, and built already.
+        command.arg("--release");
+        schedules::build_settings(&mut command);
+    } else {
+        command
+            .env("CARGO_TARGET_DIR", workspace::target("mutants"))
+            .env("CARGO_PROFILE_DEV_DEBUG", "0");
+    }
+    // Every bug is a build of its own: there is nothing to be incremental to.
+    command.env("CARGO_INCREMENTAL", "0");
+    command
+}
+
+fn is_target(program: &Executable, target: &str) -> bool {
+    let named = if target == "lib" {
+        program.kind == "lib"
+    } else {
+        program.name == target
+    };
+    program.harness && named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(code: i32) -> Ended {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exit {code}")]);
+        process::run(command, None).unwrap()
+    }
+
+    fn tally(passed: usize, failures: &[&str]) -> Tally {
+        let failures: Vec<String> = failures.iter().map(|&name| name.to_owned()).collect();
+        Tally {
+            passed,
+            failed: failures.len(),
+            failures,
+        }
+    }
+
+    #[test]
+    fn a_failing_test_is_a_catch() {
+        let verdict = Verdict::of(ended(101), tally(3, &["order::a"]));
+        assert!(verdict.is_caught());
+        assert_eq!(verdict.to_string(), "order::a");
+        let verdict = Verdict::of(ended(134), tally(0, &[]));
+        assert!(verdict.is_caught());
+        assert_eq!(verdict.to_string(), "the end of the test process");
+        assert!(Verdict::of(Ended::TimedOut, tally(0, &[])).is_caught());
+    }
+
+    #[test]
+    fn a_passing_test_and_no_test_are_none() {
+        assert_eq!(Verdict::of(ended(0), tally(3, &[])), Verdict::Survived);
+        assert!(!Verdict::Survived.is_caught());
+        let lost = Verdict::of(ended(0), tally(0, &[]));
+        assert_eq!(lost, Verdict::Broken("no such test".to_owned()));
+        assert!(!lost.is_caught());
+    }
+}

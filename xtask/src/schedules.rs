@@ -1,0 +1,49 @@
+//! The schedule tests: the engine's own code under shuttle, which decides who runs next.
+
+use std::process::Command;
+
+use crate::workspace;
+
+/// Selects shuttle's runtime instead of Tokio's inside the engine.
+const CFG: &str = "--cfg keylane_shuttle";
+
+/// What the names of all schedule tests begin with or contain, and no other test's.
+const FILTER: &str = "schedules";
+
+/// How many schedules each test of a change tries.
+pub(crate) const PER_CHANGE: &str = "100000";
+
+/// How many schedules each test tries, read by the tests.
+pub(crate) const COUNT: &str = "KEYLANE_SCHEDULES";
+
+/// How shuttle chooses them, `random` or `pct`, read by the tests.
+pub(crate) const SCHEDULER: &str = "KEYLANE_SCHEDULER";
+
+/// The command that runs the schedule tests.
+pub(crate) fn tests(count: &str, scheduler: &str) -> Command {
+    let mut command = workspace::cargo(["test", "--release", "-p", "keylane", "--lib"]);
+    command
+        .args(["--", FILTER])
+        .env(COUNT, count)
+        .env(SCHEDULER, scheduler);
+    build_settings(&mut command);
+    command
+}
+
+/// The lints over the code that exists only under shuttle.
+pub(crate) fn clippy() -> Command {
+    let mut command =
+        workspace::cargo(["clippy", "--release", "-p", "keylane", "--lib", "--tests"]);
+    command.args(["--", "-Dwarnings"]);
+    build_settings(&mut command);
+    command
+}
+
+/// The flags and the folder of everything built for shuttle.
+pub(crate) fn build_settings(command: &mut Command) {
+    workspace::add_rustflags(command, CFG);
+    command
+        .env("CARGO_TARGET_DIR", workspace::target("shuttle"))
+        // Speed is for the number of schedules; the engine's own assertions stay on.
+        .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");
+}

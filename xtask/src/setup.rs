@@ -1,0 +1,260 @@
+//! `cargo xtask setup`: what the other commands need on a bare Debian machine.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::Error;
+use crate::process;
+use crate::workspace::{self, cargo};
+
+/// Install what the tests and measurements need and this machine lacks
+///
+/// Looks first and touches nothing that is there. System packages come through apt-get, as root or with sudo; rustfmt
+/// and clippy through rustup. Without those the missing parts are listed.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+/// A program that comes in a Debian package.
+struct Need {
+    program: &'static str,
+    package: &'static str,
+    /// What it is for.
+    purpose: &'static str,
+    /// Whether the tests cannot do without it.
+    required: bool,
+}
+
+const NEEDS: [Need; 3] = [
+    Need {
+        program: "cc",
+        package: "gcc libc6-dev",
+        purpose: "linking",
+        required: true,
+    },
+    Need {
+        program: "git",
+        package: "git",
+        purpose: "the replay example and its tests",
+        required: true,
+    },
+    Need {
+        program: "valgrind",
+        package: "valgrind",
+        purpose: "the instruction counts of `cargo xtask bench`",
+        required: false,
+    },
+];
+
+/// The parts of the toolchain that a minimal installation leaves out: cargo's word for each, and rustup's.
+const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")];
+
+pub(crate) fn run(_: &Args) -> Result<(), Error> {
+    components()?;
+    packages()
+}
+
+/// The runner of the instruction counts, in the version that the benches are built against; installed if missing.
+///
+/// `None` when no bench counts instructions.
+pub(crate) fn instruction_counter() -> Result<Option<PathBuf>, Error> {
+    let lock = std::fs::read_to_string(workspace::root().join("Cargo.lock"))?;
+    let Some(version) = locked_version(&lock, "gungraun") else {
+        return Ok(None);
+    };
+    if find("valgrind").is_none() {
+        return Err("valgrind is missing: run `cargo xtask setup` first".into());
+    }
+    // Beside the build, and one folder per version: it must match, and is nobody else's business.
+    let folder = workspace::target("tools").join(format!("gungraun-runner-{version}"));
+    let runner = folder.join("bin/gungraun-runner");
+    if !runner.exists() {
+        let mut install = cargo(["install", "gungraun-runner", "--locked", "--version"]);
+        install.arg(version).arg("--root").arg(&folder);
+        must_run(install)?;
+    }
+    Ok(Some(runner))
+}
+
+fn components() -> Result<(), Error> {
+    let missing = COMPONENTS
+        .iter()
+        .filter(|(subcommand, _)| !answers(cargo([subcommand, "--version"])));
+    let missing: Vec<&str> = missing.map(|(_, component)| *component).collect();
+    if missing.is_empty() {
+        println!("rustfmt, clippy: present");
+        return Ok(());
+    }
+    if find("rustup").is_none() {
+        let missing = missing.join(" and ");
+        return Err(format!(
+            "{missing} missing and no rustup to add them: install them with the toolchain"
+        )
+        .into());
+    }
+    let mut rustup = Command::new("rustup");
+    rustup.args(["component", "add"]).args(missing);
+    must_run(rustup)
+}
+
+fn packages() -> Result<(), Error> {
+    let missing = missing(|program| find(program).is_some());
+    for need in &NEEDS {
+        let state = if missing.iter().any(|lost| lost.program == need.program) {
+            "missing"
+        } else {
+            "present"
+        };
+        println!("{}: {state} ({})", need.program, need.purpose);
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let outcome = install(&missing);
+    match outcome {
+        Err(error) if missing.iter().any(|need| need.required) => Err(error),
+        Err(error) => {
+            println!("note: {error}");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+fn install(missing: &[&Need]) -> Result<(), Error> {
+    let packages = package_list(missing);
+    let advice = format!("install with your package manager: {packages}");
+    if find("apt-get").is_none() {
+        return Err(format!("this is no Debian; {advice}").into());
+    }
+    let Some(prefix) = root_prefix(is_root(), find("sudo").is_some()) else {
+        return Err(format!("neither root nor sudo here; {advice}").into());
+    };
+    must_run(apt_get(prefix, "update"))?;
+    let mut command = apt_get(prefix, "install");
+    command
+        .args(["--yes", "--no-install-recommends"])
+        .args(packages.split(' '));
+    must_run(command)
+}
+
+fn apt_get(prefix: &[&str], subcommand: &str) -> Command {
+    let mut words = prefix.iter().chain(&["apt-get"]);
+    let mut command = Command::new(words.next().expect("at least apt-get itself"));
+    command.args(words).arg(subcommand);
+    // Nobody is there to answer a package's questions.
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+/// The words in front of a command that needs root, or none if there is no way.
+fn root_prefix(root: bool, sudo: bool) -> Option<&'static [&'static str]> {
+    match (root, sudo) {
+        (true, _) => Some(&[]),
+        (false, true) => Some(&["sudo", "--preserve-env=DEBIAN_FRONTEND"]),
+        (false, false) => None,
+    }
+}
+
+fn missing(present: impl Fn(&str) -> bool) -> Vec<&'static Need> {
+    NEEDS.iter().filter(|need| !present(need.program)).collect()
+}
+
+fn package_list(needs: &[&Need]) -> String {
+    needs
+        .iter()
+        .map(|need| need.package)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The version of `package` in the text of a lock file.
+fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
+    let name = format!("name = \"{package}\"");
+    let mut lines = lock.lines().skip_while(|line| *line != name);
+    lines
+        .nth(1)?
+        .strip_prefix("version = \"")?
+        .strip_suffix('"')
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+fn answers(mut command: Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    find_in(&path, program)
+}
+
+fn find_in(path: &OsStr, program: &str) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+fn must_run(command: Command) -> Result<(), Error> {
+    let shown = process::display(&command);
+    println!("{shown}");
+    if process::run(command, None)?.success() {
+        Ok(())
+    } else {
+        Err(format!("`{shown}` has failed").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complete_machine_lacks_nothing() {
+        assert!(missing(|_| true).is_empty());
+    }
+
+    #[test]
+    fn a_bare_machine_lacks_every_package() {
+        let missing = missing(|_| false);
+        assert_eq!(package_list(&missing), "gcc libc6-dev git valgrind");
+        assert!(missing.iter().any(|need| need.required));
+    }
+
+    #[test]
+    fn valgrind_alone_is_no_reason_to_fail() {
+        let missing = missing(|program| program != "valgrind");
+        assert_eq!(package_list(&missing), "valgrind");
+        assert!(!missing.iter().any(|need| need.required));
+    }
+
+    #[test]
+    fn root_needs_no_sudo_and_a_user_does() {
+        assert_eq!(root_prefix(true, true), Some(&[] as &[&str]));
+        let sudo = root_prefix(false, true).unwrap();
+        assert_eq!(root_prefix(false, false), None);
+        let words = |prefix| process::display(&apt_get(prefix, "update"));
+        assert_eq!(words(&[]), "DEBIAN_FRONTEND=noninteractive apt-get update");
+        assert!(words(sudo).contains(" sudo --preserve-env=DEBIAN_FRONTEND apt-get update"));
+    }
+
+    #[test]
+    fn the_lock_file_tells_the_version() {
+        let lock = "[[package]]\nname = \"gungraun-macros\"\nversion = \"0.9.0\"\n\n\
+                    [[package]]\nname = \"gungraun\"\nversion = \"0.20.0\"\n";
+        assert_eq!(locked_version(lock, "gungraun"), Some("0.20.0"));
+        assert_eq!(locked_version(lock, "criterion"), None);
+    }
+
+    #[test]
+    fn programs_are_found_on_the_path() {
+        let manifest = OsStr::new(env!("CARGO_MANIFEST_DIR"));
+        assert!(find_in(manifest, "Cargo.toml").is_some());
+        assert!(find_in(manifest, "src").is_none(), "a folder is no program");
+        assert!(find_in(manifest, "no-such-program").is_none());
+    }
+}
