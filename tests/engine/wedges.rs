@@ -147,13 +147,13 @@ fn callers_that_give_up_leave_room_for_the_others() {
         while let Some(sender) = within(senders.join_next()).await {
             sender.unwrap();
         }
+        // Not `lanes`: there are none either while the last messages are still on their way to them.
         within(async {
-            while desk.mails.stats().lanes > 0 {
+            while desk.mails.stats().capacity_left < 6 {
                 quiet().await;
             }
         })
         .await;
-        assert_eq!(desk.mails.stats().capacity_left, 6);
         desk.finish(Evidence::new()).await;
     });
 }
