@@ -1,13 +1,14 @@
 //! G3: a key that is slow, failing, backing off, halted or blocked for ever delays no other, also
 //! when capacity is scarce.
 
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use keylane::{Exhausted, Overflow, Retry};
+use keylane::{Dispatcher, Exhausted, Overflow, Retry};
 use keylane_testkit::{Act, Drained, Evidence, Gate, History, Rule, Script};
 use tokio::time::Instant;
 
-use crate::rig::{Desk, MS, SECOND, mails, on_both, paused, scripted, within};
+use crate::rig::{Desk, MS, SECOND, mails, on_both, paused, scripted, threads, within};
 
 /// The key that is in trouble.
 const TROUBLED: u64 = 1_000;
@@ -156,5 +157,54 @@ fn others_end_while_one_is_held() {
         gate.open();
         within(flood).await.unwrap();
         desk.finish(Evidence::new()).await;
+    });
+}
+
+/// Two of these can only end together: each keeps its worker until the other is there too.
+#[derive(Default)]
+struct Pair {
+    inside: Mutex<u32>,
+    both: Condvar,
+}
+
+impl Pair {
+    /// Blocks the thread. False: the other one did not come.
+    fn meet(&self) -> bool {
+        let mut inside = self.inside.lock().unwrap();
+        *inside += 1;
+        self.both.notify_all();
+        let met = self
+            .both
+            .wait_timeout_while(inside, Duration::from_secs(10), |inside| *inside < 2);
+        !met.unwrap().1.timed_out()
+    }
+}
+
+/// Handlers that keep their core busy run on all cores: the second of two that come together does
+/// not queue up behind the first while another worker sleeps.
+#[test]
+fn busy_handlers_run_side_by_side() {
+    threads().block_on(async {
+        let pairs: Arc<Vec<Pair>> = Arc::new((0..50).map(|_| Pair::default()).collect());
+        let meeting = Arc::clone(&pairs);
+        let mails = Dispatcher::builder(|message: &(usize, u32)| *message)
+            .spawn(move |(pair, _): (usize, u32)| {
+                let meeting = Arc::clone(&meeting);
+                async move { meeting[pair].meet().then_some(()).ok_or("nobody came") }
+            })
+            .unwrap();
+        // From a worker and in one poll, so that both come to the dispatcher together.
+        let sender = tokio::spawn(async move {
+            for pair in 0..pairs.len() {
+                mails.try_send((pair, 0)).unwrap();
+                mails.try_send((pair, 1)).unwrap();
+                while mails.stats().done + mails.stats().discarded < 2 * (pair as u64 + 1) {
+                    tokio::time::sleep(MS / 10).await;
+                }
+            }
+            mails.drain().await
+        });
+        let report = within(sender).await.unwrap();
+        assert_eq!((report.done, report.discarded), (100, 0));
     });
 }

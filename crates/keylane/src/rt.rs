@@ -27,6 +27,7 @@ mod imp {
     pub(crate) use shuttle_tokio::task::{AbortHandle, yield_now};
 
     pub(crate) use shuttle_tokio::task::yield_now as consume_budget;
+    pub(crate) use shuttle_tokio::task::yield_now as step_aside;
 
     /// What is walked in the order of the numbers, or a schedule could not be repeated.
     pub(crate) use std::collections::BTreeMap as NumberMap;
@@ -82,6 +83,23 @@ pub(crate) fn spend_budget() -> bool {
 pub(crate) fn one_in(sides: u32) -> bool {
     use shuttle::rand::Rng;
     shuttle::rand::thread_rng().gen_ratio(1, sides)
+}
+
+/// Goes to the back of this worker's queue, where another worker can take this task over at once.
+///
+/// Tokio's own `yield_now` keeps a task out of everybody's reach until its worker has nothing else
+/// to poll.
+#[cfg(not(keylane_shuttle))]
+pub(crate) async fn step_aside() {
+    let mut stepped = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut stepped, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Takes messages from the channel, up to `limit`. Ready with 0: it is closed and empty.

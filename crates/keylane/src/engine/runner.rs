@@ -46,6 +46,10 @@ where
                 seat.flush();
                 rt::consume_budget().await;
             }
+            if seat.is_in_the_way() {
+                seat.flush();
+                rt::step_aside().await;
+            }
             let Some(mut turn) = seat.take() else {
                 continue;
             };

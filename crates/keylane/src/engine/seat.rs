@@ -30,6 +30,8 @@ where
     fresh: u8,
     /// Messages of the lane in hand until it goes behind the others.
     quantum: u32,
+    /// Whether it made another runner a poller, and has not stepped aside since.
+    recruited: bool,
 }
 
 /// A turn is a small part of what Tokio's budget counts as one operation.
@@ -50,6 +52,7 @@ where
             tally: Tally::default(),
             fresh: TURNS_PER_OPERATION,
             quantum: 0,
+            recruited: false,
         }
     }
 
@@ -69,6 +72,11 @@ where
         }
         self.fresh = TURNS_PER_OPERATION;
         !rt::spend_budget()
+    }
+
+    /// Whether this task must get out of the way of a runner that it woke.
+    pub(super) fn is_in_the_way(&mut self) -> bool {
+        std::mem::take(&mut self.recruited) && self.role == Role::Poller
     }
 
     pub(super) fn flush(&mut self) {
@@ -98,6 +106,7 @@ where
             return;
         }
         self.role = Role::Holder;
+        self.recruited = false;
         // What was settled must not wait with this handler.
         self.flush();
         let recruit = self.engine.ready.hold();
@@ -216,8 +225,13 @@ where
     fn follow(&mut self, taken: Take<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
         match taken {
             Take::Turn(turn, recruit) => {
+                self.recruited = recruit.is_somebody();
                 self.engine.recruit(recruit);
                 return Some(turn);
+            }
+            Take::Aside(recruit) => {
+                self.recruited = true;
+                self.engine.recruit(recruit);
             }
             Take::Idle => self.role = Role::Idle,
             Take::Leave => self.role = Role::Gone,

@@ -11,7 +11,9 @@
 //! permit, so permits in use are handlers in flight, and no semaphore is touched per message.
 //!
 //! Runners are recruited one at a time: whoever adds turns recruits a poller, and a poller that
-//! leaves turns behind it recruits the next. All of it is decided here, under one lock; the
+//! leaves turns behind it recruits the next. A poller that has recruited steps aside before its next
+//! turn: Tokio runs what a task wakes on the same worker after it, where no other worker can take it
+//! over, and only a task that steps aside can be taken over instead. All of it is decided here, under one lock; the
 //! caller carries out what [`Recruit`] says after the lock is gone.
 
 use std::collections::VecDeque;
@@ -30,11 +32,19 @@ pub(crate) enum Recruit {
     Spawn,
 }
 
+impl Recruit {
+    pub(crate) fn is_somebody(&self) -> bool {
+        !matches!(self, Self::Nobody)
+    }
+}
+
 /// What a runner does next.
 #[derive(Debug)]
 pub(crate) enum Take<T> {
     /// Run this turn; carry out the recruiting first.
     Turn(T, Recruit),
+    /// More than one turn waits: carry out the recruiting, step aside, and ask again.
+    Aside(Recruit),
     /// Nothing to run: wait to be woken as a poller.
     Idle,
     /// Nothing to run, and enough runners are idle.
@@ -148,6 +158,14 @@ impl<T> Ready<T> {
         let mut state = lock(&self.state);
         if first {
             state.starting = false;
+            // Where handlers wait, a poller is out of the way at its first turn anyway.
+            if state.turns.len() > 1
+                && state.holders == 0
+                && let recruit = state.recruit(&self.limits)
+                && recruit.is_somebody()
+            {
+                return Take::Aside(recruit);
+            }
         }
         match state.turns.pop_front() {
             Some(turn) => {

@@ -205,6 +205,12 @@ impl World {
 
     fn take(&mut self, number: Number, first: bool) {
         let taken = self.ready.take(first);
+        if let Take::Aside(recruit) = taken {
+            assert!(first && self.turns.len() > 1, "it steps aside for nobody");
+            assert!(recruit.is_somebody(), "it steps aside for nobody");
+            self.runner(number).role = Role::Poller;
+            return self.recruit(recruit);
+        }
         let front = self.turns.pop_front();
         let runner = self.runner(number);
         runner.turn = front;
@@ -230,6 +236,7 @@ impl World {
         runner.turn = None;
         match rest {
             Take::Turn(turn, _) => panic!("{turn} came to a runner that did not ask"),
+            Take::Aside(_) => panic!("a runner that takes nothing steps aside"),
             Take::Idle => {
                 runner.role = Role::Idle;
                 runner.waits = false;
