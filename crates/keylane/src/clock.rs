@@ -14,6 +14,7 @@ use std::{
 
 /// The time of the runtime the caller is in.
 #[cfg(not(keylane_shuttle))]
+#[inline]
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -60,6 +61,7 @@ mod modelled {
         static NOW: Cell<Instant> = Cell::new(*ORIGIN);
     }
 
+    #[inline]
     pub(crate) fn now() -> Instant {
         NOW.get()
     }

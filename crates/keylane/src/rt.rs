@@ -49,6 +49,7 @@ use std::task::{Context, Poll};
 ///
 /// A poisoned lock is entered all the same: the sections move owned values and leave the data
 /// whole at every step.
+#[inline]
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
@@ -57,6 +58,7 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Spends one operation of this task's budget. False: there is none left, let others run.
 #[cfg(not(keylane_shuttle))]
+#[inline]
 pub(crate) fn spend_budget() -> bool {
     use std::task::Waker;
     if !tokio::task::coop::has_budget_remaining() {
@@ -74,6 +76,7 @@ pub(crate) fn spend_budget() -> bool {
 
 /// The budget may be used up at any turn.
 #[cfg(keylane_shuttle)]
+#[inline]
 pub(crate) fn spend_budget() -> bool {
     !one_in(4)
 }

@@ -19,6 +19,7 @@ pub(super) struct Room<'a> {
 
 impl Room<'_> {
     /// The message is in: its settlement returns the room.
+    #[inline]
     pub(super) fn keep(self) {
         self.count.forget();
         if let Some(bytes) = self.bytes {
@@ -189,6 +190,7 @@ where
     }
 
     /// The size of a message against the capacity in bytes; 0 where there is none.
+    #[inline]
     fn weigh(&self, message: &M) -> Result<u32, Refusal> {
         let (Some(weigh), Some(limit)) = (&self.address.weigh, self.engine.settings.capacity_bytes)
         else {

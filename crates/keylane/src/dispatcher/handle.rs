@@ -241,6 +241,7 @@ where
     }
 
     /// From here on the message is accepted, or comes back at once: there is no await in between.
+    #[inline]
     pub(super) fn put(
         &self,
         room: Room<'_>,

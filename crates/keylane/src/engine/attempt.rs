@@ -23,6 +23,7 @@ pub(super) struct Watched {
 
 impl Watched {
     /// The attempt is over.
+    #[inline]
     pub(super) fn end<K, M, O, E>(&mut self, engine: &Engine<K, M, O, E>) {
         self.stopwatch.stop(&engine.facade);
         self.span = None;
@@ -37,6 +38,7 @@ where
     E: fmt::Debug + Send + Sync + 'static,
 {
     /// Prepares the context of an attempt. Reads the clock only where somebody wants to know.
+    #[inline]
     pub(super) fn start(
         &self,
         context: &mut Context<K>,
@@ -57,6 +59,7 @@ where
     }
 
     /// The message for the handler, and the one that is kept for another attempt or a letter.
+    #[inline]
     pub(super) fn keep(&self, message: M) -> (Result<M, Failure<E>>, Option<M>) {
         match self.settings.keep {
             None => (Ok(message), None),
@@ -68,6 +71,7 @@ where
     }
 
     /// Drops a future of the user's.
+    #[inline]
     pub(super) fn drop_future(&self, drop: impl FnOnce()) {
         if let Err(text) = caught(drop) {
             self.counters.panics.add(1);
@@ -77,6 +81,7 @@ where
 }
 
 /// Polls a handler's future once. A panic becomes a failure.
+#[inline]
 pub(super) fn poll<F, O, E>(
     slot: Pin<&mut Option<F>>,
     cx: &mut task::Context<'_>,
@@ -117,6 +122,7 @@ where
 /// Ready when the deadline of this attempt has passed.
 ///
 /// The alarm is set only once the handler waits: one that is ready at once needs none.
+#[inline]
 pub(super) fn poll_deadline<K, E>(
     context: &Context<K>,
     alarm: &mut Option<Alarm>,

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// Unwind safety: what the code may have left half done is the user's and is dropped, or belongs
 /// to the user's shared state, whose locks poison themselves.
+#[inline]
 pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = text_of(&*panic);
@@ -17,6 +18,7 @@ pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
 }
 
 /// Drops a value of the user's. True if that panicked.
+#[inline]
 pub(crate) fn dropped<T>(value: T) -> bool {
     caught(move || drop(value)).is_err()
 }

@@ -20,6 +20,7 @@ pub(crate) type Gate = Arc<Semaphore>;
 pub(super) const SLOTS: usize = 64;
 
 /// Which counter a key belongs to: by the top bits, which spread best.
+#[inline]
 fn slot_of(hash: u64) -> usize {
     (hash >> (u64::BITS - SLOTS.ilog2())) as usize
 }
@@ -33,6 +34,7 @@ pub(super) enum Opening {
 }
 
 impl Opening {
+    #[inline]
     pub(super) fn carry_out(self) {
         match self {
             Self::Nothing => {}
@@ -86,6 +88,7 @@ where
     }
 
     /// The head of this lane is about to leave it for good. Under the shard's lock.
+    #[inline]
     pub(super) fn see_departure(&self, lane: &mut Lane<K, M, O, E>) -> Opening {
         // Counting the depth is not free, and hardly any lane is full.
         if lane.gate().is_none() {

@@ -56,6 +56,7 @@ where
     E: fmt::Debug + Send + Sync + 'static,
 {
     /// Takes a turn in hand: the message for its handler, and the guard of what is owed for it.
+    #[inline]
     pub(super) fn take(
         engine: &'a Arc<Engine<K, M, O, E>>,
         context: &'a mut Context<K>,
@@ -86,6 +87,7 @@ where
     }
 
     /// Calls the handler, and puts its future where it stays.
+    #[inline]
     pub(super) fn call<F>(
         &mut self,
         message: Result<M, Failure<E>>,
@@ -105,6 +107,7 @@ where
     }
 
     /// Polls the handler, and then its deadline. The first `Pending` makes the runner a holder.
+    #[inline]
     pub(super) fn poll<F>(
         &mut self,
         slot: Pin<&mut Option<F>>,
@@ -135,6 +138,7 @@ where
     }
 
     /// The handler has answered: what is owed goes on to be settled.
+    #[inline]
     pub(super) fn done(mut self) -> Owed<M, O, E> {
         self.watched.end(self.engine);
         Owed {
@@ -203,6 +207,7 @@ where
     E: fmt::Debug + Send + Sync + 'static,
 {
     /// Takes the turn of a letter.
+    #[inline]
     pub(super) fn take(engine: &'a Arc<Engine<K, M, O, E>>, turn: Turn<K, M, O, E>) -> Self {
         let Turn {
             key,
@@ -263,6 +268,7 @@ where
     }
 
     /// The sink has answered: the letter goes on to be settled, or to wait.
+    #[inline]
     pub(super) fn done(mut self) -> Letter<K, M, O, E> {
         let letter = self.letter.take().expect("a post is done once");
         let (

@@ -81,6 +81,7 @@ pub(crate) struct Turn<K, M, O, E> {
 }
 
 impl<K, M, O, E> Turn<K, M, O, E> {
+    #[inline]
     pub(crate) fn first(key: Option<K>, hash: u64, parked: Parked<M, O, E>) -> Self {
         let Parked { message, ticket } = parked;
         Self {
@@ -94,12 +95,14 @@ impl<K, M, O, E> Turn<K, M, O, E> {
 
     /// Whether it is for the dead-letter sink, and not for the handler. By value, because what is
     /// borrowed in an async block stays alive in it.
+    #[inline]
     pub(crate) fn sorted(self) -> (Self, bool) {
         let is_letter = matches!(self.work, Work::Letter(_));
         (self, is_letter)
     }
 
     /// Which attempt it is, from 1; for a letter, how many there were.
+    #[inline]
     pub(crate) fn attempt(&self) -> u32 {
         match &self.work {
             Work::Attempt(attempt) => *attempt,

@@ -210,16 +210,19 @@ where
     }
 
     /// How long ago a message was parked.
+    #[inline]
     pub(crate) fn waited(&self, parked_at: u64, now: Instant) -> Duration {
         Duration::from_nanos(self.stamp(now).saturating_sub(parked_at))
     }
 
     /// A moment, as tickets carry it.
+    #[inline]
     fn stamp(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.epoch).as_nanos() as u64
     }
 
     /// Carries out what the ready queue decided about runners.
+    #[inline]
     fn recruit(self: &Arc<Self>, recruit: Recruit) {
         match recruit {
             Recruit::Nobody => {}

@@ -56,15 +56,18 @@ where
         }
     }
 
+    #[inline]
     pub(super) fn engine(&self) -> &Arc<Engine<K, M, O, E>> {
         &self.engine
     }
 
+    #[inline]
     pub(super) fn role(&self) -> Role {
         self.role
     }
 
     /// Whether this task should let others run before its next turn.
+    #[inline]
     pub(super) fn is_tired(&mut self) -> bool {
         self.fresh -= 1;
         if self.fresh > 0 {
@@ -75,6 +78,7 @@ where
     }
 
     /// Whether this task must get out of the way of a runner that it woke.
+    #[inline]
     pub(super) fn is_in_the_way(&mut self) -> bool {
         std::mem::take(&mut self.recruited) && self.role == Role::Poller
     }
@@ -84,6 +88,7 @@ where
     }
 
     /// The next turn for a poller; without one the role has changed.
+    #[inline]
     pub(super) fn take(&mut self) -> Option<Turn<K, M, O, E>> {
         let first = self.role == Role::Starting;
         self.role = Role::Poller;
@@ -120,6 +125,7 @@ where
     }
 
     /// Settles, retries or gives up; returns the turn of the next message of the key.
+    #[inline]
     pub(super) fn after_attempt(
         &mut self,
         context: &mut Context<K>,
@@ -179,6 +185,7 @@ where
     }
 
     /// Decides who runs the next message of the key: this runner at once, or whoever comes.
+    #[inline]
     pub(super) fn proceed(&mut self, next: Option<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
         if self.role == Role::Holder && !self.poll_again() {
             if let Some(next) = next {
@@ -222,6 +229,7 @@ where
         again
     }
 
+    #[inline]
     fn follow(&mut self, taken: Take<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
         match taken {
             Take::Turn(turn, recruit) => {

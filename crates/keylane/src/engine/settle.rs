@@ -66,6 +66,7 @@ where
     // ---- The one settlement -------------------------------------------------------------------
 
     /// Settles a message: its receipt, its count, its room.
+    #[inline]
     pub(super) fn settle(
         &self,
         tally: &mut Tally,
@@ -166,12 +167,14 @@ where
     }
 
     /// Returns what a tally holds back, if it is enough to be worth it.
+    #[inline]
     pub(super) fn flush_some(&self, tally: &mut Tally) {
         if tally.room >= self.settings.tally || tally.done >= self.settings.tally {
             self.flush(tally);
         }
     }
 
+    #[inline]
     fn return_room(&self, tally: &mut Tally, ticket: &Ticket<M, O, E>) {
         if ticket.apart {
             self.stalled.fetch_sub(1, Ordering::Relaxed);
@@ -199,6 +202,7 @@ where
     // ---- After an attempt ---------------------------------------------------------------------
 
     /// The head of a lane has settled: returns the turn of the next message of the key.
+    #[inline]
     pub(super) fn advance(&self, key: Option<K>, hash: u64) -> Option<Turn<K, M, O, E>> {
         let key = key?;
         let (opening, next) = self.lanes.advance(hash, &key, |lane| {

@@ -35,6 +35,7 @@ impl<T> Backlog<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         let behind = self
             .more
@@ -43,11 +44,13 @@ impl<T> Backlog<T> {
         self.first.len() + behind
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // The first chunk is refilled whenever it runs out, so it alone decides.
         self.first.is_empty()
     }
 
+    #[inline]
     pub(crate) fn push_back(&mut self, item: T) {
         if self.more.is_empty() && self.first.len() < CHUNK {
             return push(&mut self.first, item);
@@ -64,6 +67,7 @@ impl<T> Backlog<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         let item = self.first.pop_front()?;
         if self.first.is_empty()

@@ -166,6 +166,7 @@ pub(crate) struct Lane<T, H, G> {
 
 impl<T, H, G> Lane<T, H, G> {
     /// A lane whose first message is its head: the caller holds the turn.
+    #[inline]
     pub(crate) fn new() -> Self {
         Self {
             state: State::Ready,
@@ -188,6 +189,7 @@ impl<T, H, G> Lane<T, H, G> {
     }
 
     /// Messages of this key, the head included.
+    #[inline]
     pub(crate) fn depth(&self) -> usize {
         1 + self.parked.as_ref().map_or(0, |parked| parked.len())
     }
@@ -198,6 +200,7 @@ impl<T, H, G> Lane<T, H, G> {
     }
 
     /// Whether nothing of this key is going to start before time passes or somebody acts.
+    #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
         matches!(self.state, State::Backoff { .. } | State::Halted { .. })
     }
@@ -234,6 +237,7 @@ impl<T, H, G> Lane<T, H, G> {
         self.full.as_deref_mut()
     }
 
+    #[inline]
     pub(crate) fn gate(&self) -> Option<&G> {
         self.full.as_ref().map(|full| &full.gate)
     }
@@ -251,6 +255,7 @@ impl<T, H, G> Lane<T, H, G> {
     }
 
     /// A message was accepted for this key.
+    #[inline]
     pub(crate) fn offer(
         &mut self,
         item: T,
@@ -286,6 +291,7 @@ impl<T, H, G> Lane<T, H, G> {
     }
 
     /// The head settled.
+    #[inline]
     pub(crate) fn finish(&mut self) -> Next<T> {
         self.step(Event::Finish);
         self.advance()
@@ -344,28 +350,33 @@ impl<T, H, G> Lane<T, H, G> {
     }
 
     /// Gives the memory of an emptied lane to the next one.
+    #[inline]
     pub(crate) fn recycle(self, spares: &Spares<T>) {
         if let Some(parked) = self.parked {
             spares.give(parked);
         }
     }
 
+    #[inline]
     fn park(&mut self, item: T, spares: &Spares<T>) {
         self.parked
             .get_or_insert_with(|| spares.take())
             .push_back(item);
     }
 
+    #[inline]
     fn unpark(&mut self) -> Option<T> {
         self.parked.as_mut()?.pop_front()
     }
 
+    #[inline]
     fn has_parked(&self) -> bool {
         self.parked
             .as_ref()
             .is_some_and(|parked| !parked.is_empty())
     }
 
+    #[inline]
     fn advance(&mut self) -> Next<T> {
         self.state = State::Ready;
         match self.unpark() {

@@ -76,6 +76,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
     /// Makes a lane whose head is out, or lets `offer` put the message into the lane that exists.
     ///
     /// A new lane costs one lock and one clone of the key; an existing one costs one lock.
+    #[inline]
     pub(crate) fn enter<R>(
         &self,
         hash: u64,
@@ -102,6 +103,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
     }
 
     /// Lends the lane of a key, if there is one.
+    #[inline]
     pub(crate) fn with<R>(
         &self,
         hash: u64,
@@ -119,6 +121,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
     /// finds either a lane that will run it or none.
     ///
     /// `step` may decline with `None`, and then nothing has happened.
+    #[inline]
     pub(crate) fn advance<R>(
         &self,
         hash: u64,
@@ -188,6 +191,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
     }
 
     /// Which shard a hash lives in: by bits that neither the table's slots nor its tags use.
+    #[inline]
     fn shard_of(&self, hash: u64) -> usize {
         self.lanes.determine_shard(hash as usize)
     }

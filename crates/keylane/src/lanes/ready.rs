@@ -33,6 +33,7 @@ pub(crate) enum Recruit {
 }
 
 impl Recruit {
+    #[inline]
     pub(crate) fn is_somebody(&self) -> bool {
         !matches!(self, Self::Nobody)
     }
@@ -84,6 +85,7 @@ struct State<T> {
 }
 
 impl<T> State<T> {
+    #[inline]
     fn recruit(&mut self, limits: &Limits) -> Recruit {
         let active = self.pollers + self.holders;
         if self.turns.is_empty()
@@ -133,6 +135,7 @@ impl<T> Ready<T> {
     }
 
     /// Appends turns. Returns how many wait now, and the turns back once the queue is closed.
+    #[inline]
     pub(crate) fn push(&self, turns: &mut Vec<T>) -> (usize, Recruit) {
         let mut state = lock(&self.state);
         if state.closed {
@@ -154,6 +157,7 @@ impl<T> Ready<T> {
     }
 
     /// A poller asks for its next turn.
+    #[inline]
     pub(crate) fn take(&self, first: bool) -> Take<T> {
         let mut state = lock(&self.state);
         if first {

@@ -38,6 +38,7 @@ fn marks() -> std::sync::MutexGuard<'static, Vec<Weak<Mark>>> {
 pub(crate) struct Beat;
 
 impl Beat {
+    #[inline]
     pub(crate) fn start(engine: usize, hash: u64) -> Self {
         // A thread that is ending has no mark any more, and nobody would look.
         let _ = MINE.try_with(|(mark, polls)| {
@@ -58,6 +59,7 @@ impl Beat {
 }
 
 impl Drop for Beat {
+    #[inline]
     fn drop(&mut self) {
         let _ = MINE.try_with(|(mark, _)| {
             if let Some(mark) = mark.get() {

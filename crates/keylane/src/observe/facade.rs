@@ -119,6 +119,7 @@ mod stopwatch {
     }
 
     impl Stopwatch {
+        #[inline]
         pub(crate) fn start(waited: impl FnOnce(Instant) -> Duration) -> Self {
             let started = clock::now();
             Self {
@@ -127,6 +128,7 @@ mod stopwatch {
             }
         }
 
+        #[inline]
         pub(crate) fn stop(&self, facade: &Facade) {
             facade.wait.record(self.waited);
             facade
@@ -163,10 +165,12 @@ mod stopwatch {
     pub(crate) struct Stopwatch;
 
     impl Stopwatch {
+        #[inline]
         pub(crate) fn start(_: impl FnOnce(Instant) -> Duration) -> Self {
             Self
         }
 
+        #[inline]
         pub(crate) fn stop(&self, _: &Facade) {}
     }
 }

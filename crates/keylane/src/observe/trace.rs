@@ -57,6 +57,7 @@ pub(crate) fn cut(text: &str, longest: usize) -> String {
 }
 
 /// The span of one attempt, or `None` where nobody listens; then nothing is computed.
+#[inline]
 pub(crate) fn span<'a, K: 'a>(
     describe: impl FnOnce() -> (Shown<'a, K>, u32, Duration),
 ) -> Option<Box<Span>> {
