@@ -8,7 +8,7 @@ use super::ending::Ending;
 use super::lane::{Lane, LaneView};
 use super::permit::Permit;
 use super::receipt::Receipt;
-use crate::engine::{Accepted, Engine, Reply, Stage};
+use crate::engine::{Accepted, Debt, Engine, Reply, Stage};
 use crate::error::{ReserveError, SendError, TrySendError};
 use crate::observe::Stats;
 use crate::rt::{Arc, mpsc, oneshot};
@@ -254,8 +254,7 @@ where
             key,
             hash,
             message,
-            reply,
-            weight: room.weight,
+            debt: Debt::new(room.weight, reply),
         };
         match self.channel.send(accepted) {
             Ok(()) => {

@@ -9,14 +9,64 @@ pub(crate) type Reply<M, O, E> = oneshot::Sender<Result<O, ReceiptError<M, E>>>;
 /// What the engine owes for an accepted message: exactly one settlement.
 #[derive(Debug)]
 pub(crate) struct Ticket<M, O, E> {
-    pub(crate) reply: Option<Reply<M, O, E>>,
+    pub(crate) debt: Debt<M, O, E>,
     /// Nanoseconds from the engine's start to the routing of the message. Each message has its
     /// own, and they grow in the order of acceptance.
     pub(crate) parked_at: u64,
+}
+
+/// What a message takes up, and where its answer goes if somebody wants one.
+///
+/// Not a load beside an `Option`: in this form the choice takes no memory of its own, and every
+/// parked message has one.
+#[derive(Debug)]
+pub(crate) enum Debt<M, O, E> {
+    Silent(Load),
+    Answer(Load, Reply<M, O, E>),
+}
+
+/// What a message takes up until it settles.
+#[derive(Debug)]
+pub(crate) struct Load {
     /// Size against the capacity in bytes.
     pub(crate) weight: u32,
     /// Counted among the stalled and not against the capacity.
     pub(crate) apart: bool,
+}
+
+impl<M, O, E> Debt<M, O, E> {
+    #[inline]
+    pub(crate) fn new(weight: u32, reply: Option<Reply<M, O, E>>) -> Self {
+        let load = Load {
+            weight,
+            apart: false,
+        };
+        match reply {
+            Some(reply) => Self::Answer(load, reply),
+            None => Self::Silent(load),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> &Load {
+        match self {
+            Self::Silent(load) | Self::Answer(load, _) => load,
+        }
+    }
+
+    pub(crate) fn load_mut(&mut self) -> &mut Load {
+        match self {
+            Self::Silent(load) | Self::Answer(load, _) => load,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn into_reply(self) -> Option<Reply<M, O, E>> {
+        match self {
+            Self::Silent(_) => None,
+            Self::Answer(_, reply) => Some(reply),
+        }
+    }
 }
 
 /// A message in the channel.
@@ -26,8 +76,7 @@ pub(crate) struct Accepted<K, M, O, E> {
     /// The key's hash, computed once by the sender; 0 for a keyless message.
     pub(crate) hash: u64,
     pub(crate) message: M,
-    pub(crate) reply: Option<Reply<M, O, E>>,
-    pub(crate) weight: u32,
+    pub(crate) debt: Debt<M, O, E>,
 }
 
 /// A message behind the head of its lane.
@@ -134,4 +183,16 @@ pub(crate) enum Due<K> {
     Lane { key: K, hash: u64 },
     /// A message without a lane, by its number among those that wait.
     Keyless(u64),
+}
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parked_message_takes_24_bytes_more_than_itself() {
+        type Of<M> = Parked<M, (), std::convert::Infallible>;
+        assert_eq!(size_of::<Of<[u64; 3]>>(), 24 + 24);
+        assert_eq!(size_of::<Of<[u64; 30]>>(), 240 + 24);
+    }
 }

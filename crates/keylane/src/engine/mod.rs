@@ -22,7 +22,7 @@
 //!    under any other lock nothing is. No waker of a user is woken under a lock.
 
 mod message;
-pub(crate) use message::{Accepted, Reply};
+pub(crate) use message::{Accepted, Debt, Reply};
 
 mod settings;
 pub use settings::Overflow;

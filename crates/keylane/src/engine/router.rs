@@ -181,15 +181,12 @@ where
                 key,
                 hash,
                 message,
-                reply,
-                weight,
+                debt,
             } = accepted;
             self.stamp = now.max(self.stamp + 1);
             let ticket = Ticket {
-                reply,
+                debt,
                 parked_at: self.stamp,
-                weight,
-                apart: false,
             };
             if engine.shutdown.hands_back() {
                 engine.hand_back(&mut tally, key, Some(message), ticket, 0);
@@ -462,18 +459,9 @@ where
         parked_at: u64,
     ) {
         let Accepted {
-            key,
-            message,
-            reply,
-            weight,
-            ..
+            key, message, debt, ..
         } = accepted;
-        let ticket = Ticket {
-            reply,
-            parked_at,
-            weight,
-            apart: false,
-        };
+        let ticket = Ticket { debt, parked_at };
         self.hand_back(tally, key, Some(message), ticket, 0);
     }
 

@@ -79,7 +79,7 @@ where
                 tally.done += 1;
                 #[cfg(keylane_mutant = "double-settle")]
                 self.counters.discarded.add(1);
-                match ticket.reply {
+                match ticket.debt.into_reply() {
                     Some(reply) => self.answer(reply, Ok(answer)),
                     None if std::mem::needs_drop::<O>() => self.drop_quietly(answer),
                     None => {}
@@ -97,7 +97,7 @@ where
                 (&self.counters.discarded, ReceiptError::Dropped(message))
             }
         };
-        match ticket.reply {
+        match ticket.debt.into_reply() {
             Some(reply) => self.answer(reply, Err(answer)),
             None => self.drop_quietly(answer),
         }
@@ -115,7 +115,7 @@ where
         attempts: u32,
     ) {
         self.return_room(tally, &ticket);
-        let back = match (ticket.reply, message) {
+        let back = match (ticket.debt.into_reply(), message) {
             (Some(reply), Some(message)) if !reply.is_closed() => {
                 match caught(|| reply.send(Err(ReceiptError::HandedBack(message)))) {
                     // The receipt went in this very moment.
@@ -176,11 +176,12 @@ where
 
     #[inline]
     fn return_room(&self, tally: &mut Tally, ticket: &Ticket<M, O, E>) {
-        if ticket.apart {
+        let load = ticket.debt.load();
+        if load.apart {
             self.stalled.fetch_sub(1, Ordering::Relaxed);
         } else {
             tally.room += 1;
-            tally.bytes += ticket.weight as usize;
+            tally.bytes += load.weight as usize;
         }
     }
 
@@ -305,7 +306,7 @@ where
             ticket,
             mut work,
         } = turn;
-        let error = cut(&error, LONGEST_WHY);
+        let error = cut(error, LONGEST_WHY);
         let mut wait = SINK_WAIT;
         if let Work::Letter(given_up) = &mut work {
             wait = SINK_WAIT
@@ -453,7 +454,7 @@ where
     /// A failure in a few words. Runs the user's `Debug`, so never under a lock.
     fn why(&self, failure: &Failure<E>) -> Box<str> {
         match caught(|| failure.to_string()) {
-            Ok(text) => cut(&text, LONGEST_WHY).into(),
+            Ok(text) => cut(text, LONGEST_WHY).into(),
             Err(_) => "an error whose `Debug` panics".into(),
         }
     }
@@ -462,7 +463,8 @@ where
 
     /// Takes a message out of the load, if the limit of the stalled allows.
     fn set_apart(&self, ticket: &mut Ticket<M, O, E>, freed: &mut Freed) -> bool {
-        if ticket.apart || cfg!(keylane_mutant = "stalled-counts") {
+        let load = ticket.debt.load_mut();
+        if load.apart || cfg!(keylane_mutant = "stalled-counts") {
             return false;
         }
         let limit = self.settings.stalled_capacity;
@@ -473,9 +475,9 @@ where
             })
             .is_ok();
         if claimed {
-            ticket.apart = true;
+            load.apart = true;
             freed.room += 1;
-            freed.bytes += ticket.weight as usize;
+            freed.bytes += load.weight as usize;
         }
         claimed
     }
@@ -800,7 +802,20 @@ fn beside<K: Clone, E>(work: &Work<K, E>) -> Option<K> {
 
 /// A number from 0 to 1 for jitter; it need not be more than spread.
 fn dice() -> f64 {
+    use std::cell::Cell;
     use std::hash::{BuildHasher, RandomState};
-    let bits = RandomState::new().hash_one(std::thread::current().id());
+    thread_local! {
+        static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one("jitter"));
+    }
+    // SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+    let next = STATE.try_with(|state| {
+        state.set(state.get().wrapping_add(0x9E37_79B9_7F4A_7C15));
+        let mut bits = state.get();
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ (bits >> 31)
+    });
+    // A thread that is ending has no state any more.
+    let bits = next.unwrap_or(1 << 63);
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -23,7 +23,7 @@ impl<K> fmt::Display for Shown<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.key, self.show) {
             (None, _) => f.write_str("-"),
-            (Some(key), Some(show)) => f.write_str(&cut(&text_of(key, show), LONGEST)),
+            (Some(key), Some(show)) => f.write_str(&cut(text_of(key, show), LONGEST)),
             (Some(_), None) => write!(f, "#{:016x}", self.hash),
         }
     }
@@ -40,7 +40,11 @@ fn text_of<K>(key: &K, show: ShowKey<K>) -> String {
 }
 
 /// Escapes what could break a line, and cuts to `longest` characters.
-pub(crate) fn cut(text: &str, longest: usize) -> String {
+pub(crate) fn cut(text: String, longest: usize) -> String {
+    // Most texts are short and plain.
+    if text.len() <= longest && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text;
+    }
     let mut short = String::new();
     for (n, c) in text.chars().enumerate() {
         if n == longest {
