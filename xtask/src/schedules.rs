@@ -10,10 +10,10 @@ const CFG: &str = "--cfg keylane_shuttle";
 /// What the names of all schedule tests begin with or contain, and no other test's.
 const FILTER: &str = "schedules";
 
-/// How many schedules each test of a change tries.
+/// How many schedules a change must pass, over all scenarios.
 pub(crate) const PER_CHANGE: &str = "100000";
 
-/// How many schedules each test tries, read by the tests.
+/// How many schedules to try over all scenarios, read by the tests.
 pub(crate) const COUNT: &str = "KEYLANE_SCHEDULES";
 
 /// How shuttle chooses them, `random` or `pct`, read by the tests.

@@ -16,7 +16,7 @@ const EXAMPLE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Everything a change must pass: set-up, format, lints, docs, tests, 100,000 schedules, examples
 ///
-/// Stops at the first step that fails. The schedule tests try KEYLANE_SCHEDULES schedules each, if that is set.
+/// Stops at the first step that fails. The schedule tests try KEYLANE_SCHEDULES schedules over all scenarios, if that is set.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Build the comparison with the rivals too (heavy: they bring their own dependencies)
