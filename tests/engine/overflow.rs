@@ -89,6 +89,52 @@ fn wait_at_a_lane_of_one_leaves_no_sender_behind() {
     });
 }
 
+/// Behind the gate there is the capacity to wait for: who gives up there gives back its place.
+#[test]
+fn wait_with_a_sender_that_gives_up_behind_the_gate_lets_the_next_one_in() {
+    paused().block_on(async {
+        let history = History::new();
+        let (one, others) = (Gate::new(), Gate::new());
+        let script = Script::new(&history)
+            .key(1, Act::ok().waits(&one))
+            .otherwise(Act::ok().waits(&others));
+        let orders = mails()
+            .capacity(3)
+            .lane_capacity(2, Overflow::Wait)
+            .spawn(scripted(script))
+            .unwrap();
+        let desk = Desk::new(&history, orders);
+        for key in [1, 1, 2] {
+            desk.send(key).await;
+        }
+        quiet().await;
+        // All room is taken, and the lane of key 1 is full.
+        let (other, first, second) = (desk.next(3), desk.next(1), desk.next(1));
+        let mut beside = Box::pin(desk.mails.send(other.0));
+        let mut waits = Box::pin(desk.mails.send(first.0));
+        let mut behind = Box::pin(desk.mails.send(second.0));
+        assert!((&mut beside).now_or_never().is_none());
+        assert!((&mut waits).now_or_never().is_none());
+        assert!((&mut behind).now_or_never().is_none());
+        one.release(1);
+        quiet().await;
+        // The room goes to who waited for it first; the way into the lane goes to `waits`.
+        within(beside).await.unwrap();
+        other.1.ok();
+        assert!((&mut waits).now_or_never().is_none());
+        drop(waits);
+        first.1.fail();
+        assert!((&mut behind).now_or_never().is_none());
+        others.release(1);
+        // Nothing of key 1 settles before it is in.
+        within(behind).await.unwrap();
+        second.1.ok();
+        one.open();
+        others.open();
+        desk.finish(Evidence::new()).await;
+    });
+}
+
 #[test]
 fn wait_with_a_sender_that_gives_up_lets_the_next_one_in() {
     paused().block_on(async {

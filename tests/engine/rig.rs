@@ -153,9 +153,13 @@ impl Desk {
 
 /// Nothing is left of any message, and all room is back.
 #[track_caller]
-pub(crate) fn assert_empty<O: Send + 'static, E: std::fmt::Debug + Send + Sync + 'static>(
-    mails: &Dispatcher<Key, Mail, O, E>,
-) {
+pub(crate) fn assert_empty<K, M, O, E>(mails: &Dispatcher<K, M, O, E>)
+where
+    K: std::hash::Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: std::fmt::Debug + Send + Sync + 'static,
+{
     let stats = mails.stats();
     let left = [
         ("lanes", stats.lanes),

@@ -1,14 +1,18 @@
 //! G8: panics, time-outs, cancelled callers and lost wake-ups leave no lane stuck.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use keylane::{Exhausted, Overflow, Retry};
+use keylane::{Dispatcher, Exhausted, Overflow, Retry};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Rule, Script};
 use tokio::time::Instant;
 
-use crate::rig::{Desk, Dice, MS, Mail, SECOND, mails, on_both, paused, quiet, scripted, within};
+use crate::rig::{
+    Desk, Dice, MS, Mail, SECOND, assert_empty, mails, on_both, paused, quiet, scripted, threads,
+    within,
+};
 
 /// How an attempt can go wrong.
 fn mishaps() -> [(&'static str, Act); 9] {
@@ -156,6 +160,38 @@ fn callers_that_give_up_leave_room_for_the_others() {
         .await;
         desk.finish(Evidence::new()).await;
     });
+}
+
+/// Runners become holders, come back, find pollers enough, rest and are summoned again, all the
+/// time and on two threads: whoever takes a turn without being a poller breaks the count of them.
+#[test]
+fn lanes_by_the_thousand_whose_handlers_wait() {
+    const KEYS: u64 = 5_000;
+    const EACH: u64 = 4;
+    for concurrency in [3, 64, 2_000] {
+        threads().block_on(async {
+            let mails = Dispatcher::builder(|message: &u64| message % KEYS)
+                .concurrency(concurrency)
+                .capacity(1_000)
+                .spawn(|message: u64| async move {
+                    for _ in 0..message / 7 % 4 {
+                        tokio::task::yield_now().await;
+                    }
+                    Ok::<_, Infallible>(())
+                })
+                .unwrap();
+            let sender = mails.clone();
+            let sending = tokio::spawn(async move {
+                for message in 0..KEYS * EACH {
+                    sender.send(message).await.unwrap();
+                }
+            });
+            within(sending).await.unwrap();
+            let report = within(mails.drain().into_future()).await;
+            assert_eq!(report.done, KEYS * EACH, "{report}");
+            assert_empty(&mails);
+        });
+    }
 }
 
 /// A receipt that nobody waits for any more is no reason to stop.

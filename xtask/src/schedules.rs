@@ -10,8 +10,12 @@ const CFG: &str = "--cfg keylane_shuttle";
 /// What the names of all schedule tests begin with or contain, and no other test's.
 const FILTER: &str = "schedules";
 
-/// How many schedules a change must pass, over all scenarios.
-pub(crate) const PER_CHANGE: &str = "100000";
+/// How many schedules a change must pass, over all scenarios, with each scheduler.
+pub(crate) const PER_CHANGE: &str = "1300000";
+
+/// The schedulers: what runs next is chosen evenly; or rarely, so that one task gets far ahead of the others
+/// (Burckhardt and others, "A randomized scheduler with probabilistic guarantees of finding bugs", 2010).
+pub(crate) const SCHEDULERS: [&str; 2] = ["random", "pct"];
 
 /// How many schedules to try over all scenarios, read by the tests.
 pub(crate) const COUNT: &str = "KEYLANE_SCHEDULES";

@@ -14,7 +14,7 @@ use crate::workspace::{self, cargo};
 /// An example is a short program; one that takes longer than this hangs.
 const EXAMPLE_LIMIT: Duration = Duration::from_secs(120);
 
-/// Everything a change must pass: set-up, format, lints, docs, tests, 100,000 schedules, examples
+/// Everything a change must pass: set-up, format, lints, docs, tests, 2,600,000 schedules, examples
 ///
 /// Stops at the first step that fails. The schedule tests try KEYLANE_SCHEDULES schedules over all scenarios, if that is set.
 #[derive(clap::Args)]
@@ -65,7 +65,10 @@ fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
     )?;
     let count = std::env::var(schedules::COUNT);
     let count = count.as_deref().unwrap_or(schedules::PER_CHANGE);
-    steps.run_tests("schedules", schedules::tests(count, "random"))?;
+    for scheduler in schedules::SCHEDULERS {
+        let name = format!("schedules, {scheduler}");
+        steps.run_tests(&name, schedules::tests(count, scheduler))?;
+    }
 
     examples(steps)?;
 

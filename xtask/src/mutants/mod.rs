@@ -68,7 +68,7 @@ fn baseline<'a>(
     planted: &'a Planted,
 ) -> Result<Duration, String> {
     let test = (
-        planted.shuttle,
+        planted.scheduler,
         &*planted.package,
         &*planted.target,
         &*planted.test,
@@ -93,8 +93,8 @@ fn limit(baseline: Duration) -> Duration {
     LIMIT.max(baseline * 3)
 }
 
-/// What tells one test from another: under shuttle or not, package, target, filter.
-type Test<'a> = (bool, &'a str, &'a str, &'a str);
+/// What tells one test from another: scheduler, package, target, filter.
+type Test<'a> = (Option<&'static str>, &'a str, &'a str, &'a str);
 
 fn choose<'a>(table: &'a [Planted], only: &[String]) -> Result<Vec<&'a Planted>, Error> {
     if let Some(unknown) = only
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn table() -> Vec<Planted> {
-        planted::parse("one - keylane lib a\ntwo shuttle keylane lib b\n").unwrap()
+        planted::parse("one - keylane lib a\ntwo random keylane lib b\n").unwrap()
     }
 
     fn trial(verdict: Verdict) -> Trial {

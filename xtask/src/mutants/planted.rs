@@ -5,14 +5,15 @@ use std::fmt;
 use std::path::Path;
 
 use crate::Error;
+use crate::schedules::SCHEDULERS;
 
 /// One line of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Planted {
     /// The value of `keylane_mutant`.
     pub(super) name: String,
-    /// Whether its test is a schedule test, built with shuttle in Tokio's place.
-    pub(super) shuttle: bool,
+    /// If its test is a schedule test, built with shuttle in place of Tokio: what chooses the schedules.
+    pub(super) scheduler: Option<&'static str>,
     pub(super) package: String,
     /// `lib`, or the name of an integration test.
     pub(super) target: String,
@@ -24,13 +25,16 @@ impl fmt::Display for Planted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Planted {
             name,
-            shuttle,
+            scheduler,
             package,
             target,
             test,
         } = self;
-        let shuttle = if *shuttle { ", under shuttle" } else { "" };
-        write!(f, "{name}: {package} {target} {test}{shuttle}")
+        write!(f, "{name}: {package} {target} {test}")?;
+        match scheduler {
+            Some(scheduler) => write!(f, ", {scheduler} schedules"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -69,15 +73,17 @@ fn row(line: &str) -> Result<Planted, String> {
             "`{name}` is no name: letters, digits, `-` and `_` only"
         ));
     }
-    let shuttle = match cfg {
-        "-" => false,
-        "shuttle" => true,
-        other => return Err(format!("cfg is `-` or `shuttle`, not `{other}`")),
+    let scheduler = match cfg {
+        "-" => None,
+        name => match SCHEDULERS.into_iter().find(|known| *known == name) {
+            Some(scheduler) => Some(scheduler),
+            None => return Err(format!("cfg is `-`, `random` or `pct`, not `{cfg}`")),
+        },
     };
     let [name, package, target, test] = [name, package, target, test].map(str::to_owned);
     Ok(Planted {
         name,
-        shuttle,
+        scheduler,
         package,
         target,
         test,
@@ -145,10 +151,10 @@ mod tests {
 
     #[test]
     fn a_line_is_five_words() {
-        let table = "# name cfg package target test\n\nlost-wake shuttle keylane lib schedules::overflow # G8\n";
+        let table = "# name cfg package target test\n\nlost-wake pct keylane lib schedules::overflow # G8\n";
         let expected = Planted {
             name: "lost-wake".to_owned(),
-            shuttle: true,
+            scheduler: Some("pct"),
             package: "keylane".to_owned(),
             target: "lib".to_owned(),
             test: "schedules::overflow".to_owned(),
@@ -166,7 +172,8 @@ mod tests {
         );
         assert!(error("../name - tests engine g1").ends_with("letters, digits, `-` and `_` only"));
         assert!(
-            error("name loom tests engine g1").ends_with("cfg is `-` or `shuttle`, not `loom`")
+            error("name loom tests engine g1")
+                .ends_with("cfg is `-`, `random` or `pct`, not `loom`")
         );
         let twice = "name - tests engine g1\nname - tests engine g2";
         assert_eq!(

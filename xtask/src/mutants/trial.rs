@@ -78,6 +78,9 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// Schedules over all scenarios, of which the test has its share: a bug that is found in a second is found.
+const SCHEDULES: &str = "5200000";
+
 /// Builds the test of `planted`, with the bug when there are `wrappers` to plant it, and runs it.
 pub(super) fn run(
     planted: &Planted,
@@ -104,8 +107,8 @@ pub(super) fn run(
     let mut command = test.command();
     command
         .arg(&planted.test)
-        .env(schedules::COUNT, schedules::PER_CHANGE)
-        .env(schedules::SCHEDULER, "random")
+        .env(schedules::COUNT, SCHEDULES)
+        .env(schedules::SCHEDULER, planted.scheduler.unwrap_or_default())
         // A failure is expected here: it must leave no new snapshots and no saved cases in the tree.
         .env("INSTA_UPDATE", "no")
         .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
@@ -124,7 +127,7 @@ fn build(planted: &Planted) -> Command {
         "lib" => command.arg("--lib"),
         test => command.args(["--test", test]),
     };
-    if planted.shuttle {
+    if planted.scheduler.is_some() {
         // The dependencies are those of the schedule tests, and built already.
         command.arg("--release");
         schedules::build_settings(&mut command);

@@ -346,7 +346,8 @@ where
         }
     }
 
-    /// A handler or a sink was dropped in the middle. The message goes back, the key goes on.
+    /// A handler or a sink was dropped in the middle: by an abort, or because the runtime goes away,
+    /// which is one. The message goes back, and nothing of its key runs after it.
     fn interrupted(
         self: &Arc<Self>,
         lane: Option<K>,
@@ -355,6 +356,7 @@ where
         back: super::HandedBack<K, M>,
     ) {
         self.shutdown.interrupted();
+        self.shutdown.advance(super::Stage::Aborting);
         let mut tally = Tally::default();
         let super::HandedBack {
             key,
@@ -362,11 +364,7 @@ where
             attempts,
         } = back;
         self.hand_back(&mut tally, key, message, ticket, attempts);
-        if self.shutdown.hands_back() {
-            self.release_handing_back(&mut tally, lane, hash);
-        } else if let Some(next) = self.advance(lane, hash) {
-            self.enqueue(next);
-        }
+        self.release_handing_back(&mut tally, lane, hash);
         self.flush(&mut tally);
     }
 }

@@ -39,6 +39,7 @@ where
             match seat.role() {
                 Role::Gone => return,
                 // A holder that found pollers enough comes here without having asked for a turn.
+                #[cfg(not(keylane_mutant = "unsummoned"))]
                 Role::Idle if !seat.summoned().await => return,
                 Role::Idle | Role::Starting | Role::Poller | Role::Holder => {}
             }

@@ -80,7 +80,8 @@ where
     /// Whether this task must get out of the way of a runner that it woke.
     #[inline]
     pub(super) fn is_in_the_way(&mut self) -> bool {
-        std::mem::take(&mut self.recruited) && self.role == Role::Poller
+        let recruited = std::mem::take(&mut self.recruited);
+        recruited && self.role == Role::Poller && !cfg!(keylane_mutant = "never-aside")
     }
 
     pub(super) fn flush(&mut self) {
@@ -197,11 +198,7 @@ where
             return self.follow(taken);
         }
         self.engine.flush_some(&mut self.tally);
-        let next = next?;
-        if self.engine.shutdown.hands_back() {
-            self.engine.hand_back_turn(next);
-            return None;
-        }
+        let next = self.start(next?)?;
         if self.is_tired() {
             self.fresh = 1;
             self.engine.enqueue(next);
@@ -213,12 +210,26 @@ where
         }
         self.quantum = self.engine.settings.quantum;
         match self.engine.ready.rotate(next) {
-            Ok(front) => Some(front),
+            Ok(front) => self.start(front),
             Err(closed) => {
                 self.engine.hand_back_turn(closed);
                 None
             }
         }
+    }
+
+    /// Lets a turn start, unless the end hands it back.
+    ///
+    /// Asked for every turn, and not left to the ready queue's being closed: a message that the
+    /// router still lets in while runners see the end already may be behind one of its key that a
+    /// runner has handed back, and must not run after it.
+    #[inline]
+    fn start(&self, turn: Turn<K, M, O, E>) -> Option<Turn<K, M, O, E>> {
+        if self.engine.shutdown.hands_back() && !cfg!(keylane_mutant = "late-start") {
+            self.engine.hand_back_turn(turn);
+            return None;
+        }
+        Some(turn)
     }
 
     fn poll_again(&mut self) -> bool {
@@ -235,7 +246,7 @@ where
             Take::Turn(turn, recruit) => {
                 self.recruited = recruit.is_somebody();
                 self.engine.recruit(recruit);
-                return Some(turn);
+                return self.start(turn);
             }
             Take::Aside(recruit) => {
                 self.recruited = true;
