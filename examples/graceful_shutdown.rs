@@ -55,8 +55,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for back in report.returned {
         let customer = back.key.unwrap_or_default();
         match back.message {
-            Some(job) => println!("  not started: job {} of customer {customer}", job.number),
+            // The handler has the message: there is no clone of it where nothing is ever retried.
             None => println!("  dropped in the middle: a job of customer {customer}"),
+            Some(job) => {
+                let what = if back.attempts == 0 {
+                    "not started"
+                } else {
+                    "tried"
+                };
+                println!("  {what}: job {} of customer {customer}", job.number);
+            }
         }
     }
 

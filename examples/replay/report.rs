@@ -148,6 +148,9 @@ impl fmt::Display for Report {
     }
 }
 
+/// Commits below which a history shows little.
+const FEW: u64 = 500;
+
 /// What is replayed, said before it is.
 pub(crate) struct Heading<'a> {
     pub(crate) repository: &'a Repository,
@@ -166,6 +169,11 @@ impl fmt::Display for Heading<'_> {
             &format!("{commits} commits along first parents, up to {head:.12}"),
         )?;
         for note in repository.notes() {
+            line(f, "note", note)?;
+        }
+        if repository.commits() < FEW {
+            let note = "a short history hardly ever has two events of a path at once: \
+                        give the path of a larger repository to see more";
             line(f, "note", note)?;
         }
         line(f, "limits", &self.limits)

@@ -62,7 +62,7 @@ fn nothing_can_be_zero() {
     );
     assert_eq!(
         BuildError::Zero("quantum").to_string(),
-        "`quantum` must be at least 1"
+        "`quantum` must not be zero"
     );
     // But a lane may stall without being counted apart.
     assert_eq!(refused!(mails().stalled_capacity(0)), None);
@@ -123,13 +123,13 @@ fn letters_need_a_sink() {
         Some(BuildError::NoDeadLetterSink)
     );
     let sink = || LetterBox::new(&History::new()).sink(|mail: &Mail| mail.id);
-    assert_eq!(refused!(full().dead_letters(sink())), None);
+    assert_eq!(refused!(full().overflow_sink(sink())), None);
     assert_eq!(
         refused!(full().on_exhausted(Exhausted::dead_letter(sink()))),
         None
     );
     assert_eq!(
-        refused!(full().on_exhausted(Exhausted::Halt).dead_letters(sink())),
+        refused!(full().on_exhausted(Exhausted::Halt).overflow_sink(sink())),
         None
     );
 }

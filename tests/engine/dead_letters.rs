@@ -276,7 +276,10 @@ fn close_hands_back_the_letters_that_wait_for_the_sink() {
         let told = receipt.await;
         assert!(matches!(
             told,
-            Err(ReceiptError::HandedBack(Mail { id: 1, .. }))
+            Err(ReceiptError::HandedBack {
+                message: Mail { id: 1, .. },
+                attempts: 1,
+            })
         ));
         assert_eq!((report.handed_back, report.returned.len()), (2, 1));
         desk.judge(&report, Evidence::new().handed_back([1, 2]));
@@ -298,7 +301,7 @@ fn a_letter_of_a_full_lane_keeps_its_key() {
             let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
             let orders = mails()
                 .lane_capacity(1, Overflow::DeadLetter)
-                .dead_letters(shelf.clone())
+                .overflow_sink(shelf.clone())
                 .spawn(scripted(script))
                 .unwrap();
             let desk = Desk::new(&history, orders);

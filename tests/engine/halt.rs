@@ -1,6 +1,6 @@
 //! `Exhausted::Halt`: the lane stops, and somebody decides.
 
-use keylane::{Exhausted, Failure, Lane, LaneError, LaneState, ReceiptError, Retry};
+use keylane::{Dispatcher, Exhausted, Failure, Lane, LaneError, LaneState, ReceiptError, Retry};
 use keylane_testkit::{Act, Evidence, Gate, History, Id, Key, Script, ScriptError};
 
 use crate::rig::{Desk, MS, Mail, MailReceipt, SECOND, mails, paused, quiet, scripted};
@@ -328,4 +328,63 @@ fn many_operators_decide_each_halt_once() {
         assert_eq!(skipped, 200);
         desk.finish(Evidence::new().discarded(ids)).await;
     });
+}
+
+/// In its lane it would run beside the messages of its own key.
+#[test]
+fn replace_refuses_a_message_of_another_key() {
+    paused().block_on(async {
+        let history = History::new();
+        let (desk, lane, receipt) = halted(Script::new(&history), &history).await;
+        let (stranger, sending) = desk.next(2);
+        let refused = lane.replace(stranger).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the message has another key than this lane"
+        );
+        assert!(matches!(refused, LaneError::OtherKey(_)));
+        assert_eq!(refused.into_inner().key, Some(2));
+        sending.fail();
+        assert_eq!(desk.mails.stats().halted, 1);
+        lane.skip().unwrap();
+        assert!(matches!(receipt.await, Err(ReceiptError::Failed(_))));
+        desk.finish(Evidence::new().max_attempts(2).discarded([1]))
+            .await;
+    });
+}
+
+/// A replacement is as large as it is, and not as large as what it replaces.
+#[test]
+fn replace_weighs_the_new_message() {
+    // Counted apart and counted as load.
+    for stalled in [10, 0] {
+        paused().block_on(async {
+            let orders = Dispatcher::builder(|message: &(u64, usize)| message.0)
+                .capacity_bytes(100, |message| message.1)
+                .stalled_capacity(stalled)
+                .on_exhausted(Exhausted::Halt)
+                .spawn(|(_, size): (u64, usize)| async move {
+                    if size == 30 { Err("too heavy") } else { Ok(()) }
+                })
+                .unwrap();
+            let lane = orders.lane(&1);
+            for (new, fits) in [(101, false), (50, true), (10, true), (100, true)] {
+                orders.send((1, 30)).await.unwrap();
+                quiet().await;
+                assert_eq!(orders.stats().halted, 1);
+                match lane.replace((1, new)) {
+                    Ok(old) => assert_eq!((old, fits), ((1, 30), true)),
+                    Err(error) => {
+                        assert!(!fits && matches!(error, LaneError::TooLarge((1, 101))));
+                        lane.skip().unwrap();
+                    }
+                }
+                quiet().await;
+                // All of it is free again: no byte was lost, and none came from nowhere.
+                orders.try_send((2, 100)).unwrap();
+                assert!(orders.try_send((3, 1)).is_err());
+                quiet().await;
+            }
+        });
+    }
 }

@@ -90,7 +90,7 @@ impl Life {
             .capacity(capacity)
             .stalled_capacity(1 + dice.below(64) as usize)
             .lane_capacity(1 + dice.below(8) as usize, overflow)
-            .dead_letters(Arc::clone(&sink))
+            .overflow_sink(Arc::clone(&sink))
             .shards(2 << dice.below(3))
             .quantum(1 + dice.below(4) as u32)
             .attempt_timeout(8 * MS)
@@ -292,11 +292,11 @@ impl Told {
                 assert_eq!(mail.id, id, "the receipt of another message");
                 &mut self.discarded
             }
-            Err(ReceiptError::HandedBack(mail)) => {
-                assert_eq!(mail.id, id, "the receipt of another message");
+            Err(ReceiptError::HandedBack { message, .. }) => {
+                assert_eq!(message.id, id, "the receipt of another message");
                 &mut self.handed_back
             }
-            Err(ReceiptError::Interrupted) => &mut self.handed_back,
+            Err(ReceiptError::Interrupted(_)) => &mut self.handed_back,
             Err(ReceiptError::Stopped) => &mut self.stopped,
             Err(other) => panic!("unheard of: {other:?}"),
         };

@@ -21,7 +21,7 @@ async fn full(capacity: usize, overflow: Overflow) -> Full {
     let script = Script::new(&history).key(1, Act::ok().waits(&gate));
     let orders = mails()
         .lane_capacity(capacity, overflow)
-        .dead_letters(letters.sink(|mail: &Mail| mail.id))
+        .overflow_sink(letters.sink(|mail: &Mail| mail.id))
         .spawn(scripted(script))
         .unwrap();
     let desk = Desk::new(&history, orders);
@@ -411,7 +411,7 @@ fn what_is_let_through_stays_in_order() {
             let orders = mails()
                 .concurrency(2)
                 .lane_capacity(2, overflow)
-                .dead_letters(letters.sink(|mail: &Mail| mail.id))
+                .overflow_sink(letters.sink(|mail: &Mail| mail.id))
                 .spawn(scripted(script))
                 .unwrap();
             let desk = Desk::new(&history, orders);

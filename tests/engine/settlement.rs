@@ -21,9 +21,10 @@ async fn told(receipt: MailReceipt) -> String {
         Ok(id) => format!("done: {id}"),
         Err(ReceiptError::Failed(failure)) => format!("failed: {failure}"),
         Err(ReceiptError::DeadLettered(failure)) => format!("dead-lettered: {failure}"),
-        Err(ReceiptError::HandedBack(mail)) => format!("handed back: {}", mail.id),
+        Err(ReceiptError::HandedBack { message, .. }) => format!("handed back: {}", message.id),
         Err(ReceiptError::Dropped(mail)) => format!("dropped: {}", mail.id),
-        Err(ReceiptError::Interrupted) => "interrupted".to_owned(),
+        Err(ReceiptError::Interrupted(None)) => "interrupted".to_owned(),
+        Err(ReceiptError::Interrupted(Some(mail))) => format!("interrupted: {}", mail.id),
         Err(ReceiptError::Stopped) => "stopped".to_owned(),
         Err(other) => panic!("unheard of: {other}"),
     }
@@ -105,7 +106,7 @@ fn by_a_full_lane() {
             gate.shut();
             let orders = mails()
                 .lane_capacity(2, overflow)
-                .dead_letters(letters.sink(|mail: &Mail| mail.id))
+                .overflow_sink(letters.sink(|mail: &Mail| mail.id))
                 .spawn(scripted(script.clone()))
                 .unwrap();
             let mut receipts = Vec::new();
@@ -159,7 +160,7 @@ fn by_an_ending() {
     paused().block_on(async {
         let gate = Gate::new();
         let script = Script::new(&History::new()).otherwise(Act::ok().waits(&gate));
-        for (kept, in_flight) in [(false, "interrupted"), (true, "handed back: 1")] {
+        for (kept, in_flight) in [(false, "interrupted"), (true, "interrupted: 1")] {
             // A message is kept beside its handler only where another attempt may need it.
             let orders = if kept {
                 mails()

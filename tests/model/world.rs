@@ -289,7 +289,7 @@ fn spawn(settings: &Settings, log: &Log, held: &Held, sink: Arc<Sink>) -> Orders
         .quantum(settings.quantum)
         .retry(Retry::fixed(settings.delay).max_attempts(settings.attempts))
         .on_exhausted(exhausted)
-        .dead_letters(sink);
+        .overflow_sink(sink);
     if let Some(timeout) = settings.timeout {
         builder = builder.attempt_timeout(timeout);
     }
@@ -362,7 +362,7 @@ fn watch(
             Ok(answer) if answer == id => "done",
             Err(ReceiptError::Failed(_)) => "discarded",
             Err(ReceiptError::DeadLettered(_)) => "dead-lettered",
-            Err(ReceiptError::HandedBack(back)) if back.id == id => "handed back",
+            Err(ReceiptError::HandedBack { message, .. }) if message.id == id => "handed back",
             Err(ReceiptError::Dropped(back)) if back.id == id => "displaced",
             other => return log.note(Event::Wrong(format!("{id} was answered as {other:?}"))),
         };

@@ -19,7 +19,7 @@ pub enum SendError<M> {
     /// The lane of this key is full and its policy is [`Overflow::Reject`](crate::Overflow).
     #[error("the lane of this key is full")]
     LaneFull(M),
-    /// The message alone is larger than the capacity in bytes.
+    /// The message alone is larger than the capacity in bytes, or than 4 GiB.
     #[error("the message is larger than the capacity in bytes")]
     TooLarge(M),
 }
@@ -43,7 +43,7 @@ pub enum TrySendError<M> {
     /// The lane of this key is full; messages of other keys are welcome.
     #[error("the lane of this key is full")]
     LaneFull(M),
-    /// The message alone is larger than the capacity in bytes.
+    /// The message alone is larger than the capacity in bytes, or than 4 GiB.
     #[error("the message is larger than the capacity in bytes")]
     TooLarge(M),
     /// The dispatcher takes no more messages.
@@ -148,15 +148,31 @@ pub enum ReceiptError<M, E> {
     Failed(Failure<E>),
     /// The last attempt failed, and the dead-letter sink has accepted the message.
     DeadLettered(Failure<E>),
-    /// The dispatcher closed before the message was handled to its end. Here it is again.
-    HandedBack(M),
-    /// Newer messages of the key pushed it out ([`Overflow::DropOldest`](crate::Overflow)); it
-    /// was never started.
+    /// The dispatcher closed before the message had an outcome. No attempt was under way.
+    HandedBack {
+        /// Here it is again.
+        message: M,
+        /// Attempts that were started, and failed. With 0 it never was.
+        attempts: u32,
+    },
+    /// Its lane was full ([`Overflow::DropOldest`](crate::Overflow)); it was never started.
     Dropped(M),
-    /// `abort`, or a deadline, dropped the handler in the middle; what it did is not known.
-    Interrupted,
+    /// `abort`, a deadline or the end of the runtime dropped the handler in the middle: what it did
+    /// is not known. The message is here if the dispatcher kept one for another attempt.
+    Interrupted(Option<M>),
     /// The dispatcher ended without settling the message: its runtime is gone.
     Stopped,
+}
+
+impl<M, E> ReceiptError<M, E> {
+    /// The message, where it comes back.
+    pub fn into_message(self) -> Option<M> {
+        match self {
+            Self::HandedBack { message, .. } | Self::Dropped(message) => Some(message),
+            Self::Interrupted(message) => message,
+            Self::Failed(_) | Self::DeadLettered(_) | Self::Stopped => None,
+        }
+    }
 }
 
 impl<M, E: fmt::Debug> fmt::Debug for ReceiptError<M, E> {
@@ -164,9 +180,12 @@ impl<M, E: fmt::Debug> fmt::Debug for ReceiptError<M, E> {
         match self {
             Self::Failed(failure) => f.debug_tuple("Failed").field(failure).finish(),
             Self::DeadLettered(failure) => f.debug_tuple("DeadLettered").field(failure).finish(),
-            Self::HandedBack(_) => f.write_str("HandedBack(..)"),
+            Self::HandedBack { attempts, .. } => f
+                .debug_struct("HandedBack")
+                .field("attempts", attempts)
+                .finish_non_exhaustive(),
             Self::Dropped(_) => f.write_str("Dropped(..)"),
-            Self::Interrupted => f.write_str("Interrupted"),
+            Self::Interrupted(_) => f.write_str("Interrupted(..)"),
             Self::Stopped => f.write_str("Stopped"),
         }
     }
@@ -177,9 +196,17 @@ impl<M, E: fmt::Debug> fmt::Display for ReceiptError<M, E> {
         match self {
             Self::Failed(failure) => write!(f, "given up: {failure}"),
             Self::DeadLettered(failure) => write!(f, "dead-lettered: {failure}"),
-            Self::HandedBack(_) => f.write_str("handed back unhandled: the dispatcher closed"),
-            Self::Dropped(_) => f.write_str("dropped for a newer message of its key"),
-            Self::Interrupted => f.write_str("interrupted: the dispatcher was aborted"),
+            Self::HandedBack { attempts: 0, .. } => {
+                f.write_str("handed back, never started: the dispatcher closed")
+            }
+            Self::HandedBack { attempts, .. } => write!(
+                f,
+                "handed back after {attempts} failed attempts: the dispatcher closed"
+            ),
+            Self::Dropped(_) => f.write_str("dropped: the lane of its key was full"),
+            Self::Interrupted(_) => {
+                f.write_str("interrupted in the middle of an attempt: what it did is not known")
+            }
             Self::Stopped => f.write_str("the dispatcher stopped without settling the message"),
         }
     }
@@ -197,8 +224,8 @@ pub enum BuildError {
     /// The runtime has no timers.
     #[error("the Tokio runtime has no timers: build it with `enable_time` or `enable_all`")]
     NoTimers,
-    /// This setting must be at least one.
-    #[error("`{0}` must be at least 1")]
+    /// This setting must be at least one, or a time longer than zero.
+    #[error("`{0}` must not be zero")]
     Zero(&'static str),
     /// This setting is larger than the engine can count.
     #[error("`{0}` is too large")]
@@ -207,7 +234,7 @@ pub enum BuildError {
     #[error("`shards` must be a power of two and at least 2, but is {0}")]
     Shards(usize),
     /// `Overflow::DeadLetter` needs a sink.
-    #[error("`Overflow::DeadLetter` needs a sink: set `dead_letters` or `Exhausted::DeadLetter`")]
+    #[error("`Overflow::DeadLetter` needs a sink: set `overflow_sink`, or `Exhausted::DeadLetter`")]
     NoDeadLetterSink,
 }
 
@@ -218,12 +245,29 @@ pub enum LaneError<M = ()> {
     /// The lane is not halted; there is nothing to decide.
     #[error("the lane is not halted")]
     NotHalted(M),
+    /// The message has another key than this lane, and would run beside the messages of its own.
+    #[error("the message has another key than this lane")]
+    OtherKey(M),
+    /// The message alone is larger than the capacity in bytes, or than 4 GiB.
+    #[error("the message is larger than the capacity in bytes")]
+    TooLarge(M),
+}
+
+impl<M> LaneError<M> {
+    /// The message that changed nothing.
+    pub fn into_inner(self) -> M {
+        match self {
+            Self::NotHalted(message) | Self::OtherKey(message) | Self::TooLarge(message) => message,
+        }
+    }
 }
 
 impl<M> fmt::Debug for LaneError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotHalted(_) => f.write_str("NotHalted(..)"),
-        }
+        f.write_str(match self {
+            Self::NotHalted(_) => "NotHalted(..)",
+            Self::OtherKey(_) => "OtherKey(..)",
+            Self::TooLarge(_) => "TooLarge(..)",
+        })
     }
 }

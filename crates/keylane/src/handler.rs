@@ -110,7 +110,9 @@ impl<K> fmt::Debug for Context<K> {
     note = "with the context it takes two arguments: \
             `|ctx: Context<{K}>, message: {M}| async move {{ Ok::<_, MyError>(()) }}`",
     note = "its future must be `Send`: no `Rc`, `RefCell` guard or `std::sync::MutexGuard` may be \
-            alive across an `.await`"
+            alive across an `.await`",
+    note = "both arguments are taken by value, the context first; the error is \
+            `Debug + Send + Sync + 'static` (for a boxed one: `Box<dyn Error + Send + Sync>`)"
 )]
 pub trait Handler<K, M, Args = ()>: Send + Sync + 'static {
     /// What the handler answers; a receipt resolves with it.

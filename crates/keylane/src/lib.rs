@@ -18,7 +18,30 @@
 //! | concurrency | most handlers in flight at once |
 //! | capacity | most messages accepted and not settled |
 //! | drain | no more in, finish what is in |
-//! | hand back | return a message unhandled |
+//! | hand back | return a message without an outcome; its attempts say whether it was ever started |
+//!
+//! # Watching it
+//!
+//! [`Dispatcher::stats`] is a snapshot of counters and gauges, [`Dispatcher::inspect`] says why one
+//! key waits.
+//!
+//! With `tracing`, target `keylane`: each attempt runs in a span `keylane.message` (level `INFO`) with
+//! `key`, `attempt` and `wait_us`. Events: `WARN` for an attempt that failed, a message that is given
+//! up on and a handler that blocks its thread; `ERROR` for a lane that is halted, a dead-letter sink
+//! that refuses and a drop that panics. Keys appear as their hash, or as text with
+//! [`Builder::trace_keys`].
+//!
+//! With the feature `metrics`, through the facade of that name, published four times in each
+//! [`Builder::stuck_after`]; labels are `dispatcher` (if it has a [`Builder::name`]) and `outcome`,
+//! never a key:
+//!
+//! | metric | kind |
+//! | --- | --- |
+//! | `keylane_accepted_total`, `keylane_settled_total{outcome}` | counter |
+//! | `keylane_attempt_failures_total`, `keylane_retries_total`, `keylane_panics_total`, `keylane_timeouts_total` | counter |
+//! | `keylane_letter_failures_total`, `keylane_overflowed_total`, `keylane_stuck_total` | counter |
+//! | `keylane_in_flight`, `keylane_ready`, `keylane_lanes`, `keylane_backing_off`, `keylane_halted`, `keylane_full_lanes`, `keylane_stalled` | gauge |
+//! | `keylane_wait_seconds`, `keylane_attempt_seconds` | histogram |
 
 mod dispatcher;
 pub use dispatcher::{Builder, Dispatcher, Ending, Lane, LaneState, LaneView, Permit, Receipt};

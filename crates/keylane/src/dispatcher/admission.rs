@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::Hash;
 
-use super::handle::Dispatcher;
+use super::handle::{Dispatcher, TooLarge};
 use crate::engine::Overflow;
 use crate::error::{SendError, TrySendError};
 use crate::rt::{self, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
@@ -67,6 +67,12 @@ impl Refusal {
     }
 }
 
+impl From<TooLarge> for Refusal {
+    fn from(_: TooLarge) -> Self {
+        Self::TooLarge
+    }
+}
+
 impl<K, M, O, E> Dispatcher<K, M, O, E>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -81,7 +87,8 @@ where
         hash: u64,
         message: &M,
     ) -> Result<Room<'_>, Refusal> {
-        let weight = self.weigh(message)?;
+        let limit = self.engine.settings.capacity_bytes;
+        let weight = self.address.weigh(message, limit)?;
         let mut gate = None;
         while let Some(full) = key.and_then(|key| self.engine.gate(hash, key)) {
             if self.engine.capacity.is_closed() {
@@ -160,7 +167,8 @@ where
         hash: u64,
         message: &M,
     ) -> Result<Room<'a>, Refusal> {
-        let weight = self.weigh(message)?;
+        let limit = self.engine.settings.capacity_bytes;
+        let weight = self.address.weigh(message, limit)?;
         let mut gate = None;
         while let Some(full) = key.and_then(|key| self.engine.gate(hash, key)) {
             match full.try_acquire_owned() {
@@ -187,19 +195,5 @@ where
             gate,
             weight,
         })
-    }
-
-    /// The size of a message against the capacity in bytes; 0 where there is none.
-    #[inline]
-    fn weigh(&self, message: &M) -> Result<u32, Refusal> {
-        let (Some(weigh), Some(limit)) = (&self.address.weigh, self.engine.settings.capacity_bytes)
-        else {
-            return Ok(0);
-        };
-        let weight = weigh(message);
-        match u32::try_from(weight) {
-            Ok(fits) if weight <= limit => Ok(fits),
-            _ => Err(Refusal::TooLarge),
-        }
     }
 }

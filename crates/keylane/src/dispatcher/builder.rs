@@ -21,7 +21,7 @@ use crate::rt::{self, Arc, mpsc};
 /// | [`concurrency`](Self::concurrency) | 256 handlers in flight | ready lanes wait |
 /// | [`capacity`](Self::capacity) | 65,536 messages | senders wait, `try_send` says `Full` |
 /// | [`capacity_bytes`](Self::capacity_bytes) | none | the same |
-/// | [`lane_capacity`](Self::lane_capacity) | 1,024 messages, `Wait` | only that key's senders feel it |
+/// | [`lane_capacity`](Self::lane_capacity) | 1,024 messages, `Wait` (not exact, see there) | only that key's senders feel it |
 /// | [`stalled_capacity`](Self::stalled_capacity) | as `capacity` | what is above counts as load again |
 /// | [`attempt_timeout`](Self::attempt_timeout) | none | the attempt is dropped, and failed |
 /// | [`retry`](Self::retry) | none: one attempt | `on_exhausted` decides |
@@ -43,7 +43,9 @@ pub struct Builder<K, M, E, F, S = RandomState> {
 impl Dispatcher<(), ()> {
     /// Starts a dispatcher whose messages all have a key.
     ///
-    /// The function is called once per message, in the task that sends it.
+    /// The function is called once per message, in the task that sends it. It returns an owned key:
+    /// `order.user.clone()`, not `&order.user`. For messages that may have none there is
+    /// [`key_by_opt`](Self::key_by_opt).
     pub fn builder<K, M, E>(
         key: impl Fn(&M) -> K + Send + Sync + 'static,
     ) -> Builder<K, M, E, impl Fn(&M) -> Option<K> + Send + Sync + 'static>
@@ -109,7 +111,8 @@ where
     F: Fn(&M) -> Option<K> + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// A name for metrics.
+    /// A name, to tell several dispatchers of one process apart: the label `dispatcher` of its
+    /// metrics (feature `metrics`).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = Some(name.into().into());
         self
@@ -200,8 +203,10 @@ where
         self
     }
 
-    /// The sink for [`Overflow::DeadLetter`], where `on_exhausted` is not `DeadLetter` already.
-    pub fn dead_letters(mut self, sink: impl DeadLetterSink<K, M, E> + 'static) -> Self {
+    /// Where [`Overflow::DeadLetter`] brings what meets a full lane, if not to the sink of
+    /// [`Exhausted::DeadLetter`]. Failed messages do not go there: see
+    /// [`on_exhausted`](Self::on_exhausted).
+    pub fn overflow_sink(mut self, sink: impl DeadLetterSink<K, M, E> + 'static) -> Self {
         self.settings.sink = Some(Arc::new(sink));
         self
     }
@@ -252,9 +257,14 @@ where
 
     /// Starts the dispatcher on the current runtime.
     ///
+    /// What the handler shares between messages it clones for each one:
+    /// `move |entry: Entry| { let db = db.clone(); async move { db.post(entry).await } }`.
+    ///
     /// # Errors
     ///
-    /// [`BuildError`] names the setting that does not fit, or the missing runtime.
+    /// [`BuildError`] names the setting that does not fit, or the missing runtime. A runtime without
+    /// timers is found out by a caught panic: the panic hook runs, and with `panic = "abort"` the
+    /// process ends.
     pub fn spawn<H, A>(mut self, handler: H) -> Result<Dispatcher<K, M, H::Output, E>, BuildError>
     where
         H: Handler<K, M, A, Error = E>,

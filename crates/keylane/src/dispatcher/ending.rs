@@ -11,6 +11,9 @@ use crate::rt::Arc;
 
 /// A shutdown that starts when it is awaited: [`drain`], [`close`] or [`abort`].
 ///
+/// It is not a future itself: for `spawn`, `join!` or `block_on` write
+/// `async { orders.drain().await }`, or call `into_future`.
+///
 /// Several may be awaited, from several clones and one after the other: the strictest counts, and
 /// every one gets the report. The messages handed back come with the first report.
 ///

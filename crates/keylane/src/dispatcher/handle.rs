@@ -16,11 +16,14 @@ use crate::rt::{Arc, mpsc, oneshot};
 /// Takes messages, keeps the order of each key, and runs the handler for them.
 ///
 /// A handle is cheap to clone, and all clones feed the same lanes. When the last one is dropped
-/// the dispatcher closes: no more comes in, and what was accepted is still handled. To wait for
-/// that and to know how it ended, call [`drain`](Self::drain), [`close`](Self::close) or
-/// [`abort`](Self::abort).
+/// the dispatcher closes: no more comes in, and what was accepted is still handled, as long as the
+/// runtime lives. Nobody gets a report then, and halted messages without a receipt are dropped. To
+/// wait for the end and to know how it went, call [`drain`](Self::drain), [`close`](Self::close)
+/// or [`abort`](Self::abort). A clone inside the handler keeps the dispatcher open.
 ///
-/// Type parameters: the key, the message, the handler's answer, the handler's error.
+/// Type parameters: the key, the message, the handler's answer, the handler's error. As a field of
+/// yours it is `Dispatcher<AccountId, Payment, Booked, PayError>`; the defaults fit only a handler
+/// that answers nothing and cannot fail.
 ///
 /// # Examples
 ///
@@ -56,6 +59,24 @@ pub(super) struct Address<K, M> {
     pub(super) hash: Box<dyn Fn(&K) -> u64 + Send + Sync>,
     pub(super) weigh: Option<Weigh<M>>,
 }
+
+impl<K, M> Address<K, M> {
+    /// The size of a message against the capacity in bytes; 0 where there is none.
+    #[inline]
+    pub(super) fn weigh(&self, message: &M, limit: Option<usize>) -> Result<u32, TooLarge> {
+        let (Some(weigh), Some(limit)) = (&self.weigh, limit) else {
+            return Ok(0);
+        };
+        let weight = weigh(message);
+        match u32::try_from(weight) {
+            Ok(fits) if weight <= limit => Ok(fits),
+            _ => Err(TooLarge),
+        }
+    }
+}
+
+/// A message above the capacity in bytes, which would wait for ever.
+pub(super) struct TooLarge;
 
 pub(super) type Locate<K, M> = Box<dyn Fn(&M) -> (Option<K>, u64) + Send + Sync>;
 pub(super) type Weigh<M> = Box<dyn Fn(&M) -> usize + Send + Sync>;
@@ -210,6 +231,7 @@ where
         let hash = (self.address.hash)(key);
         Lane {
             engine: Arc::clone(&self.engine),
+            address: Arc::clone(&self.address),
             key: key.clone(),
             hash,
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
+use super::handle::Address;
 use crate::clock;
 use crate::engine::{Engine, Waiting};
 use crate::error::LaneError;
@@ -35,6 +36,7 @@ use crate::rt::Arc;
 /// ```
 pub struct Lane<K, M, O, E> {
     pub(super) engine: Arc<Engine<K, M, O, E>>,
+    pub(super) address: Arc<Address<K, M>>,
     pub(super) key: K,
     pub(super) hash: u64,
 }
@@ -172,10 +174,23 @@ where
     ///
     /// # Errors
     ///
-    /// [`LaneError::NotHalted`] with the new message if there is nothing to decide.
+    /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::OtherKey`] for a message
+    /// of another key, [`LaneError::TooLarge`] for one above the capacity in bytes. Each gives it
+    /// back.
+    ///
+    /// # Panics
+    ///
+    /// If the key function, the size function or the key's `Hash` panics. Nothing has changed.
     pub fn replace(&self, message: M) -> Result<M, LaneError<M>> {
+        if (self.address.locate)(&message).0.as_ref() != Some(&self.key) {
+            return Err(LaneError::OtherKey(message));
+        }
+        let limit = self.engine.settings.capacity_bytes;
+        let Ok(weight) = self.address.weigh(&message, limit) else {
+            return Err(LaneError::TooLarge(message));
+        };
         self.engine
-            .replace(&self.key, self.hash, message)
+            .replace(&self.key, self.hash, message, weight)
             .map_err(LaneError::NotHalted)
     }
 }

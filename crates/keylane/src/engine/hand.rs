@@ -163,6 +163,7 @@ where
                 key: key.clone(),
                 message: self.kept.take(),
                 attempts: *attempt,
+                interrupted: true,
             };
             self.engine
                 .interrupted(key.clone(), self.hash, ticket, back);
@@ -325,6 +326,7 @@ where
                 key,
                 message: Some(message),
                 attempts,
+                interrupted: true,
             };
             self.engine.interrupted(lane, self.hash, ticket, back);
         }
@@ -358,12 +360,7 @@ where
         self.shutdown.interrupted();
         self.shutdown.advance(super::Stage::Aborting);
         let mut tally = Tally::default();
-        let super::HandedBack {
-            key,
-            message,
-            attempts,
-        } = back;
-        self.hand_back(&mut tally, key, message, ticket, attempts);
+        self.hand_back(&mut tally, back, ticket);
         self.release_handing_back(&mut tally, lane, hash);
         self.flush(&mut tally);
     }

@@ -249,6 +249,25 @@ where
     }
 }
 
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone,
+{
+    /// How a key looks of which only the hash is known, while it has a lane.
+    fn shown_by_hash(&self, hash: u64) -> String {
+        let key = self.settings.show_key.and_then(|_| self.lanes.key_of(hash));
+        let shown = Shown {
+            key: key.as_ref(),
+            hash,
+            show: self.settings.show_key,
+        };
+        match key {
+            Some(_) => shown.to_string(),
+            None => format!("#{hash:016x}"),
+        }
+    }
+}
+
 impl<K, M, O, E> fmt::Debug for Engine<K, M, O, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")

@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use super::Engine;
 use super::message::{Accepted, Due, GivenUp, Parked, Ticket, Turn, Work};
 use super::settle::{Outcome, Tally};
-use super::shutdown::Stage;
+use super::shutdown::{HandedBack, Stage};
 use crate::clock::{self, Alarm};
 use crate::error::Failure;
 use crate::lanes::{Entered, Offered};
@@ -189,7 +189,8 @@ where
                 parked_at: self.stamp,
             };
             if engine.shutdown.hands_back() {
-                engine.hand_back(&mut tally, key, Some(message), ticket, 0);
+                let back = HandedBack::idle(key, message, 0);
+                engine.hand_back(&mut tally, back, ticket);
                 continue;
             }
             let parked = Parked { message, ticket };
@@ -462,7 +463,7 @@ where
             key, message, debt, ..
         } = accepted;
         let ticket = Ticket { debt, parked_at };
-        self.hand_back(tally, key, Some(message), ticket, 0);
+        self.hand_back(tally, HandedBack::idle(key, message, 0), ticket);
     }
 
     /// A message met a full lane that takes no more. Returns the turn that brings it to the sink;

@@ -17,7 +17,8 @@ pub enum Overflow {
     Wait,
     /// The senders of that key get `LaneFull` with their message.
     Reject,
-    /// The oldest message that waits behind the head is settled as dropped, for the new one.
+    /// The oldest message that waits behind the head is settled as dropped, for the new one. With a
+    /// capacity of 1 nothing waits behind the head, and the new one itself is dropped.
     DropOldest,
     /// The new message goes to the dead-letter sink, with [`Failure::LaneFull`] and no attempts.
     ///

@@ -105,42 +105,43 @@ where
         counter.add(1);
     }
 
-    /// Settles a message by giving it back.
+    /// Settles a message by giving it back: through its receipt, if somebody holds that.
     pub(super) fn hand_back(
         &self,
         tally: &mut Tally,
-        key: Option<K>,
-        message: Option<M>,
+        mut back: HandedBack<K, M>,
         ticket: Ticket<M, O, E>,
-        attempts: u32,
     ) {
         self.return_room(tally, &ticket);
-        let back = match (ticket.debt.into_reply(), message) {
-            (Some(reply), Some(message)) if !reply.is_closed() => {
-                match caught(|| reply.send(Err(ReceiptError::HandedBack(message)))) {
+        let parked_at = ticket.parked_at;
+        let reply = ticket.debt.into_reply().filter(|reply| !reply.is_closed());
+        let reported = match reply {
+            None => true,
+            Some(reply) => {
+                let attempts = back.attempts;
+                let error = match back.message.take() {
+                    Some(message) if !back.interrupted => {
+                        ReceiptError::HandedBack { message, attempts }
+                    }
+                    message => ReceiptError::Interrupted(message),
+                };
+                match caught(|| reply.send(Err(error))) {
+                    Ok(Ok(())) => false,
                     // The receipt went in this very moment.
-                    Ok(Err(Err(ReceiptError::HandedBack(message)))) => Some(Some(message)),
-                    Ok(_) => None,
+                    Ok(Err(returned)) => {
+                        back.message = returned.err().and_then(ReceiptError::into_message);
+                        true
+                    }
                     // It has its answer, and its waker panicked.
                     Err(_) => {
                         self.counters.panics.add(1);
-                        None
+                        false
                     }
                 }
             }
-            (Some(reply), None) if !reply.is_closed() => {
-                self.answer(reply, Err(ReceiptError::Interrupted));
-                None
-            }
-            (_, message) => Some(message),
         };
-        if let Some(message) = back {
-            let back = HandedBack {
-                key,
-                message,
-                attempts,
-            };
-            self.shutdown.hand_back(ticket.parked_at, back);
+        if reported {
+            self.shutdown.hand_back(parked_at, back);
         }
         self.flush_room(tally);
         self.counters.handed_back.add(1);
@@ -242,6 +243,13 @@ where
             self.back_off(tally, key, hash, held, wait);
             return None;
         }
+        tracing::warn!(
+            target: "keylane",
+            key = %self.shown(key.as_ref(), hash),
+            attempts = attempt,
+            policy = ?self.settings.exhausted,
+            "a message is given up on"
+        );
         match &self.settings.exhausted {
             Exhausted::DeadLetter(_) => {
                 let given_up = GivenUp {
@@ -540,7 +548,13 @@ where
     }
 
     /// The halted head goes out again with another message; the old one comes back.
-    pub(crate) fn replace(self: &Arc<Self>, key: &K, hash: u64, message: M) -> Result<M, M> {
+    pub(crate) fn replace(
+        self: &Arc<Self>,
+        key: &K,
+        hash: u64,
+        message: M,
+        weight: u32,
+    ) -> Result<M, M> {
         let head = self
             .lanes
             .with(hash, key, |lane| lane.is_halted().then(|| lane.resume()));
@@ -549,8 +563,25 @@ where
         };
         let mut head = *head;
         let old = std::mem::replace(&mut head.message, message);
+        self.reweigh(&mut head.ticket, weight);
         self.restart(key, hash, head);
         Ok(old)
+    }
+
+    /// A message has another size from now on.
+    fn reweigh(&self, ticket: &mut Ticket<M, O, E>, weight: u32) {
+        let load = ticket.debt.load_mut();
+        if let (false, Some(bytes)) = (load.apart, &self.bytes) {
+            match weight.checked_sub(load.weight) {
+                None => bytes.add_permits((load.weight - weight) as usize),
+                Some(more) => match bytes.try_acquire_many(more) {
+                    Ok(permit) => permit.forget(),
+                    // It was let in once and is not turned away now; it gives back what it took.
+                    Err(_) => return,
+                },
+            }
+        }
+        load.weight = weight;
     }
 
     fn restart(self: &Arc<Self>, key: &K, hash: u64, head: Held<K, M, O, E>) {
@@ -621,7 +652,8 @@ where
         let attempts = attempts_of(&work);
         let owner = key.clone().or_else(|| beside(&work));
         self.drop_quietly(work);
-        self.hand_back(&mut tally, owner, Some(message), ticket, attempts);
+        let back = HandedBack::idle(owner, message, attempts);
+        self.hand_back(&mut tally, back, ticket);
         self.release_handing_back(&mut tally, key, hash);
         self.flush(&mut tally);
     }
@@ -630,7 +662,8 @@ where
     pub(super) fn release_handing_back(&self, tally: &mut Tally, key: Option<K>, hash: u64) {
         let mut key = key;
         while let Some(turn) = self.advance(key.take(), hash) {
-            self.hand_back(tally, turn.key.clone(), Some(turn.message), turn.ticket, 0);
+            let back = HandedBack::idle(turn.key.clone(), turn.message, 0);
+            self.hand_back(tally, back, turn.ticket);
             key = turn.key;
         }
     }
@@ -645,7 +678,7 @@ where
         let attempts = attempts_of(&work);
         let owner = key.or_else(|| beside(&work));
         self.drop_quietly(work);
-        self.hand_back(tally, owner, Some(message), ticket, attempts);
+        self.hand_back(tally, HandedBack::idle(owner, message, attempts), ticket);
     }
 
     /// Hands back one stalled lane.
@@ -704,7 +737,8 @@ where
             self.hand_back_held(tally, Some(key.clone()), *head);
         }
         for Parked { message, ticket } in parked {
-            self.hand_back(tally, Some(key.clone()), Some(message), ticket, 0);
+            let back = HandedBack::idle(Some(key.clone()), message, 0);
+            self.hand_back(tally, back, ticket);
         }
     }
 

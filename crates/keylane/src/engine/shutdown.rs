@@ -36,16 +36,31 @@ impl Stage {
     }
 }
 
-/// A message that comes back unhandled.
+/// A message that comes back without an outcome.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedBack<K, M> {
     /// Its key, or `None` for a keyless message.
     pub key: Option<K>,
-    /// The message; `None` if its handler had taken it and was dropped in the middle.
+    /// The message; `None` if its handler had taken it and was dropped in the middle, and nothing
+    /// (`retry`, `on_exhausted`) had made the dispatcher keep a clone.
     pub message: Option<M>,
     /// Attempts that were started. Above 0, the message may have had an effect.
     pub attempts: u32,
+    /// Whether the last of them was dropped in the middle; what it did is not known.
+    pub interrupted: bool,
+}
+
+impl<K, M> HandedBack<K, M> {
+    /// One whose handler is not running.
+    pub(super) fn idle(key: Option<K>, message: M, attempts: u32) -> Self {
+        Self {
+            key,
+            message: Some(message),
+            attempts,
+            interrupted: false,
+        }
+    }
 }
 
 /// The honest end: what became of every message that was ever accepted.
@@ -62,7 +77,7 @@ pub struct Report<K, M> {
     pub dead_lettered: u64,
     /// Messages given up on without a dead letter, as configured.
     pub discarded: u64,
-    /// Messages handed back unhandled, whether here or through their receipts.
+    /// Messages handed back without an outcome, whether here or through their receipts.
     pub handed_back: u64,
     /// Of those handed back, how many were dropped in the middle of an attempt.
     pub interrupted: u64,

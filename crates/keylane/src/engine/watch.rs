@@ -29,7 +29,7 @@ where
             engine.counters.stuck.add(1);
             tracing::warn!(
                 target: "keylane",
-                key = %format_args!("#{:016x}", stuck.hash),
+                key = %engine.shown_by_hash(stuck.hash),
                 lasted = ?stuck.lasted,
                 "a handler blocks its thread; move blocking work to `spawn_blocking`"
             );

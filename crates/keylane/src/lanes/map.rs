@@ -160,6 +160,13 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         Some(see(lane.get()))
     }
 
+    /// A key with this hash that has a lane.
+    pub(crate) fn key_of(&self, hash: u64) -> Option<K> {
+        let shard = self.lanes.shards()[self.shard_of(hash)].read();
+        let (slot, _) = shard.get(hash, |(slot, _)| slot.hash == hash)?;
+        Some(slot.key.clone())
+    }
+
     /// Visits every lane, one shard at a time, and removes those for which `keep` is false.
     ///
     /// For shutting down and nothing else: it is linear in the number of lanes.

@@ -1,5 +1,7 @@
 //! Counters of one dispatcher.
 
+use std::fmt;
+
 use crate::rt::atomic::{AtomicU64, Ordering};
 
 /// A snapshot of counters and gauges.
@@ -9,7 +11,8 @@ use crate::rt::atomic::{AtomicU64, Ordering};
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Messages accepted since the start.
+    /// Messages accepted since the start. Lags behind `send`; the capacity less `capacity_left` does
+    /// not.
     pub accepted: u64,
     /// Messages settled because their handler succeeded.
     pub done: u64,
@@ -18,7 +21,7 @@ pub struct Stats {
     /// Messages given up on without a dead letter: discarded, skipped, or pushed out of a full
     /// lane.
     pub discarded: u64,
-    /// Messages handed back unhandled.
+    /// Messages handed back without an outcome.
     pub handed_back: u64,
     /// Attempts that failed, for whatever reason.
     pub failures: u64,
@@ -52,6 +55,31 @@ pub struct Stats {
     pub stalled: usize,
     /// Room left in the capacity.
     pub capacity_left: usize,
+}
+
+/// What has settled, and what is on its way: one line for a log.
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            accepted,
+            done,
+            dead_lettered,
+            discarded,
+            handed_back,
+            in_flight,
+            ready,
+            lanes,
+            backing_off,
+            halted,
+            ..
+        } = self;
+        write!(
+            f,
+            "{accepted} accepted, {done} done, {dead_lettered} dead-lettered, {discarded} discarded, \
+             {handed_back} handed back; {in_flight} in flight, {ready} ready, {lanes} lanes, \
+             {backing_off} backing off, {halted} halted"
+        )
+    }
 }
 
 /// The atomics behind [`Stats`]. All are statistics but the five of [`Counters::settled`], which

@@ -193,8 +193,10 @@ impl Witness {
             Err(ReceiptError::DeadLettered(_)) => ("dead-lettered", is_lettered),
             Err(ReceiptError::Failed(_)) => ("discarded", !is_done && !is_lettered),
             Err(ReceiptError::Dropped(back)) => ("discarded", back.number == number),
-            Err(ReceiptError::HandedBack(back)) => ("handed back", back.number == number),
-            Err(ReceiptError::Interrupted) => ("handed back", true),
+            Err(ReceiptError::HandedBack { message, .. }) => {
+                ("handed back", message.number == number)
+            }
+            Err(ReceiptError::Interrupted(_)) => ("handed back", true),
             Err(ReceiptError::Stopped) => ("stopped", false),
         };
         if !fits {
