@@ -283,7 +283,7 @@ where
         let limits = Limits {
             concurrency: self.concurrency,
             pollers: workers,
-            idle: 2 * workers,
+            idle: 16 * workers,
         };
 
         let handler = Arc::new(handler);

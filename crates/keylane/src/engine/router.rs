@@ -114,7 +114,9 @@ where
             if routed >= BUSY {
                 patience = PATIENCE;
             }
-            if routed >= BUSY || waiting >= BACKLOG {
+            if routed == BATCH {
+                rt::step_aside().await;
+            } else if routed >= BUSY || waiting >= BACKLOG {
                 rt::yield_now().await;
             }
         }

@@ -45,7 +45,7 @@ where
             }
             if seat.is_tired() {
                 seat.flush();
-                rt::consume_budget().await;
+                rt::step_aside().await;
             }
             if seat.is_in_the_way() {
                 seat.flush();

@@ -112,7 +112,6 @@ where
             return;
         }
         self.role = Role::Holder;
-        self.recruited = false;
         // What was settled must not wait with this handler.
         self.flush();
         let recruit = self.engine.ready.hold();
@@ -188,14 +187,15 @@ where
     /// Decides who runs the next message of the key: this runner at once, or whoever comes.
     #[inline]
     pub(super) fn proceed(&mut self, next: Option<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
-        if self.role == Role::Holder && !self.poll_again() {
-            if let Some(next) = next {
-                self.engine.enqueue(next);
+        if self.role == Role::Holder {
+            match next {
+                Some(next) if !self.poll_again() => {
+                    self.engine.enqueue(next);
+                    return self.come_back();
+                }
+                None => return self.come_back(),
+                Some(_) => {}
             }
-            self.flush();
-            let (taken, recruit) = self.engine.ready.release();
-            self.engine.recruit(recruit);
-            return self.follow(taken);
         }
         self.engine.flush_some(&mut self.tally);
         let next = self.start(next?)?;
@@ -241,13 +241,19 @@ where
     }
 
     #[inline]
+    /// A holder whose lane is in other hands, or gone, looks for something else to do.
+    fn come_back(&mut self) -> Option<Turn<K, M, O, E>> {
+        self.role = Role::Poller;
+        self.quantum = self.engine.settings.quantum;
+        self.engine.flush_some(&mut self.tally);
+        let (taken, recruit) = self.engine.ready.come_back();
+        self.engine.recruit(recruit);
+        self.follow(taken)
+    }
+
     fn follow(&mut self, taken: Take<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
         match taken {
-            Take::Turn(turn, recruit) => {
-                self.recruited = recruit.is_somebody();
-                self.engine.recruit(recruit);
-                return self.start(turn);
-            }
+            Take::Turn(turn) => return self.start(turn),
             Take::Aside(recruit) => {
                 self.recruited = true;
                 self.engine.recruit(recruit);

@@ -32,19 +32,12 @@ pub(crate) enum Recruit {
     Spawn,
 }
 
-impl Recruit {
-    #[inline]
-    pub(crate) fn is_somebody(&self) -> bool {
-        !matches!(self, Self::Nobody)
-    }
-}
-
 /// What a runner does next.
 #[derive(Debug)]
 pub(crate) enum Take<T> {
-    /// Run this turn; carry out the recruiting first.
-    Turn(T, Recruit),
-    /// More than one turn waits: carry out the recruiting, step aside, and ask again.
+    Turn(T),
+    /// More than one turn waits, and another runner is there for them: carry out the recruiting, step
+    /// aside, and ask again.
     Aside(Recruit),
     /// Nothing to run: wait to be woken as a poller.
     Idle,
@@ -100,6 +93,22 @@ impl<T> State<T> {
         match self.idle.pop() {
             Some(idler) => Recruit::Wake(idler.waker),
             None => Recruit::Spawn,
+        }
+    }
+
+    fn take(&mut self, limits: &Limits) -> Take<T> {
+        // Not with a turn in hand: its handler may block, and the recruit would wait for it.
+        if self.turns.len() > 1
+            && let recruit @ (Recruit::Wake(_) | Recruit::Spawn) = self.recruit(limits)
+        {
+            return Take::Aside(recruit);
+        }
+        match self.turns.pop_front() {
+            Some(turn) => Take::Turn(turn),
+            None => {
+                self.pollers -= 1;
+                self.rest(limits)
+            }
         }
     }
 
@@ -162,25 +171,20 @@ impl<T> Ready<T> {
         let mut state = lock(&self.state);
         if first {
             state.starting = false;
-            // Where handlers wait, a poller is out of the way at its first turn anyway.
-            if state.turns.len() > 1
-                && state.holders == 0
-                && let recruit = state.recruit(&self.limits)
-                && recruit.is_somebody()
-            {
-                return Take::Aside(recruit);
-            }
         }
-        match state.turns.pop_front() {
-            Some(turn) => {
-                let recruit = state.recruit(&self.limits);
-                Take::Turn(turn, recruit)
-            }
-            None => {
-                state.pollers -= 1;
-                state.rest(&self.limits)
-            }
+        state.take(&self.limits)
+    }
+
+    /// A holder is done with its handler and its lane: it polls again, unless there are pollers enough.
+    pub(crate) fn come_back(&self) -> (Take<T>, Recruit) {
+        let mut state = lock(&self.state);
+        state.holders -= 1;
+        if state.pollers >= self.limits.pollers {
+            let recruit = state.recruit(&self.limits);
+            return (state.rest(&self.limits), recruit);
         }
+        state.pollers += 1;
+        (state.take(&self.limits), Recruit::Nobody)
     }
 
     /// A poller's lane used up its quantum: to the back of the queue, and the front comes out.
@@ -211,7 +215,7 @@ impl<T> Ready<T> {
         state.recruit(&self.limits)
     }
 
-    /// A holder is done with its handler and would poll again. False: there are pollers enough.
+    /// A holder would poll the next handler of its lane. False: there are pollers enough.
     pub(crate) fn resume(&self) -> bool {
         let mut state = lock(&self.state);
         if state.pollers >= self.limits.pollers {
@@ -220,14 +224,6 @@ impl<T> Ready<T> {
         state.holders -= 1;
         state.pollers += 1;
         true
-    }
-
-    /// A holder that may not poll gives its permit back.
-    pub(crate) fn release(&self) -> (Take<T>, Recruit) {
-        let mut state = lock(&self.state);
-        state.holders -= 1;
-        let recruit = state.recruit(&self.limits);
-        (state.rest(&self.limits), recruit)
     }
 
     /// A runner is gone without having asked: its task was dropped.

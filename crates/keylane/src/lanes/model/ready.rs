@@ -67,8 +67,6 @@ struct Runner {
     waits: bool,
     /// Whether it was made a poller and has not noticed.
     summoned: bool,
-    /// Whether it found pollers enough, and is about to give its permit back.
-    releases: bool,
     woken: Arc<Woken>,
 }
 
@@ -197,7 +195,7 @@ impl World {
             (Role::Poller, Deed::Rotate) if turn.is_some() => self.rotate(number),
             (Role::Poller, _) => self.take(number, false),
             (Role::Holder, Deed::Hold) => {}
-            (Role::Holder, _) if runner.releases => self.release(number),
+            (Role::Holder, Deed::Rotate) if turn.is_some() => self.go_on(number),
             (Role::Holder, _) => self.come_back(number),
             (Role::Gone, _) => unreachable!("who has left is not listed"),
         }
@@ -205,9 +203,17 @@ impl World {
 
     fn take(&mut self, number: Number, first: bool) {
         let taken = self.ready.take(first);
+        self.taken(number, taken);
+    }
+
+    /// What a poller got that asked for a turn.
+    fn taken(&mut self, number: Number, taken: Take<Turn>) {
         if let Take::Aside(recruit) = taken {
-            assert!(first && self.turns.len() > 1, "it steps aside for nobody");
-            assert!(recruit.is_somebody(), "it steps aside for nobody");
+            assert!(self.turns.len() > 1, "it steps aside for nobody");
+            assert!(
+                !matches!(recruit, Recruit::Nobody),
+                "it steps aside for nobody"
+            );
             self.runner(number).role = Role::Poller;
             return self.recruit(recruit);
         }
@@ -216,13 +222,12 @@ impl World {
         runner.turn = front;
         runner.role = Role::Poller;
         match taken {
-            Take::Turn(turn, recruit) => {
+            Take::Turn(turn) => {
                 assert_eq!(
                     Some(turn),
                     front,
                     "turns are taken in the order of the queue"
                 );
-                self.recruit(recruit);
             }
             rest => {
                 assert_eq!(front, None, "a turn waits, and the poller got none");
@@ -235,7 +240,7 @@ impl World {
         let runner = self.runner(number);
         runner.turn = None;
         match rest {
-            Take::Turn(turn, _) => panic!("{turn} came to a runner that did not ask"),
+            Take::Turn(turn) => panic!("{turn} came to a runner that did not ask"),
             Take::Aside(_) => panic!("a runner that takes nothing steps aside"),
             Take::Idle => {
                 runner.role = Role::Idle;
@@ -272,30 +277,34 @@ impl World {
         }
     }
 
-    /// The handler of a holder is done.
-    fn come_back(&mut self, number: Number) {
+    /// The handler of a holder is done, and there is a next message in its lane.
+    fn go_on(&mut self, number: Number) {
         let pollers = self.count(|role| matches!(role, Role::Starting | Role::Poller));
         let again = self.ready.resume();
         assert_eq!(again, pollers < self.limits.pollers);
         if again {
             self.runner(number).role = Role::Poller;
-            return;
-        }
-        // Its lane goes on, with another runner.
-        if let Some(turn) = self.runner(number).turn.take() {
+        } else if let Some(turn) = self.runner(number).turn.take() {
+            // Its lane goes on, with another runner.
             self.push_one(turn);
         }
-        self.runner(number).releases = true;
     }
 
-    fn release(&mut self, number: Number) {
-        let (rest, recruit) = self.ready.release();
-        let runner = self.runner(number);
-        runner.releases = false;
-        // Not active any more when somebody else is recruited in its place.
-        runner.role = Role::Gone;
-        self.recruit(recruit);
-        self.rest(number, rest);
+    /// The handler of a holder is done, and its lane is in other hands or gone.
+    fn come_back(&mut self, number: Number) {
+        let pollers = self.count(|role| matches!(role, Role::Starting | Role::Poller));
+        let (taken, recruit) = self.ready.come_back();
+        self.runner(number).turn = None;
+        if pollers < self.limits.pollers {
+            assert!(matches!(recruit, Recruit::Nobody), "it polls itself");
+            self.runner(number).role = Role::Poller;
+            self.taken(number, taken);
+        } else {
+            // Not active any more when somebody else is recruited in its place.
+            self.runner(number).role = Role::Gone;
+            self.recruit(recruit);
+            self.rest(number, taken);
+        }
     }
 
     fn poll_summons(&mut self, number: Number) {
@@ -335,7 +344,6 @@ impl World {
                     turn: None,
                     waits: false,
                     summoned: false,
-                    releases: false,
                     woken: Arc::default(),
                 };
                 self.runners.insert(self.next_runner, runner);
