@@ -55,6 +55,8 @@ struct Entry {
     /// Its sender had to wait all the same.
     waited: bool,
     attempts: u32,
+    /// Attempts before it was resumed.
+    earlier: u32,
     refusals: u32,
     settled: Option<Settled>,
     resolved: bool,
@@ -175,6 +177,7 @@ impl Naive {
             found_room: !self.is_full(message.key),
             waited: false,
             attempts: 0,
+            earlier: 0,
             refusals: 0,
             settled: None,
             resolved: false,
@@ -197,7 +200,11 @@ impl Naive {
         let head = self.halted(key).expect("it was halted");
         match decision {
             Decision::Resume | Decision::Replace => {
-                self.entry(head).attempts = 0;
+                let entry = self.entry(head);
+                entry.earlier += std::mem::take(&mut entry.attempts);
+                if decision == Decision::Replace {
+                    entry.earlier = 0;
+                }
                 self.heads.insert(head, Doing::Waits(Work::Attempt(1)));
             }
             Decision::Skip => {
@@ -753,7 +760,7 @@ impl Naive {
             .iter()
             .map(|id| (*id, &self.messages[id]))
             .filter(|(_, entry)| entry.settled == Some(Settled::HandedBack) && !entry.has_receipt)
-            .map(|(id, entry)| (entry.message.key, id, entry.attempts))
+            .map(|(id, entry)| (entry.message.key, id, entry.earlier + entry.attempts))
             .collect();
         assert_eq!(
             returned, should,

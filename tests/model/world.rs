@@ -363,6 +363,7 @@ fn watch(
             Err(ReceiptError::Failed(_)) => "discarded",
             Err(ReceiptError::DeadLettered(_)) => "dead-lettered",
             Err(ReceiptError::HandedBack { message, .. }) if message.id == id => "handed back",
+            Err(ReceiptError::Interrupted(Some(message))) if message.id == id => "handed back",
             Err(ReceiptError::Dropped(back)) if back.id == id => "displaced",
             other => return log.note(Event::Wrong(format!("{id} was answered as {other:?}"))),
         };

@@ -36,8 +36,11 @@ impl Alarm {
         }
     }
 
+    /// Asks whatever is left of the task's budget: a handler that spends it all in each poll has a
+    /// time-out too.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.as_mut().poll(cx)
+        let alarm = tokio::task::coop::unconstrained(self.0.as_mut());
+        std::pin::pin!(alarm).poll(cx)
     }
 }
 

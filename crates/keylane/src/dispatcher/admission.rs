@@ -89,6 +89,53 @@ where
     ) -> Result<Room<'_>, Refusal> {
         let limit = self.engine.settings.capacity_bytes;
         let weight = self.address.weigh(message, limit)?;
+        loop {
+            let gate = self.pass_gate(key, hash).await?;
+            // Taking room that is there costs a tenth of waiting for it. Nobody is overtaken: while
+            // senders wait, room goes to them and is never seen to be free.
+            let mut waited = false;
+            let count = match self.engine.capacity.try_acquire() {
+                Ok(count) => {
+                    rt::consume_budget().await;
+                    count
+                }
+                Err(_) => {
+                    waited = true;
+                    let acquired = self.engine.capacity.acquire().await;
+                    acquired.map_err(|_| Refusal::Closed)?
+                }
+            };
+            let bytes = match &self.engine.bytes {
+                None => None,
+                Some(bytes) => match bytes.try_acquire_many(weight) {
+                    Ok(taken) => Some(taken),
+                    Err(_) => {
+                        waited = true;
+                        let acquired = bytes.acquire_many(weight).await;
+                        Some(acquired.map_err(|_| Refusal::Closed)?)
+                    }
+                },
+            };
+            // The lane may have filled up meanwhile, perhaps with others that waited here: if they
+            // all came in, one key could take all the room.
+            if waited && gate.is_none() && key.is_some_and(|key| self.engine.is_full(hash, key)) {
+                continue;
+            }
+            return Ok(Room {
+                count,
+                bytes,
+                gate,
+                weight,
+            });
+        }
+    }
+
+    /// Waits at the gate of a full lane.
+    async fn pass_gate(
+        &self,
+        key: Option<&K>,
+        hash: u64,
+    ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
         let mut gate = None;
         while let Some(full) = key.and_then(|key| self.engine.gate(hash, key)) {
             if self.engine.capacity.is_closed() {
@@ -113,35 +160,7 @@ where
             permit.forget();
             None
         });
-        // Taking room that is there costs a tenth of waiting for it. Nobody is overtaken: while
-        // senders wait, room goes to them and is never seen to be free.
-        let count = match self.engine.capacity.try_acquire() {
-            Ok(count) => {
-                rt::consume_budget().await;
-                count
-            }
-            Err(_) => self
-                .engine
-                .capacity
-                .acquire()
-                .await
-                .map_err(|_| Refusal::Closed)?,
-        };
-        let bytes = match &self.engine.bytes {
-            Some(bytes) => Some(
-                bytes
-                    .acquire_many(weight)
-                    .await
-                    .map_err(|_| Refusal::Closed)?,
-            ),
-            None => None,
-        };
-        Ok(Room {
-            count,
-            bytes,
-            gate,
-            weight,
-        })
+        Ok(gate)
     }
 
     /// Takes room if there is some at once.

@@ -14,6 +14,12 @@ use crate::letter::{DeadLetterSink, Exhausted};
 use crate::retry::{Retry, RetryBudget};
 use crate::rt::{self, Arc, mpsc};
 
+/// Each shard is a lock and a table; more than this helps nobody.
+const MOST_SHARDS: usize = 1 << 16;
+
+/// The capacity of a lane where none is set: this, and never more than a quarter of the capacity.
+const LANE_CAPACITY: usize = 1_024;
+
 /// Builds a [`Dispatcher`]: the key and the handler must be given, everything else has a default.
 ///
 /// | setting | default | at the limit |
@@ -21,7 +27,7 @@ use crate::rt::{self, Arc, mpsc};
 /// | [`concurrency`](Self::concurrency) | 256 handlers in flight | ready lanes wait |
 /// | [`capacity`](Self::capacity) | 65,536 messages | senders wait, `try_send` says `Full` |
 /// | [`capacity_bytes`](Self::capacity_bytes) | none | the same |
-/// | [`lane_capacity`](Self::lane_capacity) | 1,024 messages, `Wait` (not exact, see there) | only that key's senders feel it |
+/// | [`lane_capacity`](Self::lane_capacity) | 1,024 messages or a quarter of the capacity, `Wait` | only that key's senders feel it |
 /// | [`stalled_capacity`](Self::stalled_capacity) | as `capacity` | what is above counts as load again |
 /// | [`attempt_timeout`](Self::attempt_timeout) | none | the attempt is dropped, and failed |
 /// | [`retry`](Self::retry) | none: one attempt | `on_exhausted` decides |
@@ -34,6 +40,7 @@ pub struct Builder<K, M, E, F, S = RandomState> {
     hasher: S,
     weigh: Option<Weigh<M>>,
     settings: Settings<K, M, E>,
+    lane_capacity: Option<usize>,
     stalled_capacity: Option<usize>,
     shards: Option<usize>,
     concurrency: usize,
@@ -95,6 +102,7 @@ impl<K, M, E, F> Builder<K, M, E, F> {
             hasher: RandomState::new(),
             weigh: None,
             settings: Settings::default(),
+            lane_capacity: None,
             stalled_capacity: None,
             shards: None,
             concurrency: 256,
@@ -160,9 +168,10 @@ where
     /// With `Wait` and `Reject` the senders hold back once the dispatcher has *seen* the lane
     /// full; what was in the channel by then still comes in, so a lane can be deeper than its
     /// limit by what the channel held, plus one message for each sender on its way. `DropOldest`
-    /// and `DeadLetter` are exact.
+    /// and `DeadLetter` are exact. It counts messages, whatever their size: where some are large, a
+    /// blocked key can hold this many times the largest of [`capacity_bytes`](Self::capacity_bytes).
     pub fn lane_capacity(mut self, messages: usize, overflow: Overflow) -> Self {
-        self.settings.lane_capacity = messages;
+        self.lane_capacity = Some(messages);
         self.settings.overflow = overflow;
         self
     }
@@ -219,6 +228,7 @@ where
             hasher,
             weigh: self.weigh,
             settings: self.settings,
+            lane_capacity: self.lane_capacity,
             stalled_capacity: self.stalled_capacity,
             shards: self.shards,
             concurrency: self.concurrency,
@@ -240,7 +250,10 @@ where
 
     /// After how long a handler that does not return from a poll is reported as stuck.
     ///
-    /// On a current-thread runtime such a handler stops the report as well.
+    /// A handler must not block its thread: it keeps one of the runtime's workers from every other
+    /// key, also inside `block_in_place`, and what it has just sent or decided may wait for it. Use
+    /// `spawn_blocking` and await that. On a current-thread runtime such a handler stops the report as
+    /// well.
     pub fn stuck_after(mut self, limit: Duration) -> Self {
         self.settings.stuck_after = limit;
         self
@@ -275,6 +288,9 @@ where
         rt::check_timers()?;
 
         let settings = &mut self.settings;
+        settings.lane_capacity = self
+            .lane_capacity
+            .unwrap_or_else(|| LANE_CAPACITY.min(settings.capacity / 4).max(1));
         settings.stalled_capacity = self.stalled_capacity.unwrap_or(settings.capacity);
         settings.tally = u32::try_from(settings.capacity / 64)
             .unwrap_or(u32::MAX)
@@ -326,7 +342,7 @@ where
             ("concurrency", self.concurrency),
             ("capacity", settings.capacity),
             ("capacity_bytes", settings.capacity_bytes.unwrap_or(1)),
-            ("lane_capacity", settings.lane_capacity),
+            ("lane_capacity", self.lane_capacity.unwrap_or(1)),
             ("quantum", settings.quantum as usize),
             (
                 "stuck_after",
@@ -348,12 +364,15 @@ where
             ("capacity", Some(settings.capacity)),
             ("capacity_bytes", settings.capacity_bytes),
             ("stalled_capacity", self.stalled_capacity),
-            ("lane_capacity", Some(settings.lane_capacity)),
+            ("lane_capacity", self.lane_capacity),
         ];
         for (name, value) in countable {
             if value.is_some_and(|value| value > most / 2) {
                 return Err(BuildError::TooLarge(name));
             }
+        }
+        if self.shards.is_some_and(|shards| shards > MOST_SHARDS) {
+            return Err(BuildError::TooLarge("shards"));
         }
         if let Some(shards) = self.shards.filter(|n| !n.is_power_of_two() || *n < 2) {
             return Err(BuildError::Shards(shards));

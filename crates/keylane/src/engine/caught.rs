@@ -23,6 +23,20 @@ pub(crate) fn dropped<T>(value: T) -> bool {
     caught(move || drop(value)).is_err()
 }
 
+/// Wakes tasks of the user's. A waker that panics is its owner's trouble, and not that of the
+/// message that is being settled.
+#[inline]
+pub(crate) fn shielded(wake: impl FnOnce()) {
+    if let Err(text) = caught(wake) {
+        tracing::error!(target: "keylane", panic = %text, "a waker panicked");
+    }
+}
+
+/// Clones the user's key, if that works.
+pub(crate) fn cloned<K: Clone>(key: &K) -> Option<K> {
+    caught(|| key.clone()).ok()
+}
+
 fn text_of(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()

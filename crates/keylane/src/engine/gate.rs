@@ -8,6 +8,7 @@
 
 use std::fmt;
 
+use super::caught::shielded;
 use super::{Engine, Lane, Overflow};
 use crate::lanes::AtLimit;
 use crate::rt::atomic::Ordering;
@@ -38,11 +39,11 @@ impl Opening {
     pub(super) fn carry_out(self) {
         match self {
             Self::Nothing => {}
-            Self::Grant(gate, room) => gate.add_permits(room),
+            Self::Grant(gate, room) => shielded(|| gate.add_permits(room)),
             #[cfg(keylane_mutant = "lost-wake")]
             Self::Remove(_) => {}
             #[cfg(not(keylane_mutant = "lost-wake"))]
-            Self::Remove(gate) => gate.close(),
+            Self::Remove(gate) => shielded(|| gate.close()),
         }
     }
 }
@@ -63,6 +64,11 @@ where
         self.lanes
             .peek(hash, key, |lane| lane.gate().cloned())
             .flatten()
+    }
+
+    /// Whether the lane of this key is full.
+    pub(crate) fn is_full(&self, hash: u64, key: &K) -> bool {
+        self.gate(hash, key).is_some()
     }
 
     /// What a lane at its limit does with one more message.

@@ -11,7 +11,7 @@ use std::task::{self, Poll};
 
 use super::Engine;
 use super::attempt::{self, Watched};
-use super::caught::caught;
+use super::caught::{caught, cloned};
 use super::message::{GivenUp, Ticket, Turn, Work};
 use super::seat::Seat;
 use super::settle::Tally;
@@ -159,14 +159,15 @@ where
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let Context { key, attempt, .. } = self.context;
+            // This may run while a panic unwinds.
+            let key = key.as_ref().and_then(cloned);
             let back = super::HandedBack {
-                key: key.clone(),
+                key: key.as_ref().and_then(cloned),
                 message: self.kept.take(),
                 attempts: *attempt,
                 interrupted: true,
             };
-            self.engine
-                .interrupted(key.clone(), self.hash, ticket, back);
+            self.engine.interrupted(key, self.hash, ticket, back);
         }
     }
 }
@@ -321,7 +322,7 @@ where
                 ticket,
             ) = *letter;
             self.engine.drop_quietly(failure);
-            let lane = key.clone().filter(|_| self.in_lane);
+            let lane = key.as_ref().filter(|_| self.in_lane).and_then(cloned);
             let back = super::HandedBack {
                 key,
                 message: Some(message),

@@ -32,6 +32,8 @@ pub(crate) struct Load {
     pub(crate) weight: u32,
     /// Counted among the stalled and not against the capacity.
     pub(crate) apart: bool,
+    /// Attempts before an operator resumed it; no more than 255 are counted.
+    pub(crate) earlier: u8,
 }
 
 impl<M, O, E> Debt<M, O, E> {
@@ -40,6 +42,7 @@ impl<M, O, E> Debt<M, O, E> {
         let load = Load {
             weight,
             apart: false,
+            earlier: 0,
         };
         match reply {
             Some(reply) => Self::Answer(load, reply),

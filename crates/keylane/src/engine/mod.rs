@@ -71,6 +71,7 @@ use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Semaphore};
+use caught::shielded;
 use gate::Gate;
 use message::{Due, Held, Parked, Turn};
 use shutdown::Shutdown;
@@ -95,6 +96,8 @@ pub(crate) struct Engine<K, M, O, E> {
     pub(crate) bytes: Option<Semaphore>,
     /// Messages behind failing heads; their room in `capacity` was given back.
     stalled: AtomicUsize,
+    /// Heads whose retry is due and waits for the retry budget, in the router.
+    postponed: AtomicUsize,
     halted: AtomicUsize,
     /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more
     /// messages into the lane.
@@ -129,6 +132,7 @@ where
             capacity: Semaphore::new(settings.capacity),
             bytes: settings.capacity_bytes.map(Semaphore::new),
             stalled: AtomicUsize::new(0),
+            postponed: AtomicUsize::new(0),
             halted: AtomicUsize::new(0),
             full_lanes: std::array::from_fn(|_| AtomicUsize::new(0)),
             counters: Counters::default(),
@@ -160,7 +164,7 @@ where
             in_flight: self.ready.active(),
             ready: self.ready.waiting(),
             lanes: self.lanes.len(),
-            backing_off: self.timers.len(),
+            backing_off: self.timers.len() + self.postponed.load(Ordering::Relaxed),
             halted: self.halted.load(Ordering::Relaxed),
             full_lanes: self
                 .full_lanes
@@ -174,9 +178,9 @@ where
 
     /// Refuses senders from now on, those that wait for room included.
     pub(crate) fn stop_intake(&self) {
-        self.capacity.close();
+        shielded(|| self.capacity.close());
         if let Some(bytes) = &self.bytes {
-            bytes.close();
+            shielded(|| bytes.close());
         }
     }
 

@@ -11,6 +11,7 @@
 //!    handed back. Aborting also drops every runner.
 //! 5. Every accepted message has settled and no runner is active: the report stands.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -23,6 +24,7 @@ use crate::clock::{self, Alarm};
 use crate::error::Failure;
 use crate::lanes::{Entered, Offered};
 use crate::retry::Bucket;
+use crate::rt::atomic::Ordering;
 use crate::rt::{self, Arc, mpsc};
 
 /// Most messages taken from the channel at once.
@@ -50,6 +52,10 @@ where
     ingress: mpsc::UnboundedReceiver<Accepted<K, M, O, E>>,
     batch: Vec<Accepted<K, M, O, E>>,
     due: Vec<Due<K>>,
+    /// Due retries that wait for the budget, in the order in which they came to it.
+    postponed: VecDeque<Due<K>>,
+    /// When the budget has grown enough for the first of them.
+    refill: Option<Alarm>,
     turns: Vec<Turn<K, M, O, E>>,
     budget: Option<Bucket>,
     /// The last message's `parked_at`: no two have the same.
@@ -87,6 +93,8 @@ where
             ingress,
             batch: Vec::with_capacity(BATCH),
             due: Vec::new(),
+            postponed: VecDeque::new(),
+            refill: None,
             turns: Vec::with_capacity(BATCH),
             budget,
             stamp: 0,
@@ -120,6 +128,8 @@ where
                 rt::yield_now().await;
             }
         }
+        // Of heads that came to wait, and were handed back by their runners, after the last sweep.
+        self.forget_due();
         self.engine.shutdown.advance(Stage::Ended);
     }
 
@@ -128,6 +138,7 @@ where
         self.ingress.is_empty()
             && self.engine.shutdown.stage() == Stage::Open
             && self.engine.timers.len() == 0
+            && self.postponed.is_empty()
     }
 
     /// Waits for messages, timers or a nudge.
@@ -148,10 +159,17 @@ where
             }
         }
         let due = self.engine.timers.poll_due(cx, &mut self.due).is_ready();
+        let refilled = self
+            .refill
+            .as_mut()
+            .is_some_and(|alarm| alarm.poll(cx).is_ready());
+        if refilled {
+            self.refill = None;
+        }
         let stage = shutdown.stage();
         let left_behind = stage >= Stage::Closing && self.engine.timers.len() > 0;
         let nudged = stage != self.seen || left_behind;
-        if due || nudged || self.is_finished() || self.is_too_late(cx) {
+        if due || refilled || nudged || self.is_finished() || self.is_too_late(cx) {
             Poll::Ready(Heard::Work)
         } else {
             #[cfg(keylane_mutant = "deaf-router")]
@@ -173,12 +191,13 @@ where
         let mut tally = Tally::default();
         let now = engine.stamp(clock::now());
         let (mut room, mut bytes) = (0, 0);
-        let arrivals = Arrivals {
+        let mut arrivals = Arrivals {
             engine,
             rest: self.batch.drain(..),
             in_hand: false,
+            stamp: self.stamp,
         };
-        for accepted in arrivals {
+        while let Some(accepted) = arrivals.next() {
             let Accepted {
                 key,
                 hash,
@@ -186,6 +205,7 @@ where
                 debt,
             } = accepted;
             self.stamp = now.max(self.stamp + 1);
+            arrivals.stamp = self.stamp;
             let ticket = Ticket {
                 debt,
                 parked_at: self.stamp,
@@ -229,9 +249,12 @@ where
                     self.turns.push(Turn::first(Some(key), hash, parked));
                 }
                 Entered::Present((offered, freed)) => {
+                    // From here on nothing of it is left but its key, whose drop is the user's.
+                    arrivals.in_hand = false;
                     room += freed.0;
                     bytes += freed.1;
                     match offered {
+                        Offered::Parked if std::mem::needs_drop::<K>() => engine.drop_quietly(key),
                         Offered::Parked => {}
                         Offered::Displaced(old) => {
                             engine.counters.overflowed.add(1);
@@ -253,23 +276,50 @@ where
 
     /// Lets out the heads whose wait is over.
     fn start_due(&mut self) {
-        if self.due.is_empty() {
+        if self.due.is_empty() && self.postponed.is_empty() {
             return;
         }
         let engine = &self.engine;
         let now = clock::now();
+        let before = self.postponed.len();
         for due in self.due.drain(..) {
-            if engine.is_retry(&due) {
-                if let Some(budget) = &mut self.budget
-                    && let Err(wait) = budget.withdraw(now, engine.counters.settled())
-                {
-                    engine.postpone(due, now, wait);
-                    continue;
-                }
+            if !engine.is_retry(&due) {
+                self.turns.extend(engine.due(due, now));
+            } else if self.budget.is_some() {
+                self.postponed.push_back(due);
+            } else {
                 engine.counters.retries.add(1);
+                self.turns.extend(engine.due(due, now));
             }
-            self.turns.extend(engine.due(due, now));
         }
+        if let Some(budget) = &mut self.budget
+            && !self.postponed.is_empty()
+        {
+            let arrived = self.postponed.len() - before;
+            while let Some(due) = self.postponed.front() {
+                if engine.is_retry(due) {
+                    if let Err(wait) = budget.withdraw(now, engine.counters.settled()) {
+                        self.refill = now.checked_add(wait).map(Alarm::new);
+                        break;
+                    }
+                    engine.counters.retries.add(1);
+                }
+                let due = self.postponed.pop_front();
+                self.turns.extend(due.and_then(|due| engine.due(due, now)));
+            }
+            let waiting = self.postponed.len();
+            engine.counters.postponed.add(arrived.min(waiting) as u64);
+            engine.postponed.store(waiting, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets the timers: whatever waited for them has been handed back.
+    fn forget_due(&mut self) {
+        self.due.clear();
+        self.postponed.clear();
+        self.refill = None;
+        self.engine.postponed.store(0, Ordering::Relaxed);
+        self.engine.clear_timers();
     }
 
     /// Gives the turns to the runners. Returns how many wait.
@@ -313,11 +363,10 @@ where
             if self.seen < Stage::Closing {
                 engine.sweep(false);
             }
-            self.due.clear();
-            engine.clear_timers();
+            self.forget_due();
         }
         if stage >= Stage::Aborting && self.seen < Stage::Aborting {
-            engine.runners.abort_all();
+            self.engine.runners.abort_all();
         }
         self.seen = stage;
     }
@@ -364,6 +413,8 @@ where
     engine: &'a Engine<K, M, O, E>,
     rest: std::vec::Drain<'a, Accepted<K, M, O, E>>,
     in_hand: bool,
+    /// The last message's place in the order of acceptance.
+    stamp: u64,
 }
 
 impl<K, M, O, E> Iterator for Arrivals<'_, K, M, O, E>
@@ -396,8 +447,9 @@ where
         self.engine.counters.handed_back.add(1);
         let mut tally = Tally::default();
         for accepted in &mut self.rest {
+            self.stamp += 1;
             self.engine
-                .hand_back_accepted(&mut tally, accepted, u64::MAX);
+                .hand_back_accepted(&mut tally, accepted, self.stamp);
         }
         self.engine.flush(&mut tally);
     }
@@ -427,8 +479,7 @@ where
         for turn in std::mem::take(&mut self.turns) {
             engine.hand_back_turn(turn);
         }
-        self.due.clear();
-        engine.clear_timers();
+        self.forget_due();
         let mut tally = Tally::default();
         let mut left = std::mem::take(&mut self.batch);
         while let Ok(accepted) = self.ingress.try_recv() {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::caught::{caught, dropped};
+use super::caught::{caught, cloned, dropped, shielded};
 use super::gate::Opening;
 use super::hand::Owed;
 use super::message::{Due, GivenUp, Held, Parked, Ticket, Turn, Work};
@@ -113,6 +113,9 @@ where
         ticket: Ticket<M, O, E>,
     ) {
         self.return_room(tally, &ticket);
+        back.attempts = back
+            .attempts
+            .saturating_add(ticket.debt.load().earlier.into());
         let parked_at = ticket.parked_at;
         let reply = ticket.debt.into_reply().filter(|reply| !reply.is_closed());
         let reported = match reply {
@@ -156,6 +159,7 @@ where
         }
         if self.shutdown.stage() > super::Stage::Open {
             self.shutdown.nudge();
+            self.end_orphaned();
         }
     }
 
@@ -371,14 +375,13 @@ where
             }
             return self.shutdown.nudge();
         };
-        let due = Due::Lane {
-            key: key.clone(),
-            hash,
-        };
         #[cfg(keylane_mutant = "retry-at-tail")]
         return self.retry_at_tail(key, hash, held);
-        let held = Box::new(held);
-        self.lanes.with(hash, &key, |lane| {
+        self.hold_head(tally, &key, hash, held, |lane, held| {
+            let due = Due::Lane {
+                key: key.clone(),
+                hash,
+            };
             lane.back_off(held, until);
             self.set_lane_apart(lane, &mut freed);
             self.arm(due, until, now);
@@ -416,9 +419,8 @@ where
             "a lane is halted: resume, skip or replace its head"
         );
         self.flush(tally);
-        let held = Box::new(held);
         let mut freed = Freed::default();
-        self.lanes.with(hash, &key, |lane| {
+        self.hold_head(tally, &key, hash, held, |lane, held| {
             lane.halt(held);
             // Before anybody can see the lane, and resume it.
             self.halted.fetch_add(1, Ordering::Relaxed);
@@ -429,6 +431,31 @@ where
         // this key may still arrive, and must not start a lane that forgot its failed head.
         if self.shutdown.is_exhausted() && !cfg!(keylane_mutant = "late-halt") {
             self.sweep_one(tally, &key, hash);
+        }
+    }
+
+    /// Gives a head back to its lane. If the key's own `Eq` or `Clone` panics there, the head is
+    /// handed back, and it is an abort.
+    fn hold_head(
+        &self,
+        tally: &mut Tally,
+        key: &K,
+        hash: u64,
+        held: Held<K, M, O, E>,
+        put: impl FnOnce(&mut Lane<K, M, O, E>, Box<Held<K, M, O, E>>),
+    ) {
+        let mut held = Some(Box::new(held));
+        let _ = caught(|| {
+            self.lanes.with(hash, key, |lane| {
+                if let Some(held) = held.take() {
+                    put(lane, held);
+                }
+            })
+        });
+        if let Some(held) = held {
+            self.shutdown.advance(super::Stage::Aborting);
+            self.hand_back_held(tally, cloned(key), *held);
+            self.flush(tally);
         }
     }
 
@@ -526,12 +553,12 @@ where
     /// Gives room back to senders.
     pub(super) fn give_room(&self, room: usize, bytes: usize) {
         if room > 0 {
-            self.capacity.add_permits(room);
+            shielded(|| self.capacity.add_permits(room));
         }
         if bytes > 0
             && let Some(semaphore) = &self.bytes
         {
-            semaphore.add_permits(bytes);
+            shielded(|| semaphore.add_permits(bytes));
         }
     }
 
@@ -542,7 +569,12 @@ where
         let head = self
             .lanes
             .with(hash, key, |lane| lane.is_halted().then(|| lane.resume()));
-        let Some(Some(head)) = head else { return false };
+        let Some(Some(mut head)) = head else {
+            return false;
+        };
+        let attempts = u8::try_from(attempts_of(&head.work)).unwrap_or(u8::MAX);
+        let load = head.ticket.debt.load_mut();
+        load.earlier = load.earlier.saturating_add(attempts);
         self.restart(key, hash, *head);
         true
     }
@@ -568,9 +600,10 @@ where
         Ok(old)
     }
 
-    /// A message has another size from now on.
+    /// Another message, of another size, stands for this ticket from now on.
     fn reweigh(&self, ticket: &mut Ticket<M, O, E>, weight: u32) {
         let load = ticket.debt.load_mut();
+        load.earlier = 0;
         if let (false, Some(bytes)) = (load.apart, &self.bytes) {
             match weight.checked_sub(load.weight) {
                 None => bytes.add_permits((load.weight - weight) as usize),
@@ -661,8 +694,9 @@ where
     /// Hands back everything behind a head that is out and has just settled, and its lane.
     pub(super) fn release_handing_back(&self, tally: &mut Tally, key: Option<K>, hash: u64) {
         let mut key = key;
-        while let Some(turn) = self.advance(key.take(), hash) {
-            let back = HandedBack::idle(turn.key.clone(), turn.message, 0);
+        // Also run while a panic of the key's own `Eq` unwinds, and must not be the second one.
+        while let Ok(Some(turn)) = caught(|| self.advance(key.take(), hash)) {
+            let back = HandedBack::idle(turn.key.as_ref().and_then(cloned), turn.message, 0);
             self.hand_back(tally, back, turn.ticket);
             key = turn.key;
         }
@@ -693,7 +727,7 @@ where
         });
         if let Some(((head, parked, opening, halted), _)) = swept {
             opening.carry_out();
-            self.hand_back_lane(tally, key, head, parked, halted);
+            self.hand_back_lane(tally, Some(key), head, parked, halted);
         }
         self.flush(tally);
     }
@@ -711,13 +745,13 @@ where
             let halted = lane.is_halted();
             let (head, parked) = lane.hand_back();
             let stays = head.is_none();
-            swept.push((key.clone(), head, parked, opening, halted));
+            swept.push((cloned(key), head, parked, opening, halted));
             stays
         });
         let mut tally = Tally::default();
         for (key, head, parked, opening, halted) in swept {
             opening.carry_out();
-            self.hand_back_lane(&mut tally, &key, head, parked, halted);
+            self.hand_back_lane(&mut tally, key.as_ref(), head, parked, halted);
         }
         self.flush(&mut tally);
     }
@@ -725,7 +759,7 @@ where
     fn hand_back_lane(
         &self,
         tally: &mut Tally,
-        key: &K,
+        key: Option<&K>,
         head: Option<Box<Held<K, M, O, E>>>,
         parked: Vec<Parked<M, O, E>>,
         halted: bool,
@@ -734,10 +768,10 @@ where
             self.halted.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(head) = head {
-            self.hand_back_held(tally, Some(key.clone()), *head);
+            self.hand_back_held(tally, key.and_then(cloned), *head);
         }
         for Parked { message, ticket } in parked {
-            let back = HandedBack::idle(Some(key.clone()), message, 0);
+            let back = HandedBack::idle(key.and_then(cloned), message, 0);
             self.hand_back(tally, back, ticket);
         }
     }
@@ -793,16 +827,6 @@ where
                 Some(Turn::again(Some(key), hash, *head??))
             }
         }
-    }
-
-    /// Lets a due head wait longer, because the retry budget is used up.
-    pub(super) fn postpone(&self, due: Due<K>, now: Instant, wait: Duration) {
-        self.counters.postponed.add(1);
-        let until = now.checked_add(wait).unwrap_or(now);
-        if let Due::Lane { key, hash } = &due {
-            self.lanes.with(*hash, key, |lane| lane.postpone(until));
-        }
-        self.arm(due, until, now);
     }
 
     /// Whether what a timer brought is a retry, and not a letter.

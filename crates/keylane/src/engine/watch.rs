@@ -35,6 +35,9 @@ where
             );
         }
         engine.facade.publish(&engine.stats());
+        // A router that yields comes back when its worker has nothing else to do. If that worker is
+        // blocked by a handler, this gets the router back on another one.
+        engine.shutdown.nudge();
     }
     engine.facade.publish(&engine.stats());
 }

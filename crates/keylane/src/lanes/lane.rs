@@ -309,13 +309,6 @@ impl<T, H, G> Lane<T, H, G> {
         self.take_head().expect("a lane in backoff holds its head")
     }
 
-    /// Waits longer, for a reason outside this lane.
-    pub(crate) fn postpone(&mut self, later: Instant) {
-        if let State::Backoff { until, .. } = &mut self.state {
-            *until = later;
-        }
-    }
-
     /// The head was given up on; nothing starts until `resume` or `skip`.
     pub(crate) fn halt(&mut self, head: Box<H>) {
         self.step(Event::Halt);

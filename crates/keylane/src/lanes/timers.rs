@@ -7,8 +7,11 @@ use crate::clock::Instant;
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Mutex, lock};
 
-/// The longest time the wheel can hold; a longer wait comes due here and is armed again.
-const LONGEST: Duration = Duration::from_millis((1 << 36) - 1);
+/// The longest time in the wheel; a longer wait comes due here and is armed again.
+///
+/// The wheel holds 2^36 milliseconds and counts from the last time that anything was due, so this
+/// leaves three quarters for how long ago that may be.
+const LONGEST: Duration = Duration::from_millis(1 << 34);
 
 #[cfg(not(keylane_shuttle))]
 type Wheel<D> = tokio_util::time::DelayQueue<D>;
@@ -39,6 +42,10 @@ impl<D> Timers<D> {
     pub(crate) fn arm(&self, due: D, until: Instant, now: Instant) -> bool {
         let wait = until.saturating_duration_since(now).min(LONGEST);
         let mut wheel = lock(&self.wheel);
+        if self.len() == 0 {
+            // An empty one counts from when it was last used, perhaps years ago.
+            *wheel = Wheel::new();
+        }
         wheel.insert(due, wait);
         self.armed.fetch_add(1, Ordering::SeqCst) == 0
     }
