@@ -10,6 +10,7 @@ mod rig;
 
 mod acknowledgement;
 mod bounds;
+mod broken_keys;
 mod build;
 mod cancel_safety;
 mod dead_letters;
@@ -17,6 +18,7 @@ mod drains_under_load;
 mod endings;
 mod exclusion;
 mod halt;
+mod hard_handlers;
 mod idle_keys;
 mod independence;
 mod keyless;

@@ -228,8 +228,10 @@ fn trouble_is_logged_without_keys_and_payloads() {
         let names: Vec<_> = events.iter().map(|event| &event.name[..]).collect();
         let expected = [
             "an attempt failed",
+            "a message is given up on",
             "a dead-letter sink refused a letter; the key waits for it",
             "an attempt failed",
+            "a message is given up on",
             "a lane is halted: resume, skip or replace its head",
         ];
         assert_eq!(names, expected);
@@ -242,8 +244,9 @@ fn trouble_is_logged_without_keys_and_payloads() {
             events[0].field("failure"),
             Some("the handler failed: \"broke\"")
         );
+        assert_eq!(events[1].field("policy"), Some("DeadLetter(..)"));
         // One line, of bounded length, whatever a sink has to say.
-        let error = events[1].field("error").unwrap();
+        let error = events[2].field("error").unwrap();
         assert!(
             error.starts_with("no room\\nfor it") && error.chars().count() < 300,
             "{error}"

@@ -1,5 +1,7 @@
 //! The forms a message takes on its way through the engine.
 
+use std::cell::Cell;
+
 use crate::error::{Failure, ReceiptError};
 use crate::rt::oneshot;
 
@@ -34,6 +36,28 @@ pub(crate) struct Load {
     pub(crate) apart: bool,
     /// Attempts before an operator resumed it; no more than 255 are counted.
     pub(crate) earlier: u8,
+    /// Whether the message has its outcome.
+    pub(crate) settled: bool,
+}
+
+thread_local! {
+    /// Messages that were lost on this thread while a panic unwound.
+    static LOST: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Takes the number of messages that a panic of the key's own `Eq`, `Clone` or `Drop` has cost on this
+/// thread. Whoever ends the unwinding counts them.
+pub(super) fn take_lost() -> u64 {
+    LOST.try_with(Cell::take).unwrap_or(0)
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // Otherwise it is the end of the runtime, and its owner has seen to it.
+        if !self.settled && std::thread::panicking() {
+            let _ = LOST.try_with(|lost| lost.set(lost.get() + 1));
+        }
+    }
 }
 
 impl<M, O, E> Debt<M, O, E> {
@@ -43,6 +67,7 @@ impl<M, O, E> Debt<M, O, E> {
             weight,
             apart: false,
             earlier: 0,
+            settled: false,
         };
         match reply {
             Some(reply) => Self::Answer(load, reply),

@@ -194,21 +194,19 @@ where
         let mut arrivals = Arrivals {
             engine,
             rest: self.batch.drain(..),
-            in_hand: false,
-            stamp: self.stamp,
+            stamp: &mut self.stamp,
         };
-        while let Some(accepted) = arrivals.next() {
+        for accepted in arrivals.rest.by_ref() {
             let Accepted {
                 key,
                 hash,
                 message,
                 debt,
             } = accepted;
-            self.stamp = now.max(self.stamp + 1);
-            arrivals.stamp = self.stamp;
+            *arrivals.stamp = now.max(*arrivals.stamp + 1);
             let ticket = Ticket {
                 debt,
-                parked_at: self.stamp,
+                parked_at: *arrivals.stamp,
             };
             if engine.shutdown.hands_back() {
                 let back = HandedBack::idle(key, message, 0);
@@ -249,8 +247,6 @@ where
                     self.turns.push(Turn::first(Some(key), hash, parked));
                 }
                 Entered::Present((offered, freed)) => {
-                    // From here on nothing of it is left but its key, whose drop is the user's.
-                    arrivals.in_hand = false;
                     room += freed.0;
                     bytes += freed.1;
                     match offered {
@@ -401,8 +397,8 @@ where
 
 /// A batch on its way into the lanes, which are found by the key's own `Eq` and `Clone`.
 ///
-/// If those panic, the message in hand is lost, its receipt says so, and it is counted; the rest of
-/// the batch is handed back.
+/// If those panic, the message in hand is lost, and its receipt says so; the rest of the batch is
+/// handed back.
 struct Arrivals<'a, K, M, O, E>
 where
     K: Eq + Clone + Send + Sync + 'static,
@@ -412,25 +408,8 @@ where
 {
     engine: &'a Engine<K, M, O, E>,
     rest: std::vec::Drain<'a, Accepted<K, M, O, E>>,
-    in_hand: bool,
     /// The last message's place in the order of acceptance.
-    stamp: u64,
-}
-
-impl<K, M, O, E> Iterator for Arrivals<'_, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    type Item = Accepted<K, M, O, E>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.rest.next();
-        self.in_hand = next.is_some();
-        next
-    }
+    stamp: &'a mut u64,
 }
 
 impl<K, M, O, E> Drop for Arrivals<'_, K, M, O, E>
@@ -441,15 +420,11 @@ where
     E: fmt::Debug + Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        if !self.in_hand {
-            return;
-        }
-        self.engine.counters.handed_back.add(1);
         let mut tally = Tally::default();
         for accepted in &mut self.rest {
-            self.stamp += 1;
+            *self.stamp += 1;
             self.engine
-                .hand_back_accepted(&mut tally, accepted, self.stamp);
+                .hand_back_accepted(&mut tally, accepted, *self.stamp);
         }
         self.engine.flush(&mut tally);
     }
@@ -469,6 +444,9 @@ where
 {
     fn drop(&mut self) {
         let engine = Arc::clone(&self.engine);
+        if std::thread::panicking() {
+            engine.count_lost();
+        }
         if engine.shutdown.stage() == Stage::Ended {
             engine.ready.close();
             return;

@@ -275,12 +275,12 @@ where
 {
     fn drop(&mut self) {
         self.engine.runners.remove(self.number);
-        self.flush();
         if std::thread::panicking() {
             // Handlers' panics are caught. This one came from a key's own `Eq`, `Clone` or `Drop`,
             // and what the runner held of its lane is gone.
-            self.engine.shutdown.advance(super::Stage::Aborting);
+            self.engine.count_lost();
         }
+        self.flush();
         let recruit = self.engine.ready.lost(self.role, self.number);
         self.engine.recruit(recruit);
         self.engine.shutdown.nudge();

@@ -70,10 +70,10 @@ where
     pub(super) fn settle(
         &self,
         tally: &mut Tally,
-        ticket: Ticket<M, O, E>,
+        mut ticket: Ticket<M, O, E>,
         outcome: Outcome<M, O, E>,
     ) {
-        self.return_room(tally, &ticket);
+        self.return_room(tally, &mut ticket);
         let (counter, answer) = match outcome {
             Outcome::Done(answer) => {
                 tally.done += 1;
@@ -110,9 +110,9 @@ where
         &self,
         tally: &mut Tally,
         mut back: HandedBack<K, M>,
-        ticket: Ticket<M, O, E>,
+        mut ticket: Ticket<M, O, E>,
     ) {
-        self.return_room(tally, &ticket);
+        self.return_room(tally, &mut ticket);
         back.attempts = back
             .attempts
             .saturating_add(ticket.debt.load().earlier.into());
@@ -180,8 +180,9 @@ where
     }
 
     #[inline]
-    fn return_room(&self, tally: &mut Tally, ticket: &Ticket<M, O, E>) {
-        let load = ticket.debt.load();
+    fn return_room(&self, tally: &mut Tally, ticket: &mut Ticket<M, O, E>) {
+        let load = ticket.debt.load_mut();
+        load.settled = true;
         if load.apart {
             self.stalled.fetch_sub(1, Ordering::Relaxed);
         } else {
@@ -352,7 +353,7 @@ where
         wait: Duration,
     ) {
         if self.shutdown.hands_back() {
-            self.hand_back_held(tally, key.clone(), held);
+            self.hand_back_held(tally, key.as_ref().and_then(cloned), held);
             self.release_handing_back(tally, key, hash);
             return;
         }
@@ -445,16 +446,18 @@ where
         put: impl FnOnce(&mut Lane<K, M, O, E>, Box<Held<K, M, O, E>>),
     ) {
         let mut held = Some(Box::new(held));
-        let _ = caught(|| {
+        let tried = caught(|| {
             self.lanes.with(hash, key, |lane| {
                 if let Some(held) = held.take() {
                     put(lane, held);
                 }
             })
         });
-        if let Some(held) = held {
-            self.shutdown.advance(super::Stage::Aborting);
-            self.hand_back_held(tally, cloned(key), *held);
+        if tried.is_err() || held.is_some() {
+            self.count_lost();
+            if let Some(held) = held {
+                self.hand_back_held(tally, cloned(key), *held);
+            }
             self.flush(tally);
         }
     }
@@ -683,7 +686,7 @@ where
             work,
         } = turn;
         let attempts = attempts_of(&work);
-        let owner = key.clone().or_else(|| beside(&work));
+        let owner = key.as_ref().and_then(cloned).or_else(|| beside(&work));
         self.drop_quietly(work);
         let back = HandedBack::idle(owner, message, attempts);
         self.hand_back(&mut tally, back, ticket);
@@ -695,11 +698,24 @@ where
     pub(super) fn release_handing_back(&self, tally: &mut Tally, key: Option<K>, hash: u64) {
         let mut key = key;
         // Also run while a panic of the key's own `Eq` unwinds, and must not be the second one.
-        while let Ok(Some(turn)) = caught(|| self.advance(key.take(), hash)) {
+        while let Some(turn) = self.try_advance(key.take(), hash) {
             let back = HandedBack::idle(turn.key.as_ref().and_then(cloned), turn.message, 0);
             self.hand_back(tally, back, turn.ticket);
             key = turn.key;
         }
+    }
+
+    fn try_advance(&self, key: Option<K>, hash: u64) -> Option<Turn<K, M, O, E>> {
+        caught(|| self.advance(key, hash)).unwrap_or_else(|_| {
+            self.count_lost();
+            None
+        })
+    }
+
+    /// A panic of the key's own `Eq`, `Clone` or `Drop` has ended here: what it cost is counted.
+    pub(super) fn count_lost(&self) {
+        self.shutdown.advance(super::Stage::Aborting);
+        self.counters.handed_back.add(super::message::take_lost());
     }
 
     fn hand_back_held(&self, tally: &mut Tally, key: Option<K>, held: Held<K, M, O, E>) {
@@ -854,7 +870,7 @@ fn attempts_of<K, E>(work: &Work<K, E>) -> u32 {
 fn beside<K: Clone, E>(work: &Work<K, E>) -> Option<K> {
     match work {
         Work::Attempt(_) => None,
-        Work::Letter(given_up) => given_up.beside.clone(),
+        Work::Letter(given_up) => given_up.beside.as_ref().and_then(cloned),
     }
 }
 

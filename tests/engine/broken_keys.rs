@@ -1,0 +1,303 @@
+//! Keys whose own code panics, wherever the dispatcher calls it: it may be an abort, but it ends,
+//! with its report, and takes neither a message nor the process with it.
+
+use std::future::IntoFuture;
+use std::hash::{Hash, Hasher};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use keylane::{Dispatcher, Exhausted, Report, Retry};
+use keylane_testkit::Gate;
+
+use crate::rig::{MS, assert_honest, assert_no_engine_panics, on_both, paused, quiet, within};
+
+const KEYS: u64 = 10;
+/// The key whose handler always fails.
+const FAILING: u64 = 3;
+
+/// What of a key panics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part {
+    Eq,
+    Clone,
+    Drop,
+}
+
+/// At every call, once it is lit.
+const ALWAYS: usize = usize::MAX;
+
+/// Goes off at a certain call of one part of any key, counted from when it is lit.
+struct Fuse {
+    part: Part,
+    call: usize,
+    left: AtomicUsize,
+}
+
+impl Fuse {
+    fn new(part: Part, call: usize) -> Arc<Self> {
+        Arc::new(Self {
+            part,
+            call,
+            left: AtomicUsize::new(0),
+        })
+    }
+
+    fn light(&self) {
+        self.left.store(self.call, Ordering::SeqCst);
+    }
+
+    /// True if it went off.
+    fn put_out(&self) -> bool {
+        [0, ALWAYS].contains(&self.left.swap(0, Ordering::SeqCst))
+    }
+
+    /// Panics without calling the hook: what is expected need not be printed.
+    fn burn(&self, part: Part) {
+        if part != self.part {
+            return;
+        }
+        let left = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
+                0 => None,
+                ALWAYS => Some(ALWAYS),
+                left => Some(left - 1),
+            });
+        if matches!(left, Ok(1 | ALWAYS)) {
+            resume_unwind(Box::new("a part of a key panics"));
+        }
+    }
+}
+
+struct Broken {
+    n: u64,
+    fuse: Arc<Fuse>,
+}
+
+impl PartialEq for Broken {
+    fn eq(&self, other: &Self) -> bool {
+        self.fuse.burn(Part::Eq);
+        self.n == other.n
+    }
+}
+
+impl Eq for Broken {}
+
+impl Hash for Broken {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.n.hash(state);
+    }
+}
+
+impl Clone for Broken {
+    fn clone(&self) -> Self {
+        self.fuse.burn(Part::Clone);
+        Self {
+            n: self.n,
+            fuse: Arc::clone(&self.fuse),
+        }
+    }
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        // A second panic while one unwinds ends the process, and nobody can help it.
+        if !std::thread::panicking() {
+            self.fuse.burn(Part::Drop);
+        }
+    }
+}
+
+type Orders = Dispatcher<Broken, u64, u64, ()>;
+
+/// Handlers wait at the gate; those of one key fail, back off and halt.
+fn orders(fuse: &Arc<Fuse>, gate: &Gate, concurrency: usize) -> Orders {
+    let (fuse, gate) = (Arc::clone(fuse), gate.clone());
+    Dispatcher::builder(move |n: &u64| Broken {
+        n: n % KEYS,
+        fuse: Arc::clone(&fuse),
+    })
+    .concurrency(concurrency)
+    .retry(Retry::fixed(MS).max_attempts(2))
+    .on_exhausted(Exhausted::Halt)
+    .spawn(move |n: u64| {
+        let pass = gate.pass();
+        async move {
+            pass.await;
+            if n % KEYS == FAILING { Err(()) } else { Ok(n) }
+        }
+    })
+    .unwrap()
+}
+
+/// The messages came in as they are numbered.
+#[track_caller]
+fn assert_in_order(report: &Report<Broken, u64>) {
+    let returned: Vec<_> = report
+        .returned
+        .iter()
+        .filter_map(|back| back.message)
+        .collect();
+    assert!(returned.is_sorted_by(|a, b| a < b), "{returned:?}");
+}
+
+/// When the fuse is lit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum When {
+    /// Messages are on their way to lanes that are there, and to ones that are not.
+    Arriving,
+    /// Handlers are about to answer and to fail.
+    Answering,
+    /// Handlers wait, messages wait behind them, and the end is about to come.
+    Closing,
+    Aborting,
+}
+
+/// A whole life. True if the fuse went off in it.
+async fn goes_off(part: Part, call: usize, when: When, concurrency: usize) -> bool {
+    println!("{part:?} at call {call}, {when:?}, {concurrency} at once");
+    let fuse = Fuse::new(part, call);
+    let gate = Gate::new();
+    let orders = orders(&fuse, &gate, concurrency);
+    let mut receipts = Vec::new();
+    for n in 0..25 {
+        if n == 15 && when == When::Arriving {
+            within(gate.arrivals(concurrency.min(5))).await;
+        }
+        // The first lanes are of half the keys, the later ones of the others too.
+        let n = if n < 15 { n / 5 * 10 + n % 5 } else { n + 15 };
+        if n % 2 == 0 {
+            receipts.push(orders.try_submit(n).unwrap());
+        } else {
+            orders.try_send(n).unwrap();
+        }
+    }
+    if when == When::Arriving {
+        fuse.light();
+        quiet().await;
+    } else {
+        within(gate.arrivals(concurrency.min(10))).await;
+        fuse.light();
+    }
+    if when == When::Answering {
+        gate.open();
+        // Long enough for a retry and to be given up on.
+        tokio::time::sleep(5 * MS).await;
+    }
+    let ending = match when {
+        When::Aborting => orders.abort(),
+        _ => orders.close(),
+    };
+    let ending = tokio::spawn(ending.into_future());
+    quiet().await;
+    gate.open();
+    let report = within(ending).await.unwrap();
+    let went_off = fuse.put_out();
+
+    assert_honest(&report);
+    assert_eq!(report.accepted, 25);
+    assert_in_order(&report);
+    for receipt in receipts {
+        let _ = within(receipt).await;
+    }
+    assert!(orders.is_closed());
+    assert_no_engine_panics();
+    went_off
+}
+
+fn breaks(part: Part, when: When) {
+    for concurrency in [2, 256] {
+        on_both(|| async move {
+            goes_off(part, ALWAYS, when, concurrency).await;
+        });
+        // Once, at each of the calls that such a life makes.
+        paused().block_on(async {
+            let mut call = 1;
+            while goes_off(part, call, when, concurrency).await {
+                call += 1;
+            }
+        });
+    }
+}
+
+#[test]
+fn in_eq_where_messages_arrive() {
+    breaks(Part::Eq, When::Arriving);
+}
+
+#[test]
+fn in_clone_where_messages_arrive() {
+    breaks(Part::Clone, When::Arriving);
+}
+
+#[test]
+fn in_drop_where_messages_arrive() {
+    breaks(Part::Drop, When::Arriving);
+}
+
+#[test]
+fn in_eq_where_handlers_answer() {
+    breaks(Part::Eq, When::Answering);
+}
+
+#[test]
+fn in_clone_where_handlers_answer() {
+    breaks(Part::Clone, When::Answering);
+}
+
+#[test]
+fn in_drop_where_handlers_answer() {
+    breaks(Part::Drop, When::Answering);
+}
+
+#[test]
+fn in_eq_at_close() {
+    breaks(Part::Eq, When::Closing);
+}
+
+#[test]
+fn in_clone_at_close() {
+    breaks(Part::Clone, When::Closing);
+}
+
+#[test]
+fn in_drop_at_close() {
+    breaks(Part::Drop, When::Closing);
+}
+
+#[test]
+fn in_eq_at_abort() {
+    breaks(Part::Eq, When::Aborting);
+}
+
+#[test]
+fn in_clone_at_abort() {
+    breaks(Part::Clone, When::Aborting);
+}
+
+#[test]
+fn in_drop_at_abort() {
+    breaks(Part::Drop, When::Aborting);
+}
+
+/// More than the dispatcher takes from its channel at once, and it breaks in the middle.
+#[test]
+fn what_a_break_sends_back_is_in_order() {
+    paused().block_on(async {
+        for call in [1, 20, 255, 256, 257, 400] {
+            let fuse = Fuse::new(Part::Eq, call);
+            let orders = orders(&fuse, &Gate::new(), 256);
+            for n in 0..600 {
+                orders.try_send(n).unwrap();
+            }
+            fuse.light();
+            quiet().await;
+            let report = within(orders.close().into_future()).await;
+            assert!(fuse.put_out(), "it went off");
+            assert_honest(&report);
+            assert_eq!((report.accepted, report.done), (600, 0));
+            assert_in_order(&report);
+        }
+    });
+}

@@ -1,0 +1,373 @@
+//! What handlers, senders, operators and settings may do at worst, and nobody else feels it.
+
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context as TaskContext, Wake, Waker};
+use std::time::Duration;
+
+use keylane::{
+    BuildError, Dispatcher, Exhausted, Failure, Overflow, ReceiptError, Retry, RetryBudget,
+};
+use keylane_testkit::Gate;
+
+use crate::rig::{
+    MS, SECOND, assert_empty, assert_honest, assert_no_engine_panics, paused, quiet, threads,
+    until, within,
+};
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// One handler waits, so another runner has taken over from its own; the next one keeps its thread.
+/// With a second thread all others run.
+#[test]
+fn a_blocked_thread_beside_a_waiting_handler_stops_no_other() {
+    threads().block_on(async {
+        for round in 0..20 {
+            let gate = Gate::new();
+            let at_gate = gate.clone();
+            let (let_go, blocked) = mpsc::channel::<()>();
+            let blocked = Arc::new(Mutex::new(blocked));
+            let orders = Dispatcher::builder(|n: &u64| *n)
+                .spawn(move |n: u64| {
+                    let (pass, blocked) = (at_gate.pass(), Arc::clone(&blocked));
+                    async move {
+                        match n {
+                            0 => pass.await,
+                            // Until the test lets go, or is over.
+                            1 => drop(blocked.lock().unwrap().recv()),
+                            _ => {}
+                        }
+                        Ok::<_, ()>(n)
+                    }
+                })
+                .unwrap();
+            orders.try_send(0).unwrap();
+            within(gate.arrivals(1)).await;
+            let all: Vec<_> = (1..=20).map(|n| orders.try_submit(n).unwrap()).collect();
+            let mut all = all.into_iter();
+            let first = all.next().unwrap();
+            for others in all {
+                assert!(within(others).await.is_ok(), "round {round}");
+            }
+            let_go.send(()).unwrap();
+            assert_eq!(within(first).await, Ok(1));
+            gate.open();
+            assert_eq!(within(orders.drain().into_future()).await.done, 21);
+        }
+    });
+}
+
+/// Its future leaves nothing of Tokio's budget for a timer that is asked after it.
+#[test]
+fn a_handler_that_spends_the_whole_budget_is_timed_out() {
+    for (runtime, is_paused) in [(paused(), true), (threads(), false)] {
+        runtime.block_on(async {
+            let over = Arc::new(AtomicBool::new(false));
+            let stop = Arc::clone(&over);
+            let orders = Dispatcher::builder(|n: &u64| *n)
+                .attempt_timeout(50 * MS)
+                .spawn(move |n: u64| {
+                    let stop = Arc::clone(&stop);
+                    async move {
+                        while !stop.load(Ordering::Relaxed) {
+                            tokio::task::consume_budget().await;
+                        }
+                        Ok::<_, ()>(n)
+                    }
+                })
+                .unwrap();
+            let receipt = orders.submit(1).await.unwrap();
+            until(|| orders.stats().in_flight == 1).await;
+            if is_paused {
+                // It never rests, so time only goes by when it is told to.
+                for _ in 0..100 {
+                    tokio::time::advance(MS).await;
+                }
+            } else {
+                until(|| orders.stats().timeouts == 1).await;
+            }
+            over.store(true, Ordering::Relaxed);
+            let told = within(receipt).await;
+            assert_eq!(told, Err(ReceiptError::Failed(Failure::TimedOut(50 * MS))));
+            assert_honest(&within(orders.drain().into_future()).await);
+        });
+    }
+}
+
+struct Touchy;
+
+impl Wake for Touchy {
+    fn wake(self: Arc<Self>) {
+        // Without the hook: what is expected need not be printed.
+        std::panic::resume_unwind(Box::new("the waker panics"));
+    }
+}
+
+/// Senders wait for room with a waker that may be anything, in the capacity and at a full lane.
+#[test]
+fn a_waker_of_a_sender_that_panics_loses_nothing() {
+    paused().block_on(async {
+        for (capacity, lane_capacity) in [(1, 8), (8, 1)] {
+            let gate = Gate::new();
+            let at_gate = gate.clone();
+            let orders = Dispatcher::builder(|_: &u64| 0)
+                .capacity(capacity)
+                .lane_capacity(lane_capacity, Overflow::Wait)
+                .spawn(move |n: u64| {
+                    let pass = at_gate.pass();
+                    async move {
+                        pass.await;
+                        Ok::<_, ()>(n)
+                    }
+                })
+                .unwrap();
+            let running = orders.submit(1).await.unwrap();
+            within(gate.arrivals(1)).await;
+            let waker = Waker::from(Arc::new(Touchy));
+            {
+                let mut sending = pin!(orders.send(2));
+                let polled = sending.as_mut().poll(&mut TaskContext::from_waker(&waker));
+                assert!(polled.is_pending(), "there is no room");
+                gate.open();
+                quiet().await;
+            }
+            assert_eq!(within(running).await, Ok(1));
+            // The room went back with the sender that got it.
+            let next = within(orders.submit(3)).await.unwrap();
+            assert_eq!(within(next).await, Ok(3));
+            let report = within(orders.drain().into_future()).await;
+            assert_eq!((report.accepted, report.done), (2, 2));
+            assert_empty(&orders);
+        }
+        assert_no_engine_panics();
+    });
+}
+
+/// They are all on their way before the dispatcher has seen their lane full.
+#[test]
+fn senders_of_a_blocked_key_that_come_all_at_once_leave_room() {
+    for overflow in [Overflow::Wait, Overflow::Reject] {
+        paused().block_on(async {
+            let orders = Dispatcher::builder(|n: &u64| *n)
+                .capacity(64)
+                .lane_capacity(4, overflow)
+                .spawn(|n: u64| async move {
+                    if n == 0 {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok::<_, ()>(n)
+                })
+                .unwrap();
+            let mut senders = tokio::task::JoinSet::new();
+            for _ in 0..300 {
+                let orders = orders.clone();
+                senders.spawn(async move { orders.send(0).await.is_ok() });
+            }
+            quiet().await;
+            let other = within(orders.submit(1)).await.unwrap();
+            assert_eq!(within(other).await, Ok(1));
+            senders.shutdown().await;
+            let report = within(orders.abort().into_future()).await;
+            assert_honest(&report);
+            assert_empty(&orders);
+        });
+    }
+}
+
+/// With no more set than the capacity, one key takes at most a quarter of it.
+#[test]
+fn the_lanes_of_a_small_capacity_are_smaller() {
+    paused().block_on(async {
+        let orders = Dispatcher::builder(|n: &u64| *n)
+            .capacity(100)
+            .spawn(|n: u64| async move {
+                if n == 0 {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, ()>(n)
+            })
+            .unwrap();
+        for _ in 0..25 {
+            orders.send(0).await.unwrap();
+        }
+        quiet().await;
+        assert!(orders.inspect(&0).unwrap().full, "{:?}", orders.stats());
+        let mut senders = tokio::task::JoinSet::new();
+        for _ in 0..300 {
+            let orders = orders.clone();
+            senders.spawn(async move { orders.send(0).await.is_ok() });
+        }
+        quiet().await;
+        let other = within(orders.submit(1)).await.unwrap();
+        assert_eq!(within(other).await, Ok(1));
+        senders.shutdown().await;
+        assert_honest(&within(orders.abort().into_future()).await);
+    });
+}
+
+/// Ten minutes of an outage, with one retry in ten seconds for each key.
+#[test]
+fn a_budget_is_shared_out_evenly() {
+    const KEYS: usize = 50;
+    paused().block_on(async {
+        let tries: Arc<Vec<AtomicU64>> = Arc::new((0..KEYS).map(|_| AtomicU64::new(0)).collect());
+        let tried = Arc::clone(&tries);
+        let orders = Dispatcher::builder(|n: &usize| *n)
+            .retry(Retry::fixed(10 * MS).max_attempts(u32::MAX))
+            .retry_budget(RetryBudget::new().ratio(0.0).min_per_second(5))
+            .spawn(move |n: usize| {
+                tried[n].fetch_add(1, Ordering::SeqCst);
+                async { Err::<(), ()>(()) }
+            })
+            .unwrap();
+        for n in 0..KEYS {
+            orders.send(n).await.unwrap();
+        }
+        tokio::time::sleep(600 * SECOND).await;
+        let mut tries: Vec<_> = tries
+            .iter()
+            .map(|tries| tries.load(Ordering::SeqCst))
+            .collect();
+        tries.sort_unstable();
+        assert!(tries.iter().sum::<u64>() > 2_900, "{tries:?}");
+        assert!(tries[KEYS - 1] - tries[0] <= 3, "{tries:?}");
+        assert_honest(&within(orders.abort().into_future()).await);
+    });
+}
+
+/// It was to be tried again from its first attempt, and never was: the ones before still count.
+#[test]
+fn a_resumed_head_that_is_handed_back_knows_its_attempts() {
+    paused().block_on(async {
+        let gate = Gate::new();
+        let at_gate = gate.clone();
+        let orders = Dispatcher::builder(|n: &u64| *n)
+            .concurrency(1)
+            .retry(Retry::fixed(MS).max_attempts(2))
+            .on_exhausted(Exhausted::Halt)
+            .spawn(move |n: u64| {
+                let pass = at_gate.pass();
+                async move {
+                    if n > 0 {
+                        return Err(());
+                    }
+                    pass.await;
+                    Ok(n)
+                }
+            })
+            .unwrap();
+        orders.send(1).await.unwrap();
+        let receipt = orders.submit(2).await.unwrap();
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(orders.stats().halted, 2);
+        orders.send(0).await.unwrap();
+        within(gate.arrivals(1)).await;
+        for n in [1, 2] {
+            orders.lane(&n).resume().unwrap();
+        }
+        let ending = tokio::spawn(orders.close().into_future());
+        quiet().await;
+        gate.open();
+        let report = within(ending).await.unwrap();
+        assert_honest(&report);
+        let returned: Vec<_> = report
+            .returned
+            .iter()
+            .map(|back| (back.message, back.attempts, back.interrupted))
+            .collect();
+        assert_eq!(returned, [(Some(1), 2, false)]);
+        let told = within(receipt).await;
+        let back = ReceiptError::HandedBack {
+            message: 2,
+            attempts: 2,
+        };
+        assert_eq!(told, Err(back));
+    });
+}
+
+/// Where to tell of a drop, and where to wait for its end.
+type Told = (mpsc::Sender<()>, mpsc::Receiver<()>);
+
+/// A message whose drop waits, once it is told to: whoever drops it stands there.
+#[derive(Clone)]
+struct Slow(Arc<Mutex<Option<Told>>>);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        let told = self.0.lock().unwrap().take();
+        if let Some((inside, go_on)) = told {
+            inside.send(()).unwrap();
+            // Until the test lets go, or is over.
+            let _ = go_on.recv();
+        }
+    }
+}
+
+/// The operator has the head in hand when the runtime goes: nobody else can settle it.
+#[test]
+fn skipping_while_the_runtime_goes_ends_with_a_report() {
+    let runtime = threads();
+    let slow = Slow(Arc::default());
+    let told = Arc::clone(&slow.0);
+    let orders = runtime.block_on(async {
+        let orders = Dispatcher::builder(|_: &Slow| 1)
+            .on_exhausted(Exhausted::Halt)
+            .spawn(|_: Slow| async { Err::<(), ()>(()) })
+            .unwrap();
+        orders.send(slow).await.unwrap();
+        until(|| orders.stats().halted == 1).await;
+        orders
+    });
+    let (inside, is_inside) = mpsc::channel();
+    let (let_go, go_on) = mpsc::channel();
+    *told.lock().unwrap() = Some((inside, go_on));
+    let lane = orders.lane(&1);
+    let operator = std::thread::spawn(move || lane.skip());
+    is_inside.recv_timeout(60 * SECOND).unwrap();
+    drop(runtime);
+    let_go.send(()).unwrap();
+    assert_eq!(operator.join().unwrap(), Ok(()));
+    paused().block_on(async {
+        let report = within(orders.drain().into_future()).await;
+        assert_honest(&report);
+        assert_eq!((report.accepted, report.discarded), (1, 1));
+        assert_empty(&orders);
+    });
+}
+
+/// Farther from the start of the runtime than Tokio's timers go.
+#[test]
+fn a_timer_may_be_far_away_after_a_long_life() {
+    paused().block_on(async {
+        let failures = AtomicU32::new(0);
+        let orders = Dispatcher::builder(|n: &u64| *n)
+            // Or the watch would wake up four times in each second of it.
+            .stuck_after(2_000 * DAY)
+            .retry(Retry::fixed(365 * DAY))
+            .spawn(move |n: u64| {
+                let fails = failures.fetch_add(1, Ordering::SeqCst) == 0;
+                async move { if fails { Err(()) } else { Ok(n) } }
+            })
+            .unwrap();
+        quiet().await;
+        tokio::time::advance(500 * DAY).await;
+        orders.send(1).await.unwrap();
+        tokio::time::sleep(364 * DAY).await;
+        assert_eq!(orders.stats().backing_off, 1, "{:?}", orders.stats());
+        tokio::time::sleep(2 * DAY).await;
+        assert_eq!(orders.stats().done, 1, "{:?}", orders.stats());
+        assert_honest(&within(orders.drain().into_future()).await);
+    });
+}
+
+#[test]
+fn more_shards_than_there_is_memory_for_are_refused() {
+    paused().block_on(async {
+        let refused = Dispatcher::builder(|n: &u64| *n)
+            .shards(1 << 62)
+            .spawn(|n: u64| async move { Ok::<_, ()>(n) });
+        assert_eq!(refused.err(), Some(BuildError::TooLarge("shards")));
+    });
+}
