@@ -10,7 +10,7 @@ use crate::schedules;
 use crate::steps::Steps;
 use crate::workspace::{self, cargo};
 
-/// Run the guarantees for a night: 20,000,000 schedules by chance and as many by PCT, 2,000 kills, 5,000 drains
+/// Run the guarantees for a night: 2,600,000 schedules by chance and as many by PCT, 2,000 kills, 5,000 drains
 ///
 /// Every step runs, also after one has failed. The report is target/soak/report.json.
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ struct Scale {
 
 /// The scale without flags.
 const SOAK: Scale = Scale {
-    schedules: 20_000_000,
+    schedules: 2_600_000,
     kills: 2_000,
     drains: 5_000,
 };
@@ -173,13 +173,13 @@ mod tests {
         let chosen = |short, long| Scale::chosen(&Args { short, long });
         assert_eq!(chosen(false, false), SOAK);
         let tenth = Scale {
-            schedules: 2_000_000,
+            schedules: 260_000,
             kills: 200,
             drains: 500,
         };
         assert_eq!(chosen(true, false), tenth);
         let tenfold = Scale {
-            schedules: 200_000_000,
+            schedules: 26_000_000,
             kills: 20_000,
             drains: 50_000,
         };
@@ -193,9 +193,9 @@ mod tests {
             .map(|(_, step)| process::display(step))
             .collect();
         assert_eq!(commands.len(), 4);
-        let random = "KEYLANE_SCHEDULER=random KEYLANE_SCHEDULES=20000000";
+        let random = "KEYLANE_SCHEDULER=random KEYLANE_SCHEDULES=2600000";
         assert!(commands[0].contains(random), "{}", commands[0]);
-        let pct = "KEYLANE_SCHEDULER=pct KEYLANE_SCHEDULES=20000000";
+        let pct = "KEYLANE_SCHEDULER=pct KEYLANE_SCHEDULES=2600000";
         assert!(commands[1].contains(pct), "{}", commands[1]);
         assert!(
             commands[2].starts_with("KEYLANE_KILLS=2000 "),

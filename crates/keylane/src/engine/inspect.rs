@@ -65,7 +65,7 @@ where
                     Self::in_backoff(head, until.saturating_duration_since(now))
                 }
                 State::Halted { head } => Waiting::Decision {
-                    attempts: attempts_of(head),
+                    attempts: head.work.attempts(),
                     why: head.why.to_string(),
                 },
             },
@@ -86,12 +86,5 @@ where
                 why,
             },
         }
-    }
-}
-
-fn attempts_of<K, M, O, E>(head: &Held<K, M, O, E>) -> u32 {
-    match &head.work {
-        Work::Attempt(next) => next - 1,
-        Work::Letter(given_up) => given_up.attempts,
     }
 }

@@ -133,6 +133,16 @@ pub(crate) enum Work<K, E> {
     Letter(Box<GivenUp<K, E>>),
 }
 
+impl<K, E> Work<K, E> {
+    /// How often a handler was started for it before.
+    pub(crate) fn attempts(&self) -> u32 {
+        match self {
+            Self::Attempt(next) => next - 1,
+            Self::Letter(given_up) => given_up.attempts,
+        }
+    }
+}
+
 /// Why a message was given up on.
 #[derive(Debug)]
 pub(crate) struct GivenUp<K, E> {

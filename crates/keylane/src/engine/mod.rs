@@ -9,8 +9,9 @@
 //! - [`Engine`] is what all of them share.
 //! - `router` is the dispatcher task: the only one that reads the channel and the timers.
 //! - `runner` is a task that polls handlers.
-//! - `settle` is what happens to a message after an attempt, and the only place where a message
-//!   gets its one outcome.
+//! - `verdict` is what happens to a message after an attempt: settled, tried again, given up on.
+//! - `settle` is the one outcome of a message, and the only place where it is given.
+//! - `apart` counts what is no load, `decide` is the operator, `sweep` hands back.
 //! - `shutdown` knows how far the end has come.
 //!
 //! # Who may touch what
@@ -42,9 +43,13 @@ pub(crate) use seat::Seat;
 mod runners;
 pub(crate) use runners::Runners;
 
+mod apart;
 mod attempt;
+mod decide;
 mod hand;
 mod settle;
+mod sweep;
+mod verdict;
 
 mod inspect;
 pub(crate) use inspect::Waiting;

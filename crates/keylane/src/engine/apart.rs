@@ -1,0 +1,76 @@
+//! The stalled: messages behind failing heads are no load, and are counted apart.
+
+use std::fmt;
+
+use super::message::{Parked, Ticket};
+use super::{Engine, Lane};
+use crate::rt::atomic::Ordering;
+
+/// Room to return after a lock is gone: returning it wakes senders.
+#[derive(Debug, Default)]
+pub(super) struct Freed {
+    pub(super) room: usize,
+    pub(super) bytes: usize,
+}
+
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Takes a message out of the load, if the limit of the stalled allows.
+    pub(super) fn set_apart(&self, ticket: &mut Ticket<M, O, E>, freed: &mut Freed) -> bool {
+        let load = ticket.debt.load_mut();
+        if load.apart || cfg!(keylane_mutant = "stalled-counts") {
+            return false;
+        }
+        let limit = self.settings.stalled_capacity;
+        let claimed = self
+            .stalled
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                (n < limit).then_some(n + 1)
+            })
+            .is_ok();
+        if claimed {
+            load.apart = true;
+            freed.room += 1;
+            freed.bytes += load.weight as usize;
+        }
+        claimed
+    }
+
+    /// Takes a whole stalled lane out of the load. Under the shard's lock.
+    ///
+    /// From the back: what is already apart is in front, from an earlier stall, so that each
+    /// message is looked at once and not once for every retry before it.
+    pub(super) fn set_lane_apart(&self, lane: &mut Lane<K, M, O, E>, freed: &mut Freed) {
+        for parked in lane.parked_mut().rev() {
+            if !self.set_apart(&mut parked.ticket, freed) {
+                break;
+            }
+        }
+        if let Some(head) = lane.head_mut() {
+            self.set_apart(&mut head.ticket, freed);
+        }
+    }
+
+    /// A message arrived in a stalled lane: it is no load either. Under the shard's lock.
+    pub(super) fn park_stalled(&self, parked: &mut Parked<M, O, E>) -> (usize, usize) {
+        let mut freed = Freed::default();
+        self.set_apart(&mut parked.ticket, &mut freed);
+        (freed.room, freed.bytes)
+    }
+
+    /// Takes a lane that is above its limit out of the load. Under the shard's lock.
+    pub(super) fn set_above_apart(&self, lane: &mut Lane<K, M, O, E>) -> (usize, usize) {
+        let mut freed = Freed::default();
+        self.set_lane_apart(lane, &mut freed);
+        (freed.room, freed.bytes)
+    }
+
+    pub(super) fn free(&self, freed: &Freed) {
+        self.give_room(freed.room, freed.bytes);
+    }
+}

@@ -1,0 +1,159 @@
+//! Handing back what will not be handled.
+
+use std::fmt;
+
+use super::Engine;
+use super::caught::{caught, cloned};
+use super::gate::Opening;
+use super::message::{Held, Parked, Turn, Work};
+use super::settle::Tally;
+use super::shutdown::HandedBack;
+use crate::lanes::Next;
+use crate::rt::atomic::Ordering;
+
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Hands back a turn that will not start, and everything behind it.
+    pub(super) fn hand_back_turn(&self, turn: Turn<K, M, O, E>) {
+        let mut tally = Tally::default();
+        let Turn {
+            key,
+            hash,
+            message,
+            ticket,
+            work,
+        } = turn;
+        let attempts = work.attempts();
+        let owner = key.as_ref().and_then(cloned).or_else(|| beside(&work));
+        self.drop_quietly(work);
+        let back = HandedBack::idle(owner, message, attempts);
+        self.hand_back(&mut tally, back, ticket);
+        self.release_handing_back(&mut tally, key, hash);
+        self.flush(&mut tally);
+    }
+
+    /// Hands back everything behind a head that is out and has just settled, and its lane.
+    pub(super) fn release_handing_back(&self, tally: &mut Tally, key: Option<K>, hash: u64) {
+        let mut key = key;
+        // Also run while a panic of the key's own `Eq` unwinds, and must not be the second one.
+        while let Some(turn) = self.try_advance(key.take(), hash) {
+            let back = HandedBack::idle(turn.key.as_ref().and_then(cloned), turn.message, 0);
+            self.hand_back(tally, back, turn.ticket);
+            key = turn.key;
+        }
+    }
+
+    fn try_advance(&self, key: Option<K>, hash: u64) -> Option<Turn<K, M, O, E>> {
+        caught(|| self.advance(key, hash)).unwrap_or_else(|_| {
+            self.count_lost();
+            None
+        })
+    }
+
+    pub(super) fn hand_back_held(&self, tally: &mut Tally, key: Option<K>, held: Held<K, M, O, E>) {
+        let Held {
+            message,
+            ticket,
+            work,
+            ..
+        } = held;
+        let attempts = work.attempts();
+        let owner = key.or_else(|| beside(&work));
+        self.drop_quietly(work);
+        self.hand_back(tally, HandedBack::idle(owner, message, attempts), ticket);
+    }
+
+    /// Hands back one stalled lane.
+    pub(super) fn sweep_one(&self, tally: &mut Tally, key: &K, hash: u64) {
+        let swept = self.lanes.advance(hash, key, |lane| {
+            lane.is_stalled().then(|| {
+                let opening = self.remove_gate(lane);
+                let halted = lane.is_halted();
+                let (head, parked) = lane.hand_back();
+                ((head, parked, opening, halted), Next::Remove)
+            })
+        });
+        if let Some(((head, parked, opening, halted), _)) = swept {
+            opening.carry_out();
+            self.hand_back_lane(tally, Some(key), head, parked, halted);
+        }
+        self.flush(tally);
+    }
+
+    /// Hands back what lanes hold: all of it, or only what is halted.
+    ///
+    /// A lane whose head is out stays, empty, until the head comes back.
+    pub(super) fn sweep(&self, only_halted: bool) {
+        let mut swept = Vec::new();
+        self.lanes.sweep(|key, _, lane| {
+            if only_halted && !lane.is_halted() {
+                return true;
+            }
+            let opening = self.remove_gate(lane);
+            let halted = lane.is_halted();
+            let (head, parked) = lane.hand_back();
+            let stays = head.is_none();
+            swept.push((cloned(key), head, parked, opening, halted));
+            stays
+        });
+        let mut tally = Tally::default();
+        for (key, head, parked, opening, halted) in swept {
+            opening.carry_out();
+            self.hand_back_lane(&mut tally, key.as_ref(), head, parked, halted);
+        }
+        self.flush(&mut tally);
+    }
+
+    fn hand_back_lane(
+        &self,
+        tally: &mut Tally,
+        key: Option<&K>,
+        head: Option<Box<Held<K, M, O, E>>>,
+        parked: Vec<Parked<M, O, E>>,
+        halted: bool,
+    ) {
+        if halted {
+            self.halted.fetch_sub(1, Ordering::Relaxed);
+        }
+        if let Some(head) = head {
+            self.hand_back_held(tally, key.and_then(cloned), *head);
+        }
+        for Parked { message, ticket } in parked {
+            let back = HandedBack::idle(key.and_then(cloned), message, 0);
+            self.hand_back(tally, back, ticket);
+        }
+    }
+
+    /// Lets every sender that waits at a gate see that the dispatcher is closed.
+    pub(super) fn open_gates(&self) {
+        let mut openings = Vec::new();
+        self.lanes.sweep(|_, _, lane| {
+            openings.push(self.remove_gate(lane));
+            true
+        });
+        openings.into_iter().for_each(Opening::carry_out);
+    }
+
+    /// Hands back the messages without a lane that wait, and forgets all timers.
+    pub(super) fn clear_timers(&self) {
+        self.timers.clear();
+        let mut tally = Tally::default();
+        for held in self.keyless.take_all() {
+            self.hand_back_held(&mut tally, None, held);
+        }
+        self.flush(&mut tally);
+    }
+}
+
+/// The key of a letter that no lane waits for.
+fn beside<K: Clone, E>(work: &Work<K, E>) -> Option<K> {
+    match work {
+        Work::Attempt(_) => None,
+        Work::Letter(given_up) => given_up.beside.as_ref().and_then(cloned),
+    }
+}

@@ -1,0 +1,390 @@
+//! What happens to a message after an attempt, and to the key behind it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::apart::Freed;
+use super::caught::{caught, cloned};
+use super::hand::Owed;
+use super::message::{Due, GivenUp, Held, Turn, Work};
+use super::settle::{Outcome, Tally};
+use super::{Engine, Lane};
+use crate::clock::{self, Instant};
+use crate::error::Failure;
+use crate::handler::Context;
+use crate::letter::Exhausted;
+use crate::observe::trace::cut;
+use crate::rt::Arc;
+use crate::rt::atomic::Ordering;
+
+/// Most characters of an error kept to say why a lane waits.
+const LONGEST_WHY: usize = 256;
+
+/// The wheel's resolution: it may be early by less than this.
+const TICK: Duration = Duration::from_millis(1);
+
+/// The first wait for a dead-letter sink that refused; it doubles up to `LONGEST_SINK_WAIT`.
+const SINK_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
+
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// The head of a lane has settled: returns the turn of the next message of the key.
+    #[inline]
+    pub(super) fn advance(&self, key: Option<K>, hash: u64) -> Option<Turn<K, M, O, E>> {
+        let key = key?;
+        let (opening, next) = self.lanes.advance(hash, &key, |lane| {
+            let opening = self.see_departure(lane);
+            Some((opening, lane.finish()))
+        })?;
+        opening.carry_out();
+        let parked = next?;
+        Some(Turn::first(Some(key), hash, parked))
+    }
+
+    /// An attempt failed. Decides, and returns the turn of the next message if the head settled.
+    pub(super) fn failed(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        context: &mut Context<K>,
+        owed: Owed<M, O, E>,
+        failure: Failure<E>,
+    ) -> Option<Turn<K, M, O, E>> {
+        let (key, attempt) = (context.key.take(), context.attempt);
+        let Owed { hash, ticket, kept } = owed;
+        self.count_failure(key.as_ref(), hash, attempt, &failure);
+        let Some(message) = kept else {
+            self.settle(tally, ticket, Outcome::Discarded(failure));
+            return self.advance(key, hash);
+        };
+        if let Some(wait) = self.retry_after(attempt, &failure) {
+            let why = self.why(&failure);
+            self.drop_quietly(failure);
+            let held = Held {
+                message,
+                ticket,
+                work: Work::Attempt(attempt + u32::from(!cfg!(keylane_mutant = "same-attempt"))),
+                why,
+            };
+            self.back_off(tally, key, hash, held, wait);
+            return None;
+        }
+        tracing::warn!(
+            target: "keylane",
+            key = %self.shown(key.as_ref(), hash),
+            attempts = attempt,
+            policy = ?self.settings.exhausted,
+            "a message is given up on"
+        );
+        match &self.settings.exhausted {
+            Exhausted::DeadLetter(_) => {
+                let given_up = GivenUp {
+                    attempts: attempt,
+                    failure,
+                    refusals: 0,
+                    beside: None,
+                };
+                let work = Work::Letter(Box::new(given_up));
+                #[cfg(keylane_mutant = "early-letter")]
+                let _ = (self.advance(key.clone(), hash)).map(|next| self.enqueue(next));
+                Some(Turn {
+                    key,
+                    hash,
+                    message,
+                    ticket,
+                    work,
+                })
+            }
+            Exhausted::Halt if key.is_some() && !cfg!(keylane_mutant = "halt-goes-on") => {
+                let why = self.why(&failure);
+                let given_up = GivenUp {
+                    attempts: attempt,
+                    failure,
+                    refusals: 0,
+                    beside: None,
+                };
+                let work = Work::Letter(Box::new(given_up));
+                self.halt(
+                    tally,
+                    key,
+                    hash,
+                    Held {
+                        message,
+                        ticket,
+                        work,
+                        why,
+                    },
+                );
+                None
+            }
+            Exhausted::Halt | Exhausted::Discard => {
+                self.drop_quietly(message);
+                self.settle(tally, ticket, Outcome::Discarded(failure));
+                self.advance(key, hash)
+            }
+        }
+    }
+
+    /// The sink refused a letter: it is brought again later, and the key waits for it.
+    pub(super) fn refused(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        turn: Turn<K, M, O, E>,
+        error: String,
+    ) {
+        self.counters.letter_failures.add(1);
+        let Turn {
+            key,
+            hash,
+            message,
+            ticket,
+            mut work,
+        } = turn;
+        let error = cut(error, LONGEST_WHY);
+        let mut wait = SINK_WAIT;
+        if let Work::Letter(given_up) = &mut work {
+            wait = SINK_WAIT
+                .saturating_mul(1_u32.checked_shl(given_up.refusals).unwrap_or(u32::MAX))
+                .min(LONGEST_SINK_WAIT);
+            given_up.refusals = given_up.refusals.saturating_add(1);
+            tracing::error!(
+                target: "keylane",
+                key = %self.shown(key.as_ref(), hash),
+                refusals = given_up.refusals,
+                %error,
+                "a dead-letter sink refused a letter; the key waits for it"
+            );
+        }
+        let held = Held {
+            message,
+            ticket,
+            work,
+            why: error.into(),
+        };
+        self.back_off(tally, key, hash, held, wait);
+    }
+
+    /// Lets a head wait. Whatever waits with it is no load from now on.
+    fn back_off(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        key: Option<K>,
+        hash: u64,
+        mut held: Held<K, M, O, E>,
+        wait: Duration,
+    ) {
+        if self.shutdown.hands_back() {
+            self.hand_back_held(tally, key.as_ref().and_then(cloned), held);
+            self.release_handing_back(tally, key, hash);
+            return;
+        }
+        // The room it held must not stay in a tally while it waits.
+        self.flush(tally);
+        let now = clock::now();
+        let until = now.checked_add(wait).unwrap_or(now);
+        let mut freed = Freed::default();
+        let Some(key) = key else {
+            self.set_apart(&mut held.ticket, &mut freed);
+            let number = self.keyless.insert(held);
+            self.arm(Due::Keyless(number), until, now);
+            self.free(&freed);
+            // The end may have come meanwhile, and the router may have looked for the last time.
+            if self.shutdown.hands_back()
+                && let Some(held) = self.keyless.take(number)
+            {
+                self.hand_back_held(tally, None, held);
+                self.flush(tally);
+            }
+            return self.shutdown.nudge();
+        };
+        #[cfg(keylane_mutant = "retry-at-tail")]
+        return self.retry_at_tail(key, hash, held);
+        self.hold_head(tally, &key, hash, held, |lane, held| {
+            let due = Due::Lane {
+                key: key.clone(),
+                hash,
+            };
+            lane.back_off(held, until);
+            self.set_lane_apart(lane, &mut freed);
+            self.arm(due, until, now);
+        });
+        self.free(&freed);
+        // The end may have come meanwhile; then the router has swept, or sweeps again for us.
+        if self.shutdown.hands_back() && !cfg!(keylane_mutant = "late-backoff") {
+            self.sweep_one(tally, &key, hash);
+        }
+    }
+
+    #[cfg(keylane_mutant = "retry-at-tail")]
+    fn retry_at_tail(self: &Arc<Self>, key: K, hash: u64, held: Held<K, M, O, E>) {
+        let Held {
+            message, ticket, ..
+        } = held;
+        let parked = super::message::Parked { message, ticket };
+        let next = self.lanes.advance(hash, &key, |lane| {
+            let at_limit = crate::lanes::AtLimit::Park;
+            let _ = lane.offer(parked, usize::MAX, at_limit, self.lanes.spares());
+            Some(((), lane.finish()))
+        });
+        if let Some((_, Some(next))) = next {
+            self.enqueue(Turn::first(Some(key), hash, next));
+        }
+    }
+
+    /// Stops a lane. Whatever waits in it is no load from now on.
+    fn halt(&self, tally: &mut Tally, key: Option<K>, hash: u64, held: Held<K, M, O, E>) {
+        let Some(key) = key else { return };
+        tracing::error!(
+            target: "keylane",
+            key = %self.shown(Some(&key), hash),
+            why = %held.why,
+            "a lane is halted: resume, skip or replace its head"
+        );
+        self.flush(tally);
+        let mut freed = Freed::default();
+        self.hold_head(tally, &key, hash, held, |lane, held| {
+            lane.halt(held);
+            // Before anybody can see the lane, and resume it.
+            self.halted.fetch_add(1, Ordering::Relaxed);
+            self.set_lane_apart(lane, &mut freed);
+        });
+        self.free(&freed);
+        // Nobody will decide any more once the channel is empty for good. Before that, messages of
+        // this key may still arrive, and must not start a lane that forgot its failed head.
+        if self.shutdown.is_exhausted() && !cfg!(keylane_mutant = "late-halt") {
+            self.sweep_one(tally, &key, hash);
+        }
+    }
+
+    /// Gives a head back to its lane. If the key's own `Eq` or `Clone` panics there, the head is
+    /// handed back, and it is an abort.
+    fn hold_head(
+        &self,
+        tally: &mut Tally,
+        key: &K,
+        hash: u64,
+        held: Held<K, M, O, E>,
+        put: impl FnOnce(&mut Lane<K, M, O, E>, Box<Held<K, M, O, E>>),
+    ) {
+        let mut held = Some(Box::new(held));
+        let tried = caught(|| {
+            self.lanes.with(hash, key, |lane| {
+                if let Some(held) = held.take() {
+                    put(lane, held);
+                }
+            })
+        });
+        if tried.is_err() || held.is_some() {
+            self.count_lost();
+            if let Some(held) = held {
+                self.hand_back_held(tally, cloned(key), *held);
+            }
+            self.flush(tally);
+        }
+    }
+
+    fn retry_after(&self, attempt: u32, failure: &Failure<E>) -> Option<Duration> {
+        let retry = self.settings.retry.as_ref()?;
+        // `retry_if` and custom delays are the user's.
+        match caught(|| retry.after(attempt, failure, dice())) {
+            Ok(wait) => wait,
+            Err(text) => {
+                self.counters.panics.add(1);
+                tracing::error!(target: "keylane", panic = %text, "a retry policy panicked");
+                None
+            }
+        }
+    }
+
+    fn count_failure(&self, key: Option<&K>, hash: u64, attempt: u32, failure: &Failure<E>) {
+        self.counters.failures.add(1);
+        match failure {
+            Failure::Panicked(_) => self.counters.panics.add(1),
+            Failure::TimedOut(_) => self.counters.timeouts.add(1),
+            Failure::Error(_) | Failure::LaneFull => {}
+        }
+        if tracing::enabled!(target: "keylane", tracing::Level::WARN) {
+            let key = self.shown(key, hash);
+            let failure = self.why(failure);
+            tracing::warn!(target: "keylane", %key, attempt, %failure, "an attempt failed");
+        }
+    }
+
+    /// A failure in a few words. Runs the user's `Debug`, so never under a lock.
+    fn why(&self, failure: &Failure<E>) -> Box<str> {
+        match caught(|| failure.to_string()) {
+            Ok(text) => cut(text, LONGEST_WHY).into(),
+            Err(_) => "an error whose `Debug` panics".into(),
+        }
+    }
+
+    /// Arms a timer, and makes sure that the router waits for it.
+    fn arm(&self, due: Due<K>, until: Instant, now: Instant) {
+        if self.timers.arm(due, until, now) {
+            self.shutdown.nudge();
+        }
+    }
+
+    /// What a timer brought: the turn of a head whose wait is over, if it is still there.
+    pub(super) fn due(&self, due: Due<K>, now: Instant) -> Option<Turn<K, M, O, E>> {
+        match due {
+            Due::Keyless(number) => Some(Turn::again(None, 0, self.keyless.take(number)?)),
+            Due::Lane { key, hash } => {
+                let head = self.lanes.with(hash, &key, |lane| {
+                    let until = lane.backs_off_until()?;
+                    if until > now + TICK {
+                        // The wheel has a longest wait; this head waits longer.
+                        self.arm(
+                            Due::Lane {
+                                key: key.clone(),
+                                hash,
+                            },
+                            until,
+                            now,
+                        );
+                        return None;
+                    }
+                    Some(lane.due())
+                });
+                Some(Turn::again(Some(key), hash, *head??))
+            }
+        }
+    }
+
+    /// Whether what a timer brought is a retry, and not a letter.
+    pub(super) fn is_retry(&self, due: &Due<K>) -> bool {
+        let is_attempt = |held: &Held<K, M, O, E>| matches!(held.work, Work::Attempt(_));
+        match due {
+            Due::Keyless(number) => self.keyless.peek(*number, is_attempt).unwrap_or(false),
+            Due::Lane { key, hash } => self
+                .lanes
+                .peek(*hash, key, |lane| lane.head().is_some_and(is_attempt))
+                .unwrap_or(false),
+        }
+    }
+}
+
+/// A number from 0 to 1 for jitter; it need not be more than spread.
+fn dice() -> f64 {
+    use std::cell::Cell;
+    use std::hash::{BuildHasher, RandomState};
+    thread_local! {
+        static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one("jitter"));
+    }
+    // SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+    let next = STATE.try_with(|state| {
+        state.set(state.get().wrapping_add(0x9E37_79B9_7F4A_7C15));
+        let mut bits = state.get();
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ (bits >> 31)
+    });
+    // A thread that is ending has no state any more.
+    let bits = next.unwrap_or(1 << 63);
+    (bits >> 11) as f64 / (1_u64 << 53) as f64
+}
