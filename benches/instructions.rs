@@ -39,14 +39,14 @@ const MESSAGES: u64 = 10_000;
 /// What each bench took per message when it was last looked at.
 mod figure {
     pub(super) const HOP: u64 = 504;
-    pub(super) const SEND_ONE_KEY: u64 = 1_526;
-    pub(super) const SEND_1K_KEYS: u64 = 1_583;
-    pub(super) const SEND_DISTINCT: u64 = 1_573;
-    pub(super) const SUBMIT: u64 = 2_305;
+    pub(super) const SEND_ONE_KEY: u64 = 1_709;
+    pub(super) const SEND_1K_KEYS: u64 = 1_668;
+    pub(super) const SEND_DISTINCT: u64 = 1_657;
+    pub(super) const SUBMIT: u64 = 2_385;
     pub(super) const SPAWN_AND_ONESHOT: u64 = 3_197;
-    pub(super) const ROUND_TRIP: u64 = 5_401;
-    pub(super) const RETRY_SET: u64 = 1_597;
-    pub(super) const RETRY_ONCE: u64 = 8_051;
+    pub(super) const ROUND_TRIP: u64 = 5_620;
+    pub(super) const RETRY_SET: u64 = 1_682;
+    pub(super) const RETRY_ONCE: u64 = 6_512;
 }
 
 /// In percent of its figure, what a bench may take.

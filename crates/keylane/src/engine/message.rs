@@ -52,6 +52,7 @@ pub(super) fn take_lost() -> u64 {
 }
 
 impl Drop for Load {
+    #[inline]
     fn drop(&mut self) {
         // Otherwise it is the end of the runtime, and its owner has seen to it.
         if !self.settled && std::thread::panicking() {
@@ -82,6 +83,7 @@ impl<M, O, E> Debt<M, O, E> {
         }
     }
 
+    #[inline]
     pub(crate) fn load_mut(&mut self) -> &mut Load {
         match self {
             Self::Silent(load) | Self::Answer(load, _) => load,
