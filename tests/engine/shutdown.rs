@@ -109,7 +109,7 @@ fn the_earliest_of_several_deadlines_counts() {
 fn a_deadline_of_nothing_is_an_abort() {
     paused().block_on(async {
         let (desk, _gate) = busy().await;
-        let report = desk.mails.close().within(Duration::ZERO).await;
+        let report = within(desk.mails.close().within(Duration::ZERO).into_future()).await;
         assert!(report.deadline_reached);
         assert_eq!(report.handed_back, 4);
     });
