@@ -59,6 +59,42 @@ fn a_blocked_thread_beside_a_waiting_handler_stops_no_other() {
     });
 }
 
+/// After a large batch the dispatcher task yields, on the very worker that a handler then blocks. The
+/// watch gets it back on the other one.
+#[test]
+fn a_blocked_thread_does_not_keep_the_dispatcher() {
+    threads().block_on(async {
+        for round in 0..10 {
+            let (let_go, blocked) = mpsc::channel::<()>();
+            let blocked = Arc::new(Mutex::new(blocked));
+            let orders = Dispatcher::builder(|n: &u64| *n)
+                .stuck_after(20 * MS)
+                .spawn(move |n: u64| {
+                    let blocked = Arc::clone(&blocked);
+                    async move {
+                        if n == 0 {
+                            drop(blocked.lock().unwrap().recv());
+                        }
+                        Ok::<_, ()>(n)
+                    }
+                })
+                .unwrap();
+            let sender = orders.clone();
+            // From a worker and in one poll, so that they come as one batch.
+            let sending = tokio::spawn(async move {
+                for n in 0..100 {
+                    sender.try_send(n).unwrap();
+                }
+            });
+            within(sending).await.unwrap();
+            let later = within(orders.submit(1_000)).await.unwrap();
+            assert_eq!(within(later).await, Ok(1_000), "round {round}");
+            let_go.send(()).unwrap();
+            assert_eq!(within(orders.drain().into_future()).await.done, 101);
+        }
+    });
+}
+
 /// Its future leaves nothing of Tokio's budget for a timer that is asked after it.
 #[test]
 fn a_handler_that_spends_the_whole_budget_is_timed_out() {
