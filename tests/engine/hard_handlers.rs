@@ -182,6 +182,30 @@ fn a_waker_of_a_sender_that_panics_loses_nothing() {
     });
 }
 
+/// Handles every message but those of key 0, which never end.
+async fn all_but_zero(n: u64) -> Result<u64, ()> {
+    if n == 0 {
+        std::future::pending::<()>().await;
+    }
+    Ok(n)
+}
+
+/// 300 senders of the blocked key come all at once, and then one of another key.
+async fn another_key_gets_in(orders: Dispatcher<u64, u64, u64, ()>) {
+    let mut senders = tokio::task::JoinSet::new();
+    for _ in 0..300 {
+        let orders = orders.clone();
+        senders.spawn(async move { orders.send(0).await.is_ok() });
+    }
+    quiet().await;
+    let other = within(orders.submit(1)).await.unwrap();
+    assert_eq!(within(other).await, Ok(1));
+    senders.shutdown().await;
+    let report = within(orders.abort().into_future()).await;
+    assert_honest(&report);
+    assert_empty(&orders);
+}
+
 /// They are all on their way before the dispatcher has seen their lane full.
 #[test]
 fn senders_of_a_blocked_key_that_come_all_at_once_leave_room() {
@@ -190,25 +214,9 @@ fn senders_of_a_blocked_key_that_come_all_at_once_leave_room() {
             let orders = Dispatcher::builder(|n: &u64| *n)
                 .capacity(64)
                 .lane_capacity(4, overflow)
-                .spawn(|n: u64| async move {
-                    if n == 0 {
-                        std::future::pending::<()>().await;
-                    }
-                    Ok::<_, ()>(n)
-                })
+                .spawn(all_but_zero)
                 .unwrap();
-            let mut senders = tokio::task::JoinSet::new();
-            for _ in 0..300 {
-                let orders = orders.clone();
-                senders.spawn(async move { orders.send(0).await.is_ok() });
-            }
-            quiet().await;
-            let other = within(orders.submit(1)).await.unwrap();
-            assert_eq!(within(other).await, Ok(1));
-            senders.shutdown().await;
-            let report = within(orders.abort().into_future()).await;
-            assert_honest(&report);
-            assert_empty(&orders);
+            another_key_gets_in(orders).await;
         });
     }
 }
@@ -219,28 +227,14 @@ fn the_lanes_of_a_small_capacity_are_smaller() {
     paused().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .capacity(100)
-            .spawn(|n: u64| async move {
-                if n == 0 {
-                    std::future::pending::<()>().await;
-                }
-                Ok::<_, ()>(n)
-            })
+            .spawn(all_but_zero)
             .unwrap();
         for _ in 0..25 {
             orders.send(0).await.unwrap();
         }
         quiet().await;
         assert!(orders.inspect(&0).unwrap().full, "{:?}", orders.stats());
-        let mut senders = tokio::task::JoinSet::new();
-        for _ in 0..300 {
-            let orders = orders.clone();
-            senders.spawn(async move { orders.send(0).await.is_ok() });
-        }
-        quiet().await;
-        let other = within(orders.submit(1)).await.unwrap();
-        assert_eq!(within(other).await, Ok(1));
-        senders.shutdown().await;
-        assert_honest(&within(orders.abort().into_future()).await);
+        another_key_gets_in(orders).await;
     });
 }
 

@@ -17,9 +17,6 @@ use crate::rt::{self, Arc, mpsc};
 /// Each shard is a lock and a table; more than this helps nobody.
 const MOST_SHARDS: usize = 1 << 16;
 
-/// The capacity of a lane where none is set: this, and never more than a quarter of the capacity.
-const LANE_CAPACITY: usize = 1_024;
-
 /// Builds a [`Dispatcher`]: the key and the handler must be given, everything else has a default.
 ///
 /// | setting | default | at the limit |
@@ -288,9 +285,10 @@ where
         rt::check_timers()?;
 
         let settings = &mut self.settings;
+        // Unless it is set, one key must not take more than a quarter of the room.
         settings.lane_capacity = self
             .lane_capacity
-            .unwrap_or_else(|| LANE_CAPACITY.min(settings.capacity / 4).max(1));
+            .unwrap_or_else(|| settings.lane_capacity.min(settings.capacity / 4).max(1));
         settings.stalled_capacity = self.stalled_capacity.unwrap_or(settings.capacity);
         settings.tally = u32::try_from(settings.capacity / 64)
             .unwrap_or(u32::MAX)

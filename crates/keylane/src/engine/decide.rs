@@ -57,7 +57,7 @@ where
         load.earlier = 0;
         if let (false, Some(bytes)) = (load.apart, &self.bytes) {
             match weight.checked_sub(load.weight) {
-                None => bytes.add_permits((load.weight - weight) as usize),
+                None => self.give_room(0, (load.weight - weight) as usize),
                 Some(more) => match bytes.try_acquire_many(more) {
                     Ok(permit) => permit.forget(),
                     // It was let in once and is not turned away now; it gives back what it took.

@@ -136,6 +136,16 @@ pub(crate) enum Work<K, E> {
 }
 
 impl<K, E> Work<K, E> {
+    /// A message that was just given up on; `beside` is its key if no lane waits for the letter.
+    pub(crate) fn letter(attempts: u32, failure: Failure<E>, beside: Option<K>) -> Self {
+        Self::Letter(Box::new(GivenUp {
+            attempts,
+            failure,
+            refusals: 0,
+            beside,
+        }))
+    }
+
     /// How often a handler was started for it before.
     pub(crate) fn attempts(&self) -> u32 {
         match self {

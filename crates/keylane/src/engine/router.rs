@@ -17,7 +17,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use super::Engine;
-use super::message::{Accepted, Due, GivenUp, Parked, Ticket, Turn, Work};
+use super::message::{Accepted, Due, Parked, Ticket, Turn, Work};
 use super::settle::{Outcome, Tally};
 use super::shutdown::{HandedBack, Stage};
 use crate::clock::{self, Alarm};
@@ -511,14 +511,7 @@ where
             self.settle(tally, ticket, Outcome::Displaced(message));
             return None;
         }
-        let failure = Failure::LaneFull;
-        let given_up = GivenUp {
-            attempts: 0,
-            failure,
-            refusals: 0,
-            beside: Some(key),
-        };
-        let work = Work::Letter(Box::new(given_up));
+        let work = Work::letter(0, Failure::LaneFull, Some(key));
         Some(Turn {
             key: None,
             hash,

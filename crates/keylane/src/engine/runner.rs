@@ -43,11 +43,7 @@ where
                 Role::Idle if !seat.summoned().await => return,
                 Role::Idle | Role::Starting | Role::Poller | Role::Holder => {}
             }
-            if seat.is_tired() {
-                seat.flush();
-                rt::step_aside().await;
-            }
-            if seat.is_in_the_way() {
+            if seat.is_tired() | seat.is_in_the_way() {
                 seat.flush();
                 rt::step_aside().await;
             }

@@ -240,8 +240,8 @@ where
         again
     }
 
-    #[inline]
     /// A holder whose lane is in other hands, or gone, looks for something else to do.
+    #[inline]
     fn come_back(&mut self) -> Option<Turn<K, M, O, E>> {
         self.role = Role::Poller;
         self.quantum = self.engine.settings.quantum;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::apart::Freed;
 use super::caught::{caught, cloned};
 use super::hand::Owed;
-use super::message::{Due, GivenUp, Held, Turn, Work};
+use super::message::{Due, Held, Turn, Work};
 use super::settle::{Outcome, Tally};
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
@@ -83,13 +83,7 @@ where
         );
         match &self.settings.exhausted {
             Exhausted::DeadLetter(_) => {
-                let given_up = GivenUp {
-                    attempts: attempt,
-                    failure,
-                    refusals: 0,
-                    beside: None,
-                };
-                let work = Work::Letter(Box::new(given_up));
+                let work = Work::letter(attempt, failure, None);
                 #[cfg(keylane_mutant = "early-letter")]
                 let _ = (self.advance(key.clone(), hash)).map(|next| self.enqueue(next));
                 Some(Turn {
@@ -102,13 +96,7 @@ where
             }
             Exhausted::Halt if key.is_some() && !cfg!(keylane_mutant = "halt-goes-on") => {
                 let why = self.why(&failure);
-                let given_up = GivenUp {
-                    attempts: attempt,
-                    failure,
-                    refusals: 0,
-                    beside: None,
-                };
-                let work = Work::Letter(Box::new(given_up));
+                let work = Work::letter(attempt, failure, None);
                 self.halt(
                     tally,
                     key,

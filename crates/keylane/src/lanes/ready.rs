@@ -11,10 +11,10 @@
 //! permit, so permits in use are handlers in flight, and no semaphore is touched per message.
 //!
 //! Runners are recruited one at a time: whoever adds turns recruits a poller, and a poller that
-//! leaves turns behind it recruits the next. A poller that has recruited steps aside before its next
-//! turn: Tokio runs what a task wakes on the same worker after it, where no other worker can take it
-//! over, and only a task that steps aside can be taken over instead. All of it is decided here, under one lock; the
-//! caller carries out what [`Recruit`] says after the lock is gone.
+//! would leave turns behind it recruits the next. It takes none itself in that step, and steps aside
+//! first: Tokio runs what a task wakes on the same worker after it, where no other worker can take it
+//! over, and only a task that steps aside can be taken over instead. All of it is decided here, under
+//! one lock; the caller carries out what [`Recruit`] says after the lock is gone.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
