@@ -52,6 +52,9 @@ pub use handler::{Context, Handler};
 mod retry;
 pub use retry::{Retry, RetryBudget};
 
+mod rate;
+pub use rate::Rate;
+
 mod letter;
 pub use letter::{DeadLetter, DeadLetterSink, Exhausted};
 

@@ -1,0 +1,13 @@
+//! How often something may start.
+
+// Nothing in the engine asks yet.
+#![allow(dead_code)]
+
+mod gcra;
+pub(crate) use gcra::Gcra;
+
+mod spec;
+pub use spec::Rate;
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod against_governor;
