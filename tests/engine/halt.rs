@@ -183,7 +183,7 @@ fn replace_puts_another_message_in_the_place_of_the_head() {
 }
 
 #[test]
-fn only_a_halted_lane_can_be_decided_on() {
+fn what_is_in_flight_cannot_be_decided_on() {
     paused().block_on(async {
         let history = History::new();
         let gate = Gate::new();
@@ -198,26 +198,29 @@ fn only_a_halted_lane_can_be_decided_on() {
             .spawn(scripted(script))
             .unwrap();
         let desk = Desk::new(&history, orders);
-        let not_halted = |key: u64| {
+        let refused = |key: u64, in_flight: bool| {
             let lane = desk.mails.lane(&key);
             assert_eq!(lane.resume(), Err(LaneError::NotHalted(())), "key {key}");
-            assert_eq!(lane.skip(), Err(LaneError::NotHalted(())), "key {key}");
+            let nothing = LaneError::NotHalted(());
+            let why = if in_flight {
+                LaneError::InFlight(())
+            } else {
+                nothing
+            };
+            assert_eq!(lane.skip(), Err(why), "key {key}");
+            assert_eq!(lane.retry_now(), Err(why), "key {key}");
             let mail = Mail {
                 key: Some(key),
                 id: 99,
             };
-            let answer = lane.replace(mail.clone());
-            assert_eq!(
-                answer,
-                Err(LaneError::NotHalted(mail)),
-                "the message comes back"
-            );
+            let answer = lane.replace(mail.clone()).map_err(LaneError::into_inner);
+            assert_eq!(answer, Err(mail), "the message comes back");
         };
-        // Absent, running, backing off, ready.
-        not_halted(9);
+        // Absent, running, ready.
+        refused(9, false);
         desk.send(1).await;
         quiet().await;
-        not_halted(1);
+        refused(1, true);
         gate.release(1);
         desk.send(2).await;
         quiet().await;
@@ -225,13 +228,12 @@ fn only_a_halted_lane_can_be_decided_on() {
             desk.mails.inspect(&2).unwrap().state,
             LaneState::Backoff { .. }
         ));
-        not_halted(2);
         desk.send(1).await;
         quiet().await;
         desk.send(3).await;
         quiet().await;
         assert_eq!(desk.mails.inspect(&3).unwrap().state, LaneState::Ready);
-        not_halted(3);
+        refused(3, true);
         gate.open();
         desk.finish(Evidence::new()).await;
         // And after the end.

@@ -134,9 +134,21 @@ impl Naive {
     }
 
     /// The halted head of a key.
-    pub(crate) fn halted(&self, key: Key) -> Option<Id> {
-        let head = *self.lanes.get(&key)?.front()?;
-        (self.heads[&head] == Doing::Halted).then_some(head)
+    /// The head that a decision would be about. `Err`: its time has just come, and nobody can say
+    /// whether it is out already.
+    pub(crate) fn decidable(&self, key: Key, decision: Decision) -> Result<Option<Id>, ()> {
+        let head = self.lanes.get(&key).and_then(|lane| lane.front().copied());
+        let Some(head) = head else { return Ok(None) };
+        match self.heads[&head] {
+            Doing::Halted => Ok(Some(head)),
+            Doing::BacksOff { due, .. } if decision != Decision::Resume => {
+                match timer(due, Instant::now()) {
+                    Timer::Waits => Ok(Some(head)),
+                    _ => Err(()),
+                }
+            }
+            _ => Ok(None),
+        }
     }
 
     /// What `try_send` may answer.
@@ -197,11 +209,12 @@ impl Naive {
     }
 
     pub(crate) fn decided(&mut self, key: Key, decision: Decision) {
-        let head = self.halted(key).expect("it was halted");
+        let head = *self.lanes[&key].front().expect("it was there");
         match decision {
             Decision::Resume | Decision::Replace => {
                 let entry = self.entry(head);
                 entry.earlier += std::mem::take(&mut entry.attempts);
+                entry.refusals = 0;
                 if decision == Decision::Replace {
                     entry.earlier = 0;
                 }

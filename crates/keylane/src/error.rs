@@ -22,13 +22,19 @@ pub enum SendError<M> {
     /// The message alone is larger than the capacity in bytes, or than 4 GiB.
     #[error("the message is larger than the capacity in bytes")]
     TooLarge(M),
+    /// The message is to wait for a time that does not exist.
+    #[error("the time of the message is too far away")]
+    TooFar(M),
 }
 
 impl<M> SendError<M> {
     /// The message that was not accepted.
     pub fn into_inner(self) -> M {
         match self {
-            Self::Closed(message) | Self::LaneFull(message) | Self::TooLarge(message) => message,
+            Self::Closed(message)
+            | Self::LaneFull(message)
+            | Self::TooLarge(message)
+            | Self::TooFar(message) => message,
         }
     }
 }
@@ -68,7 +74,7 @@ impl<M> From<SendError<M>> for TrySendError<M> {
         match error {
             SendError::Closed(message) => Self::Closed(message),
             SendError::LaneFull(message) => Self::LaneFull(message),
-            SendError::TooLarge(message) => Self::TooLarge(message),
+            SendError::TooLarge(message) | SendError::TooFar(message) => Self::TooLarge(message),
         }
     }
 }
@@ -80,6 +86,7 @@ impl<M> fmt::Debug for SendError<M> {
             Self::Closed(_) => "Closed(..)",
             Self::LaneFull(_) => "LaneFull(..)",
             Self::TooLarge(_) => "TooLarge(..)",
+            Self::TooFar(_) => "TooFar(..)",
         })
     }
 }
@@ -113,6 +120,16 @@ pub enum Failure<E> {
     TimedOut(Duration),
     /// There was no attempt: the lane of the key was full and its policy gave the message up.
     LaneFull,
+    /// There was no attempt: versions before this one have not come in time.
+    Gap,
+    /// The handler succeeded, and its version could not be recorded for this reason.
+    NotRecorded(String),
+    /// The handler answered for fewer messages than its batch had, and not for this one.
+    NoAnswer,
+    /// It was in a batch that failed for this reason, and was not kept for another attempt.
+    WithBatch(String),
+    /// An operator skipped it.
+    Skipped,
 }
 
 impl<E> Failure<E> {
@@ -122,6 +139,27 @@ impl<E> Failure<E> {
             Self::Error(error) => Some(error),
             _ => None,
         }
+    }
+
+    /// The same failure once more.
+    pub(crate) fn again(&self, clone: impl FnOnce(&E) -> E) -> Self {
+        match self {
+            Self::Error(error) => Self::Error(clone(error)),
+            Self::Panicked(text) => Self::Panicked(text.clone()),
+            Self::TimedOut(limit) => Self::TimedOut(*limit),
+            Self::LaneFull => Self::LaneFull,
+            Self::Gap => Self::Gap,
+            Self::NotRecorded(text) => Self::NotRecorded(text.clone()),
+            Self::NoAnswer => Self::NoAnswer,
+            Self::WithBatch(text) => Self::WithBatch(text.clone()),
+            Self::Skipped => Self::Skipped,
+        }
+    }
+}
+
+impl<E> From<E> for Failure<E> {
+    fn from(error: E) -> Self {
+        Self::Error(error)
     }
 }
 
@@ -133,6 +171,11 @@ impl<E: fmt::Debug> fmt::Display for Failure<E> {
             Self::Panicked(text) => write!(f, "the handler panicked: {text}"),
             Self::TimedOut(limit) => write!(f, "the attempt took longer than {limit:?}"),
             Self::LaneFull => f.write_str("the lane of the key was full"),
+            Self::Gap => f.write_str("versions before this one have not come in time"),
+            Self::NotRecorded(error) => write!(f, "the version could not be recorded: {error}"),
+            Self::NoAnswer => f.write_str("the handler gave no answer for this message"),
+            Self::WithBatch(why) => write!(f, "its batch failed: {why}"),
+            Self::Skipped => f.write_str("an operator skipped it"),
         }
     }
 }
@@ -157,6 +200,24 @@ pub enum ReceiptError<M, E> {
     },
     /// Its lane was full ([`Overflow::DropOldest`](crate::Overflow)); it was never started.
     Dropped(M),
+    /// An operator purged its lane; the last attempt, if there was one, has failed.
+    Purged(M),
+    /// A message of the same key waits already, and stands for it
+    /// ([`Coalesce::keep_first`](crate::Coalesce::keep_first)).
+    Declined(M),
+    /// A newer message of the same key took its place
+    /// ([`Coalesce::keep_latest`](crate::Coalesce::keep_latest)).
+    Superseded(M),
+    /// It was made part of another message of its key, which has settled.
+    Merged {
+        /// Whether the handler succeeded with that message.
+        handled: bool,
+    },
+    /// Its version was there already, or is older than one that was
+    /// ([`Sequence`](crate::Sequence)).
+    Duplicate(M),
+    /// It was too old to be started ([`Builder::expire_after`](crate::Builder::expire_after)).
+    Expired(M),
     /// `abort`, a deadline or the end of the runtime dropped the handler in the middle: what it did
     /// is not known. The message is here if the dispatcher kept one for another attempt.
     Interrupted(Option<M>),
@@ -168,9 +229,15 @@ impl<M, E> ReceiptError<M, E> {
     /// The message, where it comes back.
     pub fn into_message(self) -> Option<M> {
         match self {
-            Self::HandedBack { message, .. } | Self::Dropped(message) => Some(message),
+            Self::HandedBack { message, .. }
+            | Self::Dropped(message)
+            | Self::Purged(message)
+            | Self::Declined(message)
+            | Self::Superseded(message)
+            | Self::Duplicate(message)
+            | Self::Expired(message) => Some(message),
             Self::Interrupted(message) => message,
-            Self::Failed(_) | Self::DeadLettered(_) | Self::Stopped => None,
+            Self::Failed(_) | Self::DeadLettered(_) | Self::Merged { .. } | Self::Stopped => None,
         }
     }
 }
@@ -185,6 +252,12 @@ impl<M, E: fmt::Debug> fmt::Debug for ReceiptError<M, E> {
                 .field("attempts", attempts)
                 .finish_non_exhaustive(),
             Self::Dropped(_) => f.write_str("Dropped(..)"),
+            Self::Purged(_) => f.write_str("Purged(..)"),
+            Self::Declined(_) => f.write_str("Declined(..)"),
+            Self::Superseded(_) => f.write_str("Superseded(..)"),
+            Self::Merged { handled } => f.debug_struct("Merged").field("handled", handled).finish(),
+            Self::Duplicate(_) => f.write_str("Duplicate(..)"),
+            Self::Expired(_) => f.write_str("Expired(..)"),
             Self::Interrupted(_) => f.write_str("Interrupted(..)"),
             Self::Stopped => f.write_str("Stopped"),
         }
@@ -204,6 +277,21 @@ impl<M, E: fmt::Debug> fmt::Display for ReceiptError<M, E> {
                 "handed back after {attempts} failed attempts: the dispatcher closed"
             ),
             Self::Dropped(_) => f.write_str("dropped: the lane of its key was full"),
+            Self::Purged(_) => f.write_str("purged: an operator emptied the lane of its key"),
+            Self::Declined(_) => {
+                f.write_str("declined: a message of its key waits already and stands for it")
+            }
+            Self::Superseded(_) => {
+                f.write_str("superseded: a newer message of its key took its place")
+            }
+            Self::Merged { handled: true } => {
+                f.write_str("merged into a message of its key, which was handled")
+            }
+            Self::Merged { handled: false } => {
+                f.write_str("merged into a message of its key, which was not handled")
+            }
+            Self::Duplicate(_) => f.write_str("a duplicate: its version was there already"),
+            Self::Expired(_) => f.write_str("expired before it was started"),
             Self::Interrupted(_) => {
                 f.write_str("interrupted in the middle of an attempt: what it did is not known")
             }
@@ -233,8 +321,20 @@ pub enum BuildError {
     /// The number of shards must be a power of two, and at least two.
     #[error("`shards` must be a power of two and at least 2, but is {0}")]
     Shards(usize),
-    /// `Overflow::DeadLetter` needs a sink.
-    #[error("`Overflow::DeadLetter` needs a sink: set `overflow_sink`, or `Exhausted::DeadLetter`")]
+    /// Two settings that exclude each other.
+    #[error("`{0}` cannot be combined with `{1}`")]
+    Conflict(&'static str, &'static str),
+    /// `spawn_batches` starts a handler of batches, `spawn` one of messages.
+    #[error("`batch` needs `spawn_batches`: its handler takes several messages at once")]
+    Batch,
+    /// `share_answers` names another type than the handler's answer or error.
+    #[error("`share_answers` names another type than the one that the handler answers with")]
+    AnswerType,
+    /// A dead letter needs a sink: `Overflow::DeadLetter`, `OnGap::DeadLetter`.
+    #[error(
+        "`Overflow::DeadLetter` and `OnGap::DeadLetter` need a sink: set `overflow_sink`, or \
+         `Exhausted::DeadLetter`"
+    )]
     NoDeadLetterSink,
 }
 
@@ -242,9 +342,12 @@ pub enum BuildError {
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum LaneError<M = ()> {
-    /// The lane is not halted; there is nothing to decide.
-    #[error("the lane is not halted")]
+    /// The lane is neither halted nor waiting for what was asked: there is nothing to decide.
+    #[error("nothing of this key waits for that decision")]
     NotHalted(M),
+    /// The head is with its handler, or with the dead-letter sink, and is not to be changed.
+    #[error("the head of the lane is in flight")]
+    InFlight(M),
     /// The message has another key than this lane, and would run beside the messages of its own.
     #[error("the message has another key than this lane")]
     OtherKey(M),
@@ -257,7 +360,10 @@ impl<M> LaneError<M> {
     /// The message that changed nothing.
     pub fn into_inner(self) -> M {
         match self {
-            Self::NotHalted(message) | Self::OtherKey(message) | Self::TooLarge(message) => message,
+            Self::NotHalted(message)
+            | Self::InFlight(message)
+            | Self::OtherKey(message)
+            | Self::TooLarge(message) => message,
         }
     }
 }
@@ -266,6 +372,7 @@ impl<M> fmt::Debug for LaneError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotHalted(_) => "NotHalted(..)",
+            Self::InFlight(_) => "InFlight(..)",
             Self::OtherKey(_) => "OtherKey(..)",
             Self::TooLarge(_) => "TooLarge(..)",
         })

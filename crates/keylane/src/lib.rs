@@ -49,6 +49,12 @@ pub use dispatcher::{Builder, Dispatcher, Ending, Lane, LaneState, LaneView, Per
 mod handler;
 pub use handler::{Context, Handler};
 
+mod batch;
+pub use batch::{Answers, BatchAnswer, BatchHandler};
+
+mod discipline;
+pub use discipline::{Coalesce, Delayed, OnGap, Sequence, VersionStore};
+
 mod retry;
 pub use retry::{Retry, RetryBudget};
 

@@ -1,16 +1,23 @@
 //! Every setting, with its default.
 
+use std::any::Any;
 use std::fmt;
+use std::future::Future;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::handle::{Address, Dispatcher, Weigh};
-use crate::engine::{Engine, Overflow, Router, Seat, Settings, run, watch};
+use super::handle::{Address, Dispatcher, Lifetime, Weigh};
+use crate::batch::{BatchAnswer, BatchHandler};
+use crate::discipline::{Coalesce, Delayed, Discipline, OnGap, Recorded, Sequence, Version};
+use crate::engine::{
+    Batch, Engine, Overflow, Router, Seat, Settings, Share, load, run, run_batches, watch,
+};
 use crate::error::BuildError;
 use crate::handler::Handler;
 use crate::lanes::Limits;
 use crate::letter::{DeadLetterSink, Exhausted};
+use crate::rate::Rate;
 use crate::retry::{Retry, RetryBudget};
 use crate::rt::{self, Arc, mpsc};
 
@@ -30,6 +37,10 @@ const MOST_SHARDS: usize = 1 << 16;
 /// | [`retry`](Self::retry) | none: one attempt | `on_exhausted` decides |
 /// | [`retry_budget`](Self::retry_budget) | none | due retries are postponed |
 /// | [`on_exhausted`](Self::on_exhausted) | `Discard` | |
+/// | [`coalesce`](Self::coalesce), [`sequence`](Self::sequence) | first in, first out | |
+/// | [`batch`](Self::batch) | one message at a time | |
+/// | [`rate_per_key`](Self::rate_per_key) | none | the lane rests |
+/// | [`expire_after`](Self::expire_after) | never | the message settles as expired |
 /// | [`quantum`](Self::quantum) | 16 messages | the lane goes behind the other ready ones |
 /// | [`stuck_after`](Self::stuck_after) | one second | a warning and a count |
 pub struct Builder<K, M, E, F, S = RandomState> {
@@ -41,6 +52,11 @@ pub struct Builder<K, M, E, F, S = RandomState> {
     stalled_capacity: Option<usize>,
     shards: Option<usize>,
     concurrency: usize,
+    rate_per_key: Option<Rate>,
+    sequence: Option<Sequence<K, M>>,
+    lifetime: Option<Lifetime<M>>,
+    /// A `Share` of the handler's answer and error, which are not known yet.
+    share: Option<Box<dyn Any + Send + Sync>>,
     marker: PhantomData<fn(&M) -> K>,
 }
 
@@ -103,6 +119,10 @@ impl<K, M, E, F> Builder<K, M, E, F> {
             stalled_capacity: None,
             shards: None,
             concurrency: 256,
+            rate_per_key: None,
+            sequence: None,
+            lifetime: None,
+            share: None,
             marker: PhantomData,
         }
     }
@@ -229,6 +249,10 @@ where
             stalled_capacity: self.stalled_capacity,
             shards: self.shards,
             concurrency: self.concurrency,
+            rate_per_key: self.rate_per_key,
+            sequence: self.sequence,
+            lifetime: self.lifetime,
+            share: self.share,
             marker: PhantomData,
         }
     }
@@ -265,6 +289,82 @@ where
         self
     }
 
+    /// Keeps at most one message of a key in flight and at most one waiting: see [`Coalesce`].
+    pub fn coalesce(mut self, coalesce: Coalesce<M>) -> Self {
+        self.settings.discipline = Discipline::Coalesce(coalesce);
+        self
+    }
+
+    /// Gives coalesced messages the answer of the message that stands for them: their receipts resolve
+    /// with a clone of it, once it is there. `O` is the handler's answer.
+    pub fn share_answers<O>(mut self) -> Self
+    where
+        O: Clone + 'static,
+        E: Clone,
+    {
+        self.share = Some(Box::new(Share {
+            answer: O::clone,
+            failure: E::clone,
+        }));
+        self
+    }
+
+    /// Handles the messages of a key in the order of their versions: see [`Sequence`].
+    pub fn sequence(mut self, sequence: Sequence<K, M>) -> Self {
+        self.sequence = Some(sequence);
+        self
+    }
+
+    /// Gives the handler up to `max` messages of one key at once, in their order. The first of them
+    /// waits at most `linger` for more, from when a runner has time for it; `Duration::ZERO` takes what
+    /// is there. Start it with [`spawn_batches`](Self::spawn_batches).
+    ///
+    /// A batch counts as one handler in flight. A retry is a batch of one: see
+    /// [`BatchAnswer`].
+    pub fn batch(mut self, max: usize, linger: Duration) -> Self {
+        self.settings.batch = Some(Batch { max, linger });
+        self
+    }
+
+    /// Limits how often handlers of one key start. A key above its rate rests: it holds no runner, and
+    /// its messages are no load. Retries are not counted, a batch counts as one.
+    ///
+    /// Each key has its own burst. Messages without a key have no limit. A lane is kept until its
+    /// key's rate has recovered.
+    pub fn rate_per_key(mut self, rate: Rate) -> Self {
+        self.rate_per_key = Some(rate);
+        self
+    }
+
+    /// Messages that have not been started this long after they were accepted settle as expired.
+    ///
+    /// At their time, also while their key waits for something else, as long as fewer than twice the
+    /// [`capacity`](Self::capacity) of such times are in the future; above that, when their turn comes.
+    /// A head that waits for its next attempt expires when that is due.
+    pub fn expire_after(mut self, lifetime: Duration) -> Self {
+        self.lifetime = Some(Box::new(move |_| Some(lifetime)));
+        self.settings.expires = !lifetime.is_zero();
+        self
+    }
+
+    /// As [`expire_after`](Self::expire_after), for each message its own time; `None` never expires.
+    ///
+    /// `lifetime` is called once per message, in the task that sends it.
+    pub fn expire_by(
+        mut self,
+        lifetime: impl Fn(&M) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.lifetime = Some(Box::new(lifetime));
+        self.settings.expires = true;
+        self
+    }
+
+    /// Whether the messages of a key wait behind one that is not to start yet, or pass it.
+    pub fn delayed(mut self, delayed: Delayed) -> Self {
+        self.settings.delayed = delayed;
+        self
+    }
+
     /// Starts the dispatcher on the current runtime.
     ///
     /// What the handler shares between messages it clones for each one:
@@ -280,7 +380,92 @@ where
         H: Handler<K, M, A, Error = E>,
         A: 'static,
     {
+        if self.settings.batch.is_some() {
+            return Err(BuildError::Batch);
+        }
+        let version = self.prepare()?;
+        let store = match &self.settings.discipline {
+            Discipline::Sequence(sequencing) => sequencing.versions.store.clone(),
+            Discipline::Fifo | Discipline::Coalesce(_) => None,
+        };
+        match (store, &version) {
+            (Some(store), Some(of)) => {
+                let version = Arc::clone(of);
+                let handler = Arc::new(Recorded {
+                    handler,
+                    version,
+                    store,
+                });
+                let of = Some(Arc::clone(of));
+                self.start(of, move |seat| run(seat, Arc::clone(&handler)))
+            }
+            _ => {
+                let handler = Arc::new(handler);
+                self.start(version, move |seat| run(seat, Arc::clone(&handler)))
+            }
+        }
+    }
+
+    /// Starts the dispatcher with a handler of batches: see [`batch`](Self::batch), without which there
+    /// are up to 64 messages in one, and no linger.
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn).
+    pub fn spawn_batches<H, A, O>(
+        mut self,
+        handler: H,
+    ) -> Result<Dispatcher<K, M, O, E>, BuildError>
+    where
+        H: BatchHandler<K, M, A>,
+        H::Answer: BatchAnswer<Output = O, Error = E>,
+        A: 'static,
+        O: Send + 'static,
+    {
+        self.settings.batch.get_or_insert(Batch {
+            max: 64,
+            linger: Duration::ZERO,
+        });
+        let version = self.prepare()?;
+        let handler = Arc::new(handler);
+        self.start(version, move |seat| run_batches(seat, Arc::clone(&handler)))
+    }
+
+    /// Checks the settings, and brings them into the form that the engine reads.
+    fn prepare(&mut self) -> Result<Option<Arc<Version<M>>>, BuildError> {
         self.check()?;
+        let settings = &mut self.settings;
+        if let Some(rate) = &self.rate_per_key {
+            rate.check("rate_per_key")?;
+            settings.rate_per_key = Some(rate.limiter());
+        }
+        let mut version = None;
+        if let Some(sequence) = self.sequence.take() {
+            sequence.check()?;
+            let (of, sequencing) = sequence.into_parts();
+            settings.discipline = Discipline::Sequence(Box::new(sequencing));
+            version = Some(Arc::new(of));
+        }
+        settings.thinks = settings.rate_per_key.is_some()
+            || settings.batch.is_some()
+            || settings.expires
+            || !matches!(settings.discipline, Discipline::Fifo);
+        Ok(version)
+    }
+
+    fn start<O, Run>(
+        mut self,
+        version: Option<Arc<Version<M>>>,
+        run: impl Fn(Seat<K, M, O, E>) -> Run + Send + Sync + 'static,
+    ) -> Result<Dispatcher<K, M, O, E>, BuildError>
+    where
+        O: Send + 'static,
+        Run: Future<Output = ()> + Send + 'static,
+    {
+        let share = match self.share.take() {
+            None => None,
+            Some(share) => Some(*share.downcast().map_err(|_| BuildError::AnswerType)?),
+        };
         let runtime = rt::runtime().ok_or(BuildError::NoRuntime)?;
         rt::check_timers()?;
 
@@ -300,17 +485,28 @@ where
             idle: 16 * workers,
         };
 
-        let handler = Arc::new(handler);
+        let store = match &settings.discipline {
+            Discipline::Sequence(sequencing) => sequencing.versions.store.clone(),
+            Discipline::Fifo | Discipline::Coalesce(_) => None,
+        };
         let runners = runtime.clone();
-        let spawn = Box::new(move |engine: &Arc<Engine<K, M, H::Output, E>>| {
+        let spawn = Box::new(move |engine: &Arc<Engine<K, M, O, E>>| {
             engine.runners.start(|number| {
                 let seat = Seat::new(Arc::clone(engine), number);
-                runners
-                    .spawn(run(seat, Arc::clone(&handler)))
-                    .abort_handle()
+                runners.spawn(run(seat)).abort_handle()
             });
         });
-        let engine = Arc::new(Engine::new(self.settings, self.shards, limits, spawn));
+        let mut engine = Engine::new(self.settings, self.shards, limits, spawn);
+        engine.share = share;
+        let questions = store.map(|store| {
+            let (loads, questions) = mpsc::unbounded_channel();
+            engine.loads = Some(loads);
+            (store, questions)
+        });
+        let engine = Arc::new(engine);
+        if let Some((store, questions)) = questions {
+            runtime.spawn(load(Arc::clone(&engine), store, questions));
+        }
         let (channel, ingress) = mpsc::unbounded_channel();
         runtime.spawn(Router::new(Arc::clone(&engine), ingress).run());
         rt::spawn_watch(&runtime, watch(Arc::clone(&engine)));
@@ -326,6 +522,8 @@ where
             }),
             hash: Box::new(move |key| hasher.hash_one(key)),
             weigh: self.weigh,
+            version,
+            lifetime: self.lifetime,
         };
         Ok(Dispatcher {
             engine,
@@ -356,6 +554,33 @@ where
         if let Some((name, _)) = at_least_one.into_iter().find(|(_, value)| *value == 0) {
             return Err(BuildError::Zero(name));
         }
+        if settings.batch.is_some_and(|batch| batch.max == 0) {
+            return Err(BuildError::Zero("batch"));
+        }
+        if self.lifetime.is_some() && !settings.expires {
+            return Err(BuildError::Zero("expire_after"));
+        }
+        let coalesces = matches!(settings.discipline, Discipline::Coalesce(_));
+        let exclusive = [
+            ("coalesce", coalesces, "sequence", self.sequence.is_some()),
+            ("coalesce", coalesces, "batch", settings.batch.is_some()),
+            // What comes too early, or too late, would be a gap.
+            (
+                "sequence",
+                self.sequence.is_some(),
+                "batch",
+                settings.batch.is_some(),
+            ),
+            (
+                "sequence",
+                self.sequence.is_some(),
+                "expire_after",
+                settings.expires,
+            ),
+        ];
+        if let Some((one, _, other, _)) = exclusive.into_iter().find(|(_, a, _, b)| *a && *b) {
+            return Err(BuildError::Conflict(one, other));
+        }
         let most = rt::Semaphore::MAX_PERMITS;
         // Room of stalled messages is given back early, so both together must be countable.
         let countable = [
@@ -377,7 +602,10 @@ where
         }
         let has_sink =
             settings.sink.is_some() || matches!(settings.exhausted, Exhausted::DeadLetter(_));
-        if settings.overflow == Overflow::DeadLetter && !has_sink {
+        let on_gap = self.sequence.as_ref().map(Sequence::on_gap);
+        if (settings.overflow == Overflow::DeadLetter || on_gap == Some(OnGap::DeadLetter))
+            && !has_sink
+        {
             return Err(BuildError::NoDeadLetterSink);
         }
         Ok(())

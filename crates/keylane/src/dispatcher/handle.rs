@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::time::Duration;
 
 use super::admission::Room;
 use super::ending::Ending;
 use super::lane::{Lane, LaneView};
 use super::permit::Permit;
 use super::receipt::Receipt;
+use crate::clock::Instant;
+use crate::discipline::Version;
 use crate::engine::{Accepted, Debt, Engine, Reply, Stage};
 use crate::error::{ReserveError, SendError, TrySendError};
 use crate::observe::Stats;
@@ -58,7 +61,12 @@ pub(super) struct Address<K, M> {
     pub(super) locate: Locate<K, M>,
     pub(super) hash: Box<dyn Fn(&K) -> u64 + Send + Sync>,
     pub(super) weigh: Option<Weigh<M>>,
+    pub(super) version: Option<Arc<Version<M>>>,
+    pub(super) lifetime: Option<Lifetime<M>>,
 }
+
+/// How long a message may wait for its start.
+pub(super) type Lifetime<M> = Box<dyn Fn(&M) -> Option<Duration> + Send + Sync>;
 
 impl<K, M> Address<K, M> {
     /// The size of a message against the capacity in bytes; 0 where there is none.
@@ -108,7 +116,73 @@ where
     /// Dropped before it is ready, nothing was accepted, no room is taken, and the message is
     /// dropped with the future. To keep the message, [`reserve`](Self::reserve) first.
     pub async fn send(&self, message: M) -> Result<(), SendError<M>> {
-        self.post(message, None).await
+        self.post(message, None, None).await
+    }
+
+    /// Like [`send`](Self::send), for a message that is not to start before `at`.
+    ///
+    /// It is accepted now and takes up room. What the messages behind it do is the setting
+    /// [`delayed`](crate::Builder::delayed). [`drain`](Self::drain) waits for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    pub async fn send_at(&self, message: M, at: tokio::time::Instant) -> Result<(), SendError<M>> {
+        self.post(message, None, Some(at.into_std())).await
+    }
+
+    /// Like [`send_at`](Self::send_at), for a message that is not to start before `delay` has passed.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send), and [`SendError::TooFar`] for a time that does not exist.
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    pub async fn send_after(&self, message: M, delay: Duration) -> Result<(), SendError<M>> {
+        match crate::clock::now().checked_add(delay) {
+            Some(at) => self.post(message, None, Some(at)).await,
+            None => Err(SendError::TooFar(message)),
+        }
+    }
+
+    /// Like [`send_after`](Self::send_after), and returns a receipt.
+    ///
+    /// # Errors
+    ///
+    /// As [`send_after`](Self::send_after).
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    pub async fn submit_after(
+        &self,
+        message: M,
+        delay: Duration,
+    ) -> Result<Receipt<M, O, E>, SendError<M>> {
+        let Some(at) = crate::clock::now().checked_add(delay) else {
+            return Err(SendError::TooFar(message));
+        };
+        let (reply, answer) = oneshot::channel();
+        self.post(message, Some(reply), Some(at)).await?;
+        Ok(Receipt { answer })
     }
 
     /// Like [`send`](Self::send), and returns a receipt that resolves with the handler's answer.
@@ -126,7 +200,7 @@ where
     /// As [`send`](Self::send).
     pub async fn submit(&self, message: M) -> Result<Receipt<M, O, E>, SendError<M>> {
         let (reply, answer) = oneshot::channel();
-        self.post(message, Some(reply)).await?;
+        self.post(message, Some(reply), None).await?;
         Ok(Receipt { answer })
     }
 
@@ -242,11 +316,16 @@ where
         self.lane(key).inspect()
     }
 
-    async fn post(&self, message: M, reply: Option<Reply<M, O, E>>) -> Result<(), SendError<M>> {
+    async fn post(
+        &self,
+        message: M,
+        reply: Option<Reply<M, O, E>>,
+        not_before: Option<Instant>,
+    ) -> Result<(), SendError<M>> {
         let (key, hash) = (self.address.locate)(&message);
         match self.room(key.as_ref(), hash, &message).await {
             Ok(room) => self
-                .put(room, key, hash, message, reply)
+                .put(room, key, hash, message, (reply, not_before))
                 .map_err(SendError::Closed),
             Err(refusal) => Err(refusal.of_waiting(message)),
         }
@@ -256,7 +335,7 @@ where
         let (key, hash) = (self.address.locate)(&message);
         match self.try_room(key.as_ref(), hash, &message) {
             Ok(room) => self
-                .put(room, key, hash, message, reply)
+                .put(room, key, hash, message, (reply, None))
                 .map_err(TrySendError::Closed),
             Err(refusal) => Err(refusal.of(message)),
         }
@@ -270,13 +349,18 @@ where
         key: Option<K>,
         hash: u64,
         message: M,
-        reply: Option<Reply<M, O, E>>,
+        (reply, not_before): (Option<Reply<M, O, E>>, Option<Instant>),
     ) -> Result<(), M> {
+        let mut debt = Debt::new(room.weight, reply);
+        let address = &self.address;
+        if not_before.is_some() || address.version.is_some() || address.lifetime.is_some() {
+            self.set_terms(&message, not_before, &mut debt);
+        }
         let accepted = Accepted {
             key,
             hash,
             message,
-            debt: Debt::new(room.weight, reply),
+            debt,
         };
         match self.channel.send(accepted) {
             Ok(()) => {
@@ -284,6 +368,21 @@ where
                 Ok(())
             }
             Err(refused) => Err(refused.0.message),
+        }
+    }
+
+    /// Writes down what this message asks for beyond its turn.
+    #[cold]
+    fn set_terms(&self, message: &M, not_before: Option<Instant>, debt: &mut Debt<M, O, E>) {
+        let address = &self.address;
+        let version = address.version.as_ref().map(|version| version(message));
+        let lifetime = address.lifetime.as_ref().and_then(|of| of(message));
+        let expires_at = lifetime.and_then(|lifetime| crate::clock::now().checked_add(lifetime));
+        if version.is_some() || expires_at.is_some() || not_before.is_some() {
+            let terms = debt.terms_mut();
+            terms.version = version.unwrap_or_default();
+            terms.expires_at = expires_at;
+            terms.not_before = not_before;
         }
     }
 }

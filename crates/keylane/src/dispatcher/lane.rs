@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::handle::Address;
 use crate::clock;
-use crate::engine::{Engine, Waiting};
+use crate::engine::{Engine, Undecidable, Waiting};
 use crate::error::LaneError;
 use crate::rt::Arc;
 
@@ -49,6 +49,9 @@ pub struct LaneView {
     pub depth: usize,
     /// What the head is doing, and so why the others wait.
     pub state: LaneState,
+    /// How long ago the head was accepted; `None` for the moment in which a runner takes it, and where
+    /// there is none.
+    pub head_age: Option<Duration>,
     /// How long the oldest message behind the head has waited.
     pub oldest_waiting: Option<Duration>,
     /// Whether the lane is at its capacity.
@@ -93,6 +96,36 @@ pub enum LaneState {
         /// The last failure.
         why: String,
     },
+    /// Somebody paused the lane: it waits for [`Lane::resume`].
+    Paused,
+    /// Its key is above [`rate_per_key`](crate::Builder::rate_per_key).
+    RateLimited {
+        /// How long until it may start.
+        due_in: Duration,
+    },
+    /// It is not to start yet ([`send_at`](crate::Dispatcher::send_at)).
+    Delayed {
+        /// How long until its time.
+        due_in: Duration,
+    },
+    /// It waits for more messages to come into its batch.
+    Lingering {
+        /// How long until it starts without them.
+        due_in: Duration,
+    },
+    /// It waits for the [`VersionStore`](crate::VersionStore) to say where the key stands.
+    Loading,
+    /// Versions before it are missing.
+    Gap {
+        /// The first missing version.
+        first: u64,
+        /// The last missing version before the next that is here.
+        last: u64,
+        /// How long they are still waited for; `None` if the lane is halted by them.
+        due_in: Option<Duration>,
+    },
+    /// Nothing of the key is here; the lane remembers its rate.
+    Idle,
 }
 
 impl<K, M, O, E> Lane<K, M, O, E>
@@ -114,6 +147,7 @@ where
             .inspect(&self.key, self.hash, now)
             .map(|seen| LaneView {
                 depth: seen.depth,
+                head_age: seen.head_age,
                 oldest_waiting: seen.oldest_waiting,
                 full: seen.full,
                 state: match seen.waiting {
@@ -138,43 +172,82 @@ where
                         why,
                     },
                     Waiting::Decision { attempts, why } => LaneState::Halted { attempts, why },
+                    Waiting::Resume => LaneState::Paused,
+                    Waiting::Rate { due_in } => LaneState::RateLimited { due_in },
+                    Waiting::Time { due_in } => LaneState::Delayed { due_in },
+                    Waiting::Batch { due_in } => LaneState::Lingering { due_in },
+                    Waiting::Store => LaneState::Loading,
+                    Waiting::Versions {
+                        first,
+                        last,
+                        due_in,
+                    } => LaneState::Gap {
+                        first,
+                        last,
+                        due_in,
+                    },
+                    Waiting::Messages => LaneState::Idle,
                 },
             })
     }
 
-    /// Tries the halted head again, from attempt 1.
+    /// Lets a paused lane go on; tries a halted head again, from attempt 1; waits once more for missing
+    /// versions. A lane that is paused and halted is resumed twice.
     ///
     /// # Errors
     ///
     /// [`LaneError::NotHalted`] if there is nothing to decide.
     pub fn resume(&self) -> Result<(), LaneError> {
-        if self.engine.resume(&self.key, self.hash) {
-            Ok(())
-        } else {
-            Err(LaneError::NotHalted(()))
-        }
+        let resumed = self.engine.resume(&self.key, self.hash);
+        resumed.map_err(|why| refusal(why, ()))
     }
 
-    /// Settles the halted head as failed and goes on with the message behind it.
+    /// Settles the head as failed and goes on with the message behind it: the head that is halted,
+    /// waits for its next attempt, or has not started. Where versions are missing, they are given up.
     ///
     /// # Errors
     ///
-    /// [`LaneError::NotHalted`] if there is nothing to decide.
+    /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::InFlight`] if the head is
+    /// in flight.
     pub fn skip(&self) -> Result<(), LaneError> {
-        if self.engine.skip(&self.key, self.hash) {
-            Ok(())
-        } else {
-            Err(LaneError::NotHalted(()))
-        }
+        let skipped = self.engine.skip(&self.key, self.hash);
+        skipped.map_err(|why| refusal(why, ()))
     }
 
-    /// Puts another message in the place of the halted head, and tries it from attempt 1.
+    /// Settles everything of this key that is not in flight, with
+    /// [`ReceiptError::Purged`](crate::ReceiptError::Purged). Returns how many messages that were.
+    pub fn purge(&self) -> usize {
+        self.engine.purge(&self.key, self.hash)
+    }
+
+    /// Tries the head that waits for its next attempt now, or brings the dead letter to its sink now.
+    ///
+    /// # Errors
+    ///
+    /// [`LaneError::NotHalted`] if nothing of this key waits for an attempt, or the lane is paused,
+    /// [`LaneError::InFlight`] if it is under way.
+    pub fn retry_now(&self) -> Result<(), LaneError> {
+        let retried = self.engine.retry_now(&self.key, self.hash);
+        retried.map_err(|why| refusal(why, ()))
+    }
+
+    /// Lets nothing of this key start until [`resume`](Self::resume).
+    ///
+    /// What is in flight goes on to its end. Messages still come in, up to the limit of the lane. A lane
+    /// that is paused when the dispatcher is drained is handed back. Pausing twice is pausing once.
+    pub fn pause(&self) {
+        self.engine.pause(&self.key, self.hash);
+    }
+
+    /// Puts another message in the place of the head, and tries it from attempt 1: the head that is
+    /// halted, waits for its next attempt, or has not started.
     ///
     /// Returns the message that was there. Its receipt now stands for the new one.
     ///
     /// # Errors
     ///
-    /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::OtherKey`] for a message
+    /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::InFlight`] if the head is
+    /// in flight, [`LaneError::OtherKey`] for a message
     /// of another key, [`LaneError::TooLarge`] for one above the capacity in bytes. Each gives it
     /// back.
     ///
@@ -191,7 +264,14 @@ where
         };
         self.engine
             .replace(&self.key, self.hash, message, weight)
-            .map_err(LaneError::NotHalted)
+            .map_err(|(message, why)| refusal(why, message))
+    }
+}
+
+fn refusal<M>(why: Undecidable, message: M) -> LaneError<M> {
+    match why {
+        Undecidable::Nothing => LaneError::NotHalted(message),
+        Undecidable::InFlight => LaneError::InFlight(message),
     }
 }
 

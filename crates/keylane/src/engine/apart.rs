@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::message::{Parked, Ticket};
+use super::message::{Parked, Standing, Ticket};
 use super::{Engine, Lane};
 use crate::rt::atomic::Ordering;
 
@@ -23,7 +23,7 @@ where
     /// Takes a message out of the load, if the limit of the stalled allows.
     pub(super) fn set_apart(&self, ticket: &mut Ticket<M, O, E>, freed: &mut Freed) -> bool {
         let load = ticket.debt.load_mut();
-        if load.apart || cfg!(keylane_mutant = "stalled-counts") {
+        if load.standing != Standing::Load || cfg!(keylane_mutant = "stalled-counts") {
             return false;
         }
         let limit = self.settings.stalled_capacity;
@@ -34,9 +34,9 @@ where
             })
             .is_ok();
         if claimed {
-            load.apart = true;
+            load.standing = Standing::Apart;
             freed.room += 1;
-            freed.bytes += load.weight as usize;
+            freed.bytes += load.weight() as usize;
         }
         claimed
     }

@@ -82,7 +82,7 @@ where
 
 /// Polls a handler's future once. A panic becomes a failure.
 #[inline]
-pub(super) fn poll<F, O, E>(
+pub(super) fn poll<F, O, X, E>(
     slot: Pin<&mut Option<F>>,
     cx: &mut task::Context<'_>,
     watched: &Watched,
@@ -90,7 +90,8 @@ pub(super) fn poll<F, O, E>(
     hash: u64,
 ) -> Poll<Result<O, Failure<E>>>
 where
-    F: Future<Output = Result<O, E>>,
+    F: Future<Output = Result<O, X>>,
+    X: Into<Failure<E>>,
 {
     let future = slot
         .as_pin_mut()
@@ -100,7 +101,7 @@ where
     match caught(|| future.poll(cx)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Ok(answer)),
-        Ok(Poll::Ready(Err(error))) => Poll::Ready(Err(Failure::Error(error))),
+        Ok(Poll::Ready(Err(error))) => Poll::Ready(Err(error.into())),
         Err(text) => Poll::Ready(Err(Failure::Panicked(text))),
     }
 }

@@ -1,12 +1,36 @@
-//! What an operator decides about a halted lane.
+//! What an operator decides about one key.
 
 use std::fmt;
 
-use super::Engine;
-use super::message::{Held, Ticket, Turn, Work};
+use super::message::{Held, Parked, Queued, Standing, Ticket, Turn, Work};
 use super::settle::{Outcome, Tally};
+use super::think::{After, later};
+use super::verdict::TICK;
+use super::{Engine, Lane};
+use crate::clock;
+use crate::error::Failure;
+use crate::lanes::{Next, Rest, State};
 use crate::rt::Arc;
 use crate::rt::atomic::Ordering;
+
+/// Why a decision does not apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undecidable {
+    /// Nothing of the key waits for such a decision.
+    Nothing,
+    /// The head is with its handler, or with the dead-letter sink.
+    InFlight,
+}
+
+/// What a decision took out of a lane.
+enum Taken<K, M, O, E> {
+    /// The head that the lane held: it is out, and in the operator's hands.
+    Head(Box<Held<K, M, O, E>>),
+    /// The first of the parked, which was the head.
+    Parked(Parked<M, O, E>),
+    /// The wait for missing versions.
+    Gap,
+}
 
 impl<K, M, O, E> Engine<K, M, O, E>
 where
@@ -15,49 +39,243 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// The halted head goes out again, as a first attempt.
-    pub(crate) fn resume(self: &Arc<Self>, key: &K, hash: u64) -> bool {
-        let head = self
-            .lanes
-            .with(hash, key, |lane| lane.is_halted().then(|| lane.resume()));
-        let Some(Some(mut head)) = head else {
-            return false;
-        };
-        let attempts = u8::try_from(head.work.attempts()).unwrap_or(u8::MAX);
-        let load = head.ticket.debt.load_mut();
-        load.earlier = load.earlier.saturating_add(attempts);
-        self.restart(key, hash, *head);
-        true
+    /// Whether any lane is paused.
+    #[inline]
+    pub(super) fn has_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed) > 0
     }
 
-    /// The halted head goes out again with another message; the old one comes back.
+    /// Nothing of this key starts until it is resumed.
+    pub(crate) fn pause(&self, key: &K, hash: u64) {
+        let mut after = After::new();
+        self.lanes.with_any(hash, key, |lane| {
+            if lane.is_paused() {
+                return;
+            }
+            lane.extra_mut().paused = true;
+            self.paused.fetch_add(1, Ordering::SeqCst);
+            if let State::Resting { why, .. } = *lane.state() {
+                if why == Rest::HaltedGap {
+                    self.halted.fetch_sub(1, Ordering::Relaxed);
+                }
+                lane.rest_on(Rest::Paused, None);
+                self.set_lane_apart(lane, &mut after.freed);
+            }
+            after.rests = true;
+        });
+        self.carry_out(after, key, hash);
+    }
+
+    /// A paused lane goes on; or a halted head goes out again, as a first attempt; or missing versions
+    /// are waited for once more.
+    pub(crate) fn resume(self: &Arc<Self>, key: &K, hash: u64) -> Result<(), Undecidable> {
+        let owner = key.clone();
+        let now = clock::now();
+        let mut again = None;
+        let resumed = self.lanes.with(hash, key, |lane| {
+            if lane.is_paused() {
+                self.forget_pause(lane);
+                return Ok(self.unpause(lane, now));
+            }
+            match lane.state() {
+                State::Halted { .. } => {
+                    again = Some(lane.resume());
+                    Ok((None, false))
+                }
+                State::Resting {
+                    why: Rest::HaltedGap,
+                    ..
+                } => {
+                    self.halted.fetch_sub(1, Ordering::Relaxed);
+                    self.miss_anew(lane, key, hash, now);
+                    Ok((None, false))
+                }
+                _ => Err(Undecidable::Nothing),
+            }
+        });
+        let (due, calls) = resumed.unwrap_or(Err(Undecidable::Nothing))?;
+        if let Some(mut head) = again {
+            let attempts = u8::try_from(head.work.attempts()).unwrap_or(u8::MAX);
+            let load = head.ticket.debt.load_mut();
+            load.earlier = load.earlier.saturating_add(attempts);
+            self.halted.fetch_sub(1, Ordering::Relaxed);
+            self.restart(owner, hash, *head);
+        } else if let Some(head) = due {
+            self.counters.retries.add(1);
+            self.enqueue(Turn::again(Some(owner), hash, *head));
+        } else if calls {
+            self.enqueue(Queued::Call { key: owner, hash });
+        }
+        Ok(())
+    }
+
+    /// Under the shard's lock: what a lane lets out that is not paused any more.
+    #[allow(clippy::type_complexity, reason = "the two things that may be out now")]
+    fn unpause(
+        &self,
+        lane: &mut Lane<K, M, O, E>,
+        now: clock::Instant,
+    ) -> (Option<Box<Held<K, M, O, E>>>, bool) {
+        match lane.state() {
+            State::Resting { .. } => {
+                lane.call();
+                (None, true)
+            }
+            // Its timer has gone off, or is about to.
+            State::Backoff { until, .. } if *until <= now + TICK => (Some(lane.due()), false),
+            _ => (None, false),
+        }
+    }
+
+    /// Under the shard's lock: the missing versions get their time once more.
+    fn miss_anew(&self, lane: &mut Lane<K, M, O, E>, key: &K, hash: u64, now: clock::Instant) {
+        let Some(sequencing) = self.sequencing() else {
+            return;
+        };
+        if let Some(sequencer) = &mut lane.extra_mut().sequencer {
+            sequencer.wait_anew(now);
+        }
+        let until = later(now, sequencing.patience);
+        lane.rest_on(Rest::Gap, Some(until));
+        let (key, since) = (key.clone(), now);
+        self.rouse_at(super::Rouse::Gap { key, hash, since }, until, now);
+    }
+
+    /// The waiting head settles as skipped, or as the failure it was halted by; the key goes on
+    /// behind it. Missing versions are given up.
+    pub(crate) fn skip(self: &Arc<Self>, key: &K, hash: u64) -> Result<(), Undecidable> {
+        let owner = key.clone();
+        let now = clock::now();
+        let mut after = After::new();
+        let mut calls = false;
+        let taken = self.lanes.with(hash, key, |lane| {
+            let taken = match *lane.state() {
+                State::Ready | State::Running { .. } => return Err(Undecidable::InFlight),
+                State::Backoff { .. } | State::Halted { .. } => {
+                    let halted = lane.is_halted();
+                    return Ok(Taken::Head(self.take_held(lane, halted)));
+                }
+                State::Resting { why, .. } if matches!(why, Rest::Gap | Rest::HaltedGap) => {
+                    if why == Rest::HaltedGap {
+                        self.halted.fetch_sub(1, Ordering::Relaxed);
+                    }
+                    if let Some(sequencer) = &mut lane.extra_mut().sequencer {
+                        sequencer.skip_gap();
+                    }
+                    lane.rest_on(Rest::Idle, None);
+                    self.line_up(lane, self.has_gaps(), now);
+                    Taken::Gap
+                }
+                State::Resting { .. } | State::Called => {
+                    let parked = lane.take_parked().ok_or(Undecidable::Nothing)?;
+                    if lane.parked_len() == 0
+                        && let Some(extra) = lane.extra_if_any()
+                    {
+                        extra.merged = 0;
+                    }
+                    after.opening = self.open_gate(lane, lane.depth());
+                    Taken::Parked(parked)
+                }
+            };
+            if let State::Resting { .. } = lane.state()
+                && !lane.is_paused()
+            {
+                lane.call();
+                calls = true;
+            }
+            Ok(taken)
+        });
+        self.carry_out(after, key, hash);
+        let mut tally = Tally::default();
+        match taken.unwrap_or(Err(Undecidable::Nothing))? {
+            Taken::Gap => {}
+            Taken::Parked(Parked { message, ticket }) => {
+                self.drop_quietly(message);
+                self.settle(&mut tally, ticket, Outcome::Discarded(Failure::Skipped));
+            }
+            Taken::Head(head) => {
+                let Held {
+                    message,
+                    ticket,
+                    work,
+                    ..
+                } = *head;
+                self.drop_quietly(message);
+                let failure = match work {
+                    Work::Letter(given_up) => given_up.failure,
+                    Work::Attempt(_) => Failure::Skipped,
+                };
+                self.settle(&mut tally, ticket, Outcome::Discarded(failure));
+                let next = self.advance(Some(owner.clone()), hash);
+                if let Some(next) = next {
+                    self.enqueue(next);
+                }
+            }
+        }
+        self.flush(&mut tally);
+        if calls {
+            self.enqueue(Queued::Call { key: owner, hash });
+        }
+        Ok(())
+    }
+
+    /// Under the shard's lock: the head that the lane holds is out, in the operator's hands.
+    fn take_held(&self, lane: &mut Lane<K, M, O, E>, halted: bool) -> Box<Held<K, M, O, E>> {
+        if halted {
+            self.halted.fetch_sub(1, Ordering::Relaxed);
+            lane.resume()
+        } else {
+            self.stale.fetch_add(1, Ordering::Relaxed);
+            lane.due()
+        }
+    }
+
+    /// The waiting head goes on with another message; the old one comes back. A head that has failed
+    /// goes out at once, as a first attempt.
     pub(crate) fn replace(
         self: &Arc<Self>,
         key: &K,
         hash: u64,
         message: M,
         weight: u32,
-    ) -> Result<M, M> {
-        let head = self
-            .lanes
-            .with(hash, key, |lane| lane.is_halted().then(|| lane.resume()));
-        let Some(Some(head)) = head else {
-            return Err(message);
-        };
-        let mut head = *head;
-        let old = std::mem::replace(&mut head.message, message);
-        self.reweigh(&mut head.ticket, weight);
-        self.restart(key, hash, head);
-        Ok(old)
+    ) -> Result<M, (M, Undecidable)> {
+        let owner = key.clone();
+        let mut message = Some(message);
+        let mut swapped = None;
+        let held = self.lanes.with(hash, key, |lane| match lane.state() {
+            State::Ready | State::Running { .. } => Err(Undecidable::InFlight),
+            State::Backoff { .. } | State::Halted { .. } => {
+                let halted = lane.is_halted();
+                Ok(Some(self.take_held(lane, halted)))
+            }
+            State::Resting { .. } | State::Called => {
+                let front = lane.parked_mut().next().ok_or(Undecidable::Nothing)?;
+                if let Some(message) = message.take() {
+                    swapped = Some(std::mem::replace(&mut front.message, message));
+                }
+                Ok(None)
+            }
+        });
+        match (held.unwrap_or(Err(Undecidable::Nothing)), message) {
+            (Ok(Some(head)), Some(message)) => {
+                let mut head = *head;
+                let old = std::mem::replace(&mut head.message, message);
+                self.reweigh(&mut head.ticket, weight);
+                self.restart(owner, hash, head);
+                Ok(old)
+            }
+            (Err(why), Some(message)) => Err((message, why)),
+            _ => Ok(swapped.expect("the front has the new message")),
+        }
     }
 
     /// Another message, of another size, stands for this ticket from now on.
     fn reweigh(&self, ticket: &mut Ticket<M, O, E>, weight: u32) {
         let load = ticket.debt.load_mut();
         load.earlier = 0;
-        if let (false, Some(bytes)) = (load.apart, &self.bytes) {
-            match weight.checked_sub(load.weight) {
-                None => self.give_room(0, (load.weight - weight) as usize),
+        if let (Standing::Load, Some(bytes)) = (load.standing, &self.bytes) {
+            match weight.checked_sub(load.weight()) {
+                None => self.give_room(0, (load.weight() - weight) as usize),
                 Some(more) => match bytes.try_acquire_many(more) {
                     Ok(permit) => permit.forget(),
                     // It was let in once and is not turned away now; it gives back what it took.
@@ -65,11 +283,10 @@ where
                 },
             }
         }
-        load.weight = weight;
+        load.set_weight(weight);
     }
 
-    fn restart(self: &Arc<Self>, key: &K, hash: u64, head: Held<K, M, O, E>) {
-        self.halted.fetch_sub(1, Ordering::Relaxed);
+    fn restart(self: &Arc<Self>, key: K, hash: u64, head: Held<K, M, O, E>) {
         let Held {
             message,
             ticket,
@@ -79,7 +296,7 @@ where
         self.drop_quietly(work);
         let work = Work::Attempt(1);
         self.enqueue(Turn {
-            key: Some(key.clone()),
+            key: Some(key),
             hash,
             message,
             ticket,
@@ -87,37 +304,66 @@ where
         });
     }
 
-    /// The halted head settles as failed; the key goes on behind it.
-    pub(crate) fn skip(self: &Arc<Self>, key: &K, hash: u64) -> bool {
-        let skipped = self.lanes.advance(hash, key, |lane| {
-            lane.is_halted().then(|| {
-                let opening = self.see_departure(lane);
-                let (head, next) = lane.skip();
-                ((head, opening), next)
-            })
+    /// Settles everything of a key that has not started, or waits after a failure. Returns how many.
+    pub(crate) fn purge(&self, key: &K, hash: u64) -> usize {
+        let purged = self.lanes.advance(hash, key, |lane| {
+            let opening = self.remove_gate(lane);
+            let stopped = lane.is_stopped();
+            if lane.backs_off_until().is_some() {
+                self.stale.fetch_add(1, Ordering::Relaxed);
+            }
+            let (is_out, is_paused) = (lane.is_out(), lane.is_paused());
+            let (head, parked) = lane.hand_back();
+            let next = if is_out {
+                Next::Stay
+            } else if is_paused {
+                lane.rest_again(Rest::Paused);
+                Next::Stay
+            } else {
+                Next::Remove
+            };
+            Some(((head, parked, opening, stopped), next))
         });
-        let Some(((head, opening), next)) = skipped else {
-            return false;
+        let Some(((head, parked, opening, stopped), _)) = purged else {
+            return 0;
         };
         opening.carry_out();
-        self.halted.fetch_sub(1, Ordering::Relaxed);
-        let Held {
-            message,
-            ticket,
-            work,
-            ..
-        } = *head;
-        self.drop_quietly(message);
-        let failure = match work {
-            Work::Letter(given_up) => given_up.failure,
-            Work::Attempt(_) => unreachable!("a halted head was given up on"),
-        };
-        let mut tally = Tally::default();
-        self.settle(&mut tally, ticket, Outcome::Discarded(failure));
-        self.flush(&mut tally);
-        if let Some(parked) = next {
-            self.enqueue(Turn::first(Some(key.clone()), hash, parked));
+        if stopped {
+            self.halted.fetch_sub(1, Ordering::Relaxed);
         }
-        true
+        let mut tally = Tally::default();
+        let mut count = parked.len();
+        if let Some(head) = head {
+            count += 1;
+            let Held {
+                message,
+                ticket,
+                work,
+                ..
+            } = *head;
+            self.drop_quietly(work);
+            self.settle(&mut tally, ticket, Outcome::Purged(message));
+        }
+        for Parked { message, ticket } in parked {
+            self.settle(&mut tally, ticket, Outcome::Purged(message));
+        }
+        self.flush(&mut tally);
+        count
+    }
+
+    /// A head that waits for its next attempt, or for the dead-letter sink, goes out now.
+    pub(crate) fn retry_now(self: &Arc<Self>, key: &K, hash: u64) -> Result<(), Undecidable> {
+        let owner = key.clone();
+        let head = self.lanes.with(hash, key, |lane| match lane.state() {
+            State::Backoff { .. } if !lane.is_paused() => Ok(self.take_held(lane, false)),
+            State::Ready | State::Running { .. } => Err(Undecidable::InFlight),
+            _ => Err(Undecidable::Nothing),
+        });
+        let head = head.unwrap_or(Err(Undecidable::Nothing))?;
+        if let Work::Attempt(_) = head.work {
+            self.counters.retries.add(1);
+        }
+        self.enqueue(Turn::again(Some(owner), hash, *head));
+        Ok(())
     }
 }

@@ -100,7 +100,11 @@ where
         if lane.gate().is_none() {
             return Opening::Nothing;
         }
-        let depth = lane.depth() - 1;
+        self.open_gate(lane, lane.depth() - 1)
+    }
+
+    /// This lane is about to be this deep. Under the shard's lock.
+    pub(super) fn open_gate(&self, lane: &mut Lane<K, M, O, E>, depth: usize) -> Opening {
         let limit = self.settings.lane_capacity;
         let Some(full) = lane.full() else {
             return Opening::Nothing;

@@ -88,11 +88,11 @@ where
 
     /// Calls the handler, and puts its future where it stays.
     #[inline]
-    pub(super) fn call<F>(
+    pub(super) fn call<F, T>(
         &mut self,
-        message: Result<M, Failure<E>>,
+        message: Result<T, Failure<E>>,
         mut slot: Pin<&mut Option<F>>,
-        handle: impl FnOnce(&'a Context<K>, M) -> F,
+        handle: impl FnOnce(&'a Context<K>, T) -> F,
     ) {
         let context = self.context;
         let called = message.and_then(|message| {
@@ -108,14 +108,15 @@ where
 
     /// Polls the handler, and then its deadline. The first `Pending` makes the runner a holder.
     #[inline]
-    pub(super) fn poll<F>(
+    pub(super) fn poll<F, A, X>(
         &mut self,
         slot: Pin<&mut Option<F>>,
         seat: &mut Seat<K, M, O, E>,
         cx: &mut task::Context<'_>,
-    ) -> Poll<Result<O, Failure<E>>>
+    ) -> Poll<Result<A, Failure<E>>>
     where
-        F: Future<Output = Result<O, E>>,
+        F: Future<Output = Result<A, X>>,
+        X: Into<Failure<E>>,
     {
         if let Some(failure) = self.failed.take() {
             return Poll::Ready(Err(*failure));
@@ -125,7 +126,8 @@ where
             return polled;
         }
         let context = self.context;
-        seat.hold(context.key.as_ref(), self.hash, context.attempt);
+        let parked_at = self.ticket.as_ref().map_or(0, |ticket| ticket.parked_at);
+        seat.hold(context.key.as_ref(), self.hash, context.attempt, parked_at);
         let limit = self.engine.settings.attempt_timeout;
         attempt::poll_deadline(context, &mut self.alarm, limit, cx).map(Err)
     }
@@ -263,6 +265,10 @@ where
 
     pub(super) fn hash(&self) -> u64 {
         self.hash
+    }
+
+    pub(super) fn parked_at(&self) -> u64 {
+        self.letter.as_ref().map_or(0, |letter| letter.1.parked_at)
     }
 
     pub(super) fn attempts(&self) -> u32 {

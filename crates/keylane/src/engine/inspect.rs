@@ -3,15 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Engine;
 use super::message::{Held, Work};
+use super::{Engine, Lane};
 use crate::clock::Instant;
-use crate::lanes::State;
+use crate::lanes::{Rest, Sequencer, State};
 
 /// What a lane is seen to be.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) depth: usize,
+    pub(crate) head_age: Option<Duration>,
     pub(crate) oldest_waiting: Option<Duration>,
     pub(crate) full: bool,
     pub(crate) waiting: Waiting,
@@ -39,6 +40,24 @@ pub(crate) enum Waiting {
         attempts: u32,
         why: String,
     },
+    Resume,
+    Rate {
+        due_in: Duration,
+    },
+    Time {
+        due_in: Duration,
+    },
+    Batch {
+        due_in: Duration,
+    },
+    Store,
+    Versions {
+        first: u64,
+        last: u64,
+        /// `None`: they were given up waiting for.
+        due_in: Option<Duration>,
+    },
+    Messages,
 }
 
 impl<K, M, O, E> Engine<K, M, O, E>
@@ -51,25 +70,68 @@ where
     pub(crate) fn inspect(&self, key: &K, hash: u64, now: Instant) -> Option<Seen> {
         self.lanes.peek(hash, key, |lane| Seen {
             depth: lane.depth(),
+            head_age: self.head_stamp(lane).map(|stamp| self.waited(stamp, now)),
             oldest_waiting: lane
                 .oldest_parked()
                 .map(|parked| self.waited(parked.ticket.parked_at, now)),
             full: lane.gate().is_some() || lane.depth() >= self.settings.lane_capacity,
             waiting: match lane.state() {
-                State::Ready => Waiting::Runner,
-                State::Running { since, attempt } => Waiting::Handler {
+                State::Halted { head } => Waiting::Decision {
+                    attempts: head.work.attempts(),
+                    why: head.why.to_string(),
+                },
+                State::Backoff { .. } | State::Resting { .. } if lane.is_paused() => {
+                    Waiting::Resume
+                }
+                State::Ready | State::Called => Waiting::Runner,
+                State::Resting { why, until } => {
+                    let due_in = until.map(|until| until.saturating_duration_since(now));
+                    Self::at_rest(lane, *why, due_in)
+                }
+                State::Running { since, attempt, .. } => Waiting::Handler {
                     attempt: *attempt,
                     lasted: now.saturating_duration_since(*since),
                 },
                 State::Backoff { until, head } => {
                     Self::in_backoff(head, until.saturating_duration_since(now))
                 }
-                State::Halted { head } => Waiting::Decision {
-                    attempts: head.work.attempts(),
-                    why: head.why.to_string(),
-                },
             },
         })
+    }
+
+    /// When the head of a lane was parked, where the lane knows it.
+    fn head_stamp(&self, lane: &Lane<K, M, O, E>) -> Option<u64> {
+        match lane.state() {
+            State::Ready => None,
+            State::Running { parked_at, .. } => Some(*parked_at),
+            State::Backoff { head, .. } | State::Halted { head } => Some(head.ticket.parked_at),
+            State::Called | State::Resting { .. } => {
+                lane.oldest_parked().map(|parked| parked.ticket.parked_at)
+            }
+        }
+    }
+
+    fn at_rest(lane: &Lane<K, M, O, E>, why: Rest, due_in: Option<Duration>) -> Waiting {
+        let soon = due_in.unwrap_or_default();
+        match why {
+            Rest::Paused => Waiting::Resume,
+            Rest::Rate => Waiting::Rate { due_in: soon },
+            Rest::Delay => Waiting::Time { due_in: soon },
+            Rest::Linger => Waiting::Batch { due_in: soon },
+            Rest::Loading => Waiting::Store,
+            Rest::Idle => Waiting::Messages,
+            Rest::Gap | Rest::HaltedGap => {
+                let sequencer = lane.extra().and_then(|extra| extra.sequencer.as_ref());
+                match sequencer.and_then(Sequencer::gap) {
+                    Some(gap) => Waiting::Versions {
+                        first: gap.first,
+                        last: gap.last,
+                        due_in,
+                    },
+                    None => Waiting::Messages,
+                }
+            }
+        }
     }
 
     fn in_backoff(head: &Held<K, M, O, E>, due_in: Duration) -> Waiting {

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use crate::clock::Instant;
 use crate::error::{Failure, ReceiptError};
 use crate::rt::oneshot;
 
@@ -19,25 +20,63 @@ pub(crate) struct Ticket<M, O, E> {
 
 /// What a message takes up, and where its answer goes if somebody wants one.
 ///
-/// Not a load beside an `Option`: in this form the choice takes no memory of its own, and every
-/// parked message has one.
+/// In this form the choice takes no memory of its own, and every parked message has one.
 #[derive(Debug)]
 pub(crate) enum Debt<M, O, E> {
     Silent(Load),
     Answer(Load, Reply<M, O, E>),
+    Termed(Load, Box<Terms<M, O, E>>),
 }
 
-/// What a message takes up until it settles.
+/// What some messages bring with them, and most do not.
+#[derive(Debug)]
+pub(crate) struct Terms<M, O, E> {
+    pub(crate) reply: Option<Reply<M, O, E>>,
+    /// Its place among the messages of its key, where lanes sequence.
+    pub(crate) version: u64,
+    /// It is not to start before.
+    pub(crate) not_before: Option<Instant>,
+    /// It is not to start any more from then on.
+    pub(crate) expires_at: Option<Instant>,
+    /// What is owed for the messages that were merged into this one.
+    pub(crate) merged: Vec<Debt<M, O, E>>,
+    /// The messages that start with this one, as one batch.
+    pub(crate) mates: Vec<Parked<M, O, E>>,
+}
+
+impl<M, O, E> Default for Terms<M, O, E> {
+    fn default() -> Self {
+        Self {
+            reply: None,
+            version: 0,
+            not_before: None,
+            expires_at: None,
+            merged: Vec::new(),
+            mates: Vec::new(),
+        }
+    }
+}
+
+/// What a message takes up until it settles. Without a word in it, so that it fits beside the tag of
+/// its [`Debt`].
 #[derive(Debug)]
 pub(crate) struct Load {
-    /// Size against the capacity in bytes.
-    pub(crate) weight: u32,
-    /// Counted among the stalled and not against the capacity.
-    pub(crate) apart: bool,
-    /// Attempts before an operator resumed it; no more than 255 are counted.
+    weight: [u8; 4],
+    pub(crate) standing: Standing,
+    /// Attempts that are over and done with, because an operator resumed it or its batch failed; no
+    /// more than 255 are counted.
     pub(crate) earlier: u8,
-    /// Whether the message has its outcome.
-    pub(crate) settled: bool,
+}
+
+/// Where the room of a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It counts against the capacity.
+    Load,
+    /// It is counted among the stalled.
+    Apart,
+    /// The message has its outcome, and its room was given back.
+    Settled,
 }
 
 thread_local! {
@@ -51,11 +90,32 @@ pub(super) fn take_lost() -> u64 {
     LOST.try_with(Cell::take).unwrap_or(0)
 }
 
+impl Load {
+    /// The load of nothing.
+    fn settled() -> Self {
+        Self {
+            weight: [0; 4],
+            standing: Standing::Settled,
+            earlier: 0,
+        }
+    }
+
+    /// Size against the capacity in bytes.
+    #[inline]
+    pub(crate) fn weight(&self) -> u32 {
+        u32::from_ne_bytes(self.weight)
+    }
+
+    pub(crate) fn set_weight(&mut self, weight: u32) {
+        self.weight = weight.to_ne_bytes();
+    }
+}
+
 impl Drop for Load {
     #[inline]
     fn drop(&mut self) {
         // Otherwise it is the end of the runtime, and its owner has seen to it.
-        if !self.settled && std::thread::panicking() {
+        if self.standing != Standing::Settled && std::thread::panicking() {
             let _ = LOST.try_with(|lost| lost.set(lost.get() + 1));
         }
     }
@@ -65,10 +125,9 @@ impl<M, O, E> Debt<M, O, E> {
     #[inline]
     pub(crate) fn new(weight: u32, reply: Option<Reply<M, O, E>>) -> Self {
         let load = Load {
-            weight,
-            apart: false,
+            weight: weight.to_ne_bytes(),
+            standing: Standing::Load,
             earlier: 0,
-            settled: false,
         };
         match reply {
             Some(reply) => Self::Answer(load, reply),
@@ -79,14 +138,14 @@ impl<M, O, E> Debt<M, O, E> {
     #[inline]
     pub(crate) fn load(&self) -> &Load {
         match self {
-            Self::Silent(load) | Self::Answer(load, _) => load,
+            Self::Silent(load) | Self::Answer(load, _) | Self::Termed(load, _) => load,
         }
     }
 
     #[inline]
     pub(crate) fn load_mut(&mut self) -> &mut Load {
         match self {
-            Self::Silent(load) | Self::Answer(load, _) => load,
+            Self::Silent(load) | Self::Answer(load, _) | Self::Termed(load, _) => load,
         }
     }
 
@@ -95,7 +154,48 @@ impl<M, O, E> Debt<M, O, E> {
         match self {
             Self::Silent(_) => None,
             Self::Answer(_, reply) => Some(reply),
+            Self::Termed(_, terms) => terms.reply,
         }
+    }
+
+    #[inline]
+    pub(crate) fn is_termed(&self) -> bool {
+        matches!(self, Self::Termed(..))
+    }
+
+    pub(crate) fn terms(&self) -> Option<&Terms<M, O, E>> {
+        match self {
+            Self::Termed(_, terms) => Some(terms),
+            Self::Silent(_) | Self::Answer(..) => None,
+        }
+    }
+
+    /// The terms of a message, made if it has none.
+    pub(crate) fn terms_mut(&mut self) -> &mut Terms<M, O, E> {
+        if !self.is_termed() {
+            let load = std::mem::replace(self.load_mut(), Load::settled());
+            let old = std::mem::replace(self, Self::Silent(Load::settled()));
+            let terms = Terms {
+                reply: old.into_reply(),
+                ..Terms::default()
+            };
+            *self = Self::Termed(load, Box::new(terms));
+        }
+        match self {
+            Self::Termed(_, terms) => terms,
+            Self::Silent(_) | Self::Answer(..) => unreachable!("it has terms now"),
+        }
+    }
+
+    /// Whether it is too late to start it.
+    pub(crate) fn is_expired(&self, now: Instant) -> bool {
+        let expires_at = self.terms().and_then(|terms| terms.expires_at);
+        expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// Until when it must wait, if it must.
+    pub(crate) fn not_before(&self, now: Instant) -> Option<Instant> {
+        self.terms()?.not_before.filter(|at| *at > now)
     }
 }
 
@@ -179,6 +279,22 @@ pub(crate) struct Turn<K, M, O, E> {
     pub(crate) work: Work<K, E>,
 }
 
+/// What stands in the ready queue.
+#[derive(Debug)]
+pub(crate) enum Queued<K, M, O, E> {
+    /// A head that is out.
+    Turn(Turn<K, M, O, E>),
+    /// The lane of this key says what to run when it is asked.
+    Call { key: K, hash: u64 },
+}
+
+impl<K, M, O, E> From<Turn<K, M, O, E>> for Queued<K, M, O, E> {
+    #[inline]
+    fn from(turn: Turn<K, M, O, E>) -> Self {
+        Self::Turn(turn)
+    }
+}
+
 impl<K, M, O, E> Turn<K, M, O, E> {
     #[inline]
     pub(crate) fn first(key: Option<K>, hash: u64, parked: Parked<M, O, E>) -> Self {
@@ -226,11 +342,24 @@ impl<K, M, O, E> Turn<K, M, O, E> {
     }
 }
 
-/// What a timer is for.
+/// What a timer of something that waits, and has not failed, is for.
+#[derive(Debug)]
+pub(crate) enum Rouse<K> {
+    /// The lane rests until this moment.
+    Rest { key: K, hash: u64, until: Instant },
+    /// Something in the lane expires at this moment.
+    Expiry { key: K, hash: u64, at: Instant },
+    /// The lane misses a version since this moment.
+    Gap { key: K, hash: u64, since: Instant },
+    /// A message comes into its lane, by its number among those that are delayed.
+    Delayed(u64),
+}
+
+/// What a timer of something that has failed is for.
 #[derive(Debug)]
 pub(crate) enum Due<K> {
     /// The head that this lane holds.
-    Lane { key: K, hash: u64 },
+    Lane { key: K, hash: u64, until: Instant },
     /// A message without a lane, by its number among those that wait.
     Keyless(u64),
 }
@@ -244,5 +373,14 @@ mod tests {
         type Of<M> = Parked<M, (), std::convert::Infallible>;
         assert_eq!(size_of::<Of<[u64; 3]>>(), 24 + 24);
         assert_eq!(size_of::<Of<[u64; 30]>>(), 240 + 24);
+        assert_eq!(size_of::<Debt<u64, (), ()>>(), 16);
+    }
+
+    #[test]
+    fn a_call_makes_a_turn_no_larger() {
+        assert_eq!(
+            size_of::<Queued<u64, u64, (), ()>>(),
+            size_of::<Turn<u64, u64, (), ()>>()
+        );
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use message::{Accepted, Debt, Reply};
 
 mod settings;
 pub use settings::Overflow;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Batch, Settings};
 
 mod gate;
 
@@ -37,6 +37,9 @@ pub(crate) use router::Router;
 mod runner;
 pub(crate) use runner::run;
 
+mod batch;
+pub(crate) use batch::run_batches;
+
 mod seat;
 pub(crate) use seat::Seat;
 
@@ -44,15 +47,24 @@ mod runners;
 pub(crate) use runners::Runners;
 
 mod apart;
+mod arrive;
 mod attempt;
-mod decide;
 mod hand;
+mod rest;
 mod settle;
+pub(crate) use settle::Share;
 mod sweep;
+mod think;
 mod verdict;
+
+mod loader;
+pub(crate) use loader::{Load, load};
 
 mod inspect;
 pub(crate) use inspect::Waiting;
+
+mod decide;
+pub(crate) use decide::Undecidable;
 
 mod keyless;
 use keyless::Keyless;
@@ -75,10 +87,11 @@ use crate::observe::facade::Facade;
 use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Arc, Semaphore};
+use crate::rt::{Arc, Semaphore, mpsc};
 use caught::shielded;
 use gate::Gate;
-use message::{Due, Held, Parked, Turn};
+use message::{Due, Held, Parked, Queued, Rouse};
+use rest::Later;
 use shutdown::Shutdown;
 
 type Lanes<K, M, O, E> = LaneMap<K, Parked<M, O, E>, Held<K, M, O, E>, Gate>;
@@ -91,8 +104,14 @@ type Spawn<K, M, O, E> = Box<dyn Fn(&Arc<Engine<K, M, O, E>>) + Send + Sync>;
 pub(crate) struct Engine<K, M, O, E> {
     pub(crate) settings: Settings<K, M, E>,
     lanes: Lanes<K, M, O, E>,
-    ready: Ready<Turn<K, M, O, E>>,
+    ready: Ready<Queued<K, M, O, E>>,
     timers: Timers<Due<K>>,
+    /// Timers of heads that an operator took out before their time. Statistics.
+    stale: AtomicUsize,
+    /// Of lanes that rest, and of messages that are delayed.
+    rests: Timers<Rouse<K>>,
+    /// Messages that come into their lanes later.
+    later: Later<K, M, O, E>,
     /// Messages without a lane that wait for their next attempt.
     keyless: Keyless<K, M, O, E>,
     /// Room for messages that are accepted and not settled.
@@ -104,6 +123,8 @@ pub(crate) struct Engine<K, M, O, E> {
     /// Heads whose retry is due and waits for the retry budget, in the router.
     postponed: AtomicUsize,
     halted: AtomicUsize,
+    /// Lanes that are paused. Runners read it relaxed before each start: it only says where to look.
+    paused: AtomicUsize,
     /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more
     /// messages into the lane.
     full_lanes: [AtomicUsize; gate::SLOTS],
@@ -111,6 +132,10 @@ pub(crate) struct Engine<K, M, O, E> {
     pub(crate) facade: Facade,
     pub(crate) shutdown: Shutdown<K, M>,
     pub(crate) runners: Runners,
+    /// How those whose message was merged into another get its answer, where they do.
+    pub(crate) share: Option<Share<O, E>>,
+    /// To the task that asks the version store.
+    pub(crate) loads: Option<mpsc::UnboundedSender<Load<K>>>,
     /// Starts a runner; knows the type of the handler, which nothing else here does.
     spawn: Spawn<K, M, O, E>,
     epoch: Instant,
@@ -133,17 +158,23 @@ where
             lanes: LaneMap::new(shards),
             ready: Ready::new(limits),
             timers: Timers::new(),
+            stale: AtomicUsize::new(0),
+            rests: Timers::new(),
+            later: Later::new(),
             keyless: Keyless::new(),
             capacity: Semaphore::new(settings.capacity),
             bytes: settings.capacity_bytes.map(Semaphore::new),
             stalled: AtomicUsize::new(0),
             postponed: AtomicUsize::new(0),
             halted: AtomicUsize::new(0),
+            paused: AtomicUsize::new(0),
             full_lanes: std::array::from_fn(|_| AtomicUsize::new(0)),
             counters: Counters::default(),
             facade: Facade::new(settings.name.as_deref()),
             shutdown: Shutdown::new(),
             runners: Runners::new(),
+            share: None,
+            loads: None,
             spawn,
             epoch: clock::now(),
             settings,
@@ -157,6 +188,9 @@ where
             done: counters.done.get(),
             dead_lettered: counters.dead_lettered.get(),
             discarded: counters.discarded.get(),
+            coalesced: counters.coalesced.get(),
+            duplicates: counters.duplicates.get(),
+            expired: counters.expired.get(),
             handed_back: counters.handed_back.get(),
             failures: counters.failures.get(),
             panics: counters.panics.get(),
@@ -169,8 +203,10 @@ where
             in_flight: self.ready.active(),
             ready: self.ready.waiting(),
             lanes: self.lanes.len(),
-            backing_off: self.timers.len() + self.postponed.load(Ordering::Relaxed),
+            backing_off: (self.timers.len() + self.postponed.load(Ordering::Relaxed))
+                .saturating_sub(self.stale.load(Ordering::Relaxed)),
             halted: self.halted.load(Ordering::Relaxed),
+            paused: self.paused.load(Ordering::Relaxed),
             full_lanes: self
                 .full_lanes
                 .iter()
@@ -199,6 +235,7 @@ where
         if self.shutdown.is_orphaned() && self.is_settled() {
             // Of heads that came to wait when there was nobody left to wake them.
             self.timers.clear();
+            self.rests.clear();
             self.shutdown.advance(Stage::Ended);
         }
     }
@@ -211,6 +248,9 @@ where
             done: self.counters.done.get(),
             dead_lettered: self.counters.dead_lettered.get(),
             discarded: self.counters.discarded.get(),
+            coalesced: self.counters.coalesced.get(),
+            duplicates: self.counters.duplicates.get(),
+            expired: self.counters.expired.get(),
             handed_back: self.counters.handed_back.get(),
             interrupted,
             returned,
@@ -241,10 +281,10 @@ where
     }
 
     /// Puts one turn at the back of the ready queue; hands it back when nothing starts any more.
-    fn enqueue(self: &Arc<Self>, turn: Turn<K, M, O, E>) {
-        match self.ready.push_one(turn) {
+    fn enqueue(self: &Arc<Self>, queued: impl Into<Queued<K, M, O, E>>) {
+        match self.ready.push_one(queued.into()) {
             Ok(recruit) => self.recruit(recruit),
-            Err(turn) => self.hand_back_turn(turn),
+            Err(queued) => self.hand_back_queued(queued),
         }
     }
 

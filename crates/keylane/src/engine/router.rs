@@ -17,7 +17,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use super::Engine;
-use super::message::{Accepted, Due, Parked, Ticket, Turn, Work};
+use super::message::{Accepted, Due, Parked, Queued, Rouse, Ticket, Turn, Work};
 use super::settle::{Outcome, Tally};
 use super::shutdown::{HandedBack, Stage};
 use crate::clock::{self, Alarm};
@@ -56,7 +56,10 @@ where
     postponed: VecDeque<Due<K>>,
     /// When the budget has grown enough for the first of them.
     refill: Option<Alarm>,
-    turns: Vec<Turn<K, M, O, E>>,
+    turns: Vec<Queued<K, M, O, E>>,
+    roused: Vec<Rouse<K>>,
+    /// Messages in `batch` that were delayed, and were counted when they came.
+    delayed: usize,
     budget: Option<Bucket>,
     /// The last message's `parked_at`: no two have the same.
     stamp: u64,
@@ -96,6 +99,8 @@ where
             postponed: VecDeque::new(),
             refill: None,
             turns: Vec::with_capacity(BATCH),
+            roused: Vec::new(),
+            delayed: 0,
             budget,
             stamp: 0,
             seen: Stage::Open,
@@ -116,6 +121,7 @@ where
                 self.exhaust();
             }
             self.follow_stage();
+            self.start_roused();
             let routed = self.route();
             self.start_due();
             let waiting = self.hand_over();
@@ -138,6 +144,7 @@ where
         self.ingress.is_empty()
             && self.engine.shutdown.stage() == Stage::Open
             && self.engine.timers.len() == 0
+            && self.engine.rests.len() == 0
             && self.postponed.is_empty()
     }
 
@@ -153,12 +160,14 @@ where
                 Poll::Ready(_) => {
                     // Timers have their say under any load.
                     let _ = self.engine.timers.poll_due(cx, &mut self.due);
+                    let _ = self.engine.rests.poll_due(cx, &mut self.roused);
                     return Poll::Ready(Heard::Work);
                 }
                 Poll::Pending => {}
             }
         }
-        let due = self.engine.timers.poll_due(cx, &mut self.due).is_ready();
+        let due = self.engine.timers.poll_due(cx, &mut self.due).is_ready()
+            | self.engine.rests.poll_due(cx, &mut self.roused).is_ready();
         let refilled = self
             .refill
             .as_mut()
@@ -167,7 +176,8 @@ where
             self.refill = None;
         }
         let stage = shutdown.stage();
-        let left_behind = stage >= Stage::Closing && self.engine.timers.len() > 0;
+        let timers = self.engine.timers.len() + self.engine.rests.len();
+        let left_behind = stage >= Stage::Closing && timers > 0;
         let nudged = stage != self.seen || left_behind;
         if due || refilled || nudged || self.is_finished() || self.is_too_late(cx) {
             Poll::Ready(Heard::Work)
@@ -187,7 +197,8 @@ where
         #[cfg(keylane_mutant = "overtake")]
         self.batch.reverse();
         let engine = &self.engine;
-        engine.counters.accepted.add(self.batch.len() as u64);
+        let delayed = std::mem::take(&mut self.delayed);
+        engine.counters.accepted.add((routed - delayed) as u64);
         let mut tally = Tally::default();
         let now = engine.stamp(clock::now());
         let (mut room, mut bytes) = (0, 0);
@@ -197,6 +208,14 @@ where
             stamp: &mut self.stamp,
         };
         for accepted in arrivals.rest.by_ref() {
+            let accepted = if accepted.debt.is_termed() && !engine.shutdown.hands_back() {
+                match engine.set_aside(accepted, clock::now()) {
+                    Some(accepted) => accepted,
+                    None => continue,
+                }
+            } else {
+                accepted
+            };
             let Accepted {
                 key,
                 hash,
@@ -215,14 +234,19 @@ where
             }
             let parked = Parked { message, ticket };
             let Some(key) = key else {
-                self.turns.push(Turn::first(None, hash, parked));
+                self.turns.push(Turn::first(None, hash, parked).into());
                 continue;
             };
+            if engine.settings.thinks {
+                engine.arrive(&mut tally, key, hash, parked, clock::now(), &mut self.turns);
+                continue;
+            }
             let entered = engine.lanes.enter(hash, &key, parked, |lane, mut parked| {
                 let mut freed = (0, 0);
                 if lane.is_stalled() {
                     freed = engine.park_stalled(&mut parked);
                 }
+                let calls = lane.is_idle();
                 let limit = engine.settings.lane_capacity;
                 let offered = lane.offer(parked, limit, engine.at_limit(), engine.lanes.spares());
                 if let Offered::Parked = offered {
@@ -234,7 +258,10 @@ where
                         freed = (freed.0 + above.0, freed.1 + above.1);
                     }
                 }
-                (offered, freed)
+                if calls {
+                    lane.call();
+                }
+                (offered, freed, calls)
             });
             match entered {
                 Entered::Created(parked) => {
@@ -244,9 +271,13 @@ where
                             .lanes
                             .with(hash, &key, |lane| engine.see_arrival(lane, hash));
                     }
-                    self.turns.push(Turn::first(Some(key), hash, parked));
+                    self.turns.push(Turn::first(Some(key), hash, parked).into());
                 }
-                Entered::Present((offered, freed)) => {
+                Entered::Present((offered, freed, calls)) => {
+                    if calls {
+                        let key = key.clone();
+                        self.turns.push(Queued::Call { key, hash });
+                    }
                     room += freed.0;
                     bytes += freed.1;
                     match offered {
@@ -259,7 +290,8 @@ where
                         }
                         Offered::Refused(new) => {
                             engine.counters.overflowed.add(1);
-                            self.turns.extend(engine.refuse(&mut tally, key, hash, new));
+                            let refused = engine.refuse(&mut tally, key, hash, new);
+                            self.turns.extend(refused.map(Queued::Turn));
                         }
                     }
                 }
@@ -280,12 +312,12 @@ where
         let before = self.postponed.len();
         for due in self.due.drain(..) {
             if !engine.is_retry(&due) {
-                self.turns.extend(engine.due(due, now));
+                self.turns.extend(engine.due(due, now).map(Queued::Turn));
             } else if self.budget.is_some() {
                 self.postponed.push_back(due);
             } else {
                 engine.counters.retries.add(1);
-                self.turns.extend(engine.due(due, now));
+                self.turns.extend(engine.due(due, now).map(Queued::Turn));
             }
         }
         if let Some(budget) = &mut self.budget
@@ -301,7 +333,8 @@ where
                     engine.counters.retries.add(1);
                 }
                 let due = self.postponed.pop_front();
-                self.turns.extend(due.and_then(|due| engine.due(due, now)));
+                let turn = due.and_then(|due| engine.due(due, now));
+                self.turns.extend(turn.map(Queued::Turn));
             }
             let waiting = self.postponed.len();
             engine.counters.postponed.add(arrived.min(waiting) as u64);
@@ -316,6 +349,25 @@ where
         self.refill = None;
         self.engine.postponed.store(0, Ordering::Relaxed);
         self.engine.clear_timers();
+        self.roused.clear();
+        let mut tally = Tally::default();
+        self.engine.clear_rests(&mut tally, &mut self.stamp);
+        self.engine.flush(&mut tally);
+    }
+
+    /// Lets out what has rested, or was delayed, until now.
+    fn start_roused(&mut self) {
+        if self.roused.is_empty() {
+            return;
+        }
+        let now = clock::now();
+        let mut tally = Tally::default();
+        for rouse in self.roused.drain(..) {
+            let delayed = self.engine.rouse(&mut tally, rouse, now, &mut self.turns);
+            self.delayed += usize::from(delayed.is_some());
+            self.batch.extend(delayed);
+        }
+        self.engine.flush(&mut tally);
     }
 
     /// Gives the turns to the runners. Returns how many wait.
@@ -326,8 +378,8 @@ where
         let (waiting, recruit) = self.engine.ready.push(&mut self.turns);
         self.engine.recruit(recruit);
         // Whatever is left met a closed queue.
-        for turn in self.turns.drain(..) {
-            self.engine.hand_back_turn(turn);
+        for queued in self.turns.drain(..) {
+            self.engine.hand_back_queued(queued);
         }
         waiting
     }
@@ -353,8 +405,8 @@ where
             engine.open_gates();
         }
         if stage >= Stage::Closing {
-            for turn in engine.ready.close() {
-                engine.hand_back_turn(turn);
+            for queued in engine.ready.close() {
+                engine.hand_back_queued(queued);
             }
             if self.seen < Stage::Closing {
                 engine.sweep(false);
@@ -373,6 +425,7 @@ where
         engine.shutdown.is_exhausted()
             && self.batch.is_empty()
             && self.due.is_empty()
+            && self.roused.is_empty()
             && engine.is_settled()
     }
 
@@ -454,8 +507,8 @@ where
         engine.shutdown.advance(Stage::Aborting);
         self.follow_stage();
         engine.shutdown.exhaust();
-        for turn in std::mem::take(&mut self.turns) {
-            engine.hand_back_turn(turn);
+        for queued in std::mem::take(&mut self.turns) {
+            engine.hand_back_queued(queued);
         }
         self.forget_due();
         let mut tally = Tally::default();
@@ -463,7 +516,8 @@ where
         while let Ok(accepted) = self.ingress.try_recv() {
             left.push(accepted);
         }
-        engine.counters.accepted.add(left.len() as u64);
+        let new = left.len() - std::mem::take(&mut self.delayed).min(left.len());
+        engine.counters.accepted.add(new as u64);
         for accepted in left {
             self.stamp += 1;
             engine.hand_back_accepted(&mut tally, accepted, self.stamp);
@@ -484,7 +538,7 @@ where
     E: fmt::Debug + Send + Sync + 'static,
 {
     /// Hands back a message that did not come into any lane.
-    fn hand_back_accepted(
+    pub(super) fn hand_back_accepted(
         &self,
         tally: &mut Tally,
         accepted: Accepted<K, M, O, E>,
@@ -499,7 +553,7 @@ where
 
     /// A message met a full lane that takes no more. Returns the turn that brings it to the sink;
     /// it runs without order, as the lane goes on beside it.
-    fn refuse(
+    pub(super) fn refuse(
         &self,
         tally: &mut Tally,
         key: K,

@@ -4,9 +4,11 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
+use super::Engine;
 use super::attempt;
 use super::hand::{Hand, Post};
 use super::seat::Seat;
+use crate::error::Failure;
 use crate::handler::{Context, Handler};
 use crate::lanes::Role;
 use crate::rt::{self, Arc};
@@ -29,7 +31,7 @@ where
     M: Send + Sync + 'static,
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
-    H: Handler<K, M, A, Output = O, Error = E>,
+    H: Handler<K, M, A, Output = O, Error: Into<Failure<E>>>,
 {
     async move {
         let engine = Arc::clone(seat.engine());
@@ -54,19 +56,7 @@ where
                 let (head, is_letter) = turn.sorted();
                 let next = if is_letter {
                     let post = Post::take(&engine, head);
-                    let accepted = {
-                        let mut delivery = pin!(Some(post.deliver()));
-                        let accepted = poll_fn(|cx| {
-                            let polled = attempt::poll_delivery(delivery.as_mut(), cx);
-                            if polled.is_pending() {
-                                seat.hold(post.key(), post.hash(), post.attempts());
-                            }
-                            polled
-                        })
-                        .await;
-                        engine.drop_future(|| delivery.set(None));
-                        accepted
-                    };
+                    let accepted = deliver(&engine, &post, &mut seat).await;
                     seat.after_letter(post.done(), accepted)
                 } else {
                     let (answer, owed) = {
@@ -91,4 +81,30 @@ where
             }
         }
     }
+}
+
+/// The sink's verdict on a letter. The first `Pending` makes the runner a holder.
+pub(super) async fn deliver<K, M, O, E>(
+    engine: &Arc<Engine<K, M, O, E>>,
+    post: &Post<'_, K, M, O, E>,
+    seat: &mut Seat<K, M, O, E>,
+) -> Result<(), String>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    let mut delivery = pin!(Some(post.deliver()));
+    let accepted = poll_fn(|cx| {
+        let polled = attempt::poll_delivery(delivery.as_mut(), cx);
+        if polled.is_pending() {
+            let (hash, attempts) = (post.hash(), post.attempts());
+            seat.hold(post.key(), hash, attempts, post.parked_at());
+        }
+        polled
+    })
+    .await;
+    engine.drop_future(|| delivery.set(None));
+    accepted
 }

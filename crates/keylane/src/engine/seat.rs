@@ -4,8 +4,9 @@ use std::fmt;
 use std::future::poll_fn;
 
 use super::Engine;
+use super::batch::Mate;
 use super::hand::{Letter, Owed};
-use super::message::{Turn, Work};
+use super::message::{Queued, Turn, Work};
 use super::settle::{Outcome, Tally};
 use crate::clock;
 use crate::error::Failure;
@@ -107,7 +108,7 @@ where
     }
 
     /// The handler returned `Pending`: from the first time on, this runner holds its lane.
-    pub(super) fn hold(&mut self, key: Option<&K>, hash: u64, attempt: u32) {
+    pub(super) fn hold(&mut self, key: Option<&K>, hash: u64, attempt: u32, parked_at: u64) {
         if self.role == Role::Holder {
             return;
         }
@@ -120,7 +121,7 @@ where
             let now = clock::now();
             self.engine
                 .lanes
-                .with(hash, key, |lane| lane.wait(now, attempt));
+                .with(hash, key, |lane| lane.wait(now, attempt, parked_at));
         }
     }
 
@@ -146,6 +147,18 @@ where
             }
             Err(failure) => self.engine.failed(&mut self.tally, context, owed, failure),
         }
+    }
+
+    /// Settles a batch as far as it succeeded.
+    pub(super) fn after_batch(
+        &mut self,
+        context: &mut Context<K>,
+        owed: Owed<M, O, E>,
+        mates: Vec<Mate<M, O, E>>,
+        answer: Result<Vec<Result<O, E>>, Failure<E>>,
+    ) -> Option<Turn<K, M, O, E>> {
+        self.engine
+            .after_batch(&mut self.tally, context, owed, mates, answer)
     }
 
     /// Settles a letter that was accepted, or brings it back later.
@@ -209,12 +222,25 @@ where
             return Some(next);
         }
         self.quantum = self.engine.settings.quantum;
-        match self.engine.ready.rotate(next) {
-            Ok(front) => self.start(front),
+        match self.engine.ready.rotate(next.into()) {
+            Ok(front) => self.start_queued(front),
             Err(closed) => {
-                self.engine.hand_back_turn(closed);
+                self.engine.hand_back_queued(closed);
                 None
             }
+        }
+    }
+
+    /// Lets what was in the ready queue start; a call is answered by its lane.
+    #[inline]
+    fn start_queued(&mut self, queued: Queued<K, M, O, E>) -> Option<Turn<K, M, O, E>> {
+        match queued {
+            Queued::Turn(turn) => self.start(turn),
+            call @ Queued::Call { .. } if self.engine.shutdown.hands_back() => {
+                self.engine.hand_back_queued(call);
+                None
+            }
+            Queued::Call { key, hash } => self.engine.ask(key, hash, |_| {}),
         }
     }
 
@@ -224,10 +250,13 @@ where
     /// router still lets in while runners see the end already may be behind one of its key that a
     /// runner has handed back, and must not run after it.
     #[inline]
-    fn start(&self, turn: Turn<K, M, O, E>) -> Option<Turn<K, M, O, E>> {
+    fn start(&mut self, turn: Turn<K, M, O, E>) -> Option<Turn<K, M, O, E>> {
         if self.engine.shutdown.hands_back() && !cfg!(keylane_mutant = "late-start") {
             self.engine.hand_back_turn(turn);
             return None;
+        }
+        if turn.ticket.debt.is_termed() || self.engine.has_paused() {
+            return self.engine.reconsider(&mut self.tally, turn);
         }
         Some(turn)
     }
@@ -251,9 +280,9 @@ where
         self.follow(taken)
     }
 
-    fn follow(&mut self, taken: Take<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
+    fn follow(&mut self, taken: Take<Queued<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
         match taken {
-            Take::Turn(turn) => return self.start(turn),
+            Take::Turn(queued) => return self.start_queued(queued),
             Take::Aside(recruit) => {
                 self.recruited = true;
                 self.engine.recruit(recruit);

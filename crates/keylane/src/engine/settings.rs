@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::discipline::{Delayed, Discipline};
 use crate::letter::{Exhausted, Sink};
 use crate::observe::trace::ShowKey;
+use crate::rate::Gcra;
 use crate::retry::{Retry, RetryBudget};
 
 /// What happens when a message meets a lane that is at its capacity.
@@ -45,6 +47,21 @@ pub(crate) struct Settings<K, M, E> {
     pub(crate) tally: u32,
     pub(crate) stuck_after: Duration,
     pub(crate) show_key: Option<ShowKey<K>>,
+    pub(crate) discipline: Discipline<K, M>,
+    pub(crate) rate_per_key: Option<Gcra>,
+    pub(crate) batch: Option<Batch>,
+    pub(crate) delayed: Delayed,
+    /// Whether messages may expire.
+    pub(crate) expires: bool,
+    /// Whether lanes are asked what to run: a message does not leave its lane before it starts.
+    pub(crate) thinks: bool,
+}
+
+/// How messages of one key are put together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    pub(crate) max: usize,
+    pub(crate) linger: Duration,
 }
 
 impl<K, M, E> std::fmt::Debug for Settings<K, M, E> {
@@ -83,6 +100,12 @@ impl<K, M, E> Default for Settings<K, M, E> {
             tally: 32,
             stuck_after: Duration::from_secs(1),
             show_key: None,
+            discipline: Discipline::Fifo,
+            rate_per_key: None,
+            batch: None,
+            delayed: Delayed::Wait,
+            expires: false,
+            thinks: false,
         }
     }
 }

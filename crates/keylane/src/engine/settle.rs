@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::Engine;
-use super::caught::{caught, dropped, shielded};
-use super::message::Ticket;
+use super::caught::{caught, cloned, dropped, shielded};
+use super::message::{Debt, Standing, Ticket};
 use super::shutdown::HandedBack;
 use crate::error::{Failure, ReceiptError};
 use crate::rt::atomic::Ordering;
@@ -17,6 +17,22 @@ pub(super) enum Outcome<M, O, E> {
     Discarded(Failure<E>),
     /// Pushed out of a full lane before it was started.
     Displaced(M),
+    /// Taken out of its lane by an operator before it was started.
+    Purged(M),
+    /// Another message of its key waits already, and stands for it.
+    Declined(M),
+    /// A newer message of its key stands for it.
+    Superseded(M),
+    /// Its version was there already.
+    Duplicate(M),
+    /// It was too old to be started.
+    Expired(M),
+}
+
+/// How to give the answer of one message to several receipts.
+pub(crate) struct Share<O, E> {
+    pub(crate) answer: fn(&O) -> O,
+    pub(crate) failure: fn(&E) -> E,
 }
 
 /// Settlements whose room has not been returned yet.
@@ -45,7 +61,11 @@ where
         mut ticket: Ticket<M, O, E>,
         outcome: Outcome<M, O, E>,
     ) {
-        self.return_room(tally, &mut ticket);
+        self.return_room(tally, &mut ticket.debt);
+        if ticket.debt.is_termed() {
+            self.settle_merged(tally, &mut ticket.debt, Some(&outcome));
+        }
+        let counters = &self.counters;
         let (counter, answer) = match outcome {
             Outcome::Done(answer) => {
                 tally.done += 1;
@@ -68,6 +88,13 @@ where
             Outcome::Displaced(message) => {
                 (&self.counters.discarded, ReceiptError::Dropped(message))
             }
+            Outcome::Purged(message) => (&counters.discarded, ReceiptError::Purged(message)),
+            Outcome::Declined(message) => (&counters.coalesced, ReceiptError::Declined(message)),
+            Outcome::Superseded(message) => {
+                (&counters.coalesced, ReceiptError::Superseded(message))
+            }
+            Outcome::Duplicate(message) => (&counters.duplicates, ReceiptError::Duplicate(message)),
+            Outcome::Expired(message) => (&counters.expired, ReceiptError::Expired(message)),
         };
         match ticket.debt.into_reply() {
             Some(reply) => self.answer(reply, Err(answer)),
@@ -77,6 +104,47 @@ where
         counter.add(1);
     }
 
+    /// Settles the messages that were merged into this one, with its outcome or without one.
+    #[cold]
+    fn settle_merged(
+        &self,
+        tally: &mut Tally,
+        debt: &mut Debt<M, O, E>,
+        outcome: Option<&Outcome<M, O, E>>,
+    ) {
+        for mut merged in std::mem::take(&mut debt.terms_mut().merged) {
+            self.return_room(tally, &mut merged);
+            self.flush_room(tally);
+            if let Some(reply) = merged.into_reply() {
+                match caught(|| self.shared(outcome)) {
+                    Ok(answer) => self.answer(reply, answer),
+                    Err(text) => {
+                        self.counters.panics.add(1);
+                        let failure = Failure::Panicked(text);
+                        self.answer(reply, Err(ReceiptError::Failed(failure)));
+                    }
+                }
+            }
+            self.counters.coalesced.add(1);
+        }
+    }
+
+    /// The answer for a message that was merged into one with this outcome.
+    fn shared(&self, outcome: Option<&Outcome<M, O, E>>) -> Result<O, ReceiptError<M, E>> {
+        let handled = matches!(outcome, Some(Outcome::Done(_)));
+        let merged = Err(ReceiptError::Merged { handled });
+        let Some(share) = &self.share else {
+            return merged;
+        };
+        let again = |failure: &Failure<E>| failure.again(share.failure);
+        match outcome {
+            Some(Outcome::Done(answer)) => Ok((share.answer)(answer)),
+            Some(Outcome::DeadLettered(failure)) => Err(ReceiptError::DeadLettered(again(failure))),
+            Some(Outcome::Discarded(failure)) => Err(ReceiptError::Failed(again(failure))),
+            _ => merged,
+        }
+    }
+
     /// Settles a message by giving it back: through its receipt, if somebody holds that.
     pub(super) fn hand_back(
         &self,
@@ -84,7 +152,15 @@ where
         mut back: HandedBack<K, M>,
         mut ticket: Ticket<M, O, E>,
     ) {
-        self.return_room(tally, &mut ticket);
+        self.return_room(tally, &mut ticket.debt);
+        if ticket.debt.is_termed() {
+            self.settle_merged(tally, &mut ticket.debt, None);
+            for mate in std::mem::take(&mut ticket.debt.terms_mut().mates) {
+                let key = back.key.as_ref().and_then(cloned);
+                let back = HandedBack::idle(key, mate.message, 0);
+                self.hand_back(tally, back, mate.ticket);
+            }
+        }
         back.attempts = back
             .attempts
             .saturating_add(ticket.debt.load().earlier.into());
@@ -152,14 +228,17 @@ where
     }
 
     #[inline]
-    fn return_room(&self, tally: &mut Tally, ticket: &mut Ticket<M, O, E>) {
-        let load = ticket.debt.load_mut();
-        load.settled = true;
-        if load.apart {
-            self.stalled.fetch_sub(1, Ordering::Relaxed);
-        } else {
-            tally.room += 1;
-            tally.bytes += load.weight as usize;
+    fn return_room(&self, tally: &mut Tally, debt: &mut Debt<M, O, E>) {
+        let load = debt.load_mut();
+        match std::mem::replace(&mut load.standing, Standing::Settled) {
+            Standing::Apart => {
+                self.stalled.fetch_sub(1, Ordering::Relaxed);
+            }
+            Standing::Load => {
+                tally.room += 1;
+                tally.bytes += load.weight() as usize;
+            }
+            Standing::Settled => debug_assert!(false, "a message settles once"),
         }
     }
 

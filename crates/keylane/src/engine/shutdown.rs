@@ -65,7 +65,7 @@ impl<K, M> HandedBack<K, M> {
 
 /// The honest end: what became of every message that was ever accepted.
 ///
-/// `done + dead_lettered + discarded + handed_back = accepted`.
+/// `done + dead_lettered + discarded + coalesced + duplicates + expired + handed_back = accepted`.
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq)]
 pub struct Report<K, M> {
@@ -77,6 +77,12 @@ pub struct Report<K, M> {
     pub dead_lettered: u64,
     /// Messages given up on without a dead letter, as configured.
     pub discarded: u64,
+    /// Messages for which another one of their key stands: declined, superseded, merged.
+    pub coalesced: u64,
+    /// Messages whose version was there already, or is older than one that was.
+    pub duplicates: u64,
+    /// Messages that were too old to be started.
+    pub expired: u64,
     /// Messages handed back without an outcome, whether here or through their receipts.
     pub handed_back: u64,
     /// Of those handed back, how many were dropped in the middle of an attempt.
@@ -95,6 +101,9 @@ impl<K, M> fmt::Debug for Report<K, M> {
             .field("done", &self.done)
             .field("dead_lettered", &self.dead_lettered)
             .field("discarded", &self.discarded)
+            .field("coalesced", &self.coalesced)
+            .field("duplicates", &self.duplicates)
+            .field("expired", &self.expired)
             .field("handed_back", &self.handed_back)
             .field("interrupted", &self.interrupted)
             .field("returned", &self.returned.len())
@@ -110,6 +119,15 @@ impl<K, M> fmt::Display for Report<K, M> {
             "{} accepted = {} done + {} dead-lettered + {} discarded + {} handed back",
             self.accepted, self.done, self.dead_lettered, self.discarded, self.handed_back
         )?;
+        for (count, what) in [
+            (self.coalesced, "coalesced"),
+            (self.duplicates, "duplicates"),
+            (self.expired, "expired"),
+        ] {
+            if count > 0 {
+                write!(f, " + {count} {what}")?;
+            }
+        }
         if self.deadline_reached {
             write!(f, " (deadline reached, {} interrupted)", self.interrupted)?;
         }

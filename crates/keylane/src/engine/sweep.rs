@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::Engine;
 use super::caught::{caught, cloned};
 use super::gate::Opening;
-use super::message::{Held, Parked, Turn, Work};
+use super::message::{Held, Parked, Queued, Turn, Work};
 use super::settle::Tally;
 use super::shutdown::HandedBack;
+use super::{Engine, Lane};
 use crate::lanes::Next;
 use crate::rt::atomic::Ordering;
 
@@ -37,22 +37,54 @@ where
         self.flush(&mut tally);
     }
 
-    /// Hands back everything behind a head that is out and has just settled, and its lane.
-    pub(super) fn release_handing_back(&self, tally: &mut Tally, key: Option<K>, hash: u64) {
-        let mut key = key;
-        // Also run while a panic of the key's own `Eq` unwinds, and must not be the second one.
-        while let Some(turn) = self.try_advance(key.take(), hash) {
-            let back = HandedBack::idle(turn.key.as_ref().and_then(cloned), turn.message, 0);
-            self.hand_back(tally, back, turn.ticket);
-            key = turn.key;
+    /// The same for whatever stood in the ready queue.
+    pub(super) fn hand_back_queued(&self, queued: Queued<K, M, O, E>) {
+        match queued {
+            Queued::Turn(turn) => self.hand_back_turn(turn),
+            Queued::Call { key, hash } => {
+                let mut tally = Tally::default();
+                self.release_handing_back(&mut tally, Some(key), hash);
+                self.flush(&mut tally);
+            }
         }
     }
 
-    fn try_advance(&self, key: Option<K>, hash: u64) -> Option<Turn<K, M, O, E>> {
-        caught(|| self.advance(key, hash)).unwrap_or_else(|_| {
+    /// Hands back everything behind a head that is out and has just settled, and its lane.
+    pub(super) fn release_handing_back(&self, tally: &mut Tally, key: Option<K>, hash: u64) {
+        let Some(key) = key else { return };
+        // Also run while a panic of the key's own `Eq` unwinds, and must not be the second one. The
+        // messages first: the removal drops a key, and that is the user's too.
+        let released = caught(|| {
+            let emptied = self.lanes.with(hash, &key, |lane| {
+                let opening = self.remove_gate(lane);
+                self.forget_pause(lane);
+                (lane.hand_back().1, opening)
+            });
+            if let Some((parked, opening)) = emptied {
+                opening.carry_out();
+                self.hand_back_lane(tally, Some(&key), None, parked, false);
+            }
+            let removed = self.lanes.advance(hash, &key, |lane| {
+                let opening = self.remove_gate(lane);
+                Some(((lane.hand_back().1, opening), Next::Remove))
+            });
+            if let Some(((parked, opening), _)) = removed {
+                opening.carry_out();
+                self.hand_back_lane(tally, Some(&key), None, parked, false);
+            }
+        });
+        if released.is_err() {
             self.count_lost();
-            None
-        })
+        }
+        self.drop_quietly(key);
+    }
+
+    /// A lane that goes is not paused any more. Under the shard's lock.
+    pub(super) fn forget_pause(&self, lane: &mut Lane<K, M, O, E>) {
+        if lane.is_paused() {
+            lane.extra_mut().paused = false;
+            self.paused.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn hand_back_held(&self, tally: &mut Tally, key: Option<K>, held: Held<K, M, O, E>) {
@@ -68,12 +100,15 @@ where
         self.hand_back(tally, HandedBack::idle(owner, message, attempts), ticket);
     }
 
-    /// Hands back one stalled lane.
+    /// Hands back one lane whose head is in, if the end has come for it.
     pub(super) fn sweep_one(&self, tally: &mut Tally, key: &K, hash: u64) {
+        let all = self.shutdown.hands_back();
         let swept = self.lanes.advance(hash, key, |lane| {
-            lane.is_stalled().then(|| {
+            let is_over = lane.is_endless() || (all && !lane.is_out());
+            is_over.then(|| {
                 let opening = self.remove_gate(lane);
-                let halted = lane.is_halted();
+                self.forget_pause(lane);
+                let halted = lane.is_stopped();
                 let (head, parked) = lane.hand_back();
                 ((head, parked, opening, halted), Next::Remove)
             })
@@ -85,19 +120,20 @@ where
         self.flush(tally);
     }
 
-    /// Hands back what lanes hold: all of it, or only what is halted.
+    /// Hands back what lanes hold: all of it, or only what cannot come to an end by itself.
     ///
     /// A lane whose head is out stays, empty, until the head comes back.
-    pub(super) fn sweep(&self, only_halted: bool) {
+    pub(super) fn sweep(&self, only_endless: bool) {
         let mut swept = Vec::new();
         self.lanes.sweep(|key, _, lane| {
-            if only_halted && !lane.is_halted() {
+            if only_endless && !lane.is_endless() {
                 return true;
             }
+            let stays = lane.is_out();
             let opening = self.remove_gate(lane);
-            let halted = lane.is_halted();
+            self.forget_pause(lane);
+            let halted = lane.is_stopped();
             let (head, parked) = lane.hand_back();
-            let stays = head.is_none();
             swept.push((cloned(key), head, parked, opening, halted));
             stays
         });

@@ -12,6 +12,7 @@ use super::{Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::error::Failure;
 use crate::handler::Context;
+use crate::lanes::{Next, Rest};
 use crate::letter::Exhausted;
 use crate::observe::trace::cut;
 use crate::rt::Arc;
@@ -21,7 +22,7 @@ use crate::rt::atomic::Ordering;
 const LONGEST_WHY: usize = 256;
 
 /// The wheel's resolution: it may be early by less than this.
-const TICK: Duration = Duration::from_millis(1);
+pub(super) const TICK: Duration = Duration::from_millis(1);
 
 /// The first wait for a dead-letter sink that refused; it doubles up to `LONGEST_SINK_WAIT`.
 const SINK_WAIT: Duration = Duration::from_millis(100);
@@ -38,8 +39,16 @@ where
     #[inline]
     pub(super) fn advance(&self, key: Option<K>, hash: u64) -> Option<Turn<K, M, O, E>> {
         let key = key?;
+        if self.settings.thinks {
+            return self.advance_thinking(key, hash);
+        }
         let (opening, next) = self.lanes.advance(hash, &key, |lane| {
             let opening = self.see_departure(lane);
+            if lane.is_paused() {
+                lane.finish_calling();
+                lane.rest(Rest::Paused, None);
+                return Some((opening, Next::Stay));
+            }
             Some((opening, lane.finish()))
         })?;
         opening.carry_out();
@@ -196,6 +205,7 @@ where
             let due = Due::Lane {
                 key: key.clone(),
                 hash,
+                until,
             };
             lane.back_off(held, until);
             self.set_lane_apart(lane, &mut freed);
@@ -294,7 +304,7 @@ where
         match failure {
             Failure::Panicked(_) => self.counters.panics.add(1),
             Failure::TimedOut(_) => self.counters.timeouts.add(1),
-            Failure::Error(_) | Failure::LaneFull => {}
+            _ => {}
         }
         if tracing::enabled!(target: "keylane", tracing::Level::WARN) {
             let key = self.shown(key, hash);
@@ -304,7 +314,7 @@ where
     }
 
     /// A failure in a few words. Runs the user's `Debug`, so never under a lock.
-    fn why(&self, failure: &Failure<E>) -> Box<str> {
+    pub(super) fn why(&self, failure: &Failure<E>) -> Box<str> {
         match caught(|| failure.to_string()) {
             Ok(text) => cut(text, LONGEST_WHY).into(),
             Err(_) => "an error whose `Debug` panics".into(),
@@ -312,7 +322,7 @@ where
     }
 
     /// Arms a timer, and makes sure that the router waits for it.
-    fn arm(&self, due: Due<K>, until: Instant, now: Instant) {
+    pub(super) fn arm(&self, due: Due<K>, until: Instant, now: Instant) {
         if self.timers.arm(due, until, now) {
             self.shutdown.nudge();
         }
@@ -322,24 +332,40 @@ where
     pub(super) fn due(&self, due: Due<K>, now: Instant) -> Option<Turn<K, M, O, E>> {
         match due {
             Due::Keyless(number) => Some(Turn::again(None, 0, self.keyless.take(number)?)),
-            Due::Lane { key, hash } => {
+            Due::Lane {
+                key,
+                hash,
+                until: armed,
+            } => {
                 let head = self.lanes.with(hash, &key, |lane| {
-                    let until = lane.backs_off_until()?;
+                    let until = lane.backs_off_until().filter(|until| *until == armed);
+                    let Some(until) = until else {
+                        return Err(());
+                    };
                     if until > now + TICK {
                         // The wheel has a longest wait; this head waits longer.
                         self.arm(
                             Due::Lane {
                                 key: key.clone(),
                                 hash,
+                                until,
                             },
                             until,
                             now,
                         );
-                        return None;
+                        return Ok(None);
                     }
-                    Some(lane.due())
+                    // `resume` lets a paused one go.
+                    Ok((!lane.is_paused()).then(|| lane.due()))
                 });
-                Some(Turn::again(Some(key), hash, *head??))
+                let Some(Ok(head)) = head else {
+                    // An operator was faster.
+                    let less = |stale: usize| stale.checked_sub(1);
+                    let (relaxed, stale) = (Ordering::Relaxed, &self.stale);
+                    let _ = stale.fetch_update(relaxed, relaxed, less);
+                    return None;
+                };
+                Some(Turn::again(Some(key), hash, *head?))
             }
         }
     }
@@ -349,9 +375,11 @@ where
         let is_attempt = |held: &Held<K, M, O, E>| matches!(held.work, Work::Attempt(_));
         match due {
             Due::Keyless(number) => self.keyless.peek(*number, is_attempt).unwrap_or(false),
-            Due::Lane { key, hash } => self
+            Due::Lane { key, hash, until } => self
                 .lanes
-                .peek(*hash, key, |lane| lane.head().is_some_and(is_attempt))
+                .peek(*hash, key, |lane| {
+                    lane.backs_off_until() == Some(*until) && lane.head().is_some_and(is_attempt)
+                })
                 .unwrap_or(false),
         }
     }

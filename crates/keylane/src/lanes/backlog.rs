@@ -85,6 +85,15 @@ impl<T> Backlog<T> {
         Some(item)
     }
 
+    /// Puts an item before all others. The first chunk may grow above its size for that.
+    pub(crate) fn push_front(&mut self, item: T) {
+        self.first.push_front(item);
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.first.iter().chain(self.more.iter().flatten())
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
         self.first.iter_mut().chain(self.more.iter_mut().flatten())
     }

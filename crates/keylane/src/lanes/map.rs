@@ -102,6 +102,29 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         }
     }
 
+    /// Lends the lane of a key, made at rest and empty if there is none.
+    ///
+    /// The caller puts something into it, or a reason to remember it.
+    pub(crate) fn with_any<R>(
+        &self,
+        hash: u64,
+        key: &K,
+        see: impl FnOnce(&mut Lane<T, H, G>) -> R,
+    ) -> R {
+        let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
+        if let Some((_, lane)) = shard.get_mut(hash, |(slot, _)| slot.key == *key) {
+            return see(lane.get_mut());
+        }
+        let slot = Slot {
+            hash,
+            key: key.clone(),
+        };
+        let mut lane = Lane::resting();
+        let seen = see(&mut lane);
+        shard.insert(hash, (slot, SharedValue::new(lane)), |(slot, _)| slot.hash);
+        seen
+    }
+
     /// Lends the lane of a key, if there is one.
     #[inline]
     pub(crate) fn with<R>(
@@ -133,6 +156,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         let (seen, next) = step(lane.get_mut())?;
         match next {
             Next::Start(item) => Some((seen, Some(item))),
+            Next::Stay => Some((seen, None)),
             #[cfg(keylane_mutant = "leak-lane")]
             Next::Remove => Some((seen, None)),
             #[cfg(not(keylane_mutant = "leak-lane"))]

@@ -2,9 +2,12 @@
 //! wait for a retry. Nothing in here knows what a handler is.
 
 mod lane;
-pub(crate) use lane::{AtLimit, Lane, Next, Offered, State};
+pub(crate) use lane::{AtLimit, Lane, Next, Offered, Rest, State};
 
 mod backlog;
+
+mod sequencer;
+pub(crate) use sequencer::{Came, Gap, Sequencer};
 
 mod map;
 pub(crate) use map::{Entered, LaneMap};

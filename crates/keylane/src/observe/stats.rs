@@ -21,6 +21,12 @@ pub struct Stats {
     /// Messages given up on without a dead letter: discarded, skipped, or pushed out of a full
     /// lane.
     pub discarded: u64,
+    /// Messages for which another one of their key stands: declined, superseded, merged.
+    pub coalesced: u64,
+    /// Messages whose version was there already, or is older than one that was.
+    pub duplicates: u64,
+    /// Messages that were too old to be started.
+    pub expired: u64,
     /// Messages handed back without an outcome.
     pub handed_back: u64,
     /// Attempts that failed, for whatever reason.
@@ -47,8 +53,10 @@ pub struct Stats {
     pub lanes: usize,
     /// Lanes, and keyless messages, that wait for a retry or for a dead-letter sink.
     pub backing_off: usize,
-    /// Lanes that are halted.
+    /// Lanes that are halted, by a message or by a gap.
     pub halted: usize,
+    /// Lanes that are paused.
+    pub paused: usize,
     /// Lanes at their capacity.
     pub full_lanes: usize,
     /// Messages of failing and flooded keys, counted apart from the capacity.
@@ -82,7 +90,7 @@ impl fmt::Display for Stats {
     }
 }
 
-/// The atomics behind [`Stats`]. All are statistics but the five of [`Counters::settled`], which
+/// The atomics behind [`Stats`]. All are statistics but those of [`Counters::settled`], which
 /// decide when a shutdown is complete.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -90,6 +98,9 @@ pub(crate) struct Counters {
     pub(crate) done: Counter,
     pub(crate) dead_lettered: Counter,
     pub(crate) discarded: Counter,
+    pub(crate) coalesced: Counter,
+    pub(crate) duplicates: Counter,
+    pub(crate) expired: Counter,
     pub(crate) handed_back: Counter,
     pub(crate) failures: Counter,
     pub(crate) panics: Counter,
@@ -105,7 +116,9 @@ impl Counters {
     /// Messages that have their one outcome. Never more than there are, whatever runs meanwhile:
     /// each part only grows.
     pub(crate) fn settled(&self) -> u64 {
-        self.done.get() + self.dead_lettered.get() + self.discarded.get() + self.handed_back.get()
+        let handled = self.done.get() + self.dead_lettered.get() + self.discarded.get();
+        let unhandled = self.coalesced.get() + self.duplicates.get() + self.expired.get();
+        handled + unhandled + self.handed_back.get()
     }
 }
 

@@ -198,6 +198,13 @@ impl Witness {
             }
             Err(ReceiptError::Interrupted(_)) => ("handed back", true),
             Err(ReceiptError::Stopped) => ("stopped", false),
+            Err(ReceiptError::Purged(back)) => ("purged", back.number == number),
+            Err(ReceiptError::Declined(back) | ReceiptError::Superseded(back)) => {
+                ("coalesced", back.number == number)
+            }
+            Err(ReceiptError::Merged { .. }) => ("coalesced", true),
+            Err(ReceiptError::Duplicate(back)) => ("duplicate", back.number == number),
+            Err(ReceiptError::Expired(back)) => ("expired", back.number == number),
         };
         if !fits {
             seen.wrong(format!("message {number} was answered as {answer:?}"));

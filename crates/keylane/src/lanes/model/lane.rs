@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::clock::{self, Instant};
-use crate::lanes::lane::{AtLimit, Event, Lane, Next, Offered, Phase};
+use crate::lanes::lane::{AtLimit, Event, Lane, Next, Offered, Phase, Rest};
 use crate::lanes::map::{Entered, LaneMap};
 
 type Key = u8;
@@ -87,16 +87,17 @@ impl World {
             .naive
             .get(&key)
             .map_or(Phase::Absent, |naive| naive.phase);
+        let behind = usize::from(!matches!(phase, Phase::Called | Phase::Resting));
         let parked = self
             .naive
             .get(&key)
-            .is_some_and(|naive| naive.messages.len() > 1);
+            .is_some_and(|naive| naive.messages.len() > behind);
         let Some(after) = phase.after(event, parked) else {
             return;
         };
         match event {
             Event::Offer => self.offer(key, at_limit),
-            Event::Wait => self.with(key, |lane, now| lane.wait(now, 1)),
+            Event::Wait => self.with(key, |lane, now| lane.wait(now, 1, 0)),
             Event::Finish => self.finish(key),
             Event::BackOff => {
                 let head = self.turns.remove(&key).expect("the head is out");
@@ -116,7 +117,26 @@ impl World {
                 let head = self.with(key, |lane, _| lane.resume());
                 self.go_out(key, *head);
             }
-            Event::Skip => self.skip(key),
+            Event::Call => self.with(key, |lane, _| lane.call()),
+            Event::Pick => {
+                let head = self.with(key, |lane, _| lane.pick());
+                self.start(key, head.expect("something is parked"));
+            }
+            Event::Rest => self.rest(key, phase),
+            Event::Ask => {
+                let head = self.turns.remove(&key).expect("the head is out");
+                self.with(key, |lane, _| lane.finish_calling());
+                assert_eq!(self.naive(key).messages.pop_front(), Some(head));
+                self.settle(head);
+            }
+            Event::Leave => {
+                let left = self.lanes.advance(hash(key), &key, |lane| {
+                    lane.leave();
+                    Some(((), Next::Remove))
+                });
+                assert_eq!(left, Some(((), None)));
+                self.naive.remove(&key);
+            }
             Event::HandBack => self.hand_back(key),
         }
         if let Some(naive) = self.naive.get_mut(&key) {
@@ -155,8 +175,9 @@ impl World {
             }
             Entered::Present(Offered::Displaced(oldest)) => {
                 assert!(messages.len() >= LIMIT && at_limit == AtLimit::DropOldest);
+                let behind = usize::from(!matches!(naive.phase, Phase::Called | Phase::Resting));
                 assert_eq!(
-                    messages.remove(1),
+                    messages.remove(behind),
                     Some(oldest),
                     "the oldest behind the head"
                 );
@@ -180,12 +201,21 @@ impl World {
         self.advance(key, head, next);
     }
 
-    fn skip(&mut self, key: Key) {
-        let skipped = self
-            .lanes
-            .advance(hash(key), &key, |lane| Some(lane.skip()));
-        let (head, next) = skipped.expect("the lane is there");
-        self.advance(key, *head, next);
+    /// Nothing may start now: a head that is out, and has not run, goes back to the front.
+    fn rest(&mut self, key: Key, phase: Phase) {
+        let head = self.turns.remove(&key);
+        assert_eq!(head.is_some(), phase == Phase::Ready);
+        let spares = self.lanes.spares();
+        let put_back = self.lanes.with(hash(key), &key, |lane| {
+            if let Some(head) = head {
+                lane.put_back(head, spares);
+            }
+            lane.rest(Rest::Paused, None);
+        });
+        assert!(put_back.is_some(), "the lane is there");
+        if let (Some(started), Some(_)) = (self.started.get_mut(&key), head) {
+            started.pop();
+        }
     }
 
     /// The head has settled.
@@ -209,15 +239,16 @@ impl World {
             if *other != key {
                 return true;
             }
+            let stays = lane.is_out();
             let (head, parked) = lane.hand_back();
-            let stays = head.is_none();
             swept = Some((head, parked));
             stays
         });
         let (head, parked) = swept.expect("the lane is there");
         let messages = std::mem::take(&mut self.naive(key).messages);
         let out = self.turns.get(&key).copied();
-        assert_ne!(head.is_some(), out.is_some(), "the head is here or out");
+        assert!(head.is_none() || out.is_none(), "the head is here or out");
+        let is_called = self.naive(key).phase == Phase::Called;
         let head = head.map(|head| *head);
         let all: VecDeque<_> = head.or(out).into_iter().chain(parked.clone()).collect();
         assert_eq!(all, messages, "all of them, in order");
@@ -226,6 +257,8 @@ impl World {
             .for_each(|id| self.settle(id));
         match out {
             Some(out) => self.naive(key).messages.push_back(out),
+            // Whoever has the call finds nothing.
+            None if is_called => {}
             None => {
                 self.naive.remove(&key);
             }
@@ -275,7 +308,8 @@ impl World {
                 let head = lane.head().copied();
                 let until = lane.backs_off_until();
                 assert_eq!(lane.is_halted(), lane.phase() == Phase::Halted);
-                assert_eq!(lane.is_stalled(), head.is_some());
+                let rests = lane.phase() == Phase::Resting;
+                assert_eq!(lane.is_stalled(), head.is_some() || rests);
                 (lane.phase(), lane.depth(), head, behind, until)
             });
             let turn = self.turns.get(&key).copied();
@@ -287,8 +321,10 @@ impl World {
                     is_out,
                     "a turn is out, or the lane has the head"
                 );
-                let head = messages.front().copied().filter(|_| !is_out);
-                let behind = messages.get(1).copied();
+                let is_parked = matches!(naive.phase, Phase::Called | Phase::Resting);
+                let head = messages.front().copied();
+                let head = head.filter(|_| !is_out && !is_parked);
+                let behind = messages.get(usize::from(!is_parked)).copied();
                 (naive.phase, messages.len(), head, behind, naive.until)
             });
             assert_eq!(seen, should, "key {key}");
@@ -308,7 +344,10 @@ impl World {
                 Phase::Absent => unreachable!("a key that is listed has messages"),
                 Phase::Ready | Phase::Running => Event::Finish,
                 Phase::Backoff => Event::Due,
-                Phase::Halted => Event::Skip,
+                Phase::Halted => Event::Resume,
+                Phase::Resting => Event::Call,
+                Phase::Called if self.naive(key).messages.is_empty() => Event::Leave,
+                Phase::Called => Event::Pick,
             };
             let at_limit = AtLimit::Park;
             self.step(Step {
@@ -354,6 +393,7 @@ fn a_deep_lane_keeps_its_order() {
     }
     let advanced = lanes.advance(0, &0, |lane| match lane.finish() {
         Next::Remove => Some(((), Next::Remove)),
+        Next::Stay => panic!("the lane stays"),
         Next::Start(id) => panic!("{id} is too many"),
     });
     assert_eq!(advanced, Some(((), None)));

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::clock;
 use crate::lanes::backlog::Spares;
-use crate::lanes::lane::{AtLimit, Event, Lane, Next, Offered, Phase};
+use crate::lanes::lane::{AtLimit, Event, Lane, Next, Offered, Phase, Rest};
 
 type TestLane = Lane<u32, u32, ()>;
 
@@ -55,7 +55,9 @@ fn lane_in(phase: Phase, parked: bool) -> TestLane {
     let mut lane = TestLane::new();
     match phase {
         Phase::Absent | Phase::Ready => {}
-        Phase::Running => lane.wait(clock::now(), 1),
+        Phase::Called => lane.finish_calling(),
+        Phase::Resting => lane.rest(Rest::Paused, None),
+        Phase::Running => lane.wait(clock::now(), 1, 0),
         Phase::Backoff => lane.back_off(Box::new(1), clock::now()),
         Phase::Halted => lane.halt(Box::new(1)),
     }
@@ -75,7 +77,7 @@ fn happen(mut lane: TestLane, event: Event) -> Phase {
             None
         }
         Event::Wait => {
-            lane.wait(clock::now(), 2);
+            lane.wait(clock::now(), 2, 0);
             None
         }
         Event::Finish => Some(lane.finish()),
@@ -95,18 +97,35 @@ fn happen(mut lane: TestLane, event: Event) -> Phase {
             assert_eq!(*lane.resume(), 1);
             None
         }
-        Event::Skip => {
-            let (head, next) = lane.skip();
-            assert_eq!(*head, 1);
-            Some(next)
+        Event::Call => {
+            lane.call();
+            None
+        }
+        Event::Pick => {
+            assert_eq!(lane.pick(), Some(2));
+            None
+        }
+        Event::Rest => {
+            lane.rest(Rest::Rate, None);
+            None
+        }
+        Event::Ask => {
+            lane.finish_calling();
+            None
+        }
+        Event::Leave => {
+            lane.leave();
+            Some(Next::Remove)
         }
         Event::HandBack => {
-            let (head, _) = lane.hand_back();
-            head.is_some().then_some(Next::Remove)
+            let stays = lane.is_out();
+            let _ = lane.hand_back();
+            (!stays).then_some(Next::Remove)
         }
     };
     match next {
         Some(Next::Remove) => Phase::Absent,
+        Some(Next::Stay) => unreachable!("a head that finishes does not stay"),
         Some(Next::Start(started)) => {
             assert_eq!(started, 2, "the message behind the head");
             lane.phase()

@@ -1,0 +1,14 @@
+//! Messages that are not to start yet.
+
+/// What happens to the messages of a key behind one that is not to start yet
+/// ([`send_at`](crate::Dispatcher::send_at), [`send_after`](crate::Dispatcher::send_after)).
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Delayed {
+    /// They wait behind it: messages start in the order in which they were accepted. The default.
+    #[default]
+    Wait,
+    /// They pass it: the message takes its place in the lane when its time has come, behind what is
+    /// parked by then.
+    Pass,
+}

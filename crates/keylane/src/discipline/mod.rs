@@ -1,0 +1,29 @@
+//! Disciplines: what a lane does with a new arrival, and what it lets start.
+//!
+//! What users set is here, and what a key remembers when its lane is gone. The lanes keep what they
+//! need of it in `lanes`, and `engine/think` carries it out.
+
+mod coalesce;
+pub use coalesce::Coalesce;
+pub(crate) use coalesce::How;
+
+mod sequence;
+pub(crate) use sequence::{Mode, Sequencing, Start, Version};
+pub use sequence::{OnGap, Sequence};
+
+mod versions;
+pub use versions::VersionStore;
+
+mod record;
+pub(crate) use record::Recorded;
+
+mod delayed;
+pub use delayed::Delayed;
+
+/// What the builder decided about arrivals.
+pub(crate) enum Discipline<K, M> {
+    /// One after the other.
+    Fifo,
+    Coalesce(Coalesce<M>),
+    Sequence(Box<Sequencing<K>>),
+}

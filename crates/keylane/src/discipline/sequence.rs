@@ -1,0 +1,231 @@
+//! Messages with versions, in the order of the versions.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::versions::{VersionStore, Versions};
+use crate::error::BuildError;
+use crate::rt::Arc;
+
+/// Keys that are remembered unless set otherwise.
+const KEYS: usize = 1 << 20;
+
+/// How long a key is remembered unless set otherwise.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// How long a version is waited for unless set otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Handles the messages of a key in the order of their versions, as TCP does with its segments.
+///
+/// The next version starts; an early one is parked until its turn; one that was there already settles
+/// as a duplicate, and its receipt resolves with [`Duplicate`](crate::ReceiptError::Duplicate). So a
+/// source that delivers twice, or out of order, is put right.
+///
+/// | setting | default |
+/// | --- | --- |
+/// | [`from`](Self::from), [`store`](Self::store) | the first version that is seen |
+/// | [`gap_timeout`](Self::gap_timeout) | 30 seconds, then the key halts |
+/// | [`early`](Self::early) | 1,024 messages of a key, then as if the gap had timed out |
+/// | [`remember`](Self::remember) | 1,048,576 keys, an hour |
+///
+/// What a key remembers outlives its lane: the last version that was handled, which is recorded after
+/// the handler succeeded (or the message was given up on), never before. A crash in between repeats a
+/// version; it never skips one.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use keylane::{Dispatcher, OnGap, Sequence};
+///
+/// struct Change { account: u64, version: u64 }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let ledger = Dispatcher::builder(|change: &Change| change.account)
+///     .sequence(
+///         Sequence::contiguous(|change: &Change| change.version)
+///             .from(1)
+///             .gap_timeout(Duration::from_secs(5), OnGap::Halt),
+///     )
+///     .spawn(|change: Change| async move { Ok::<_, std::io::Error>(change.version) })?;
+///
+/// for version in [2, 1, 2, 3] {
+///     ledger.send(Change { account: 7, version }).await?;
+/// }
+/// let report = ledger.drain().await;
+/// assert_eq!((report.done, report.duplicates), (3, 1));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Sequence<K, M> {
+    version: Version<M>,
+    sequencing: Sequencing<K>,
+    store: Option<Arc<dyn VersionStore<K>>>,
+    keys: usize,
+    idle: Duration,
+}
+
+pub(crate) type Version<M> = Box<dyn Fn(&M) -> u64 + Send + Sync>;
+
+/// What the engine needs to know of it.
+pub(crate) struct Sequencing<K> {
+    pub(crate) mode: Mode,
+    pub(crate) start: Start,
+    pub(crate) early: usize,
+    pub(crate) patience: Duration,
+    pub(crate) on_gap: OnGap,
+    pub(crate) versions: Versions<K>,
+}
+
+/// Which versions may follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Each one behind the other, without a gap.
+    Contiguous,
+    /// Any newer one behind an older one.
+    Monotonic,
+}
+
+/// Where a key starts that nobody remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    At(u64),
+    FirstSeen,
+}
+
+/// What happens to a key when a version has not come in time.
+///
+/// In each case an event names the missing versions.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnGap {
+    /// Give the missing versions up and go on with the first that is there. If they come later, they
+    /// are duplicates.
+    Skip,
+    /// Bring what waits behind the gap to the dead-letter sink, with
+    /// [`Failure::Gap`](crate::Failure::Gap) and no attempts, and wait on.
+    DeadLetter,
+    /// Stop the key until somebody decides: [`Lane::skip`](crate::Lane::skip) skips the gap,
+    /// [`Lane::resume`](crate::Lane::resume) waits once more. The missing version lets it go on as
+    /// well. The default.
+    #[default]
+    Halt,
+}
+
+impl<K, M> Sequence<K, M> {
+    /// Each version is one more than the one before it.
+    ///
+    /// `version` is called once per message, in the task that sends it.
+    pub fn contiguous(version: impl Fn(&M) -> u64 + Send + Sync + 'static) -> Self {
+        Self::new(Mode::Contiguous, Box::new(version))
+    }
+
+    /// Any version that is newer than the last is welcome; what is older, or as old, is a duplicate.
+    /// For states of which only the newest matters. Nothing is early, so there are no gaps.
+    pub fn monotonic(version: impl Fn(&M) -> u64 + Send + Sync + 'static) -> Self {
+        Self::new(Mode::Monotonic, Box::new(version))
+    }
+
+    fn new(mode: Mode, version: Version<M>) -> Self {
+        Self {
+            version,
+            sequencing: Sequencing {
+                mode,
+                start: Start::FirstSeen,
+                early: 1_024,
+                patience: PATIENCE,
+                on_gap: OnGap::Halt,
+                versions: Versions::none(),
+            },
+            store: None,
+            keys: KEYS,
+            idle: IDLE,
+        }
+    }
+
+    /// The version with which a key starts that is not remembered. Unless set, the first that is seen.
+    #[must_use]
+    pub fn from(mut self, version: u64) -> Self {
+        self.sequencing.start = Start::At(version);
+        self
+    }
+
+    /// How long a missing version is waited for, and what happens then.
+    #[must_use]
+    pub fn gap_timeout(mut self, limit: Duration, then: OnGap) -> Self {
+        self.sequencing.patience = limit;
+        self.sequencing.on_gap = then;
+        self
+    }
+
+    /// Most messages of one key that wait for a missing version. One more, and what happens at the
+    /// time-out happens at once.
+    #[must_use]
+    pub fn early(mut self, messages: usize) -> Self {
+        self.sequencing.early = messages;
+        self
+    }
+
+    /// How many keys are remembered in memory, and how long after they were last heard of.
+    ///
+    /// A key is forgotten between `idle` and twice `idle` after its last message, earlier if more
+    /// than half of `keys` others were heard of since; never while it has a lane. A forgotten key starts
+    /// anew, or is asked of the [`store`](Self::store).
+    #[must_use]
+    pub fn remember(mut self, keys: usize, idle: Duration) -> Self {
+        self.keys = keys;
+        self.idle = idle;
+        self
+    }
+
+    /// Where the last handled version of each key is kept, so that it outlives the process.
+    ///
+    /// A key that is not remembered in memory waits until the store has answered. A version is
+    /// recorded after its handler succeeded and before the message settles; if that fails, the attempt
+    /// has failed ([`Failure::NotRecorded`](crate::Failure::NotRecorded)).
+    #[must_use]
+    pub fn store(mut self, store: impl VersionStore<K> + 'static) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    pub(crate) fn on_gap(&self) -> OnGap {
+        self.sequencing.on_gap
+    }
+
+    pub(crate) fn check(&self) -> Result<(), BuildError> {
+        if self.sequencing.early == 0 {
+            return Err(BuildError::Zero("Sequence::early"));
+        }
+        if self.sequencing.patience.is_zero() {
+            return Err(BuildError::Zero("Sequence::gap_timeout"));
+        }
+        if self.keys == 0 {
+            return Err(BuildError::Zero("Sequence::remember"));
+        }
+        if self.idle.is_zero() {
+            return Err(BuildError::Zero("Sequence::remember"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn into_parts(self) -> (Version<M>, Sequencing<K>) {
+        let mut sequencing = self.sequencing;
+        sequencing.versions = Versions::new(self.keys, self.idle, self.store);
+        (self.version, sequencing)
+    }
+}
+
+impl<K, M> fmt::Debug for Sequence<K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sequence")
+            .field("mode", &self.sequencing.mode)
+            .field("start", &self.sequencing.start)
+            .field("early", &self.sequencing.early)
+            .field("gap_timeout", &self.sequencing.patience)
+            .field("on_gap", &self.sequencing.on_gap)
+            .finish_non_exhaustive()
+    }
+}

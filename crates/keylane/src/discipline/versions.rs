@@ -1,0 +1,206 @@
+//! What keys remember when their lanes are gone.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::clock::Instant;
+use crate::error::BoxError;
+use crate::rt::{Arc, Mutex, lock};
+
+/// Keeps the last handled version of each key outside the process: a table, a file.
+///
+/// # Cancel safety
+///
+/// `abort`, a deadline that passes and the time-out of an attempt drop the futures of both methods. A
+/// version that was recorded, and not confirmed, is handled once more.
+#[async_trait]
+pub trait VersionStore<K>: Send + Sync {
+    /// The last version that was recorded for this key. An error is tried again, with growing waits;
+    /// meanwhile only this key waits.
+    async fn last(&self, key: &K) -> Result<Option<u64>, BoxError>;
+
+    /// Records a version; it must be durable when this returns. Versions of one key come in order, one
+    /// at a time.
+    async fn record(&self, key: &K, version: u64) -> Result<(), BoxError>;
+}
+
+#[async_trait]
+impl<K, T> VersionStore<K> for Arc<T>
+where
+    K: Send + Sync,
+    T: VersionStore<K> + ?Sized,
+{
+    async fn last(&self, key: &K) -> Result<Option<u64>, BoxError> {
+        (**self).last(key).await
+    }
+
+    async fn record(&self, key: &K, version: u64) -> Result<(), BoxError> {
+        (**self).record(key, version).await
+    }
+}
+
+/// The last handled version of each key: in memory, and in the store if there is one.
+pub(crate) struct Versions<K> {
+    keys: usize,
+    idle: Duration,
+    memory: Mutex<Memory<K>>,
+    pub(crate) store: Option<Arc<dyn VersionStore<K>>>,
+}
+
+/// Two generations: a key that is heard of moves to the young one, and the old one is forgotten as a
+/// whole. Bounded, and each step takes the same time whatever is remembered.
+struct Memory<K> {
+    young: Generation<K>,
+    old: Generation<K>,
+    /// When the young generation began.
+    began: Option<Instant>,
+}
+
+type Generation<K> = HashMap<Hashed<K>, u64, BuildHasherDefault<Given>>;
+
+impl<K> Versions<K> {
+    /// Remembers nothing.
+    pub(crate) fn none() -> Self {
+        Self::new(0, Duration::ZERO, None)
+    }
+
+    pub(crate) fn new(
+        keys: usize,
+        idle: Duration,
+        store: Option<Arc<dyn VersionStore<K>>>,
+    ) -> Self {
+        Self {
+            keys,
+            idle,
+            memory: Mutex::new(Memory {
+                young: Generation::default(),
+                old: Generation::default(),
+                began: None,
+            }),
+            store,
+        }
+    }
+}
+
+impl<K: Eq + Clone> Versions<K> {
+    /// What is remembered in memory.
+    pub(crate) fn last(&self, key: &K, hash: u64) -> Option<u64> {
+        let memory = lock(&self.memory);
+        let probe = Hashed {
+            hash,
+            key: key.clone(),
+        };
+        let young = memory.young.get(&probe);
+        young.or_else(|| memory.old.get(&probe)).copied()
+    }
+
+    /// Remembers a version. Returns what is forgotten for it: its drop is the user's, and the caller
+    /// may hold a lock.
+    #[must_use = "the keys in it are dropped where no lock is held"]
+    pub(crate) fn record(&self, key: &K, hash: u64, version: u64, now: Instant) -> Forgotten<K> {
+        let mut memory = lock(&self.memory);
+        let began = *memory.began.get_or_insert(now);
+        let probe = Hashed {
+            hash,
+            key: key.clone(),
+        };
+        let old = memory.old.remove_entry(&probe);
+        memory.young.insert(probe, version);
+        let is_over = now.saturating_duration_since(began) >= self.idle;
+        let mut forgotten = Generation::default();
+        if is_over || memory.young.len() >= self.keys.div_ceil(2) {
+            let young = std::mem::take(&mut memory.young);
+            forgotten = std::mem::replace(&mut memory.old, young);
+            memory.began = Some(now);
+        }
+        Forgotten {
+            _keys: forgotten,
+            _old: old,
+        }
+    }
+}
+
+/// Keys to be dropped.
+pub(crate) struct Forgotten<K> {
+    _keys: Generation<K>,
+    _old: Option<(Hashed<K>, u64)>,
+}
+
+/// A key with the hash that its sender computed.
+#[derive(PartialEq, Eq)]
+struct Hashed<K> {
+    hash: u64,
+    key: K,
+}
+
+impl<K: Eq> Hash for Hashed<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// Takes the hash as it is given.
+#[derive(Default)]
+struct Given(u64);
+
+impl Hasher for Given {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only whole hashes are given");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    fn remembered(versions: &Versions<u64>) -> Vec<u64> {
+        let known = |key: &u64| versions.last(key, *key).is_some();
+        (0..10).filter(known).collect()
+    }
+
+    #[test]
+    fn no_more_keys_are_remembered_than_told() {
+        let versions = Versions::new(4, Duration::from_secs(60), None);
+        let now = clock::now();
+        for key in 0..10 {
+            drop(versions.record(&key, key, 1, now));
+            assert_eq!(versions.last(&key, key), Some(1), "the newest is known");
+            assert!(remembered(&versions).len() <= 4);
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_heard_of_is_not_forgotten() {
+        let versions = Versions::new(4, Duration::from_secs(60), None);
+        let now = clock::now();
+        for key in 0..10 {
+            drop(versions.record(&100, 100, key, now));
+            drop(versions.record(&key, key, 1, now));
+        }
+        assert_eq!(versions.last(&100, 100), Some(9));
+    }
+
+    #[test]
+    fn idle_keys_are_forgotten() {
+        let idle = Duration::from_secs(60);
+        let versions = Versions::new(100, idle, None);
+        let now = clock::now();
+        drop(versions.record(&1, 1, 7, now));
+        drop(versions.record(&2, 2, 7, now + idle));
+        assert_eq!(remembered(&versions), [1, 2]);
+        drop(versions.record(&3, 3, 7, now + 3 * idle));
+        assert_eq!(versions.last(&1, 1), None);
+    }
+}

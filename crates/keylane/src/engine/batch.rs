@@ -1,0 +1,318 @@
+//! Several messages of one key in one handler.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+
+use futures::FutureExt;
+
+use super::Engine;
+use super::caught::{caught, cloned};
+use super::hand::{Hand, Owed, Post};
+use super::message::{Parked, Ticket, Turn};
+use super::seat::Seat;
+use super::settle::{Outcome, Tally};
+use super::shutdown::HandedBack;
+use crate::batch::{BatchAnswer, BatchHandler};
+use crate::error::Failure;
+use crate::handler::Context;
+use crate::lanes::Role;
+use crate::rt::{self, Arc};
+
+/// As [`run`](super::run), with a handler that takes batches.
+///
+/// Beside it and not in it: what is alive across the await of a handler is memory for each handler in
+/// flight, and plain handlers should not pay for batches.
+#[allow(clippy::manual_async_fn)]
+pub(crate) fn run_batches<K, M, O, E, H, A>(
+    mut seat: Seat<K, M, O, E>,
+    handler: Arc<H>,
+) -> impl Future<Output = ()> + Send
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    H: BatchHandler<K, M, A>,
+    H::Answer: BatchAnswer<Output = O, Error = E>,
+{
+    async move {
+        let engine = Arc::clone(seat.engine());
+        let mut context = Context::new(engine.shutdown.cancel.clone());
+        loop {
+            match seat.role() {
+                Role::Gone => return,
+                Role::Idle if !seat.summoned().await => return,
+                Role::Idle | Role::Starting | Role::Poller | Role::Holder => {}
+            }
+            if seat.is_tired() | seat.is_in_the_way() {
+                seat.flush();
+                rt::step_aside().await;
+            }
+            let Some(mut turn) = seat.take() else {
+                continue;
+            };
+            loop {
+                let (head, is_letter) = turn.sorted();
+                let next = if is_letter {
+                    let post = Post::take(&engine, head);
+                    let accepted = super::runner::deliver(&engine, &post, &mut seat).await;
+                    seat.after_letter(post.done(), accepted)
+                } else {
+                    let (answer, owed, mates) = {
+                        let (messages, mates, mut hand) = take(&engine, &mut context, head);
+                        let count = mates.len() + 1;
+                        let mut slot = pin!(None);
+                        hand.call(messages, slot.as_mut(), |context, messages| {
+                            handler
+                                .handle(context, messages)
+                                .map(move |answer| answer.into_answers(count))
+                        });
+                        let answer = poll_fn(|cx| hand.poll(slot.as_mut(), &mut seat, cx)).await;
+                        engine.drop_future(|| slot.set(None));
+                        (answer, hand.done(), mates.done())
+                    };
+                    seat.after_batch(&mut context, owed, mates, answer)
+                };
+                match seat.proceed(next) {
+                    Some(next) => turn = next,
+                    None => break,
+                }
+            }
+        }
+    }
+}
+
+/// Takes a turn in hand: the messages for the handler, and the guards of what is owed for them.
+#[allow(clippy::type_complexity, reason = "the messages and their two guards")]
+fn take<'a, K, M, O, E>(
+    engine: &'a Arc<Engine<K, M, O, E>>,
+    context: &'a mut Context<K>,
+    mut turn: Turn<K, M, O, E>,
+) -> (
+    Result<Vec<M>, Failure<E>>,
+    Mates<'a, K, M, O, E>,
+    Hand<'a, K, M, O, E>,
+)
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    let parked = match turn.ticket.debt.is_termed() {
+        true => std::mem::take(&mut turn.ticket.debt.terms_mut().mates),
+        false => Vec::new(),
+    };
+    let mut mates = Mates {
+        engine,
+        key: turn.key.as_ref().and_then(cloned),
+        owed: Vec::with_capacity(parked.len()),
+    };
+    let mut messages = Vec::with_capacity(parked.len() + 1);
+    let mut failed = None;
+    let (head, hand) = Hand::take(engine, context, turn);
+    let kept = parked.into_iter().map(|Parked { message, ticket }| {
+        let (message, kept) = engine.keep(message);
+        mates.owed.push(Mate { ticket, kept });
+        message
+    });
+    for message in std::iter::once(head).chain(kept) {
+        match message {
+            Ok(message) => messages.push(message),
+            Err(failure) => failed = Some(failure),
+        }
+    }
+    (failed.map_or(Ok(messages), Err), mates, hand)
+}
+
+/// What is owed for a message that is in a handler behind the first one of its batch.
+pub(super) struct Mate<M, O, E> {
+    ticket: Ticket<M, O, E>,
+    kept: Option<M>,
+}
+
+/// Settles the messages behind the first one if their handler is dropped in the middle.
+struct Mates<'a, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    engine: &'a Arc<Engine<K, M, O, E>>,
+    key: Option<K>,
+    owed: Vec<Mate<M, O, E>>,
+}
+
+impl<K, M, O, E> Mates<'_, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    fn len(&self) -> usize {
+        self.owed.len()
+    }
+
+    /// The handler has answered.
+    fn done(mut self) -> Vec<Mate<M, O, E>> {
+        std::mem::take(&mut self.owed)
+    }
+}
+
+impl<K, M, O, E> Drop for Mates<'_, K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        if self.owed.is_empty() {
+            return;
+        }
+        self.engine.shutdown.advance(super::Stage::Aborting);
+        let mut tally = Tally::default();
+        for Mate { ticket, kept } in std::mem::take(&mut self.owed) {
+            self.engine.shutdown.interrupted();
+            let back = HandedBack {
+                key: self.key.as_ref().and_then(cloned),
+                message: kept,
+                attempts: 1,
+                interrupted: true,
+            };
+            self.engine.hand_back(&mut tally, back, ticket);
+        }
+        self.engine.flush(&mut tally);
+    }
+}
+
+/// A message of a batch that has failed.
+struct Failed<M, O, E> {
+    ticket: Ticket<M, O, E>,
+    kept: Option<M>,
+    /// `None`: it failed with the batch, whose failure is another one's.
+    failure: Option<Failure<E>>,
+}
+
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Settles a batch as far as it succeeded. Returns the turn of the next message if the first one
+    /// of the lane has settled.
+    pub(super) fn after_batch(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        context: &mut Context<K>,
+        owed: Owed<M, O, E>,
+        mates: Vec<Mate<M, O, E>>,
+        answer: Result<Vec<Result<O, E>>, Failure<E>>,
+    ) -> Option<Turn<K, M, O, E>> {
+        let Owed { hash, ticket, kept } = owed;
+        let head = std::iter::once(Mate { ticket, kept });
+        let crew = head.chain(mates);
+        let mut failed = Vec::new();
+        match answer {
+            Err(failure) => {
+                let mut failure = Some(failure);
+                failed.extend(crew.map(|Mate { ticket, kept }| Failed {
+                    ticket,
+                    kept,
+                    failure: failure.take(),
+                }));
+            }
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                for Mate { ticket, kept } in crew {
+                    let failure = match answers.next() {
+                        Some(Ok(answer)) => {
+                            self.drop_quietly(kept);
+                            self.settle(tally, ticket, Outcome::Done(answer));
+                            continue;
+                        }
+                        Some(Err(error)) => Failure::Error(error),
+                        None => Failure::NoAnswer,
+                    };
+                    failed.push(Failed {
+                        ticket,
+                        kept,
+                        failure: Some(failure),
+                    });
+                }
+                // Answers for messages that are not there are the user's to drop.
+                self.drop_quietly(answers);
+            }
+        }
+        let mut failed = failed.into_iter();
+        match failed.next() {
+            None => self.advance(context.key.take(), hash),
+            Some(first) => {
+                let failure = first.failure.unwrap_or(Failure::NoAnswer);
+                let why = self.why(&failure);
+                self.put_failed_back(tally, context.key.as_ref(), hash, &why, failed);
+                let owed = Owed {
+                    hash,
+                    ticket: first.ticket,
+                    kept: first.kept,
+                };
+                self.failed(tally, context, owed, failure)
+            }
+        }
+    }
+
+    /// Those that failed behind another one wait behind it again, where they are kept.
+    fn put_failed_back(
+        &self,
+        tally: &mut Tally,
+        key: Option<&K>,
+        hash: u64,
+        why: &str,
+        failed: impl Iterator<Item = Failed<M, O, E>>,
+    ) {
+        let mut back = Vec::new();
+        for Failed {
+            mut ticket,
+            kept,
+            failure,
+        } in failed
+        {
+            let failure = failure.unwrap_or_else(|| Failure::WithBatch(why.to_owned()));
+            match (kept, key) {
+                (Some(message), Some(_)) => {
+                    self.drop_quietly(failure);
+                    let load = ticket.debt.load_mut();
+                    load.earlier = load.earlier.saturating_add(1);
+                    back.push(Parked { message, ticket });
+                }
+                (_, _) => {
+                    self.counters.failures.add(1);
+                    self.settle(tally, ticket, Outcome::Discarded(failure));
+                }
+            }
+        }
+        let Some(key) = key else { return };
+        if back.is_empty() {
+            return;
+        }
+        let mut back = Some(back);
+        let put = caught(|| {
+            self.lanes.with(hash, key, |lane| {
+                for parked in back.take().into_iter().flatten().rev() {
+                    lane.put_back(parked, self.lanes.spares());
+                }
+            })
+        });
+        if put.is_err() {
+            self.count_lost();
+        }
+        for Parked { message, ticket } in back.into_iter().flatten() {
+            self.hand_back(tally, HandedBack::idle(cloned(key), message, 0), ticket);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The versions of one key: what comes next, and what came too early.
+
+use std::collections::BTreeMap;
+
+use crate::clock::Instant;
+
+/// Puts the messages of one key into the order of their versions, as a receiver of TCP does with
+/// segments (RFC 9293, section 3.10.7.4): what is next goes on, what is early waits, what was there is
+/// a duplicate.
+///
+/// What is next in line is parked in the lane by the caller; only the early ones are kept here.
+#[derive(Debug)]
+pub(crate) struct Sequencer<T> {
+    line: Line,
+    early: BTreeMap<u64, T>,
+    /// Since when the version that is next is missed, while something waits for it.
+    missed_since: Option<Instant>,
+    /// The version of the head that is, or was last, in flight.
+    started: Option<u64>,
+}
+
+/// Which version is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// Nobody has been asked yet where this key stands.
+    Unknown,
+    /// This one.
+    Next(u64),
+    /// The last of all versions was there.
+    Full,
+}
+
+/// What became of a message that came.
+#[derive(Debug)]
+#[must_use = "what is next must be parked, what is not must be settled"]
+pub(crate) enum Came<T> {
+    /// It is next: park it.
+    Next(T),
+    /// It waits here.
+    Early,
+    /// Its version was there, or is older than one that was.
+    Duplicate(T),
+}
+
+/// The versions that are missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) since: Instant,
+}
+
+impl<T> Sequencer<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            line: Line::Unknown,
+            early: BTreeMap::new(),
+            missed_since: None,
+            started: None,
+        }
+    }
+
+    /// The head goes out.
+    pub(crate) fn start(&mut self, version: u64) {
+        self.started = Some(version);
+    }
+
+    /// The version of the head that is, or was last, in flight.
+    pub(crate) fn started(&self) -> Option<u64> {
+        self.started
+    }
+
+    /// Whether a message of this version would have to wait for others.
+    pub(crate) fn is_early(&self, version: u64, gaps: bool) -> bool {
+        match self.line {
+            Line::Unknown => true,
+            Line::Next(next) => gaps && version > next,
+            Line::Full => false,
+        }
+    }
+
+    /// Whether somebody has to say where this key stands.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.line == Line::Unknown
+    }
+
+    /// A message came.
+    pub(crate) fn come(&mut self, version: u64, item: T, gaps: bool, now: Instant) -> Came<T> {
+        match self.line {
+            Line::Full => Came::Duplicate(item),
+            Line::Next(next) if version < next => Came::Duplicate(item),
+            Line::Next(next) if version == next || !gaps => {
+                self.pass(version);
+                Came::Next(item)
+            }
+            Line::Next(_) | Line::Unknown => {
+                if self.early.contains_key(&version) {
+                    return Came::Duplicate(item);
+                }
+                self.early.insert(version, item);
+                if self.line != Line::Unknown {
+                    self.missed_since.get_or_insert(now);
+                }
+                Came::Early
+            }
+        }
+    }
+
+    /// The next early message whose turn has come, to be parked.
+    pub(crate) fn pop_next(&mut self, gaps: bool, now: Instant) -> Option<T> {
+        let (&version, _) = self.early.first_key_value()?;
+        if self.line != Line::Next(version) && (gaps || self.line == Line::Full) {
+            return None;
+        }
+        let (_, item) = self.early.pop_first()?;
+        self.pass(version);
+        // What is still early waits for another version, from now on.
+        self.missed_since = (!self.early.is_empty()).then_some(now);
+        Some(item)
+    }
+
+    /// Somebody has said where this key stands: the last version that was handled, or else the first
+    /// that is to be. Returns early messages that turn out to be old.
+    pub(crate) fn learn(&mut self, last: Option<u64>, first: Option<u64>, now: Instant) -> Vec<T> {
+        let seen = || self.early.first_key_value().map(|(version, _)| *version);
+        self.line = match (last, first.or_else(seen)) {
+            (Some(last), _) => last.checked_add(1).map_or(Line::Full, Line::Next),
+            (None, Some(first)) => Line::Next(first),
+            // Nothing is here, so nothing can be first.
+            (None, None) => Line::Unknown,
+        };
+        let keep = match self.line {
+            Line::Next(next) => self.early.split_off(&next),
+            Line::Full => BTreeMap::new(),
+            Line::Unknown => return Vec::new(),
+        };
+        let old = std::mem::replace(&mut self.early, keep);
+        self.missed_since = (!self.early.is_empty()).then_some(now);
+        old.into_values().collect()
+    }
+
+    /// The versions that are missed, if anything waits for them.
+    pub(crate) fn gap(&self) -> Option<Gap> {
+        let Line::Next(first) = self.line else {
+            return None;
+        };
+        let (&waits, _) = self.early.first_key_value()?;
+        Some(Gap {
+            first,
+            last: waits.checked_sub(1).filter(|last| *last >= first)?,
+            since: self.missed_since?,
+        })
+    }
+
+    /// Gives the missed versions up: the first early one is next.
+    pub(crate) fn skip_gap(&mut self) {
+        if let Some((&version, _)) = self.early.first_key_value() {
+            self.line = Line::Next(version);
+        }
+    }
+
+    /// The missed versions are waited for anew.
+    pub(crate) fn wait_anew(&mut self, now: Instant) {
+        self.missed_since = (!self.early.is_empty()).then_some(now);
+    }
+
+    /// Everything that came too early, in the order of the versions.
+    pub(crate) fn take_early(&mut self) -> Vec<T> {
+        self.missed_since = None;
+        std::mem::take(&mut self.early).into_values().collect()
+    }
+
+    pub(crate) fn early_len(&self) -> usize {
+        self.early.len()
+    }
+
+    /// The version is in line: the one behind it is next.
+    fn pass(&mut self, version: u64) {
+        self.line = version.checked_add(1).map_or(Line::Full, Line::Next);
+    }
+}
