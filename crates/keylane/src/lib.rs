@@ -54,6 +54,8 @@ pub use batch::{Answers, BatchAnswer, BatchHandler};
 
 mod discipline;
 pub use discipline::{Coalesce, Delayed, OnGap, Sequence, VersionStore};
+mod routing;
+pub use routing::{hash_lane, local_lane, random_lane};
 
 mod retry;
 pub use retry::{Retry, RetryBudget};

@@ -1,0 +1,83 @@
+//! Any lane will do.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroUsize;
+
+use super::hash::{lane_of, mix};
+
+/// A lane at random, out of `lanes` that are numbered from 0: for work that has no order.
+///
+/// Two messages of the same user may go to two lanes, so no order is kept. What it gives is a number
+/// of lanes that share the work evenly, at most one handler in each. Where nothing has to be
+/// shared out that way, messages without a key ([`Dispatcher::key_by_opt`](crate::Dispatcher::key_by_opt))
+/// are the better choice: none of them waits behind another.
+///
+/// At random and not in turn, so that threads that send share no counter, and a rhythm in what is
+/// sent does not bring all heavy messages to one lane. Not for secrets.
+///
+/// Such a message has another key each time it is asked, so [`Lane::replace`](crate::Lane::replace)
+/// mostly answers [`LaneError::OtherKey`](crate::LaneError::OtherKey).
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::num::NonZeroUsize;
+/// use keylane::{Dispatcher, hash_lane, random_lane};
+///
+/// const LANES: NonZeroUsize = NonZeroUsize::new(4).expect("it is not zero");
+///
+/// struct Upload { album: Option<u64> }
+///
+/// // Uploads into an album in order, all others anywhere, and four at once.
+/// let uploads = Dispatcher::builder(|upload: &Upload| match &upload.album {
+///     Some(album) => hash_lane(LANES, album),
+///     None => random_lane(LANES),
+/// })
+/// .spawn(|_: Upload| async move { Ok::<(), std::io::Error>(()) })?;
+/// uploads.send(Upload { album: None }).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub fn random_lane(lanes: NonZeroUsize) -> usize {
+    thread_local! {
+        static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one("lane"));
+    }
+    // The state of SplitMix64 counts in steps of the golden ratio.
+    let point = STATE.try_with(|state| {
+        state.set(state.get().wrapping_add(0x9E37_79B9_7F4A_7C15));
+        mix(state.get())
+    });
+    // A thread that is ending has no state any more.
+    lane_of(point.unwrap_or_default(), lanes)
+}
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_lane_gets_its_share() {
+        for count in [1, 2, 7] {
+            let mut found = vec![0; count];
+            for _ in 0..2_000 * count {
+                found[random_lane(NonZeroUsize::new(count).unwrap())] += 1;
+            }
+            // A fifth is nine standard deviations.
+            assert!(
+                found.iter().all(|n| (1_600..=2_400).contains(n)),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn threads_go_ways_of_their_own() {
+        let draw = || -> Vec<usize> { (0..64).map(|_| random_lane(NonZeroUsize::MAX)).collect() };
+        let other = std::thread::spawn(draw).join().unwrap();
+        assert_ne!(draw(), other);
+    }
+}
