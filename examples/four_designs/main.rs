@@ -1,0 +1,45 @@
+//! One slow user among many: who waits for it, in each of the four designs?
+//!
+//! ```text
+//! cargo run --release --example four_designs
+//! cargo run --release --example four_designs -- --lanes 8 --slow-ms 150 --out slow.svg
+//! ```
+//!
+//! Twenty users send at times that are fixed beforehand, the same for each design. One of them needs 60 ms
+//! for each message, the others 1 or 2 ms. A wait is counted from the time at which a message was *meant*
+//! to be sent to the start of its handler, so a sender that is held up hides nothing.
+//!
+//! Prints a table, and the users who waited longest; writes a picture with a row for each user, dark
+//! where it waited. Look at the third panel: users who do nothing wrong wait with the slow one, as their
+//! keys happen to share its lane.
+//!
+//! Exit status: 0 if every message was handled once and in order, 1 if not, 2 if it could not be run.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod arguments;
+mod experiment;
+mod traffic;
+
+mod designs;
+mod handler;
+mod outcome;
+mod picture;
+mod svg;
+mod table;
+
+use arguments::Arguments;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match experiment::run(&Arguments::parse(), &mut std::io::stdout()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

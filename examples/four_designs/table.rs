@@ -1,0 +1,146 @@
+//! What was found out, as text.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::designs::Choice;
+use crate::outcome::{Outcome, Waits};
+use crate::traffic::{SLOW, Traffic, User};
+
+/// How many of the users who waited longest are shown.
+const WORST: usize = 5;
+
+/// What is going to happen.
+pub(crate) fn heading(traffic: &Traffic) -> String {
+    let mates: Vec<String> = (1..=traffic.users)
+        .filter(|user| traffic.is_mate(*user))
+        .map(|user| user.to_string())
+        .collect();
+    format!(
+        "{} users send {} messages in {}, the same for each design.\n\
+         User {SLOW} takes {} for each message, the others 1 or 2 ms.\n\
+         With {} static lanes these share the lane of user {SLOW}: {}.\n",
+        traffic.users,
+        traffic.messages.len(),
+        duration(traffic.length),
+        duration(traffic.slow),
+        traffic.lanes,
+        if mates.is_empty() {
+            "nobody".to_owned()
+        } else {
+            mates.join(", ")
+        },
+    )
+}
+
+/// A row for each design.
+pub(crate) fn summary(outcomes: &[Outcome]) -> String {
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    rows.extend(outcomes.iter().map(row));
+    let mut text = aligned(&rows);
+    text.push_str(
+        "waits are from the time a message was due to the start of its handler; \
+         kept: with nothing left to do\n",
+    );
+    text
+}
+
+const COLUMNS: [&str; 13] = [
+    "design",
+    "total",
+    "handled",
+    "order breaks",
+    "others: p50",
+    "p99",
+    "max",
+    "slow user: p50",
+    "p99",
+    "max",
+    "most queues",
+    "queues kept",
+    "tasks kept",
+];
+
+fn row(outcome: &Outcome) -> [String; COLUMNS.len()] {
+    let (others, slow) = (outcome.waits_of_others(), outcome.waits(SLOW));
+    [
+        outcome.choice.name().to_owned(),
+        duration(outcome.total),
+        format!("{}/{}", outcome.handled, outcome.sent),
+        outcome.breaks.to_string(),
+        duration(others.p50),
+        duration(others.p99),
+        duration(others.max),
+        duration(slow.p50),
+        duration(slow.p99),
+        duration(slow.max),
+        outcome.most_queues.to_string(),
+        outcome.kept_queues.to_string(),
+        outcome.kept_tasks.to_string(),
+    ]
+}
+
+/// The users who waited longest, for each design.
+pub(crate) fn worst(traffic: &Traffic, outcomes: &[Outcome]) -> String {
+    let head = ["waited longest", "user", "", "p50", "p99", "max"];
+    let mut rows = vec![head.map(str::to_owned)];
+    for outcome in outcomes {
+        for (at, (user, waits)) in outcome.worst().into_iter().take(WORST).enumerate() {
+            let design = if at == 0 { outcome.choice.name() } else { "" };
+            rows.push(user_row(
+                [
+                    design,
+                    &user.to_string(),
+                    note(traffic, outcome.choice, user),
+                ],
+                waits,
+            ));
+        }
+    }
+    aligned(&rows)
+}
+
+fn note(traffic: &Traffic, choice: Choice, user: User) -> &'static str {
+    match (user, choice) {
+        (SLOW, _) => "the slow one",
+        (_, Choice::Static) if traffic.is_mate(user) => "in its lane",
+        _ => "",
+    }
+}
+
+fn user_row(names: [&str; 3], waits: Waits) -> [String; 6] {
+    let [design, user, note] = names.map(str::to_owned);
+    let [p50, p99, max] = [waits.p50, waits.p99, waits.max].map(duration);
+    [design, user, note, p50, p99, max]
+}
+
+/// The first column to the left, all others to the right.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let _ = write!(text, "{:<1$}", row[0], widths[0]);
+        for (cell, width) in row.iter().zip(widths).skip(1) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Three digits and a unit.
+pub(crate) fn duration(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1e3;
+    match ms {
+        ..9.995 => format!("{ms:.2} ms"),
+        ..99.95 => format!("{ms:.1} ms"),
+        ..999.5 => format!("{ms:.0} ms"),
+        ..9_995.0 => format!("{:.2} s", ms / 1e3),
+        _ => format!("{:.1} s", ms / 1e3),
+    }
+}
