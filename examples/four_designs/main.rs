@@ -11,7 +11,8 @@
 //!
 //! Prints a table, and the users who waited longest; writes a picture with a row for each user, dark
 //! where it waited. Look at the third panel: users who do nothing wrong wait with the slow one, as their
-//! keys happen to share its lane.
+//! keys happen to share its lane. A stripe from top to bottom is the machine itself, busy with something
+//! else.
 //!
 //! Exit status: 0 if every message was handled once and in order, 1 if not, 2 if it could not be run.
 

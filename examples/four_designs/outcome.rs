@@ -146,7 +146,7 @@ fn tasks_alive() -> usize {
 /// On a terminal only, and on stderr.
 fn bar(name: &'static str, total: u64) -> ProgressBar {
     let style =
-        ProgressStyle::with_template("{prefix:16} {wide_bar} {human_pos}/{human_len} handled")
+        ProgressStyle::with_template("{prefix:27} {wide_bar} {human_pos}/{human_len} handled")
             .expect("the template is well-formed");
     ProgressBar::new(total).with_prefix(name).with_style(style)
 }

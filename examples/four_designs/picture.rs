@@ -28,13 +28,13 @@ const STYLE: &str = "\
     .small{font-size:12px} .bold{font-size:12px;font-weight:bold} \
     .line{fill:none;stroke:#222;stroke-width:1.5}";
 
-const WIDTH: f64 = 1_240.0;
+const WIDTH: f64 = 1_260.0;
 const HEAD: f64 = 146.0;
-const PLOT: f64 = 450.0;
+const PLOT: f64 = 440.0;
 const LEFT: f64 = 66.0;
 const PANEL: f64 = WIDTH / 2.0;
 /// Above the plot of a panel: its name, its key, its verdict.
-const ABOVE: f64 = 76.0;
+const ABOVE: f64 = 74.0;
 /// Below it: the axis, and some air.
 const BELOW: f64 = 66.0;
 
@@ -43,7 +43,7 @@ pub(crate) fn draw(traffic: &Traffic, outcomes: &[Outcome]) -> String {
     let rows = traffic.rows();
     let plot = Plot {
         row: (320.0 / rows.len() as f64).clamp(1.0, 16.0),
-        columns: (traffic.messages.len() / rows.len() / 2).clamp(4, 48),
+        columns: (traffic.messages.len() / rows.len() / 3).clamp(4, 48),
         traffic,
         rows: &rows,
     };
@@ -59,27 +59,23 @@ pub(crate) fn draw(traffic: &Traffic, outcomes: &[Outcome]) -> String {
             svg.text(left, top + 20.0, Anchor::Start, "name", &name);
             let key = outcome.choice.key(traffic);
             svg.text(left + PLOT, top + 20.0, Anchor::End, "text", &key);
-            svg.text(
-                left,
-                top + 44.0,
-                Anchor::Start,
-                "verdict",
-                &verdict(outcome),
-            );
+            verdict(svg, outcome, left, top);
             plot.draw(svg, outcome, left, top + ABOVE);
         });
     }
     svg.finish()
 }
 
-fn verdict(outcome: &Outcome) -> String {
+fn verdict(svg: &mut Svg, outcome: &Outcome, left: f64, top: f64) {
     let others = outcome.waits_of_others();
-    format!(
-        "the others wait {} at most, 99 % of them under {}; all done after {}",
-        duration(others.max),
-        duration(others.p99),
-        duration(outcome.total),
-    )
+    let p99 = format!(
+        "99 % of what the others send waits {} at most",
+        duration(others.p99)
+    );
+    svg.text(left, top + 43.0, Anchor::Start, "verdict", &p99);
+    let (max, total) = (duration(others.max), duration(outcome.total));
+    let rest = format!("their longest wait is {max}; everything is done after {total}");
+    svg.text(left, top + 62.0, Anchor::Start, "text", &rest);
 }
 
 fn head(svg: &mut Svg, traffic: &Traffic) {
@@ -92,10 +88,10 @@ fn head(svg: &mut Svg, traffic: &Traffic) {
         "One user is slow. Who waits for it?",
     );
     let lead = format!(
-        "{} users send for {}, one row each. User {SLOW} needs {} for each message, the others 1 or 2 ms.",
+        "{} users send for {} s, a row for each. User {SLOW} needs {} ms for each message, the others 1 or 2 ms.",
         traffic.users,
-        duration(traffic.length),
-        duration(traffic.slow),
+        traffic.length.as_secs_f64(),
+        traffic.slow.as_millis(),
     );
     svg.text(left, 64.0, Anchor::Start, "lead", &lead);
     svg.text(
@@ -114,7 +110,7 @@ fn head(svg: &mut Svg, traffic: &Traffic) {
     );
     let names = STEPS.iter().map(|(_, name)| *name).chain(["nothing sent"]);
     for (at, name) in names.enumerate() {
-        let x = left + 196.0 + 131.0 * at as f64;
+        let x = left + 216.0 + 133.0 * at as f64;
         let class = if at < STEPS.len() {
             format!("s{at}")
         } else {
@@ -122,7 +118,7 @@ fn head(svg: &mut Svg, traffic: &Traffic) {
         };
         svg.rect(x, 96.0, 28.0, 24.0, &class);
         svg.rect(x, 96.0, 28.0, 24.0, "frame");
-        svg.text(x + 35.0, 113.0, Anchor::Start, "text", name);
+        svg.text(x + 34.0, 113.0, Anchor::Start, "text", name);
     }
 }
 

@@ -17,13 +17,13 @@ pub(crate) fn heading(traffic: &Traffic) -> String {
         .map(|user| user.to_string())
         .collect();
     format!(
-        "{} users send {} messages in {}, the same for each design.\n\
-         User {SLOW} takes {} for each message, the others 1 or 2 ms.\n\
+        "{} users send {} messages in {} s, the same for each design.\n\
+         User {SLOW} takes {} ms for each message, the others 1 or 2 ms.\n\
          With {} static lanes these share the lane of user {SLOW}: {}.\n",
         traffic.users,
         traffic.messages.len(),
-        duration(traffic.length),
-        duration(traffic.slow),
+        traffic.length.as_secs_f64(),
+        traffic.slow.as_millis(),
         traffic.lanes,
         if mates.is_empty() {
             "nobody".to_owned()

@@ -52,9 +52,9 @@ impl Choice {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Single => "one worker",
-            Self::PerKey => "a task per user",
+            Self::PerKey => "a task and a queue per user",
             Self::Static => "static lanes",
-            Self::Dynamic => "keylane",
+            Self::Dynamic => "keylane by user",
         }
     }
 
@@ -62,7 +62,7 @@ impl Choice {
     pub(crate) fn key(self, traffic: &Traffic) -> String {
         match self {
             Self::Single => "key: ()".to_owned(),
-            Self::PerKey => "plain Tokio: a task and a channel per user".to_owned(),
+            Self::PerKey => "plain Tokio".to_owned(),
             Self::Static => format!("key: hash_lane({}, user)", traffic.lanes),
             Self::Dynamic => "key: user".to_owned(),
         }

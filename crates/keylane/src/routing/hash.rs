@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn lanes(count: usize) -> NonZeroUsize {
-        NonZeroUsize::new(count).unwrap()
+        NonZeroUsize::new(count).expect("no test asks for none")
     }
 
     fn fnv(bytes: &[u8]) -> u64 {
