@@ -25,6 +25,7 @@ mod keyless;
 mod order;
 mod overflow;
 mod panics;
+mod resize;
 mod retry;
 mod runtime_dropped;
 mod settlement;

@@ -107,6 +107,18 @@ impl<M> fmt::Debug for TrySendError<M> {
 #[error("the dispatcher is closed")]
 pub struct ReserveError;
 
+/// Why the number of lanes was not changed.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResizeError {
+    /// There must be at least one lane.
+    #[error("there must be at least one lane")]
+    Zero,
+    /// The dispatcher takes no more messages.
+    #[error("the dispatcher is closed")]
+    Closed,
+}
+
 /// Why an attempt did not succeed.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]

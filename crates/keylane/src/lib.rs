@@ -54,8 +54,9 @@ pub use batch::{Answers, BatchAnswer, BatchHandler};
 
 mod discipline;
 pub use discipline::{Coalesce, Delayed, OnGap, Sequence, VersionStore};
+
 mod routing;
-pub use routing::{hash_lane, local_lane, random_lane};
+pub use routing::{HashLane, HashLanes, hash_lane, local_lane, random_lane};
 
 mod retry;
 pub use retry::{Retry, RetryBudget};
@@ -68,7 +69,8 @@ pub use letter::{DeadLetter, DeadLetterSink, Exhausted};
 
 mod error;
 pub use error::{
-    BoxError, BuildError, Failure, LaneError, ReceiptError, ReserveError, SendError, TrySendError,
+    BoxError, BuildError, Failure, LaneError, ReceiptError, ReserveError, ResizeError, SendError,
+    TrySendError,
 };
 
 mod engine;

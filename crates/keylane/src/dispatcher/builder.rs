@@ -11,7 +11,8 @@ use super::handle::{Address, Dispatcher, Lifetime, Weigh};
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::discipline::{Coalesce, Delayed, Discipline, OnGap, Recorded, Sequence, Version};
 use crate::engine::{
-    Batch, Engine, Overflow, Router, Seat, Settings, Share, load, run, run_batches, watch,
+    Batch, Engine, Layout, Overflow, Placing, Relaning, Router, Seat, Settings, Share, load, run,
+    run_batches, watch,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -55,6 +56,7 @@ pub struct Builder<K, M, E, F, S = RandomState> {
     rate_per_key: Option<Rate>,
     sequence: Option<Sequence<K, M>>,
     lifetime: Option<Lifetime<M>>,
+    placing: Option<Placing<K>>,
     /// A `Share` of the handler's answer and error, which are not known yet.
     share: Option<Box<dyn Any + Send + Sync>>,
     marker: PhantomData<fn(&M) -> K>,
@@ -122,6 +124,7 @@ impl<K, M, E, F> Builder<K, M, E, F> {
             rate_per_key: None,
             sequence: None,
             lifetime: None,
+            placing: None,
             share: None,
             marker: PhantomData,
         }
@@ -252,6 +255,7 @@ where
             rate_per_key: self.rate_per_key,
             sequence: self.sequence,
             lifetime: self.lifetime,
+            placing: self.placing,
             share: self.share,
             marker: PhantomData,
         }
@@ -431,6 +435,21 @@ where
         self.start(version, move |seat| run_batches(seat, Arc::clone(&handler)))
     }
 
+    /// Has the router find the lane of each message, so that their number may change.
+    pub(crate) fn layout(
+        mut self,
+        layout: Arc<Layout>,
+        among: fn(K, usize) -> K,
+        numbered: fn(usize) -> K,
+    ) -> Self {
+        self.placing = Some(Placing {
+            layout,
+            among,
+            numbered,
+        });
+        self
+    }
+
     /// Checks the settings, and brings them into the form that the engine reads.
     fn prepare(&mut self) -> Result<Option<Arc<Version<M>>>, BuildError> {
         self.check()?;
@@ -498,6 +517,10 @@ where
         });
         let mut engine = Engine::new(self.settings, self.shards, limits, spawn);
         engine.share = share;
+        engine.layout = self
+            .placing
+            .as_ref()
+            .map(|placing| Arc::clone(&placing.layout));
         let questions = store.map(|store| {
             let (loads, questions) = mpsc::unbounded_channel();
             engine.loads = Some(loads);
@@ -508,10 +531,14 @@ where
             runtime.spawn(load(Arc::clone(&engine), store, questions));
         }
         let (channel, ingress) = mpsc::unbounded_channel();
-        runtime.spawn(Router::new(Arc::clone(&engine), ingress).run());
+        let hasher = Arc::new(self.hasher);
+        let relaning = self.placing.map(|placing| {
+            let hasher = Arc::clone(&hasher);
+            Relaning::new(placing, Box::new(move |lane| hasher.hash_one(lane)))
+        });
+        runtime.spawn(Router::new(Arc::clone(&engine), ingress, relaning).run());
         rt::spawn_watch(&runtime, watch(Arc::clone(&engine)));
 
-        let hasher = Arc::new(self.hasher);
         let by_message = Arc::clone(&hasher);
         let key = self.key;
         let address = Address {

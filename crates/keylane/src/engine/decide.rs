@@ -322,12 +322,16 @@ where
             } else {
                 Next::Remove
             };
-            Some(((head, parked, opening, stopped), next))
+            let drained = !is_out && Self::passes_bar(lane, &next);
+            Some(((head, parked, opening, stopped, drained), next))
         });
-        let Some(((head, parked, opening, stopped), _)) = purged else {
+        let Some(((head, parked, opening, stopped, drained), _)) = purged else {
             return 0;
         };
         opening.carry_out();
+        if drained {
+            self.drained(key);
+        }
         if stopped {
             self.halted.fetch_sub(1, Ordering::Relaxed);
         }

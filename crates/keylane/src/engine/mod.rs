@@ -57,6 +57,9 @@ mod sweep;
 mod think;
 mod verdict;
 
+mod relane;
+pub(crate) use relane::{Layout, Placing, Relaning};
+
 mod loader;
 pub(crate) use loader::{Load, load};
 
@@ -87,7 +90,7 @@ use crate::observe::facade::Facade;
 use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Arc, Semaphore, mpsc};
+use crate::rt::{Arc, Mutex, Semaphore, mpsc};
 use caught::shielded;
 use gate::Gate;
 use message::{Due, Held, Parked, Queued, Rouse};
@@ -134,6 +137,10 @@ pub(crate) struct Engine<K, M, O, E> {
     pub(crate) runners: Runners,
     /// How those whose message was merged into another get its answer, where they do.
     pub(crate) share: Option<Share<O, E>>,
+    /// How many lanes there are, where that is fixed.
+    pub(crate) layout: Option<Arc<Layout>>,
+    /// Lanes that have drained up to their marks, for the router.
+    drained: Mutex<Vec<K>>,
     /// To the task that asks the version store.
     pub(crate) loads: Option<mpsc::UnboundedSender<Load<K>>>,
     /// Starts a runner; knows the type of the handler, which nothing else here does.
@@ -174,6 +181,8 @@ where
             shutdown: Shutdown::new(),
             runners: Runners::new(),
             share: None,
+            layout: None,
+            drained: Mutex::new(Vec::new()),
             loads: None,
             spawn,
             epoch: clock::now(),

@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 
 use super::Engine;
 use super::message::{Accepted, Due, Parked, Queued, Rouse, Ticket, Turn, Work};
+use super::relane::Relaning;
 use super::settle::{Outcome, Tally};
 use super::shutdown::{HandedBack, Stage};
 use crate::clock::{self, Alarm};
@@ -54,6 +55,8 @@ where
     due: Vec<Due<K>>,
     /// Due retries that wait for the budget, in the order in which they came to it.
     postponed: VecDeque<Due<K>>,
+    /// Where the number of lanes may change.
+    relaning: Option<Relaning<K, M, O, E>>,
     /// When the budget has grown enough for the first of them.
     refill: Option<Alarm>,
     turns: Vec<Queued<K, M, O, E>>,
@@ -86,6 +89,7 @@ where
     pub(crate) fn new(
         engine: Arc<Engine<K, M, O, E>>,
         ingress: mpsc::UnboundedReceiver<Accepted<K, M, O, E>>,
+        relaning: Option<Relaning<K, M, O, E>>,
     ) -> Self {
         let budget = engine
             .settings
@@ -101,6 +105,7 @@ where
             turns: Vec::with_capacity(BATCH),
             roused: Vec::new(),
             delayed: 0,
+            relaning,
             budget,
             stamp: 0,
             seen: Stage::Open,
@@ -122,6 +127,7 @@ where
             }
             self.follow_stage();
             self.start_roused();
+            self.relane();
             let routed = self.route();
             self.start_due();
             let waiting = self.hand_over();
@@ -177,8 +183,10 @@ where
         }
         let stage = shutdown.stage();
         let timers = self.engine.timers.len() + self.engine.rests.len();
+        let relanes =
+            self.relaning.as_ref().is_some_and(Relaning::is_asked) || self.engine.has_drained();
         let left_behind = stage >= Stage::Closing && timers > 0;
-        let nudged = stage != self.seen || left_behind;
+        let nudged = stage != self.seen || left_behind || relanes;
         if due || refilled || nudged || self.is_finished() || self.is_too_late(cx) {
             Poll::Ready(Heard::Work)
         } else {
@@ -215,6 +223,15 @@ where
                 }
             } else {
                 accepted
+            };
+            let accepted = match &mut self.relaning {
+                Some(relaning) if !engine.shutdown.hands_back() => {
+                    match relaning.place(engine, accepted) {
+                        Some(accepted) => accepted,
+                        None => continue,
+                    }
+                }
+                _ => accepted,
             };
             let Accepted {
                 key,
@@ -352,6 +369,34 @@ where
         self.roused.clear();
         let mut tally = Tally::default();
         self.engine.clear_rests(&mut tally, &mut self.stamp);
+        self.engine.flush(&mut tally);
+        self.give_up_kept(true);
+    }
+
+    /// Goes on with a change of the number of lanes.
+    fn relane(&mut self) {
+        let Some(relaning) = &mut self.relaning else {
+            return;
+        };
+        // Counted as accepted when they came.
+        self.delayed += relaning.step(&self.engine, self.stamp, &mut self.batch);
+        if self.engine.shutdown.is_exhausted() {
+            self.give_up_kept(false);
+        }
+    }
+
+    /// Hands back what was kept for lanes that have not drained: for all of them, or for those that
+    /// never will.
+    fn give_up_kept(&mut self, all: bool) {
+        let Some(relaning) = &mut self.relaning else {
+            return;
+        };
+        let mut tally = Tally::default();
+        for accepted in relaning.give_up(&self.engine, all) {
+            self.stamp += 1;
+            self.engine
+                .hand_back_accepted(&mut tally, accepted, self.stamp);
+        }
         self.engine.flush(&mut tally);
     }
 

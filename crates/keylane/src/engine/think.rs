@@ -64,10 +64,13 @@ where
             before(lane);
             let next = self.pick(lane, &key, hash, now, &mut after);
             after.opening = self.open_gate(lane, lane.depth());
-            Some(((), next))
+            Some((Self::passes_bar(lane, &next), next))
         });
         self.carry_out(after, &key, hash);
-        let ((), next) = asked?;
+        let (drained, next) = asked?;
+        if drained {
+            self.drained(&key);
+        }
         Some(Turn::first(Some(key), hash, next?))
     }
 

@@ -47,11 +47,18 @@ where
             if lane.is_paused() {
                 lane.finish_calling();
                 lane.rest(Rest::Paused, None);
-                return Some((opening, Next::Stay));
+                let drained = Self::passes_bar(lane, &Next::Stay);
+                return Some(((opening, drained), Next::Stay));
             }
-            Some((opening, lane.finish()))
+            let next = lane.finish();
+            let drained = Self::passes_bar(lane, &next);
+            Some(((opening, drained), next))
         })?;
+        let (opening, drained) = opening;
         opening.carry_out();
+        if drained {
+            self.drained(&key);
+        }
         let parked = next?;
         Some(Turn::first(Some(key), hash, parked))
     }

@@ -226,6 +226,8 @@ pub(crate) struct Extra<T, G> {
     pub(crate) expiry: Option<Instant>,
     /// Whether what is here may start before the batch is full.
     pub(crate) lingered: bool,
+    /// The mark behind what has to leave this lane before its keys may move: a `parked_at`.
+    pub(crate) bar: Option<u64>,
     /// The order of the versions, in a lane that sequences.
     pub(crate) sequencer: Option<Sequencer<T>>,
 }
@@ -239,6 +241,7 @@ impl<T, G> Default for Extra<T, G> {
             merged: 0,
             expiry: None,
             lingered: false,
+            bar: None,
             sequencer: None,
         }
     }

@@ -10,3 +10,6 @@ pub use random::random_lane;
 
 mod local;
 pub use local::local_lane;
+
+mod hash_lanes;
+pub use hash_lanes::{HashLane, HashLanes};

@@ -1,0 +1,175 @@
+//! Static routing whose number of lanes may change.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroUsize;
+
+use super::hash::{lane_of, point_of};
+use crate::dispatcher::{Builder, Dispatcher};
+use crate::engine::Layout;
+use crate::error::ResizeError;
+use crate::rt::{Arc, oneshot};
+
+/// A dispatcher with a fixed number of lanes, each for many keys, that can be changed while it runs.
+///
+/// Made by [`Dispatcher::hash_lanes`]; everything that a [`Dispatcher`] can do is there.
+pub type HashLanes<M, O = (), E = std::convert::Infallible> = Dispatcher<HashLane, M, O, E>;
+
+/// One of the lanes of [`HashLanes`], and the key of its messages.
+#[derive(Clone, Copy)]
+pub struct HashLane {
+    lane: usize,
+    /// Where the message's own key lies in the hash space; says nothing about which lane this is.
+    point: u64,
+}
+
+impl HashLane {
+    fn new(point: u64, lanes: NonZeroUsize) -> Self {
+        Self {
+            lane: lane_of(point, lanes),
+            point,
+        }
+    }
+
+    /// The number of the lane, from 0.
+    pub fn index(&self) -> usize {
+        self.lane
+    }
+
+    /// The lane of the same key among so many.
+    pub(crate) fn among(self, lanes: usize) -> Self {
+        NonZeroUsize::new(lanes).map_or(self, |lanes| Self::new(self.point, lanes))
+    }
+
+    /// The lane of this number.
+    pub(crate) fn numbered(lane: usize) -> Self {
+        Self { lane, point: 0 }
+    }
+}
+
+impl PartialEq for HashLane {
+    fn eq(&self, other: &Self) -> bool {
+        self.lane == other.lane
+    }
+}
+
+impl Eq for HashLane {}
+
+impl Hash for HashLane {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_usize(self.lane);
+    }
+}
+
+impl fmt::Debug for HashLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HashLane").field(&self.lane).finish()
+    }
+}
+
+impl Dispatcher<(), ()> {
+    /// Starts a dispatcher with so many lanes, among which keys are spread by their hash, as
+    /// [`hash_lane`](crate::hash_lane) does it; [`resize`](HashLanes::resize) changes the number.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::num::NonZeroUsize;
+    /// use keylane::{Dispatcher, HashLanes};
+    ///
+    /// struct Order { user: u64 }
+    ///
+    /// let four = NonZeroUsize::new(4).ok_or("zero lanes")?;
+    /// let orders: HashLanes<Order, (), std::io::Error> =
+    ///     Dispatcher::hash_lanes(four, |order: &Order| order.user)
+    ///         .spawn(|_: Order| async move { Ok(()) })?;
+    /// for user in 0..100 {
+    ///     orders.send(Order { user }).await?;
+    /// }
+    /// orders.resize(16).await?;
+    /// assert_eq!(orders.lanes(), 16);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hash_lanes<K, M, E>(
+        lanes: NonZeroUsize,
+        key: impl Fn(&M) -> K + Send + Sync + 'static,
+    ) -> Builder<HashLane, M, E, impl Fn(&M) -> Option<HashLane> + Send + Sync + 'static>
+    where
+        K: Hash,
+        M: Send + Sync + 'static,
+        E: fmt::Debug + Send + Sync + 'static,
+    {
+        let layout = Arc::new(Layout::new(lanes.get()));
+        let seen = Arc::clone(&layout);
+        let place = move |message: &M| {
+            let lane = HashLane {
+                lane: 0,
+                point: point_of(&key(message)),
+            };
+            Some(lane.among(seen.lanes()))
+        };
+        Dispatcher::key_by_opt(place).layout(layout, HashLane::among, HashLane::numbered)
+    }
+}
+
+impl<M, O, E> HashLanes<M, O, E>
+where
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Changes the number of lanes. Ready when every key is where it belongs.
+    ///
+    /// A key that moves drains from its old lane before the new lane starts a message of it: its new
+    /// messages are kept aside meanwhile, in their order. So no message overtakes another one of its
+    /// key, and no two are in flight. No other key waits for that, and nothing stops: keys that stay go
+    /// on as before, and keys of different old lanes do not wait for each other. It is what Pulsar does
+    /// with draining hashes when consumers come and go (PIP-379), in process.
+    ///
+    /// An old lane has drained when the messages are settled that were in it when the change began, of
+    /// whichever key. One that is halted, or whose handler never returns, holds up the keys that move
+    /// from it, and this future with them. What is kept aside counts like what is parked behind a
+    /// failing head, first against [`stalled_capacity`](crate::Builder::stalled_capacity).
+    ///
+    /// Changes are carried out one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`ResizeError::Zero`] for no lanes, [`ResizeError::Closed`] if the dispatcher takes no more
+    /// messages, now or before the change has come to its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing: the change is carried out.
+    pub async fn resize(&self, lanes: usize) -> Result<(), ResizeError> {
+        if lanes == 0 {
+            return Err(ResizeError::Zero);
+        }
+        let layout = self.engine.layout.as_ref().ok_or(ResizeError::Closed)?;
+        if self.is_closed() {
+            return Err(ResizeError::Closed);
+        }
+        let (done, changed) = oneshot::channel();
+        layout.ask(lanes, done);
+        self.engine.shutdown.nudge();
+        changed.await.map_err(|_| ResizeError::Closed)
+    }
+
+    /// How many lanes there are. During a change, how many there are going to be.
+    pub fn lanes(&self) -> usize {
+        let layout = self.engine.layout.as_ref();
+        layout.map_or(0, |layout| layout.lanes())
+    }
+
+    /// The lane of a key, to [`inspect`](Dispatcher::inspect) it or to act on it.
+    pub fn lane_of(&self, key: &(impl Hash + ?Sized)) -> HashLane {
+        let lane = HashLane {
+            lane: 0,
+            point: point_of(key),
+        };
+        lane.among(self.lanes())
+    }
+}
