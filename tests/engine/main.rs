@@ -25,6 +25,8 @@ mod keyless;
 mod order;
 mod overflow;
 mod panics;
+mod priority;
+mod rate;
 mod resize;
 mod retry;
 mod runtime_dropped;

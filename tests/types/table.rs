@@ -10,8 +10,8 @@ use std::marker::PhantomData;
 
 use keylane::{
     BuildError, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, Exhausted, Failure,
-    HandedBack, Lane, LaneError, LaneState, LaneView, Overflow, Permit, Receipt, ReceiptError,
-    Report, ReserveError, Retry, RetryBudget, SendError, Stats, TrySendError,
+    HandedBack, Lane, LaneError, LaneState, LaneView, Overflow, Permit, Rate, Receipt,
+    ReceiptError, Report, ReserveError, Retry, RetryBudget, SendError, Stats, TrySendError,
 };
 
 const EXPECTED: &str = "\
@@ -31,6 +31,7 @@ Stats                            Send  Sync  Unpin
 Context                          Send  Sync  Unpin
 Retry                            Send  Sync  Unpin
 RetryBudget                      Send  Sync  Unpin
+Rate                             Send  Sync  Unpin
 Exhausted                        Send  Sync  Unpin
 Overflow                         Send  Sync  Unpin
 dyn DeadLetterSink               Send  Sync  Unpin
@@ -154,6 +155,7 @@ async fn every_public_type_and_future_is_what_it_was() {
         "Context": Context<u64>,
         "Retry": Retry<Error>,
         "RetryBudget": RetryBudget,
+        "Rate": Rate,
         "Exhausted": Exhausted<u64, String, Error>,
         "Overflow": Overflow,
         "dyn DeadLetterSink": Box<dyn DeadLetterSink<u64, String, Error>>,

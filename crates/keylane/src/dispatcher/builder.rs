@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::handle::{Address, Dispatcher, Lifetime, Weigh};
+use super::handle::{Address, ClassOf, Dispatcher, Lifetime, Weigh};
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::discipline::{Coalesce, Delayed, Discipline, OnGap, Recorded, Sequence, Version};
 use crate::engine::{
@@ -16,7 +16,7 @@ use crate::engine::{
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
-use crate::lanes::Limits;
+use crate::lanes::{CLASSES, Limits};
 use crate::letter::{DeadLetterSink, Exhausted};
 use crate::rate::Rate;
 use crate::retry::{Retry, RetryBudget};
@@ -43,11 +43,14 @@ const MOST_SHARDS: usize = 1 << 16;
 /// | [`rate_per_key`](Self::rate_per_key) | none | the lane rests |
 /// | [`expire_after`](Self::expire_after) | never | the message settles as expired |
 /// | [`quantum`](Self::quantum) | 16 messages | the lane goes behind the other ready ones |
+/// | [`rate`](Self::rate) | none | ready lanes wait, and hold no runner |
+/// | [`priority`](Self::priority) | one class | more urgent lanes start first |
 /// | [`stuck_after`](Self::stuck_after) | one second | a warning and a count |
 pub struct Builder<K, M, E, F, S = RandomState> {
     key: F,
     hasher: S,
     weigh: Option<Weigh<M>>,
+    class: Option<ClassOf<M>>,
     settings: Settings<K, M, E>,
     lane_capacity: Option<usize>,
     stalled_capacity: Option<usize>,
@@ -116,6 +119,7 @@ impl<K, M, E, F> Builder<K, M, E, F> {
             key,
             hasher: RandomState::new(),
             weigh: None,
+            class: None,
             settings: Settings::default(),
             lane_capacity: None,
             stalled_capacity: None,
@@ -247,6 +251,7 @@ where
             key: self.key,
             hasher,
             weigh: self.weigh,
+            class: self.class,
             settings: self.settings,
             lane_capacity: self.lane_capacity,
             stalled_capacity: self.stalled_capacity,
@@ -270,6 +275,81 @@ where
     /// Messages of one lane that a runner handles in a row while other lanes are ready.
     pub fn quantum(mut self, messages: u32) -> Self {
         self.settings.quantum = messages;
+        self
+    }
+
+    /// Most attempts that all keys together start, and how many of them at once.
+    ///
+    /// A lane that waits for the rate is ready and no more: it holds no runner and takes nothing of the
+    /// [`concurrency`](Self::concurrency). Lanes start in the order in which they became ready, and
+    /// one that goes on behind its first message asks for each. Every attempt counts, a retry too,
+    /// also one that is dropped at its time-out; a dead letter on its way to the sink does not.
+    ///
+    /// `drain` keeps the rate, and takes as long as that takes; give it a deadline
+    /// ([`Ending::within`](crate::Ending::within)). What `close` and `abort` hand back does not wait.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use keylane::{Dispatcher, Rate};
+    ///
+    /// // The partner allows 100 calls a second, and does not mind 20 at once.
+    /// let calls = Dispatcher::builder(|call: &(u64, String)| call.0)
+    ///     .rate(Rate::per_second(100).burst(20))
+    ///     .spawn(|_: (u64, String)| async move { Ok::<(), std::io::Error>(()) })?;
+    /// # calls.drain().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.settings.rate = Some(rate);
+        self
+    }
+
+    /// Starts urgent lanes first: `class` says how urgent a message is, from 0, the most urgent, to
+    /// `classes - 1`. Anything above counts as the last class. At most 8 classes.
+    ///
+    /// The function is called once per message, in the task that sends it.
+    ///
+    /// What is promised:
+    ///
+    /// - The order of a key never changes. A lane stands in the class of its head, whatever is
+    ///   behind it: an urgent message waits for the ones before it.
+    ///   What [`Lane::replace`](crate::Lane::replace) puts in a message's place keeps its class.
+    /// - Of the lanes that are *ready*, the most urgent class starts first; within a class, the lane
+    ///   that became ready first. What is in flight is not interrupted, and all classes share the
+    ///   [`concurrency`](Self::concurrency), the [`capacity`](Self::capacity) and the
+    ///   [`rate`](Self::rate).
+    /// - No class starves: while one of its lanes is ready, it is passed over at most 16 times in a row,
+    ///   then one of its lanes starts. A lane that goes on with its next message is one of those times.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use keylane::Dispatcher;
+    ///
+    /// struct Mail { user: u64, is_receipt: bool }
+    ///
+    /// let mails = Dispatcher::builder(|mail: &Mail| mail.user)
+    ///     .priority(2, |mail| if mail.is_receipt { 0 } else { 1 })
+    ///     .spawn(|_: Mail| async move { Ok::<(), std::io::Error>(()) })?;
+    /// mails.send(Mail { user: 7, is_receipt: true }).await?;
+    /// # mails.drain().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn priority(
+        mut self,
+        classes: u8,
+        class: impl Fn(&M) -> u8 + Send + Sync + 'static,
+    ) -> Self {
+        let last = classes.saturating_sub(1);
+        self.settings.classes = classes;
+        self.class = Some(Box::new(move |message| class(message).min(last)));
         self
     }
 
@@ -551,6 +631,7 @@ where
             weigh: self.weigh,
             version,
             lifetime: self.lifetime,
+            class: self.class,
         };
         Ok(Dispatcher {
             engine,
@@ -567,6 +648,7 @@ where
             ("capacity_bytes", settings.capacity_bytes.unwrap_or(1)),
             ("lane_capacity", self.lane_capacity.unwrap_or(1)),
             ("quantum", settings.quantum as usize),
+            ("priority", usize::from(settings.classes)),
             (
                 "stuck_after",
                 settings.stuck_after.as_nanos().min(1) as usize,
@@ -620,6 +702,12 @@ where
             if value.is_some_and(|value| value > most / 2) {
                 return Err(BuildError::TooLarge(name));
             }
+        }
+        if usize::from(settings.classes) > CLASSES {
+            return Err(BuildError::TooLarge("priority"));
+        }
+        if let Some(rate) = &settings.rate {
+            rate.check("rate")?;
         }
         if self.shards.is_some_and(|shards| shards > MOST_SHARDS) {
             return Err(BuildError::TooLarge("shards"));

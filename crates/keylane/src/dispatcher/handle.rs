@@ -63,6 +63,7 @@ pub(super) struct Address<K, M> {
     pub(super) weigh: Option<Weigh<M>>,
     pub(super) version: Option<Arc<Version<M>>>,
     pub(super) lifetime: Option<Lifetime<M>>,
+    pub(super) class: Option<ClassOf<M>>,
 }
 
 /// How long a message may wait for its start.
@@ -87,6 +88,8 @@ impl<K, M> Address<K, M> {
 pub(super) struct TooLarge;
 
 pub(super) type Locate<K, M> = Box<dyn Fn(&M) -> (Option<K>, u64) + Send + Sync>;
+/// The class of a message, which is one that exists.
+pub(super) type ClassOf<M> = Box<dyn Fn(&M) -> u8 + Send + Sync>;
 pub(super) type Weigh<M> = Box<dyn Fn(&M) -> usize + Send + Sync>;
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>
@@ -109,7 +112,7 @@ where
     ///
     /// # Panics
     ///
-    /// If the key function, the size function or the key's `Hash` panics. Nothing is accepted.
+    /// If the key, size or priority function or the key's `Hash` panics. Nothing is accepted.
     ///
     /// # Cancel safety
     ///
@@ -351,7 +354,12 @@ where
         message: M,
         (reply, not_before): (Option<Reply<M, O, E>>, Option<Instant>),
     ) -> Result<(), M> {
-        let mut debt = Debt::new(room.weight, reply);
+        let class = self
+            .address
+            .class
+            .as_ref()
+            .map_or(0, |class| class(&message));
+        let mut debt = Debt::new(room.weight, class, reply);
         let address = &self.address;
         if not_before.is_some() || address.version.is_some() || address.lifetime.is_some() {
             self.set_terms(&message, not_before, &mut debt);

@@ -520,7 +520,7 @@ where
             self.load(key.clone(), hash);
         }
         if calls {
-            turns.push(Queued::Call { key, hash });
+            turns.push(self.called(key, hash));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::message::{Held, Parked, Queued, Standing, Ticket, Turn, Work};
+use super::message::{Held, Parked, Standing, Ticket, Turn, Work};
 use super::settle::{Outcome, Tally};
 use super::think::{After, later};
 use super::verdict::TICK;
@@ -104,7 +104,7 @@ where
             self.counters.retries.add(1);
             self.enqueue(Turn::again(Some(owner), hash, *head));
         } else if calls {
-            self.enqueue(Queued::Call { key: owner, hash });
+            self.enqueue(self.called(owner, hash));
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ where
         }
         self.flush(&mut tally);
         if calls {
-            self.enqueue(Queued::Call { key: owner, hash });
+            self.enqueue(self.called(owner, hash));
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use crate::clock::Instant;
 use crate::error::{Failure, ReceiptError};
+use crate::lanes::Ranked;
 use crate::rt::oneshot;
 
 /// Where the answer to a submitted message goes.
@@ -66,6 +67,8 @@ pub(crate) struct Load {
     /// Attempts that are over and done with, because an operator resumed it or its batch failed; no
     /// more than 255 are counted.
     pub(crate) earlier: u8,
+    /// How urgent it is; 0 is the most urgent.
+    pub(crate) class: u8,
 }
 
 /// Where the room of a message is.
@@ -97,6 +100,7 @@ impl Load {
             weight: [0; 4],
             standing: Standing::Settled,
             earlier: 0,
+            class: 0,
         }
     }
 
@@ -123,11 +127,12 @@ impl Drop for Load {
 
 impl<M, O, E> Debt<M, O, E> {
     #[inline]
-    pub(crate) fn new(weight: u32, reply: Option<Reply<M, O, E>>) -> Self {
+    pub(crate) fn new(weight: u32, class: u8, reply: Option<Reply<M, O, E>>) -> Self {
         let load = Load {
             weight: weight.to_ne_bytes(),
             standing: Standing::Load,
             earlier: 0,
+            class,
         };
         match reply {
             Some(reply) => Self::Answer(load, reply),
@@ -285,7 +290,7 @@ pub(crate) enum Queued<K, M, O, E> {
     /// A head that is out.
     Turn(Turn<K, M, O, E>),
     /// The lane of this key says what to run when it is asked.
-    Call { key: K, hash: u64 },
+    Call { key: K, hash: u64, class: u8 },
 }
 
 impl<K, M, O, E> From<Turn<K, M, O, E>> for Queued<K, M, O, E> {
@@ -338,6 +343,25 @@ impl<K, M, O, E> Turn<K, M, O, E> {
             message,
             ticket,
             work,
+        }
+    }
+}
+
+impl<K, M, O, E> Ranked for Queued<K, M, O, E> {
+    #[inline]
+    fn class(&self) -> u8 {
+        match self {
+            Self::Turn(turn) => turn.ticket.debt.load().class,
+            Self::Call { class, .. } => *class,
+        }
+    }
+
+    /// Every attempt counts; a letter is no work of the handler.
+    #[inline]
+    fn counts(&self) -> bool {
+        match self {
+            Self::Turn(turn) => matches!(turn.work, Work::Attempt(_)),
+            Self::Call { .. } => true,
         }
     }
 }

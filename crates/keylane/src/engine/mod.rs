@@ -34,6 +34,8 @@ mod gate;
 mod router;
 pub(crate) use router::Router;
 
+mod release;
+
 mod runner;
 pub(crate) use runner::run;
 
@@ -163,7 +165,8 @@ where
     ) -> Self {
         Self {
             lanes: LaneMap::new(shards),
-            ready: Ready::new(limits),
+            ready: Ready::new(limits)
+                .with_rules(settings.rate.map(|rate| rate.limiter()), settings.classes),
             timers: Timers::new(),
             stale: AtomicUsize::new(0),
             rests: Timers::new(),

@@ -219,7 +219,7 @@ where
                     _ => false,
                 });
                 if called == Some(true) {
-                    turns.push(Queued::Call { key, hash });
+                    turns.push(self.called(key, hash));
                 }
             }
             Rouse::Expiry { key, hash, at } => self.expiry_due((key, hash, at), now, turns),
@@ -301,7 +301,7 @@ where
         });
         self.carry_out(after, &key, hash);
         if called == Some(true) {
-            turns.push(Queued::Call { key, hash });
+            turns.push(self.called(key, hash));
         }
     }
 

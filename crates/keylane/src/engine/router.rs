@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use super::Engine;
 use super::message::{Accepted, Due, Parked, Queued, Rouse, Ticket, Turn, Work};
 use super::relane::Relaning;
+use super::release::Release;
 use super::settle::{Outcome, Tally};
 use super::shutdown::{HandedBack, Stage};
 use crate::clock::{self, Alarm};
@@ -59,6 +60,8 @@ where
     relaning: Option<Relaning<K, M, O, E>>,
     /// When the budget has grown enough for the first of them.
     refill: Option<Alarm>,
+    /// Brings back what waits for the rate.
+    release: Release,
     turns: Vec<Queued<K, M, O, E>>,
     roused: Vec<Rouse<K>>,
     /// Messages in `batch` that were delayed, and were counted when they came.
@@ -102,6 +105,7 @@ where
             due: Vec::new(),
             postponed: VecDeque::new(),
             refill: None,
+            release: Release::default(),
             turns: Vec::with_capacity(BATCH),
             roused: Vec::new(),
             delayed: 0,
@@ -160,6 +164,7 @@ where
         // Registered before anything is looked at, so that no nudge falls between.
         #[cfg(not(keylane_mutant = "deaf-router"))]
         shutdown.router().register(cx.waker());
+        self.release.poll(&self.engine, cx);
         if !shutdown.is_exhausted() {
             match rt::poll_recv_many(&mut self.ingress, cx, &mut self.batch, BATCH) {
                 Poll::Ready(0) => return Poll::Ready(Heard::Exhausted),
@@ -293,7 +298,7 @@ where
                 Entered::Present((offered, freed, calls)) => {
                     if calls {
                         let key = key.clone();
-                        self.turns.push(Queued::Call { key, hash });
+                        self.turns.push(engine.called(key, hash));
                     }
                     room += freed.0;
                     bytes += freed.1;

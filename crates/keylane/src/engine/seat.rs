@@ -218,12 +218,18 @@ where
             return None;
         }
         self.quantum -= 1;
-        if self.quantum > 0 {
+        let goes_on = self.quantum > 0;
+        if goes_on && self.engine.ready.is_plain() {
             return Some(next);
         }
-        self.quantum = self.engine.settings.quantum;
-        match self.engine.ready.rotate(next.into()) {
-            Ok(front) => self.start_queued(front),
+        let chosen = if goes_on {
+            self.engine.ready.go_on(next.into())
+        } else {
+            self.quantum = self.engine.settings.quantum;
+            self.engine.ready.rotate(next.into())
+        };
+        match chosen {
+            Ok(front) => self.start_queued(front?),
             Err(closed) => {
                 self.engine.hand_back_queued(closed);
                 None
@@ -240,7 +246,7 @@ where
                 self.engine.hand_back_queued(call);
                 None
             }
-            Queued::Call { key, hash } => self.engine.ask(key, hash, |_| {}),
+            Queued::Call { key, hash, .. } => self.engine.ask(key, hash, |_| {}),
         }
     }
 
@@ -280,6 +286,7 @@ where
         self.follow(taken)
     }
 
+    #[inline]
     fn follow(&mut self, taken: Take<Queued<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
         match taken {
             Take::Turn(queued) => return self.start_queued(queued),
@@ -291,7 +298,19 @@ where
             Take::Leave => self.role = Role::Gone,
         }
         self.flush();
+        if !self.engine.ready.is_plain() {
+            self.tell_of_refusal();
+        }
         None
+    }
+
+    /// The router brings back what the rate holds up.
+    #[cold]
+    fn tell_of_refusal(&self) {
+        let is_refused = self.engine.ready.refused_until().is_some();
+        if is_refused && !cfg!(keylane_mutant = "refused-silently") {
+            self.engine.shutdown.nudge();
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::discipline::{Delayed, Discipline};
 use crate::letter::{Exhausted, Sink};
 use crate::observe::trace::ShowKey;
-use crate::rate::Gcra;
+use crate::rate::{Gcra, Rate};
 use crate::retry::{Retry, RetryBudget};
 
 /// What happens when a message meets a lane that is at its capacity.
@@ -43,6 +43,10 @@ pub(crate) struct Settings<K, M, E> {
     /// How to keep a message for another attempt, where one may be needed.
     pub(crate) keep: Option<fn(&M) -> M>,
     pub(crate) quantum: u32,
+    /// Attempts of all keys together.
+    pub(crate) rate: Option<Rate>,
+    /// Classes of priority; 1 is none.
+    pub(crate) classes: u8,
     /// Settlements a runner may hold back before it returns their room.
     pub(crate) tally: u32,
     pub(crate) stuck_after: Duration,
@@ -77,6 +81,8 @@ impl<K, M, E> std::fmt::Debug for Settings<K, M, E> {
             .field("retry", &self.retry)
             .field("exhausted", &self.exhausted)
             .field("quantum", &self.quantum)
+            .field("rate", &self.rate)
+            .field("classes", &self.classes)
             .finish_non_exhaustive()
     }
 }
@@ -97,6 +103,8 @@ impl<K, M, E> Default for Settings<K, M, E> {
             sink: None,
             keep: None,
             quantum: 16,
+            rate: None,
+            classes: 1,
             tally: 32,
             stuck_after: Duration::from_secs(1),
             show_key: None,

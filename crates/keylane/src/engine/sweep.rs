@@ -41,7 +41,7 @@ where
     pub(super) fn hand_back_queued(&self, queued: Queued<K, M, O, E>) {
         match queued {
             Queued::Turn(turn) => self.hand_back_turn(turn),
-            Queued::Call { key, hash } => {
+            Queued::Call { key, hash, .. } => {
                 let mut tally = Tally::default();
                 self.release_handing_back(&mut tally, Some(key), hash);
                 self.flush(&mut tally);

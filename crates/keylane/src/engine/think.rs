@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::apart::Freed;
 use super::gate::Opening;
-use super::message::{Parked, Rouse, Turn};
+use super::message::{Parked, Queued, Rouse, Turn};
 use super::settle::{Outcome, Tally};
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
@@ -72,6 +72,19 @@ where
             self.drained(&key);
         }
         Some(Turn::first(Some(key), hash, next?))
+    }
+
+    /// The call of a lane, in the class of what it is about to start.
+    pub(super) fn called(&self, key: K, hash: u64) -> Queued<K, M, O, E> {
+        let mut class = 0;
+        if self.settings.classes > 1 {
+            let first = self.lanes.peek(hash, &key, |lane| {
+                lane.oldest_parked()
+                    .map(|parked| parked.ticket.debt.load().class)
+            });
+            class = first.flatten().unwrap_or(0);
+        }
+        Queued::Call { key, hash, class }
     }
 
     /// Does what had to wait for the lock to go.

@@ -15,6 +15,14 @@ pub(crate) use map::{Entered, LaneMap};
 mod ready;
 pub(crate) use ready::{Limits, Ready, Recruit, Role, Take};
 
+mod line;
+pub(crate) use line::Ranked;
+
+mod turns;
+pub(crate) use turns::CLASSES;
+
+mod pace;
+
 mod timers;
 pub(crate) use timers::Timers;
 

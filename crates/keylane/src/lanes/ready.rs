@@ -15,10 +15,17 @@
 //! first: Tokio runs what a task wakes on the same worker after it, where no other worker can take it
 //! over, and only a task that steps aside can be taken over instead. All of it is decided here, under
 //! one lock; the caller carries out what [`Recruit`] says after the lock is gone.
+//!
+//! With a rate a turn may have to wait although a runner asks for it. The runner goes idle, so what
+//! waits for the rate holds none, and nobody is recruited until the router says that the time has
+//! come. The runner that was refused wakes the router for that.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
+use super::line::{Line, Ranked};
+use crate::clock::Instant;
+use crate::rate::Gcra;
 use crate::rt::{Mutex, lock};
 
 /// What the caller must do about runners.
@@ -56,6 +63,8 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Ready<T> {
     limits: Limits,
+    /// First come, first served: nothing decides about turns but their order.
+    plain: bool,
     state: Mutex<State<T>>,
 }
 
@@ -68,7 +77,7 @@ struct Idler {
 
 #[derive(Debug)]
 struct State<T> {
-    turns: VecDeque<T>,
+    turns: Line<T>,
     pollers: usize,
     holders: usize,
     idle: Vec<Idler>,
@@ -77,11 +86,11 @@ struct State<T> {
     closed: bool,
 }
 
-impl<T> State<T> {
+impl<T: Ranked> State<T> {
     #[inline]
     fn recruit(&mut self, limits: &Limits) -> Recruit {
         let active = self.pollers + self.holders;
-        if self.turns.is_empty()
+        if self.turns.startable() == 0
             || self.starting
             || self.pollers >= limits.pollers
             || active >= limits.concurrency
@@ -96,20 +105,19 @@ impl<T> State<T> {
         }
     }
 
+    #[inline]
     fn take(&mut self, limits: &Limits) -> Take<T> {
         // Not with a turn in hand: its handler may block, and the recruit would wait for it.
-        if self.turns.len() > 1
+        if self.turns.startable() > 1
             && let recruit @ (Recruit::Wake(_) | Recruit::Spawn) = self.recruit(limits)
         {
             return Take::Aside(recruit);
         }
-        match self.turns.pop_front() {
-            Some(turn) => Take::Turn(turn),
-            None => {
-                self.pollers -= 1;
-                self.rest(limits)
-            }
+        if let Some(turn) = self.turns.pop() {
+            return Take::Turn(turn);
         }
+        self.pollers -= 1;
+        self.rest(limits)
     }
 
     fn rest(&self, limits: &Limits) -> Take<T> {
@@ -127,10 +135,10 @@ impl<T> State<T> {
     }
 }
 
-impl<T> Ready<T> {
+impl<T: Ranked> Ready<T> {
     pub(crate) fn new(limits: Limits) -> Self {
         let state = State {
-            turns: VecDeque::new(),
+            turns: Line::new(),
             pollers: 0,
             holders: 0,
             idle: Vec::new(),
@@ -139,8 +147,24 @@ impl<T> Ready<T> {
         };
         Self {
             limits,
+            plain: true,
             state: Mutex::new(state),
         }
+    }
+
+    /// With a rate for all turns, or with more than one class of them.
+    pub(crate) fn with_rules(self, rate: Option<Gcra>, classes: u8) -> Self {
+        let plain = rate.is_none() && classes <= 1;
+        if !plain {
+            lock(&self.state).turns.set_rules(rate, classes);
+        }
+        Self { plain, ..self }
+    }
+
+    /// Whether a runner may go on with the next turn of its lane without having asked.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
     }
 
     /// Appends turns. Returns how many wait now, and the turns back once the queue is closed.
@@ -161,7 +185,7 @@ impl<T> Ready<T> {
         if state.closed {
             return Err(turn);
         }
-        state.turns.push_back(turn);
+        state.turns.push(turn);
         Ok(state.recruit(&self.limits))
     }
 
@@ -189,19 +213,38 @@ impl<T> Ready<T> {
 
     /// A poller's lane used up its quantum: to the back of the queue, and the front comes out.
     ///
-    /// With nobody else waiting the lane goes straight on.
-    pub(crate) fn rotate(&self, turn: T) -> Result<T, T> {
+    /// With nobody else waiting the lane goes straight on. `None`: nothing may go now.
+    pub(crate) fn rotate(&self, turn: T) -> Result<Option<T>, T> {
         let mut state = lock(&self.state);
         if state.closed {
             return Err(turn);
         }
-        match state.turns.pop_front() {
-            Some(front) => {
-                state.turns.push_back(turn);
-                Ok(front)
-            }
-            None => Ok(turn),
+        Ok(state.turns.rotate(turn))
+    }
+
+    /// A poller would go on with the next turn of its lane. Returns the turn that it goes on with;
+    /// `None`: nothing may go now, and the turn waits here.
+    pub(crate) fn go_on(&self, turn: T) -> Result<Option<T>, T> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Err(turn);
         }
+        Ok(state.turns.go_on(turn))
+    }
+
+    /// When the router is to call [`release`](Self::release), if a runner was refused.
+    pub(crate) fn refused_until(&self) -> Option<Instant> {
+        if self.plain {
+            return None;
+        }
+        lock(&self.state).turns.refused_until()
+    }
+
+    /// The time has come for what the rate has held up.
+    pub(crate) fn release(&self) -> Recruit {
+        let mut state = lock(&self.state);
+        state.turns.release();
+        state.recruit(&self.limits)
     }
 
     /// A poller's handler returned `Pending`: it holds that lane from now on.
@@ -289,7 +332,7 @@ impl<T> Ready<T> {
     pub(crate) fn close(&self) -> VecDeque<T> {
         let mut state = lock(&self.state);
         state.closed = true;
-        let turns = std::mem::take(&mut state.turns);
+        let turns = state.turns.take_all();
         let idle: Vec<_> = state.idle.iter().map(|idler| idler.waker.clone()).collect();
         drop(state);
         #[cfg(not(keylane_mutant = "idle-for-ever"))]

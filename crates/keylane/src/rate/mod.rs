@@ -1,8 +1,5 @@
 //! How often something may start.
 
-// Nothing in the engine asks yet.
-#![allow(dead_code)]
-
 mod gcra;
 pub(crate) use gcra::Gcra;
 

@@ -12,6 +12,9 @@ use crate::error::BuildError;
 /// time `t` there are at most `burst + rate × t` starts. The time between two starts is rounded up
 /// to a whole nanosecond, so the rate is never exceeded.
 ///
+/// Timers come to the millisecond. So a rate above 500 a second is reached only with a burst: unless
+/// it is set, it is what the rate gives in two milliseconds, and 1 for all slower rates.
+///
 /// A rate is checked when the dispatcher is built, and not here.
 ///
 /// It is the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, in its form of virtual
@@ -33,28 +36,29 @@ use crate::error::BuildError;
 pub struct Rate {
     count: u32,
     period: Duration,
-    burst: u32,
+    burst: Option<u32>,
 }
 
 impl Rate {
-    /// This many starts per second, one at a time.
+    /// This many starts per second.
     pub const fn per_second(count: u32) -> Self {
         Self::per(count, Duration::from_secs(1))
     }
 
-    /// This many starts per period, one at a time.
+    /// This many starts per period.
     pub const fn per(count: u32, period: Duration) -> Self {
         Self {
             count,
             period,
-            burst: 1,
+            burst: None,
         }
     }
 
-    /// How many may start at once after a time without any; 1 unless set.
+    /// How many may start at once after a time without any; 1 unless set, or two milliseconds' worth
+    /// of a faster rate.
     #[must_use]
     pub const fn burst(mut self, burst: u32) -> Self {
-        self.burst = burst;
+        self.burst = Some(burst);
         self
     }
 
@@ -65,11 +69,11 @@ impl Rate {
     /// `Zero`, if nothing could ever start, or if the period has no length. `TooLarge`, if it is more
     /// than one start per nanosecond, or if saving up the burst takes longer than the engine counts.
     pub(crate) fn check(&self, setting: &'static str) -> Result<(), BuildError> {
-        if self.count == 0 || self.burst == 0 || self.period.is_zero() {
+        if self.count == 0 || self.burst == Some(0) || self.period.is_zero() {
             return Err(BuildError::Zero(setting));
         }
         let exact = self.period.as_nanos() / u128::from(self.count) > 0;
-        let countable = self.emission() * u128::from(self.burst) <= u128::from(LONGEST);
+        let countable = self.emission() * u128::from(self.at_once()) <= u128::from(LONGEST);
         if exact && countable {
             Ok(())
         } else {
@@ -81,7 +85,14 @@ impl Rate {
     /// makes no sense, and no panic.
     pub(crate) fn limiter(&self) -> Gcra {
         let emission = self.emission().clamp(1, u128::from(LONGEST)) as u64;
-        Gcra::new(emission, self.burst)
+        Gcra::new(emission, self.at_once())
+    }
+
+    /// The burst, as set or as timers need it.
+    fn at_once(&self) -> u32 {
+        let needed = || TIMERS / self.emission().clamp(1, TIMERS);
+        self.burst
+            .unwrap_or_else(|| u32::try_from(needed()).unwrap_or(u32::MAX))
     }
 
     /// Nanoseconds between two starts, rounded up. The product of the longest one and the largest
@@ -92,6 +103,9 @@ impl Rate {
             .div_ceil(u128::from(self.count.max(1)))
     }
 }
+
+/// In nanoseconds, how late a timer may be and how long it may take to be set again.
+const TIMERS: u128 = 2_000_000;
 
 /// In nanoseconds, about 146 years: so much can be added to a time of that size three times over.
 const LONGEST: u64 = u64::MAX / 4;
@@ -154,6 +168,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_fast_rate_bursts_by_what_timers_cannot_tell_apart() {
+        let at_once = |rate: Rate| rate.at_once();
+        let rates = [1, 500, 999, 1_000, 10_000, 1_000_000_000].map(Rate::per_second);
+        assert_eq!(rates.map(at_once), [1, 1, 1, 2, 20, 2_000_000]);
+        assert_eq!(rates.map(|rate| at_once(rate.burst(3))), [3; 6]);
+        assert_eq!(at_once(Rate::per(1, Duration::MAX)), 1);
+        assert_eq!(at_once(Rate::per(1, Duration::ZERO)), 2_000_000);
     }
 
     #[test]

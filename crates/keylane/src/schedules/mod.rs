@@ -24,6 +24,7 @@ mod halt;
 mod letters;
 mod order;
 mod overflow;
+mod rate;
 
 use explore::explore;
 use witness::Witness;
@@ -69,4 +70,7 @@ scenarios! {
     letters_before_the_next = letters::before_the_next;
     letters_refused_at_first = letters::refused_at_first;
     letters_meet_the_end = letters::meet_the_end;
+    rate_lets_all_go_in_time = rate::lets_all_go_in_time;
+    rate_meets_the_end = rate::meets_the_end;
+    rate_of_classes = rate::of_classes;
 }

@@ -7,9 +7,20 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use proptest::prelude::*;
 
+use crate::lanes::Ranked;
 use crate::lanes::ready::{Limits, Ready, Recruit, Role, Take};
 
 type Turn = u32;
+
+impl Ranked for Turn {
+    fn class(&self) -> u8 {
+        0
+    }
+
+    fn counts(&self) -> bool {
+        true
+    }
+}
 type Number = u64;
 
 /// What a runner, or somebody else, does next. The index picks a runner.
@@ -267,8 +278,8 @@ impl World {
         match self.ready.rotate(turn) {
             Ok(front) => {
                 self.turns.push_back(turn);
-                assert_eq!(Some(front), self.turns.pop_front());
-                self.runner(number).turn = Some(front);
+                assert_eq!(front, self.turns.pop_front());
+                self.runner(number).turn = front;
             }
             Err(back) => {
                 assert!(self.closed);

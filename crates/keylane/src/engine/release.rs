@@ -1,0 +1,40 @@
+//! When the rate lets the next turn go.
+
+use std::fmt;
+use std::task::Context;
+
+use super::Engine;
+use crate::clock::Alarm;
+use crate::rt::Arc;
+
+/// The router's alarm for turns that the rate holds up.
+///
+/// A runner that is refused nudges the router, which asks here each time it listens; so the alarm is
+/// armed however the two race.
+#[derive(Debug, Default)]
+pub(super) struct Release(Option<Alarm>);
+
+impl Release {
+    /// Recruits for what may go by now, or sees to it that the router is woken when it may.
+    pub(super) fn poll<K, M, O, E>(
+        &mut self,
+        engine: &Arc<Engine<K, M, O, E>>,
+        cx: &mut Context<'_>,
+    ) where
+        K: Eq + Clone + Send + Sync + 'static,
+        M: Send + Sync + 'static,
+        O: Send + 'static,
+        E: fmt::Debug + Send + Sync + 'static,
+    {
+        let Some(at) = engine.ready.refused_until() else {
+            self.0 = None;
+            return;
+        };
+        let alarm = self.0.get_or_insert_with(|| Alarm::new(at));
+        alarm.reset(at);
+        if alarm.poll(cx).is_ready() {
+            self.0 = None;
+            engine.recruit(engine.ready.release());
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The turns that wait for a runner, in the order in which they go.
+
+use std::collections::VecDeque;
+
+use super::pace::Pace;
+use super::turns::Turns;
+use crate::clock::Instant;
+use crate::rate::Gcra;
+
+/// What waits in a [`Line`].
+pub(crate) trait Ranked {
+    /// How urgent it is; 0 is the most urgent.
+    fn class(&self) -> u8;
+
+    /// Whether it counts for the rate.
+    fn counts(&self) -> bool;
+}
+
+/// First come, first served, unless there are rules.
+#[derive(Debug)]
+pub(super) struct Line<T> {
+    /// All of them, or with rules those of class 0.
+    first: VecDeque<T>,
+    /// Boxed, and asked for once per step: without rules nothing else is looked at.
+    rules: Option<Box<Rules<T>>>,
+}
+
+/// Priorities, a rate, or both.
+#[derive(Debug)]
+struct Rules<T> {
+    /// Those of class 1, 2 and so on.
+    less_urgent: Vec<VecDeque<T>>,
+    order: Turns,
+    pace: Option<Pace>,
+    /// With a rate, those that do not count for it, of all classes.
+    free: VecDeque<T>,
+    /// Whether a free one went last, when both could go.
+    free_last: bool,
+}
+
+impl<T: Ranked> Line<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            first: VecDeque::new(),
+            rules: None,
+        }
+    }
+
+    pub(super) fn set_rules(&mut self, rate: Option<Gcra>, classes: u8) {
+        let less_urgent = (1..classes).map(|_| VecDeque::new()).collect();
+        self.rules = Some(Box::new(Rules {
+            less_urgent,
+            order: Turns::default(),
+            pace: rate.map(Pace::new),
+            free: VecDeque::new(),
+            free_last: false,
+        }));
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, turn: T) {
+        match &mut self.rules {
+            None => self.first.push_back(turn),
+            Some(rules) => rules.queue_of(&mut self.first, &turn).push_back(turn),
+        }
+    }
+
+    #[inline]
+    pub(super) fn extend(&mut self, turns: impl Iterator<Item = T>) {
+        match &self.rules {
+            None => self.first.extend(turns),
+            Some(_) => turns.for_each(|turn| self.push(turn)),
+        }
+    }
+
+    /// The next turn that may go now.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<T> {
+        if self.rules.is_none() {
+            return self.first.pop_front();
+        }
+        self.pop_by_rules()
+    }
+
+    // Cold, here and below, so that the way without rules costs what it did before there were any.
+    #[cold]
+    fn pop_by_rules(&mut self) -> Option<T> {
+        self.rules.as_mut()?.pop(&mut self.first)
+    }
+
+    /// A runner that has the next turn of its lane in hand would go on with it. Returns what it goes
+    /// on with, or nothing if nothing may go now; the turn waits here then.
+    pub(super) fn go_on(&mut self, turn: T) -> Option<T> {
+        match &mut self.rules {
+            None => Some(turn),
+            Some(rules) => rules.go_on(&mut self.first, turn),
+        }
+    }
+
+    /// A runner goes on with the next turn, and its own waits behind those that are here. With
+    /// nobody here it gets its own back.
+    pub(super) fn rotate(&mut self, turn: T) -> Option<T> {
+        if self.rules.is_none() && self.first.is_empty() {
+            return Some(turn);
+        }
+        self.push(turn);
+        self.pop()
+    }
+
+    /// How many wait.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match &self.rules {
+            None => self.first.len(),
+            Some(rules) => rules.len(&self.first),
+        }
+    }
+
+    /// How many wait that are worth a runner's coming.
+    #[inline]
+    pub(super) fn startable(&self) -> usize {
+        match &self.rules {
+            None => self.first.len(),
+            Some(rules) => rules.startable(&self.first),
+        }
+    }
+
+    /// All of them, the most urgent first.
+    pub(super) fn take_all(&mut self) -> VecDeque<T> {
+        let mut all = std::mem::take(&mut self.first);
+        if let Some(rules) = &mut self.rules {
+            for queue in rules.less_urgent.iter_mut().chain([&mut rules.free]) {
+                all.append(queue);
+            }
+        }
+        all
+    }
+
+    /// When [`release`](Self::release) is to be called, if somebody was refused.
+    pub(super) fn refused_until(&self) -> Option<Instant> {
+        self.rules.as_ref()?.pace.as_ref()?.refused_until()
+    }
+
+    /// The time has come: runners may be recruited again.
+    pub(super) fn release(&mut self) {
+        if let Some(rules) = &mut self.rules
+            && let Some(pace) = &mut rules.pace
+        {
+            pace.release();
+        }
+    }
+}
+
+impl<T: Ranked> Rules<T> {
+    fn is_refusing(&self) -> bool {
+        self.pace.as_ref().is_some_and(Pace::is_refusing)
+    }
+
+    fn class_of(&self, turn: &T) -> usize {
+        usize::from(turn.class()).min(self.less_urgent.len())
+    }
+
+    fn queue<'a>(&'a mut self, first: &'a mut VecDeque<T>, class: usize) -> &'a mut VecDeque<T> {
+        match class.checked_sub(1) {
+            None => first,
+            Some(index) => &mut self.less_urgent[index],
+        }
+    }
+
+    #[cold]
+    fn queue_of<'a>(&'a mut self, first: &'a mut VecDeque<T>, turn: &T) -> &'a mut VecDeque<T> {
+        if self.pace.is_some() && !turn.counts() {
+            return &mut self.free;
+        }
+        let class = self.class_of(turn);
+        self.queue(first, class)
+    }
+
+    #[cold]
+    fn startable(&self, first: &VecDeque<T>) -> usize {
+        if self.is_refusing() {
+            self.free.len()
+        } else {
+            self.len(first)
+        }
+    }
+
+    #[cold]
+    fn len(&self, first: &VecDeque<T>) -> usize {
+        let less_urgent = self.less_urgent.iter().map(VecDeque::len).sum::<usize>();
+        first.len() + less_urgent + self.free.len()
+    }
+
+    /// A bit for each class in which somebody waits.
+    fn waiting(&self, first: &VecDeque<T>) -> u8 {
+        let queues = std::iter::once(first).chain(&self.less_urgent);
+        queues.enumerate().fold(0, |bits, (class, queue)| {
+            bits | u8::from(!queue.is_empty()) << class
+        })
+    }
+
+    /// Both kinds take turns, so neither a rate nor a flood of free ones keeps the other from going.
+    fn pop(&mut self, first: &mut VecDeque<T>) -> Option<T> {
+        self.free_last = !self.free_last && !self.free.is_empty();
+        if self.free_last {
+            return self.free.pop_front();
+        }
+        let waiting = self.waiting(first);
+        if waiting == 0 || self.pace.as_mut().is_some_and(|pace| !pace.allows()) {
+            return self.free.pop_front();
+        }
+        let next = self.order.choose(waiting);
+        self.queue(first, next).pop_front()
+    }
+
+    fn go_on(&mut self, first: &mut VecDeque<T>, turn: T) -> Option<T> {
+        if let Some(pace) = &mut self.pace
+            && !cfg!(keylane_mutant = "unpaced")
+        {
+            if !turn.counts() {
+                return Some(turn);
+            }
+            if !pace.allows() {
+                self.queue_of(first, &turn).push_back(turn);
+                return None;
+            }
+        }
+        // As if it stood at the front of its class: to go on is a choice like any other.
+        let class = self.class_of(&turn);
+        let next = self.order.choose(self.waiting(first) | 1 << class);
+        if next == class {
+            return Some(turn);
+        }
+        self.queue(first, class).push_back(turn);
+        self.queue(first, next).pop_front()
+    }
+}
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Kind {
+        Attempt(u8),
+        Letter,
+    }
+
+    impl Ranked for Kind {
+        fn class(&self) -> u8 {
+            match self {
+                Self::Attempt(class) => *class,
+                Self::Letter => 0,
+            }
+        }
+
+        fn counts(&self) -> bool {
+            *self != Self::Letter
+        }
+    }
+
+    use Kind::{Attempt, Letter};
+
+    fn line(rate: Option<Gcra>, classes: u8, turns: impl IntoIterator<Item = Kind>) -> Line<Kind> {
+        let mut line = Line::new();
+        line.set_rules(rate, classes);
+        line.extend(turns.into_iter());
+        line
+    }
+
+    fn once_in_a_lifetime() -> Option<Gcra> {
+        Some(Gcra::new(u64::MAX / 4, 1))
+    }
+
+    #[test]
+    fn what_is_refused_waits_and_is_worth_nobodys_coming() {
+        let mut line = line(once_in_a_lifetime(), 1, [Attempt(0); 3]);
+        assert_eq!((line.len(), line.startable()), (3, 3));
+        assert_eq!(line.pop(), Some(Attempt(0)));
+        assert_eq!((line.startable(), line.refused_until()), (2, None));
+        assert_eq!(line.pop(), None);
+        assert!(line.refused_until().is_some());
+        assert_eq!((line.len(), line.startable()), (2, 0));
+        assert_eq!(line.go_on(Attempt(0)), None, "it waits too");
+        assert_eq!(line.rotate(Attempt(0)), None, "and it");
+        assert_eq!((line.len(), line.startable()), (4, 0));
+        line.release();
+        assert_eq!((line.startable(), line.refused_until()), (4, None));
+        assert_eq!(line.take_all().len(), 4);
+    }
+
+    #[test]
+    fn letters_go_while_attempts_are_refused_and_do_not_keep_them_from_going() {
+        let turns = [Attempt(0), Attempt(0), Letter, Letter, Letter];
+        let mut refused = line(once_in_a_lifetime(), 1, turns);
+        let popped: Vec<_> = (0..6).map(|_| refused.pop()).collect();
+        let (a, l) = (Some(Attempt(0)), Some(Letter));
+        assert_eq!(popped, [l, a, l, l, None, None]);
+        refused.push(Letter);
+        assert_eq!((refused.len(), refused.startable()), (2, 1));
+        assert_eq!(refused.go_on(Letter), l, "it has not asked");
+
+        let mut granted = line(Some(Gcra::new(1, u32::MAX)), 1, turns);
+        let popped: Vec<_> = (0..6).map(|_| granted.pop()).collect();
+        assert_eq!(popped, [l, a, l, a, l, None]);
+    }
+
+    #[test]
+    fn a_lane_goes_on_unless_somebody_more_urgent_waits() {
+        let mut line = line(None, 3, [Attempt(2), Attempt(1)]);
+        assert_eq!(line.go_on(Attempt(1)), Some(Attempt(1)));
+        assert_eq!(line.go_on(Attempt(2)), Some(Attempt(1)));
+        assert_eq!(line.len(), 2, "its own waits");
+        assert_eq!(line.rotate(Attempt(0)), Some(Attempt(0)));
+        assert_eq!(line.take_all(), [Attempt(2), Attempt(2)]);
+    }
+}

@@ -1,0 +1,54 @@
+//! The rate of all turns together.
+
+use std::time::Duration;
+
+use crate::clock::{self, Instant};
+use crate::rate::Gcra;
+
+/// Says how often a turn may go, and remembers that it has said no.
+///
+/// Whoever is refused tells the router, which calls [`release`](Self::release) when the time has
+/// come. Until then nobody is recruited; who comes by all the same may ask. That one is granted
+/// does not end it: the others that wait are the router's to bring back.
+#[derive(Debug)]
+pub(super) struct Pace {
+    limiter: Gcra,
+    tat: u64,
+    epoch: Instant,
+    /// From when on the next one may go; only while somebody was refused and nobody released.
+    refused_until: Option<u64>,
+}
+
+impl Pace {
+    pub(super) fn new(limiter: Gcra) -> Self {
+        Self {
+            limiter,
+            tat: 0,
+            epoch: clock::now(),
+            refused_until: None,
+        }
+    }
+
+    /// Lets one go now, or not.
+    pub(super) fn allows(&mut self) -> bool {
+        let elapsed = clock::now().saturating_duration_since(self.epoch);
+        let now = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let answer = self.limiter.ask(&mut self.tat, now);
+        self.refused_until = answer.err().or(self.refused_until);
+        answer.is_ok()
+    }
+
+    pub(super) fn is_refusing(&self) -> bool {
+        self.refused_until.is_some()
+    }
+
+    /// When to release; `None` also if that is beyond all time.
+    pub(super) fn refused_until(&self) -> Option<Instant> {
+        let until = Duration::from_nanos(self.refused_until?);
+        self.epoch.checked_add(until)
+    }
+
+    pub(super) fn release(&mut self) {
+        self.refused_until = None;
+    }
+}
