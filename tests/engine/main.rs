@@ -9,6 +9,7 @@ mod life;
 mod rig;
 
 mod acknowledgement;
+mod adaptive;
 mod bounds;
 mod broken_keys;
 mod build;

@@ -330,6 +330,14 @@ pub enum BuildError {
     /// This setting is larger than the engine can count.
     #[error("`{0}` is too large")]
     TooLarge(&'static str),
+    /// The smaller limit of a range comes first.
+    #[error("`adaptive_concurrency` goes from {min} to {max}: the smaller limit comes first")]
+    EmptyRange {
+        /// As it was set.
+        min: usize,
+        /// As it was set.
+        max: usize,
+    },
     /// The number of shards must be a power of two, and at least two.
     #[error("`shards` must be a power of two and at least 2, but is {0}")]
     Shards(usize),

@@ -40,7 +40,7 @@
 //! | `keylane_accepted_total`, `keylane_settled_total{outcome}` | counter |
 //! | `keylane_attempt_failures_total`, `keylane_retries_total`, `keylane_panics_total`, `keylane_timeouts_total` | counter |
 //! | `keylane_letter_failures_total`, `keylane_overflowed_total`, `keylane_stuck_total` | counter |
-//! | `keylane_in_flight`, `keylane_ready`, `keylane_lanes`, `keylane_backing_off`, `keylane_halted`, `keylane_full_lanes`, `keylane_stalled` | gauge |
+//! | `keylane_in_flight`, `keylane_ready`, `keylane_lanes`, `keylane_backing_off`, `keylane_halted`, `keylane_full_lanes`, `keylane_stalled`, `keylane_concurrency_limit` | gauge |
 //! | `keylane_wait_seconds`, `keylane_attempt_seconds` | histogram |
 
 mod dispatcher;
@@ -63,6 +63,9 @@ pub use retry::{Retry, RetryBudget};
 
 mod rate;
 pub use rate::Rate;
+
+mod adaptive;
+pub use adaptive::Adaptive;
 
 mod letter;
 pub use letter::{DeadLetter, DeadLetterSink, Exhausted};

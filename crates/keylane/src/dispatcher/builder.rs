@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::handle::{Address, ClassOf, Dispatcher, Lifetime, Weigh};
+use crate::adaptive::Adaptive;
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::discipline::{Coalesce, Delayed, Discipline, OnGap, Recorded, Sequence, Version};
 use crate::engine::{
@@ -30,6 +31,7 @@ const MOST_SHARDS: usize = 1 << 16;
 /// | setting | default | at the limit |
 /// | --- | --- | --- |
 /// | [`concurrency`](Self::concurrency) | 256 handlers in flight | ready lanes wait |
+/// | [`adaptive_concurrency`](Self::adaptive_concurrency) | none: `concurrency` stands | ready lanes wait |
 /// | [`capacity`](Self::capacity) | 65,536 messages | senders wait, `try_send` says `Full` |
 /// | [`capacity_bytes`](Self::capacity_bytes) | none | the same |
 /// | [`lane_capacity`](Self::lane_capacity) | 1,024 messages or a quarter of the capacity, `Wait` | only that key's senders feel it |
@@ -153,6 +155,17 @@ where
     /// Most handlers in flight at once.
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = handlers;
+        self
+    }
+
+    /// Lets the limit of handlers in flight follow what the handler can do, by its latency.
+    ///
+    /// It takes the place of [`concurrency`](Self::concurrency), which then has no effect; where the
+    /// limit starts is [`Adaptive::initial`]. A limit that shrinks drops no handler: those in flight go
+    /// on, and nothing new starts until there are few enough. Where it stands is
+    /// [`Stats::concurrency_limit`](crate::Stats::concurrency_limit).
+    pub fn adaptive_concurrency(mut self, adaptive: Adaptive) -> Self {
+        self.settings.adaptive = Some(adaptive);
         self
     }
 
@@ -579,7 +592,9 @@ where
             .clamp(1, 32);
         let workers = rt::workers(&runtime);
         let limits = Limits {
-            concurrency: self.concurrency,
+            concurrency: settings
+                .adaptive
+                .map_or(self.concurrency, |adaptive| adaptive.first()),
             pollers: workers,
             idle: 16 * workers,
         };
@@ -690,6 +705,9 @@ where
         if let Some((one, _, other, _)) = exclusive.into_iter().find(|(_, a, _, b)| *a && *b) {
             return Err(BuildError::Conflict(one, other));
         }
+        settings
+            .adaptive
+            .map_or(Ok(()), |adaptive| adaptive.check())?;
         let most = rt::Semaphore::MAX_PERMITS;
         // Room of stalled messages is given back early, so both together must be countable.
         let countable = [

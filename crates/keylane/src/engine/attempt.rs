@@ -7,6 +7,7 @@ use std::task::{self, Poll};
 
 use super::Engine;
 use super::caught::caught;
+use crate::adaptive::Started;
 use crate::clock::{self, Alarm};
 use crate::error::Failure;
 use crate::handler::Context;
@@ -19,6 +20,8 @@ use crate::observe::trace;
 pub(super) struct Watched {
     span: Option<Box<tracing::Span>>,
     stopwatch: Stopwatch,
+    /// Where the concurrency is adaptive.
+    pub(super) started: Option<Started>,
 }
 
 impl Watched {
@@ -55,7 +58,12 @@ where
             let wait = self.waited(parked_at, clock::now());
             (self.shown(context.key.as_ref(), hash), attempt, wait)
         });
-        Watched { span, stopwatch }
+        let started = self.meter.as_ref().map(|meter| meter.start(clock::now()));
+        Watched {
+            span,
+            stopwatch,
+            started,
+        }
     }
 
     /// The message for the handler, and the one that is kept for another attempt or a letter.

@@ -70,7 +70,8 @@ where
                         });
                         let answer = poll_fn(|cx| hand.poll(slot.as_mut(), &mut seat, cx)).await;
                         engine.drop_future(|| slot.set(None));
-                        (answer, hand.done(), mates.done())
+                        let owed = hand.done(&answer);
+                        (answer, owed, mates.done())
                     };
                     seat.after_batch(&mut context, owed, mates, answer)
                 };

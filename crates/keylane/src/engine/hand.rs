@@ -141,8 +141,11 @@ where
 
     /// The handler has answered: what is owed goes on to be settled.
     #[inline]
-    pub(super) fn done(mut self) -> Owed<M, O, E> {
+    pub(super) fn done<A>(mut self, answer: &Result<A, Failure<E>>) -> Owed<M, O, E> {
         self.watched.end(self.engine);
+        if let Some(started) = self.watched.started.take() {
+            self.engine.measure(&started, answer);
+        }
         Owed {
             hash: self.hash,
             ticket: self.ticket.take().expect("a hand is done once"),

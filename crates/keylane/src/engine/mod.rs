@@ -11,6 +11,7 @@
 //! - `runner` is a task that polls handlers.
 //! - `verdict` is what happens to a message after an attempt: settled, tried again, given up on.
 //! - `settle` is the one outcome of a message, and the only place where it is given.
+//! - `pace` brings the adaptive concurrency and its measurements together.
 //! - `apart` counts what is no load, `decide` is the operator, `sweep` hands back.
 //! - `shutdown` knows how far the end has come.
 //!
@@ -71,6 +72,8 @@ pub(crate) use inspect::Waiting;
 mod decide;
 pub(crate) use decide::Undecidable;
 
+mod pace;
+
 mod keyless;
 use keyless::Keyless;
 
@@ -86,6 +89,7 @@ mod caught;
 use std::fmt;
 use std::time::Duration;
 
+use crate::adaptive::Meter;
 use crate::clock::{self, Instant};
 use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Timers};
 use crate::observe::facade::Facade;
@@ -135,6 +139,8 @@ pub(crate) struct Engine<K, M, O, E> {
     full_lanes: [AtomicUsize; gate::SLOTS],
     pub(crate) counters: Counters,
     pub(crate) facade: Facade,
+    /// Measures attempts, where the concurrency is adaptive.
+    meter: Option<Meter>,
     pub(crate) shutdown: Shutdown<K, M>,
     pub(crate) runners: Runners,
     /// How those whose message was merged into another get its answer, where they do.
@@ -163,6 +169,7 @@ where
         limits: Limits,
         spawn: Spawn<K, M, O, E>,
     ) -> Self {
+        let epoch = clock::now();
         Self {
             lanes: LaneMap::new(shards),
             ready: Ready::new(limits)
@@ -188,7 +195,10 @@ where
             drained: Mutex::new(Vec::new()),
             loads: None,
             spawn,
-            epoch: clock::now(),
+            epoch,
+            meter: settings
+                .adaptive
+                .map(|adaptive| Meter::new(adaptive, epoch)),
             settings,
         }
     }
@@ -226,6 +236,7 @@ where
                 .sum(),
             stalled: self.stalled.load(Ordering::Relaxed),
             capacity_left: self.capacity.available_permits(),
+            concurrency_limit: self.ready.concurrency(),
         }
     }
 

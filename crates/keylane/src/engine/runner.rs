@@ -70,7 +70,8 @@ where
                         hand.move_on();
                         // Gone before the key moves on, whatever its drop does.
                         engine.drop_future(|| slot.set(None));
-                        (answer, hand.done())
+                        let owed = hand.done(&answer);
+                        (answer, owed)
                     };
                     seat.after_attempt(&mut context, owed, answer)
                 };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::adaptive::Adaptive;
 use crate::discipline::{Delayed, Discipline};
 use crate::letter::{Exhausted, Sink};
 use crate::observe::trace::ShowKey;
@@ -36,6 +37,7 @@ pub(crate) struct Settings<K, M, E> {
     pub(crate) lane_capacity: usize,
     pub(crate) overflow: Overflow,
     pub(crate) attempt_timeout: Option<Duration>,
+    pub(crate) adaptive: Option<Adaptive>,
     pub(crate) retry: Option<Retry<E>>,
     pub(crate) retry_budget: Option<RetryBudget>,
     pub(crate) exhausted: Exhausted<K, M, E>,
@@ -78,6 +80,7 @@ impl<K, M, E> std::fmt::Debug for Settings<K, M, E> {
             .field("lane_capacity", &self.lane_capacity)
             .field("overflow", &self.overflow)
             .field("attempt_timeout", &self.attempt_timeout)
+            .field("adaptive", &self.adaptive)
             .field("retry", &self.retry)
             .field("exhausted", &self.exhausted)
             .field("quantum", &self.quantum)
@@ -97,6 +100,7 @@ impl<K, M, E> Default for Settings<K, M, E> {
             lane_capacity: 1_024,
             overflow: Overflow::Wait,
             attempt_timeout: None,
+            adaptive: None,
             retry: None,
             retry_budget: None,
             exhausted: Exhausted::Discard,

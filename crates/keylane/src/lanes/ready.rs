@@ -10,6 +10,9 @@
 //! Pollers and holders are *active*; at most `concurrency` runners are. An active runner is a
 //! permit, so permits in use are handlers in flight, and no semaphore is touched per message.
 //!
+//! The limit may change. Where it shrinks, runners go on with the handlers that they hold, and those
+//! above it take nothing new: they rest when they ask.
+//!
 //! Runners are recruited one at a time: whoever adds turns recruits a poller, and a poller that
 //! would leave turns behind it recruits the next. It takes none itself in that step, and steps aside
 //! first: Tokio runs what a task wakes on the same worker after it, where no other worker can take it
@@ -52,7 +55,7 @@ pub(crate) enum Take<T> {
     Leave,
 }
 
-/// Limits that hold for the life of a dispatcher.
+/// Limits that hold for the life of a dispatcher, and the `concurrency` that it starts with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) concurrency: usize,
@@ -84,6 +87,10 @@ struct State<T> {
     /// A poller was recruited and has not taken its first turn yet.
     starting: bool,
     closed: bool,
+    /// Most active runners, as of now.
+    concurrency: usize,
+    /// The number of the decision that set it.
+    decision: u64,
 }
 
 impl<T: Ranked> State<T> {
@@ -93,7 +100,7 @@ impl<T: Ranked> State<T> {
         if self.turns.startable() == 0
             || self.starting
             || self.pollers >= limits.pollers
-            || active >= limits.concurrency
+            || active >= self.concurrency
         {
             return Recruit::Nobody;
         }
@@ -113,11 +120,22 @@ impl<T: Ranked> State<T> {
         {
             return Take::Aside(recruit);
         }
-        if let Some(turn) = self.turns.pop() {
+        let turn = if self.is_over() {
+            None
+        } else {
+            self.turns.pop()
+        };
+        if let Some(turn) = turn {
             return Take::Turn(turn);
         }
         self.pollers -= 1;
         self.rest(limits)
+    }
+
+    /// Whether the limit has shrunk below those that are active: one that asks for a turn rests.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.pollers + self.holders > self.concurrency && !cfg!(keylane_mutant = "adaptive-over")
     }
 
     fn rest(&self, limits: &Limits) -> Take<T> {
@@ -139,6 +157,8 @@ impl<T: Ranked> Ready<T> {
     pub(crate) fn new(limits: Limits) -> Self {
         let state = State {
             turns: Line::new(),
+            concurrency: limits.concurrency,
+            decision: 0,
             pollers: 0,
             holders: 0,
             idle: Vec::new(),
@@ -202,8 +222,9 @@ impl<T: Ranked> Ready<T> {
     /// A holder is done with its handler and its lane: it polls again, unless there are pollers enough.
     pub(crate) fn come_back(&self) -> (Take<T>, Recruit) {
         let mut state = lock(&self.state);
+        let is_over = state.is_over();
         state.holders -= 1;
-        if state.pollers >= self.limits.pollers {
+        if state.pollers >= self.limits.pollers || is_over {
             let recruit = state.recruit(&self.limits);
             return (state.rest(&self.limits), recruit);
         }
@@ -213,11 +234,16 @@ impl<T: Ranked> Ready<T> {
 
     /// A poller's lane used up its quantum: to the back of the queue, and the front comes out.
     ///
-    /// With nobody else waiting the lane goes straight on. `None`: nothing may go now.
+    /// With nobody else waiting the lane goes straight on. `None`: nothing may go now, or too many are
+    /// active, and the lane waits in the queue. The turn comes back once the queue is closed.
     pub(crate) fn rotate(&self, turn: T) -> Result<Option<T>, T> {
         let mut state = lock(&self.state);
         if state.closed {
             return Err(turn);
+        }
+        if state.is_over() {
+            state.turns.push(turn);
+            return Ok(None);
         }
         Ok(state.turns.rotate(turn))
     }
@@ -258,10 +284,11 @@ impl<T: Ranked> Ready<T> {
         state.recruit(&self.limits)
     }
 
-    /// A holder would poll the next handler of its lane. False: there are pollers enough.
+    /// A holder would poll the next handler of its lane. False: there are pollers enough, or too many
+    /// are active.
     pub(crate) fn resume(&self) -> bool {
         let mut state = lock(&self.state);
-        if state.pollers >= self.limits.pollers {
+        if state.pollers >= self.limits.pollers || state.is_over() {
             return false;
         }
         state.holders -= 1;
@@ -338,6 +365,28 @@ impl<T: Ranked> Ready<T> {
         #[cfg(not(keylane_mutant = "idle-for-ever"))]
         idle.into_iter().for_each(Waker::wake);
         turns
+    }
+
+    /// Holds another limit from now on; an older decision that comes late is none.
+    ///
+    /// Nobody is dropped: those above a smaller limit rest when they ask for a turn. For a larger one
+    /// the first runner is recruited, and it recruits the next.
+    pub(crate) fn set_concurrency(&self, concurrency: usize, decision: u64) -> Recruit {
+        let mut state = lock(&self.state);
+        if decision <= state.decision {
+            return Recruit::Nobody;
+        }
+        state.decision = decision;
+        state.concurrency = concurrency;
+        #[cfg(keylane_mutant = "adaptive-asleep")]
+        return Recruit::Nobody;
+        #[cfg(not(keylane_mutant = "adaptive-asleep"))]
+        state.recruit(&self.limits)
+    }
+
+    /// Most runners that may hold a permit, as of now.
+    pub(crate) fn concurrency(&self) -> usize {
+        lock(&self.state).concurrency
     }
 
     /// Runners that hold a permit.

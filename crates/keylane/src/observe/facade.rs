@@ -20,7 +20,7 @@ mod imp {
         letter_failures: Counter,
         overflowed: Counter,
         stuck: Counter,
-        gauges: [Gauge; 7],
+        gauges: [Gauge; 8],
         pub(super) wait: Histogram,
         pub(super) attempt: Histogram,
     }
@@ -62,6 +62,7 @@ mod imp {
                     "keylane_halted",
                     "keylane_full_lanes",
                     "keylane_stalled",
+                    "keylane_concurrency_limit",
                 ]
                 .map(gauge),
                 wait: metrics::histogram!("keylane_wait_seconds", labels.clone()),
@@ -96,6 +97,7 @@ mod imp {
                 stats.halted,
                 stats.full_lanes,
                 stats.stalled,
+                stats.concurrency_limit,
             ];
             for (gauge, value) in self.gauges.iter().zip(gauges) {
                 gauge.set(value as f64);

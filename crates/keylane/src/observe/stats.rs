@@ -63,6 +63,8 @@ pub struct Stats {
     pub stalled: usize,
     /// Room left in the capacity.
     pub capacity_left: usize,
+    /// Most handlers in flight at once, as of now: the concurrency, or where the adaptive one stands.
+    pub concurrency_limit: usize,
 }
 
 /// What has settled, and what is on its way: one line for a log.

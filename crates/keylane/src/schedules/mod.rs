@@ -24,6 +24,7 @@ mod halt;
 mod letters;
 mod order;
 mod overflow;
+mod pace;
 mod rate;
 
 use explore::explore;
@@ -73,4 +74,7 @@ scenarios! {
     rate_lets_all_go_in_time = rate::lets_all_go_in_time;
     rate_meets_the_end = rate::meets_the_end;
     rate_of_classes = rate::of_classes;
+    pace_grows_for_who_waits = pace::grows_for_who_waits;
+    pace_shrinks_and_grows = pace::shrinks_and_grows;
+    pace_is_measured = pace::is_measured;
 }

@@ -70,6 +70,9 @@ struct Seen {
     /// First attempts, in their order.
     started: Vec<(Option<Key>, u32)>,
     running: usize,
+    /// No attempt starts beside so many, but for those that are on their way.
+    limit: Option<usize>,
+    on_their_way: usize,
     done: BTreeSet<u32>,
     lettered: BTreeSet<u32>,
     /// Answers of receipts, by the number of the message.
@@ -217,6 +220,14 @@ impl Witness {
         answer
     }
 
+    /// From now on no attempt may start beside `limit` others, but for those that hold a permit of
+    /// `active` and have not started yet.
+    pub(super) fn limit(&self, limit: usize, active: usize) {
+        let mut seen = self.seen();
+        seen.limit = Some(limit);
+        seen.on_their_way = active.saturating_sub(seen.running);
+    }
+
     /// An operator is about to decide about the head of this key.
     pub(super) fn decide(&self, key: Key) {
         self.seen().keys.entry(key).or_default().decided = true;
@@ -353,6 +364,12 @@ impl<'a> Running<'a> {
         let what = format!("attempt {attempt} of {number} with the key {key:?}");
         if seen.over {
             seen.wrong(format!("{what} started after the end"));
+        }
+        let is_full = seen.limit.is_some_and(|limit| seen.running >= limit);
+        match seen.on_their_way.checked_sub(1) {
+            Some(left) if is_full => seen.on_their_way = left,
+            None if is_full => seen.wrong(format!("{what} started beside {}", seen.running)),
+            _ => {}
         }
         seen.running += 1;
         if let Some(key) = key {

@@ -30,6 +30,10 @@ enum Step {
     PushOne,
     /// A runner does the next thing it can do, of those that are legal for it.
     Run(prop::sample::Index, Deed),
+    /// The limit of active runners changes.
+    Limit(usize),
+    /// An older decision about the limit comes late.
+    LateLimit(usize),
     Close,
 }
 
@@ -56,6 +60,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         20 => (0..4_usize).prop_map(Step::Push),
         20 => Just(Step::PushOne),
         100 => (any::<prop::sample::Index>(), deed).prop_map(|(index, deed)| Step::Run(index, deed)),
+        4 => (1..5_usize).prop_map(Step::Limit),
+        1 => (1..5_usize).prop_map(Step::LateLimit),
         1 => Just(Step::Close),
     ];
     prop::collection::vec(step, 0..150)
@@ -92,6 +98,9 @@ impl Wake for Woken {
 
 struct World {
     limits: Limits,
+    /// Most that may be active: the limit, or those that were when it shrank and have not rested yet.
+    ceiling: usize,
+    decision: u64,
     ready: Ready<Turn>,
     /// What should be in the queue.
     turns: VecDeque<Turn>,
@@ -105,6 +114,8 @@ impl World {
     fn new(limits: Limits) -> Self {
         Self {
             limits,
+            ceiling: limits.concurrency,
+            decision: 0,
             ready: Ready::new(limits),
             turns: VecDeque::new(),
             runners: BTreeMap::new(),
@@ -138,6 +149,20 @@ impl World {
                     let number = numbers[index.index(numbers.len())];
                     self.run(number, deed);
                 }
+            }
+            Step::Limit(limit) => {
+                self.decision += 1;
+                self.limits.concurrency = limit;
+                self.ceiling = limit.max(self.active());
+                let recruit = self.ready.set_concurrency(limit, self.decision);
+                self.recruit(recruit);
+            }
+            Step::LateLimit(limit) => {
+                let recruit = self.ready.set_concurrency(limit, self.decision);
+                assert!(
+                    matches!(recruit, Recruit::Nobody),
+                    "it is no decision any more"
+                );
             }
             Step::Close => {
                 self.closed = true;
@@ -228,7 +253,11 @@ impl World {
             self.runner(number).role = Role::Poller;
             return self.recruit(recruit);
         }
-        let front = self.turns.pop_front();
+        let front = if self.is_over() {
+            None
+        } else {
+            self.turns.pop_front()
+        };
         let runner = self.runner(number);
         runner.turn = front;
         runner.role = Role::Poller;
@@ -275,11 +304,17 @@ impl World {
 
     fn rotate(&mut self, number: Number) {
         let turn = self.runner(number).turn.take().expect("it has a turn");
+        let is_over = self.is_over();
         match self.ready.rotate(turn) {
-            Ok(front) => {
+            Ok(None) => {
+                assert!(is_over, "nothing came out, and there is a permit");
                 self.turns.push_back(turn);
-                assert_eq!(front, self.turns.pop_front());
-                self.runner(number).turn = front;
+            }
+            Ok(Some(front)) => {
+                assert!(!is_over, "a turn came out, and there are too many active");
+                self.turns.push_back(turn);
+                assert_eq!(Some(front), self.turns.pop_front());
+                self.runner(number).turn = Some(front);
             }
             Err(back) => {
                 assert!(self.closed);
@@ -291,8 +326,9 @@ impl World {
     /// The handler of a holder is done, and there is a next message in its lane.
     fn go_on(&mut self, number: Number) {
         let pollers = self.count(|role| matches!(role, Role::Starting | Role::Poller));
+        let is_over = self.is_over();
         let again = self.ready.resume();
-        assert_eq!(again, pollers < self.limits.pollers);
+        assert_eq!(again, pollers < self.limits.pollers && !is_over);
         if again {
             self.runner(number).role = Role::Poller;
         } else if let Some(turn) = self.runner(number).turn.take() {
@@ -304,9 +340,10 @@ impl World {
     /// The handler of a holder is done, and its lane is in other hands or gone.
     fn come_back(&mut self, number: Number) {
         let pollers = self.count(|role| matches!(role, Role::Starting | Role::Poller));
+        let is_over = self.is_over();
         let (taken, recruit) = self.ready.come_back();
         self.runner(number).turn = None;
-        if pollers < self.limits.pollers {
+        if pollers < self.limits.pollers && !is_over {
             assert!(matches!(recruit, Recruit::Nobody), "it polls itself");
             self.runner(number).role = Role::Poller;
             self.taken(number, taken);
@@ -388,12 +425,20 @@ impl World {
             .count()
     }
 
+    fn active(&self) -> usize {
+        self.count(|role| matches!(role, Role::Starting | Role::Poller | Role::Holder))
+    }
+
+    fn is_over(&self) -> bool {
+        self.active() > self.limits.concurrency
+    }
+
     fn idle(&self) -> usize {
         self.count(|role| role == Role::Idle)
     }
 
     /// What is true after every step.
-    fn check(&self) {
+    fn check(&mut self) {
         let starting = self.count(|role| role == Role::Starting);
         let pollers = starting + self.count(|role| role == Role::Poller);
         let active = pollers + self.count(|role| role == Role::Holder);
@@ -404,11 +449,13 @@ impl World {
         );
         assert_eq!(self.ready.waiting(), self.turns.len());
         assert!(pollers <= self.limits.pollers, "{pollers} pollers");
-        assert!(active <= self.limits.concurrency, "{active} active");
+        assert_eq!(self.ready.concurrency(), self.limits.concurrency);
+        assert!(active <= self.ceiling, "{active} active");
+        self.ceiling = active.max(self.limits.concurrency);
         assert!(starting <= 1, "runners are recruited one at a time");
         assert!(self.idle() <= self.limits.idle, "{} idle", self.idle());
         let comes =
-            starting > 0 || pollers == self.limits.pollers || active == self.limits.concurrency;
+            starting > 0 || pollers == self.limits.pollers || active >= self.limits.concurrency;
         assert!(
             self.turns.is_empty() || comes,
             "turns wait, and nobody comes"

@@ -1,0 +1,40 @@
+//! The concurrency limit, where it is adaptive: what runners measure, and what they make of it.
+
+use std::fmt;
+
+use super::Engine;
+use crate::adaptive::{Decided, Ended, Started};
+use crate::clock;
+use crate::error::Failure;
+use crate::rt::Arc;
+
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// An attempt has ended, and its future is gone.
+    ///
+    /// Apart from the hot path: without the option nothing was started.
+    #[cold]
+    pub(super) fn measure<A>(self: &Arc<Self>, started: &Started, answer: &Result<A, Failure<E>>) {
+        let Some(meter) = &self.meter else { return };
+        let ended = match answer {
+            Ok(_) => Ended::Answered,
+            Err(Failure::TimedOut(_)) => Ended::TimedOut,
+            Err(_) => Ended::Failed,
+        };
+        if let Some(decided) = meter.end(started, clock::now(), ended) {
+            self.set_pace(decided);
+        }
+    }
+
+    /// Holds another limit from now on, and starts who may start for it.
+    pub(crate) fn set_pace(self: &Arc<Self>, decided: Decided) {
+        let Decided { limit, number } = decided;
+        let recruit = self.ready.set_concurrency(limit, number);
+        self.recruit(recruit);
+    }
+}
