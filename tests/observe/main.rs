@@ -1,4 +1,4 @@
-//! What can be seen from outside: spans and events.
+//! What can be seen from outside: spans, events, the hottest keys.
 #![cfg(not(keylane_shuttle))]
 #![allow(
     clippy::unwrap_used,
@@ -8,3 +8,6 @@
 mod recorder;
 
 mod spans;
+
+mod events;
+mod hottest;

@@ -9,9 +9,10 @@ use std::future::IntoFuture;
 use std::marker::PhantomData;
 
 use keylane::{
-    BuildError, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, Exhausted, Failure,
-    HandedBack, Lane, LaneError, LaneState, LaneView, Overflow, Permit, Rate, Receipt,
-    ReceiptError, Report, ReserveError, Retry, RetryBudget, SendError, Stats, TrySendError,
+    BuildError, By, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, Event, Events,
+    Exhausted, Failure, HandedBack, Hot, Lane, LaneError, LaneState, LaneView, Overflow, Permit,
+    Rate, Receipt, ReceiptError, Report, ReserveError, Retry, RetryBudget, SendError, Stats,
+    TrySendError,
 };
 
 const EXPECTED: &str = "\
@@ -28,6 +29,10 @@ Ending                           Send  Sync  Unpin
 Report                           Send  Sync  Unpin
 HandedBack                       Send  Sync  Unpin
 Stats                            Send  Sync  Unpin
+Event                            Send  Sync  Unpin
+Events                           Send  Sync  Unpin
+Hot                              Send  Sync  Unpin
+By                               Send  Sync  Unpin
 Context                          Send  Sync  Unpin
 Retry                            Send  Sync  Unpin
 RetryBudget                      Send  Sync  Unpin
@@ -46,6 +51,8 @@ LaneError                        Send  Sync  Unpin
 future of send                   Send  Sync  -
 future of submit                 Send  Sync  -
 future of reserve                Send  Sync  -
+future of recv                   Send  Sync  -
+future of hottest                Send  Sync  -
 future of an ending              Send  -     Unpin
 future of cancelled              Send  Sync  -
 (Rc, which is neither)           -     -     Unpin
@@ -152,6 +159,10 @@ async fn every_public_type_and_future_is_what_it_was() {
         "Report": Report<u64, String>,
         "HandedBack": HandedBack<u64, String>,
         "Stats": Stats,
+        "Event": Event<u64>,
+        "Events": Events<u64>,
+        "Hot": Hot<u64>,
+        "By": By,
         "Context": Context<u64>,
         "Retry": Retry<Error>,
         "RetryBudget": RetryBudget,
@@ -177,6 +188,12 @@ async fn every_public_type_and_future_is_what_it_was() {
         of_value(&orders.submit(String::new()))
     ));
     rows.push(row!("future of reserve", of_value(&orders.reserve())));
+    let mut events = orders.events();
+    rows.push(row!("future of recv", of_value(&events.recv())));
+    rows.push(row!(
+        "future of hottest",
+        of_value(&orders.hottest(1, By::Age))
+    ));
     rows.push(row!(
         "future of an ending",
         of_value(&orders.drain().into_future())

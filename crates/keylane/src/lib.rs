@@ -23,7 +23,9 @@
 //! # Watching it
 //!
 //! [`Dispatcher::stats`] is a snapshot of counters and gauges, [`Dispatcher::inspect`] says why one
-//! key waits.
+//! key waits. [`Dispatcher::events`] is a bounded stream of what happens: dead letters, discarded
+//! messages, halted and full lanes, gaps, handlers that block. [`Dispatcher::hottest`] finds the keys
+//! that have most messages, the oldest ones, or the busiest handlers.
 //!
 //! With `tracing`, target `keylane`: each attempt runs in a span `keylane.message` (level `INFO`) with
 //! `key`, `attempt` and `wait_us`. Events: `WARN` for an attempt that failed, a message that is given
@@ -77,12 +79,12 @@ pub use error::{
 };
 
 mod engine;
-pub use engine::{HandedBack, Overflow, Report};
+pub use engine::{Event, Events, HandedBack, Overflow, Report};
 
 mod lanes;
 
 mod observe;
-pub use observe::Stats;
+pub use observe::{By, Hot, Stats};
 
 mod clock;
 mod rt;

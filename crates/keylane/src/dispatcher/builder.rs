@@ -48,6 +48,7 @@ const MOST_SHARDS: usize = 1 << 16;
 /// | [`rate`](Self::rate) | none | ready lanes wait, and hold no runner |
 /// | [`priority`](Self::priority) | one class | more urgent lanes start first |
 /// | [`stuck_after`](Self::stuck_after) | one second | a warning and a count |
+/// | [`event_capacity`](Self::event_capacity) | 1,024 events for each subscriber | the oldest is lost, and counted |
 pub struct Builder<K, M, E, F, S = RandomState> {
     key: F,
     hasher: S,
@@ -377,6 +378,15 @@ where
         self
     }
 
+    /// Most events that wait for one subscriber of [`events`](Dispatcher::events) to read them.
+    ///
+    /// At the limit the oldest is lost for the new one, and [`Events::lost`](crate::Events::lost)
+    /// counts it; the engine does not wait. Memory is taken as events come.
+    pub fn event_capacity(mut self, events: usize) -> Self {
+        self.settings.event_capacity = events;
+        self
+    }
+
     /// Shows keys in spans and events by their `Debug`, escaped and cut, and not by their hash.
     pub fn trace_keys(mut self) -> Self
     where
@@ -664,6 +674,7 @@ where
             ("lane_capacity", self.lane_capacity.unwrap_or(1)),
             ("quantum", settings.quantum as usize),
             ("priority", usize::from(settings.classes)),
+            ("event_capacity", settings.event_capacity),
             (
                 "stuck_after",
                 settings.stuck_after.as_nanos().min(1) as usize,

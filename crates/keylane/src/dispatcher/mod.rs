@@ -14,6 +14,8 @@ pub use receipt::Receipt;
 mod permit;
 pub use permit::Permit;
 
+mod watching;
+
 mod lane;
 pub use lane::{Lane, LaneState, LaneView};
 

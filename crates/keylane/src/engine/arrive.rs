@@ -18,6 +18,10 @@ struct Arrival<M, O, E> {
     after: After<M, O, E>,
     /// The lane is to be asked what to run.
     calls: bool,
+    /// The lane has come to its limit.
+    filled: bool,
+    /// How deep it is now.
+    depth: usize,
     /// The store is to be asked where the key stands.
     loads: bool,
     /// Messages with an outcome.
@@ -39,6 +43,8 @@ impl<M, O, E> Arrival<M, O, E> {
         Self {
             after: After::new(),
             calls: false,
+            filled: false,
+            depth: 0,
             loads: false,
             settled: Vec::new(),
             displaced: Vec::new(),
@@ -58,7 +64,7 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// Lets a message into the lane of its key.
+    /// Lets a message into the lane of its key. Returns how deep the lane is now.
     pub(super) fn arrive(
         &self,
         tally: &mut Tally,
@@ -67,7 +73,7 @@ where
         parked: Parked<M, O, E>,
         now: Instant,
         turns: &mut Vec<Queued<K, M, O, E>>,
-    ) {
+    ) -> usize {
         let mut arrival = Arrival::new();
         self.lanes.with_any(hash, &key, |lane| {
             self.admit(lane, &key, hash, parked, now, &mut arrival);
@@ -82,7 +88,9 @@ where
                 lane.is_bare().then(|| ((), crate::lanes::Next::Remove))
             });
         }
+        let depth = arrival.depth;
         self.follow_arrival(tally, key, hash, arrival, turns);
+        depth
     }
 
     /// Under the shard's lock: the discipline decides.
@@ -124,7 +132,8 @@ where
         now: Instant,
         arrival: &mut Arrival<M, O, E>,
     ) {
-        self.see_arrival(lane, hash);
+        arrival.filled |= self.see_arrival(lane, hash);
+        arrival.depth = lane.depth();
         if lane.depth() > self.settings.lane_capacity {
             self.set_lane_apart(lane, &mut arrival.after.freed);
         }
@@ -481,6 +490,8 @@ where
         let Arrival {
             after,
             calls,
+            filled,
+            depth: _,
             loads,
             settled,
             displaced,
@@ -491,6 +502,9 @@ where
             behind_gap,
         } = arrival;
         self.carry_out(after, &key, hash);
+        if filled || !displaced.is_empty() || !refused.is_empty() {
+            self.tell_overflowed(&key);
+        }
         for (Parked { message, ticket }, outcome) in settled {
             self.settle(tally, ticket, outcome(message));
         }
@@ -533,6 +547,7 @@ where
             last = gap.last,
             "versions are missing"
         );
+        self.tell_gap(key, gap.first, gap.last);
     }
 }
 

@@ -80,8 +80,8 @@ where
         }
     }
 
-    /// A message came into this lane. Under the shard's lock.
-    pub(super) fn see_arrival(&self, lane: &mut Lane<K, M, O, E>, hash: u64) {
+    /// A message came into this lane. True: with it the lane became full. Under the shard's lock.
+    pub(super) fn see_arrival(&self, lane: &mut Lane<K, M, O, E>, hash: u64) -> bool {
         if let Some(full) = lane.full() {
             full.granted = full.granted.saturating_sub(1);
         } else if lane.depth() >= self.settings.lane_capacity
@@ -90,7 +90,9 @@ where
             let slot = slot_of(hash);
             lane.set_full(Arc::new(Semaphore::new(0)), slot);
             self.full_lanes[slot].fetch_add(1, Ordering::Relaxed);
+            return true;
         }
+        false
     }
 
     /// The head of this lane is about to leave it for good. Under the shard's lock.

@@ -100,7 +100,7 @@ where
     }
 
     /// When the head of a lane was parked, where the lane knows it.
-    fn head_stamp(&self, lane: &Lane<K, M, O, E>) -> Option<u64> {
+    pub(super) fn head_stamp(&self, lane: &Lane<K, M, O, E>) -> Option<u64> {
         match lane.state() {
             State::Ready => None,
             State::Running { parked_at, .. } => Some(*parked_at),

@@ -84,6 +84,12 @@ pub use shutdown::{HandedBack, Report};
 mod watch;
 pub(crate) use watch::watch;
 
+mod events;
+pub use events::{Event, Events};
+
+mod hottest;
+mod tell;
+
 mod caught;
 
 use std::fmt;
@@ -93,6 +99,7 @@ use crate::adaptive::Meter;
 use crate::clock::{self, Instant};
 use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Timers};
 use crate::observe::facade::Facade;
+use crate::observe::heat::Heat;
 use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicUsize, Ordering};
@@ -141,6 +148,10 @@ pub(crate) struct Engine<K, M, O, E> {
     pub(crate) facade: Facade,
     /// Measures attempts, where the concurrency is adaptive.
     meter: Option<Meter>,
+    /// Those who watch.
+    feed: events::Feed<K>,
+    /// Which keys are hot.
+    heat: Heat,
     pub(crate) shutdown: Shutdown<K, M>,
     pub(crate) runners: Runners,
     /// How those whose message was merged into another get its answer, where they do.
@@ -188,6 +199,8 @@ where
             full_lanes: std::array::from_fn(|_| AtomicUsize::new(0)),
             counters: Counters::default(),
             facade: Facade::new(settings.name.as_deref()),
+            feed: events::Feed::new(settings.event_capacity),
+            heat: Heat::new(limits.concurrency),
             shutdown: Shutdown::new(),
             runners: Runners::new(),
             share: None,
@@ -259,7 +272,7 @@ where
             // Of heads that came to wait when there was nobody left to wake them.
             self.timers.clear();
             self.rests.clear();
-            self.shutdown.advance(Stage::Ended);
+            self.advance_to_end();
         }
     }
 

@@ -25,6 +25,7 @@ use super::shutdown::{HandedBack, Stage};
 use crate::clock::{self, Alarm};
 use crate::error::Failure;
 use crate::lanes::{Entered, Offered};
+use crate::observe::heat::Grown;
 use crate::retry::Bucket;
 use crate::rt::atomic::Ordering;
 use crate::rt::{self, Arc, mpsc};
@@ -67,6 +68,8 @@ where
     /// Messages in `batch` that were delayed, and were counted when they came.
     delayed: usize,
     budget: Option<Bucket>,
+    /// Which lanes are known to be deep.
+    grown: Grown,
     /// The last message's `parked_at`: no two have the same.
     stamp: u64,
     /// The stage that was last acted on.
@@ -111,6 +114,7 @@ where
             delayed: 0,
             relaning,
             budget,
+            grown: Grown::new(),
             stamp: 0,
             seen: Stage::Open,
             deadline: None,
@@ -146,7 +150,7 @@ where
         }
         // Of heads that came to wait, and were handed back by their runners, after the last sweep.
         self.forget_due();
-        self.engine.shutdown.advance(Stage::Ended);
+        self.engine.advance_to_end();
     }
 
     /// Whether there is nothing to do at this moment.
@@ -212,6 +216,8 @@ where
         let engine = &self.engine;
         let delayed = std::mem::take(&mut self.delayed);
         engine.counters.accepted.add((routed - delayed) as u64);
+        let queries = engine.heat.queries.load(Ordering::Relaxed);
+        self.grown.begin(routed, queries);
         let mut tally = Tally::default();
         let now = engine.stamp(clock::now());
         let (mut room, mut bytes) = (0, 0);
@@ -260,11 +266,13 @@ where
                 continue;
             };
             if engine.settings.thinks {
-                engine.arrive(&mut tally, key, hash, parked, clock::now(), &mut self.turns);
+                let turns = &mut self.turns;
+                let depth = engine.arrive(&mut tally, key, hash, parked, clock::now(), turns);
+                engine.see_depth(&mut self.grown, hash, depth);
                 continue;
             }
             let entered = engine.lanes.enter(hash, &key, parked, |lane, mut parked| {
-                let mut freed = (0, 0);
+                let (mut freed, mut filled) = ((0, 0), false);
                 if lane.is_stalled() {
                     freed = engine.park_stalled(&mut parked);
                 }
@@ -272,7 +280,7 @@ where
                 let limit = engine.settings.lane_capacity;
                 let offered = lane.offer(parked, limit, engine.at_limit(), engine.lanes.spares());
                 if let Offered::Parked = offered {
-                    engine.see_arrival(lane, hash);
+                    filled = engine.see_arrival(lane, hash);
                     if lane.depth() > limit {
                         // It came in before its sender could see the lane full. If that were load,
                         // one flooded key could take all the room from the others.
@@ -283,25 +291,32 @@ where
                 if calls {
                     lane.call();
                 }
-                (offered, freed, calls)
+                (offered, freed, calls, filled, lane.depth())
             });
             match entered {
                 Entered::Created(parked) => {
                     if engine.settings.lane_capacity == 1 {
                         // Full with its first message.
-                        engine
+                        let filled = engine
                             .lanes
                             .with(hash, &key, |lane| engine.see_arrival(lane, hash));
+                        if filled == Some(true) {
+                            engine.tell_overflowed(&key);
+                        }
                     }
                     self.turns.push(Turn::first(Some(key), hash, parked).into());
                 }
-                Entered::Present((offered, freed, calls)) => {
+                Entered::Present((offered, freed, calls, filled, depth)) => {
                     if calls {
                         let key = key.clone();
                         self.turns.push(engine.called(key, hash));
                     }
                     room += freed.0;
                     bytes += freed.1;
+                    engine.see_depth(&mut self.grown, hash, depth);
+                    if filled || !matches!(offered, Offered::Parked) {
+                        engine.tell_overflowed(&key);
+                    }
                     match offered {
                         Offered::Parked if std::mem::needs_drop::<K>() => engine.drop_quietly(key),
                         Offered::Parked => {}

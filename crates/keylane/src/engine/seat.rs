@@ -12,6 +12,7 @@ use crate::clock;
 use crate::error::Failure;
 use crate::handler::Context;
 use crate::lanes::{Role, Take};
+use crate::observe::heat::NO_PLACE;
 use crate::rt::{self, Arc};
 
 /// Made before the task is spawned and moved into it, so that a task which is dropped before its
@@ -33,6 +34,8 @@ where
     quantum: u32,
     /// Whether it made another runner a poller, and has not stepped aside since.
     recruited: bool,
+    /// Where it is seen to wait.
+    place: u32,
 }
 
 /// A turn is a small part of what Tokio's budget counts as one operation.
@@ -54,6 +57,7 @@ where
             fresh: TURNS_PER_OPERATION,
             quantum: 0,
             recruited: false,
+            place: NO_PLACE,
         }
     }
 
@@ -122,6 +126,7 @@ where
             self.engine
                 .lanes
                 .with(hash, key, |lane| lane.wait(now, attempt, parked_at));
+            self.place = self.engine.begin_wait(self.number, hash, now);
         }
     }
 
@@ -179,6 +184,7 @@ where
         match accepted {
             Ok(()) => {
                 self.engine.drop_quietly(message);
+                self.engine.tell_dead_lettered(key.as_ref(), &given_up);
                 let outcome = Outcome::DeadLettered(given_up.failure);
                 self.engine.settle(&mut self.tally, ticket, outcome);
                 self.engine.advance(key, hash)
@@ -201,6 +207,7 @@ where
     #[inline]
     pub(super) fn proceed(&mut self, next: Option<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
         if self.role == Role::Holder {
+            self.engine.end_wait(&mut self.place);
             match next {
                 Some(next) if !self.poll_again() => {
                     self.engine.enqueue(next);
@@ -323,6 +330,7 @@ where
 {
     fn drop(&mut self) {
         self.engine.runners.remove(self.number);
+        self.engine.end_wait(&mut self.place);
         if std::thread::panicking() {
             // Handlers' panics are caught. This one came from a key's own `Eq`, `Clone` or `Drop`,
             // and what the runner held of its lane is gone.

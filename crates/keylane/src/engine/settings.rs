@@ -53,6 +53,8 @@ pub(crate) struct Settings<K, M, E> {
     pub(crate) tally: u32,
     pub(crate) stuck_after: Duration,
     pub(crate) show_key: Option<ShowKey<K>>,
+    /// Most events that wait for one subscriber.
+    pub(crate) event_capacity: usize,
     pub(crate) discipline: Discipline<K, M>,
     pub(crate) rate_per_key: Option<Gcra>,
     pub(crate) batch: Option<Batch>,
@@ -118,6 +120,7 @@ impl<K, M, E> Default for Settings<K, M, E> {
             delayed: Delayed::Wait,
             expires: false,
             thinks: false,
+            event_capacity: 1_024,
         }
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct After<M, O, E> {
     pub(super) expired: Vec<Parked<M, O, E>>,
     pub(super) freed: Freed,
     pub(super) opening: Opening,
+    /// When the oldest message was parked that may wait for long now.
+    pub(super) stalled: Option<u64>,
     /// The lane rests: if it is the end, somebody must hand back what is in it.
     pub(super) rests: bool,
 }
@@ -31,6 +33,7 @@ impl<M, O, E> After<M, O, E> {
             expired: Vec::new(),
             freed: Freed::default(),
             opening: Opening::Nothing,
+            stalled: None,
             rests: false,
         }
     }
@@ -93,10 +96,14 @@ where
             expired,
             freed,
             opening,
+            stalled,
             rests,
         } = after;
         opening.carry_out();
         self.free(&freed);
+        if let Some(parked_at) = stalled {
+            self.see_stalled(hash, parked_at);
+        }
         if !expired.is_empty() {
             let mut tally = Tally::default();
             for Parked { message, ticket } in expired {
@@ -273,6 +280,8 @@ where
         }
         if lane.is_stalled() {
             self.set_lane_apart(lane, &mut after.freed);
+            let oldest = lane.oldest_parked().filter(|_| why != Rest::Rate);
+            after.stalled = oldest.map(|parked| parked.ticket.parked_at);
         }
         Next::Stay
     }

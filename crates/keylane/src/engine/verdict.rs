@@ -75,6 +75,7 @@ where
         let Owed { hash, ticket, kept } = owed;
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
+            self.tell_discarded(key.as_ref(), attempt, &failure);
             self.settle(tally, ticket, Outcome::Discarded(failure));
             return self.advance(key, hash);
         };
@@ -127,6 +128,7 @@ where
                 None
             }
             Exhausted::Halt | Exhausted::Discard => {
+                self.tell_discarded(key.as_ref(), attempt, &failure);
                 self.drop_quietly(message);
                 self.settle(tally, ticket, Outcome::Discarded(failure));
                 self.advance(key, hash)
@@ -208,6 +210,7 @@ where
         };
         #[cfg(keylane_mutant = "retry-at-tail")]
         return self.retry_at_tail(key, hash, held);
+        self.see_stalled(hash, held.ticket.parked_at);
         self.hold_head(tally, &key, hash, held, |lane, held| {
             let due = Due::Lane {
                 key: key.clone(),
@@ -252,6 +255,8 @@ where
         );
         self.flush(tally);
         let mut freed = Freed::default();
+        self.see_stalled(hash, held.ticket.parked_at);
+        let halting = self.halting(&held);
         self.hold_head(tally, &key, hash, held, |lane, held| {
             lane.halt(held);
             // Before anybody can see the lane, and resume it.
@@ -259,6 +264,7 @@ where
             self.set_lane_apart(lane, &mut freed);
         });
         self.free(&freed);
+        self.tell_halted(&key, halting);
         // Nobody will decide any more once the channel is empty for good. Before that, messages of
         // this key may still arrive, and must not start a lane that forgot its failed head.
         if self.shutdown.is_exhausted() && !cfg!(keylane_mutant = "late-halt") {

@@ -27,6 +27,7 @@ where
         }
         for stuck in watch.look(engine.id(), clock::now(), limit) {
             engine.counters.stuck.add(1);
+            engine.tell_stuck(stuck.hash, stuck.lasted);
             tracing::warn!(
                 target: "keylane",
                 key = %engine.shown_by_hash(stuck.hash),
@@ -34,6 +35,7 @@ where
                 "a handler blocks its thread; move blocking work to `spawn_blocking`"
             );
         }
+        engine.sample_waits();
         engine.facade.publish(&engine.stats());
         // A router that yields comes back when its worker has nothing else to do. If that worker is
         // blocked by a handler, this gets the router back on another one.

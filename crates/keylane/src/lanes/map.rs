@@ -184,6 +184,17 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         Some(see(lane.get()))
     }
 
+    /// Lends a lane of which only the hash is known, for reading. Runs none of the key's code.
+    pub(crate) fn peek_hash<R>(
+        &self,
+        hash: u64,
+        see: impl FnOnce(&Lane<T, H, G>) -> R,
+    ) -> Option<R> {
+        let shard = self.lanes.shards()[self.shard_of(hash)].read();
+        let (_, lane) = shard.get(hash, |(slot, _)| slot.hash == hash)?;
+        Some(see(lane.get()))
+    }
+
     /// A key with this hash that has a lane.
     pub(crate) fn key_of(&self, hash: u64) -> Option<K> {
         let shard = self.lanes.shards()[self.shard_of(hash)].read();

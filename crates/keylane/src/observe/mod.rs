@@ -7,5 +7,10 @@ pub use stats::Stats;
 mod beat;
 pub(crate) use beat::{Beat, Watch};
 
+mod hot;
+pub use hot::{By, Hot};
+
+pub(crate) mod heat;
+
 pub(crate) mod facade;
 pub(crate) mod trace;

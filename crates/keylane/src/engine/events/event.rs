@@ -1,0 +1,118 @@
+//! One thing that happened.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::Overflow;
+
+/// Something an operator may want to know at once.
+///
+/// What is over again by itself, as a retry or a lane that empties, is no event:
+/// [`stats`](crate::Dispatcher::stats) counts those. Nor is what an operator does, as a resumed lane.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event<K> {
+    /// The dead-letter sink has accepted a message that was given up on.
+    #[non_exhaustive]
+    DeadLettered {
+        /// Its key, or `None` for a keyless message.
+        key: Option<K>,
+        /// How often the handler was tried; 0 if its lane was full.
+        attempts: u32,
+        /// Why the last attempt failed, cut to 256 characters.
+        why: String,
+        /// When it happened.
+        at: Instant,
+    },
+    /// A message was given up on, and nobody keeps it.
+    #[non_exhaustive]
+    Discarded {
+        /// Its key, or `None` for a keyless message.
+        key: Option<K>,
+        /// How often the handler was tried.
+        attempts: u32,
+        /// Why the last attempt failed, cut to 256 characters.
+        why: String,
+        /// When it happened.
+        at: Instant,
+    },
+    /// A lane has stopped until somebody says [`resume`](crate::Lane::resume), `skip` or `replace`.
+    #[non_exhaustive]
+    Halted {
+        /// Its key.
+        key: K,
+        /// How often its head was tried.
+        attempts: u32,
+        /// Why the last attempt failed, cut to 256 characters.
+        why: String,
+        /// When it happened.
+        at: Instant,
+    },
+    /// Versions of a key did not come.
+    #[non_exhaustive]
+    Gap {
+        /// The key.
+        key: K,
+        /// The first version that is missing.
+        first: u64,
+        /// The last version that is missing.
+        last: u64,
+        /// When it was found out.
+        at: Instant,
+    },
+    /// A lane is at its limit.
+    ///
+    /// With `Wait` and `Reject` once when it becomes full, and again only after it has been half
+    /// empty; with `DropOldest` and `DeadLetter` for each message that this costs.
+    #[non_exhaustive]
+    Overflowed {
+        /// Its key.
+        key: K,
+        /// What is done about it.
+        policy: Overflow,
+        /// When it happened.
+        at: Instant,
+    },
+    /// A handler blocks its thread for longer than [`stuck_after`](crate::Builder::stuck_after).
+    #[non_exhaustive]
+    Stuck {
+        /// Its key; `None` for a keyless message.
+        key: Option<K>,
+        /// For how long it has not returned, at least.
+        lasted: Duration,
+        /// When it was found out.
+        at: Instant,
+    },
+}
+
+impl<K> Event<K> {
+    /// The key it is about, if there is one.
+    pub fn key(&self) -> Option<&K> {
+        match self {
+            Self::DeadLettered { key, .. }
+            | Self::Discarded { key, .. }
+            | Self::Stuck { key, .. } => key.as_ref(),
+            Self::Halted { key, .. } | Self::Gap { key, .. } | Self::Overflowed { key, .. } => {
+                Some(key)
+            }
+        }
+    }
+
+    /// When it happened.
+    pub fn at(&self) -> Instant {
+        match self {
+            Self::DeadLettered { at, .. }
+            | Self::Discarded { at, .. }
+            | Self::Stuck { at, .. }
+            | Self::Halted { at, .. }
+            | Self::Gap { at, .. }
+            | Self::Overflowed { at, .. } => *at,
+        }
+    }
+
+    /// Whether it is one of many: a flood of these must not push out what is told once.
+    pub(super) fn is_common(&self) -> bool {
+        matches!(self, Self::Overflowed { .. }) && !cfg!(keylane_mutant = "flood-displaces")
+    }
+}

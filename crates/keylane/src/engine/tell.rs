@@ -1,0 +1,126 @@
+//! What the engine tells those who watch it. Without a subscriber: one relaxed load.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::caught::{caught, dropped, shielded};
+use super::events::{Event, Events};
+use super::message::{GivenUp, Held};
+use super::{Engine, Stage};
+use crate::clock;
+use crate::error::Failure;
+
+impl<K, M, O, E> Engine<K, M, O, E> {
+    pub(crate) fn events(&self) -> Events<K> {
+        self.feed.events()
+    }
+
+    /// Tells an event. Never under a lock: making it clones the user's key and formats errors.
+    fn tell(&self, event: impl FnOnce(tokio::time::Instant) -> Event<K>) {
+        if self.feed.is_watched() {
+            self.tell_watched(event);
+        }
+    }
+
+    #[cold]
+    fn tell_watched(&self, event: impl FnOnce(tokio::time::Instant) -> Event<K>) {
+        let event = caught(|| event(clock::now().into())).ok();
+        let told = self.feed.tell(event);
+        for waker in told.wakers {
+            shielded(|| waker.wake());
+        }
+        for event in told.lost {
+            if dropped(event) {
+                self.counters.panics.add(1);
+            }
+        }
+    }
+
+    /// The report stands, and nothing will happen any more.
+    pub(super) fn advance_to_end(&self) {
+        for waker in self.feed.end() {
+            shielded(|| waker.wake());
+        }
+        self.shutdown.advance(Stage::Ended);
+    }
+}
+
+impl<K, M, O, E> Engine<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// A sink has accepted a letter.
+    #[inline]
+    pub(super) fn tell_dead_lettered(&self, key: Option<&K>, given_up: &GivenUp<K, E>) {
+        self.tell(|at| Event::DeadLettered {
+            key: key.or(given_up.beside.as_ref()).cloned(),
+            attempts: given_up.attempts,
+            why: self.why(&given_up.failure).into(),
+            at,
+        });
+    }
+
+    /// A message is given up on, and nobody keeps it.
+    #[inline]
+    pub(super) fn tell_discarded(&self, key: Option<&K>, attempts: u32, failure: &Failure<E>) {
+        self.tell(|at| Event::Discarded {
+            key: key.cloned(),
+            attempts,
+            why: self.why(failure).into(),
+            at,
+        });
+    }
+
+    /// What is to be told of a lane that will stop with this head.
+    #[inline]
+    pub(super) fn halting(&self, held: &Held<K, M, O, E>) -> Option<(u32, String)> {
+        let told = || (held.work.attempts(), held.why.to_string());
+        self.feed.is_watched().then(told)
+    }
+
+    /// A lane has stopped. After it has, because whoever hears it may want to act on the lane.
+    #[inline]
+    pub(super) fn tell_halted(&self, key: &K, halting: Option<(u32, String)>) {
+        if let Some((attempts, why)) = halting {
+            self.tell(|at| Event::Halted {
+                key: key.clone(),
+                attempts,
+                why,
+                at,
+            });
+        }
+    }
+
+    /// Versions `first..=last` of a key are missing.
+    #[inline]
+    pub(crate) fn tell_gap(&self, key: &K, first: u64, last: u64) {
+        self.tell(|at| Event::Gap {
+            key: key.clone(),
+            first,
+            last,
+            at,
+        });
+    }
+
+    /// A lane is at its limit, and its policy has come into force.
+    #[inline]
+    pub(super) fn tell_overflowed(&self, key: &K) {
+        self.tell(|at| Event::Overflowed {
+            key: key.clone(),
+            policy: self.settings.overflow,
+            at,
+        });
+    }
+
+    /// A handler blocks its thread.
+    pub(super) fn tell_stuck(&self, hash: u64, lasted: Duration) {
+        self.tell(|at| Event::Stuck {
+            key: self.lanes.key_of(hash),
+            lasted,
+            at,
+        });
+    }
+}

@@ -1,0 +1,349 @@
+//! `Dispatcher::events`: every kind, the loss count, the end of the stream.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use keylane::{
+    BoxError, BuildError, DeadLetter, DeadLetterSink, Dispatcher, Event, Exhausted, Overflow, Retry,
+};
+use keylane_testkit::Gate;
+use tokio::time::Instant;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Refuses the first letter, and says how many it has accepted.
+#[derive(Clone, Default)]
+struct Shelf {
+    tries: Arc<AtomicUsize>,
+}
+
+#[keylane::async_trait]
+impl DeadLetterSink<u64, u64, &'static str> for Shelf {
+    async fn accept(&self, _: &DeadLetter<u64, u64, &'static str>) -> Result<(), BoxError> {
+        match self.tries.fetch_add(1, Ordering::Relaxed) {
+            0 => Err("full".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What happened, without the time, to be compared.
+fn told(event: Event<u64>) -> String {
+    match event {
+        Event::DeadLettered {
+            key, attempts, why, ..
+        } => format!("dead-lettered {key:?} {attempts} {why}"),
+        Event::Discarded {
+            key, attempts, why, ..
+        } => format!("discarded {key:?} {attempts} {why}"),
+        Event::Halted {
+            key, attempts, why, ..
+        } => format!("halted {key} {attempts} {why}"),
+        Event::Overflowed { key, policy, .. } => format!("overflowed {key} {policy:?}"),
+        Event::Stuck { key, .. } => format!("stuck {key:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// All that is told until the dispatcher has ended.
+async fn all(events: keylane::Events<u64>) -> Vec<String> {
+    events.map(told).collect().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_is_told_when_the_sink_has_it() {
+    let shelf = Shelf::default();
+    let orders = Dispatcher::key_by_opt(|n: &u64| (*n > 0).then_some(*n))
+        .retry(Retry::fixed(1_000 * MS).max_attempts(2))
+        .on_exhausted(Exhausted::dead_letter(shelf.clone()))
+        .spawn(|_: u64| async move { Err::<(), _>("no") })
+        .unwrap();
+    let start = Instant::now();
+    let mut events = orders.events();
+    orders.send(7).await.unwrap();
+    tokio::time::sleep(1_050 * MS).await;
+    // Given up on, and refused by the sink.
+    assert_eq!(shelf.tries.load(Ordering::Relaxed), 1);
+    assert_eq!(events.try_recv(), None);
+    let event = events.recv().await.unwrap();
+    let since = event.at() - start;
+    assert!(since >= 1_100 * MS && since < 1_200 * MS, "{since:?}");
+    assert_eq!(
+        told(event),
+        "dead-lettered Some(7) 2 the handler failed: \"no\""
+    );
+    orders.send(0).await.unwrap();
+    orders.drain().await;
+    assert_eq!(
+        all(events).await,
+        ["dead-lettered None 2 the handler failed: \"no\""]
+    );
+}
+
+#[tokio::test]
+async fn a_discarded_message_is_told_with_and_without_a_clone_kept() {
+    for keeps in [false, true] {
+        let orders = Dispatcher::builder(|n: &u64| *n);
+        let orders = match keeps {
+            true => orders.on_exhausted(Exhausted::Discard),
+            false => orders,
+        };
+        let orders = orders
+            .spawn(|n: u64| async move { if n == 1 { Err("no") } else { Ok(()) } })
+            .unwrap();
+        let events = orders.events();
+        for n in [1, 2] {
+            orders.send(n).await.unwrap();
+        }
+        orders.drain().await;
+        assert_eq!(
+            all(events).await,
+            ["discarded Some(1) 1 the handler failed: \"no\""]
+        );
+    }
+}
+
+#[test]
+fn whoever_hears_of_a_halt_can_act_on_it() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let orders = Dispatcher::builder(|n: &u64| *n)
+            .on_exhausted(Exhausted::Halt)
+            .spawn(|_: u64| async move { Err::<(), _>("no") })
+            .unwrap();
+        let mut events = orders.events();
+        for n in 0..200 {
+            orders.send(n).await.unwrap();
+            let event = events.recv().await.unwrap();
+            let key = *event.key().unwrap();
+            assert_eq!(
+                told(event),
+                format!("halted {n} 1 the handler failed: \"no\"")
+            );
+            orders.lane(&key).skip().unwrap();
+        }
+        orders.drain().await;
+        // Skipping is an operator's doing and no event.
+        assert_eq!(all(events).await, [""; 0]);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_lane_is_told_by_its_policy() {
+    for (policy, expected) in [
+        // Once, until it has been half empty.
+        (Overflow::Wait, &["overflowed 5 Wait"; 2][..]),
+        (Overflow::Reject, &["overflowed 5 Reject"; 2]),
+        // For each message.
+        (Overflow::DropOldest, &["overflowed 5 DropOldest"; 6]),
+        (
+            Overflow::DeadLetter,
+            &[
+                "overflowed 5 DeadLetter",
+                "overflowed 5 DeadLetter",
+                "overflowed 5 DeadLetter",
+                "dead-lettered Some(5) 0 the lane of the key was full",
+                "dead-lettered Some(5) 0 the lane of the key was full",
+                "overflowed 5 DeadLetter",
+                "overflowed 5 DeadLetter",
+                "overflowed 5 DeadLetter",
+                "dead-lettered Some(5) 0 the lane of the key was full",
+                "dead-lettered Some(5) 0 the lane of the key was full",
+                "dead-lettered Some(5) 0 the lane of the key was full",
+                "dead-lettered Some(5) 0 the lane of the key was full",
+            ],
+        ),
+    ] {
+        let gate = Gate::new();
+        let shut = gate.clone();
+        let orders = Dispatcher::builder(|n: &u64| *n)
+            .lane_capacity(4, policy)
+            .overflow_sink(Shelf::default())
+            .spawn(move |_: u64| {
+                let pass = shut.pass();
+                async move {
+                    pass.await;
+                    Ok::<_, &'static str>(())
+                }
+            })
+            .unwrap();
+        let events = orders.events();
+        for _ in 0..2 {
+            // Not seen full before all are in the channel.
+            for _ in 0..7 {
+                let _ = orders.try_send(5);
+            }
+            tokio::time::sleep(MS).await;
+            gate.release(7);
+            tokio::time::sleep(MS).await;
+        }
+        gate.open();
+        orders.drain().await;
+        assert_eq!(all(events).await, expected, "{policy:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_of_one_is_full_with_its_first_message() {
+    let orders = Dispatcher::builder(|n: &u64| *n)
+        .lane_capacity(1, Overflow::Wait)
+        .spawn(|_: u64| async move { Ok::<_, &'static str>(()) })
+        .unwrap();
+    let events = orders.events();
+    orders.send(1).await.unwrap();
+    orders.drain().await;
+    assert_eq!(all(events).await, ["overflowed 1 Wait"]);
+}
+
+#[test]
+fn a_handler_that_blocks_is_told_once() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (let_go, blocked) = mpsc::channel::<()>();
+        let blocked = Arc::new(Mutex::new(blocked));
+        let orders = Dispatcher::builder(|n: &u64| *n)
+            .stuck_after(4 * MS)
+            .spawn(move |_: u64| {
+                let blocked = Arc::clone(&blocked);
+                async move {
+                    // What must not be done.
+                    blocked.lock().unwrap().recv().unwrap();
+                    Ok::<_, ()>(())
+                }
+            })
+            .unwrap();
+        let mut events = orders.events();
+        orders.send(3).await.unwrap();
+        let event = events.recv().await.unwrap();
+        assert!(matches!(event, Event::Stuck { lasted, .. } if lasted >= 4 * MS));
+        assert_eq!(told(event), "stuck Some(3)");
+        let_go.send(()).unwrap();
+        orders.drain().await;
+        assert_eq!(all(events).await, [""; 0]);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_that_never_reads_holds_up_nobody_and_counts_its_loss() {
+    let orders = Dispatcher::builder(|n: &u64| *n)
+        .event_capacity(10)
+        .spawn(|_: u64| async move { Err::<(), _>("no") })
+        .unwrap();
+    let mut events = orders.events();
+    for n in 0..1_000 {
+        orders.send(n).await.unwrap();
+    }
+    let report = orders.drain().await;
+    assert_eq!(report.discarded, 1_000);
+    assert_eq!(events.lost(), 990);
+    let kept: Vec<_> = std::iter::from_fn(|| events.try_recv())
+        .map(|event| *event.key().unwrap())
+        .collect();
+    assert_eq!(kept, (990..1_000).collect::<Vec<_>>());
+    assert_eq!(events.recv().await, None);
+    assert_eq!(events.lost(), 990);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stream_ends_for_whoever_waits_however_the_dispatcher_ends() {
+    // By a call, by the last handle, and after the end.
+    let plain = || {
+        Dispatcher::builder(|n: &u64| *n)
+            .spawn(|_: u64| async move { Ok::<_, ()>(()) })
+            .unwrap()
+    };
+    let orders = plain();
+    let mut events = orders.events();
+    let waits = tokio::spawn(async move { events.recv().await });
+    orders.close().await;
+    assert_eq!(waits.await.unwrap(), None);
+    assert_eq!(orders.events().recv().await, None);
+
+    let orders = plain();
+    let mut events = orders.events();
+    drop(orders);
+    assert_eq!(events.recv().await, None);
+}
+
+#[test]
+fn the_stream_ends_with_the_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let (orders, mut events) = runtime.block_on(async {
+        let orders = Dispatcher::builder(|n: &u64| *n)
+            .spawn(|_: u64| std::future::pending::<Result<(), ()>>())
+            .unwrap();
+        orders.send(1).await.unwrap();
+        tokio::task::yield_now().await;
+        let events = orders.events();
+        (orders, events)
+    });
+    assert_eq!(events.recv().now_or_never(), None);
+    drop(runtime);
+    assert_eq!(events.recv().now_or_never(), Some(None));
+    drop(orders);
+}
+
+#[tokio::test(start_paused = true)]
+async fn recv_that_is_dropped_takes_nothing() {
+    let orders = Dispatcher::builder(|n: &u64| *n)
+        .spawn(|_: u64| async move { Err::<(), _>("no") })
+        .unwrap();
+    let mut events = orders.events();
+    assert!(events.recv().now_or_never().is_none());
+    orders.send(1).await.unwrap();
+    {
+        let recv = events.recv();
+        tokio::time::sleep(MS).await;
+        drop(recv);
+    }
+    assert_eq!(events.recv().await.unwrap().key(), Some(&1));
+}
+
+/// Somebody else's waker, and somebody else's trouble.
+struct Bomb;
+
+impl Wake for Bomb {
+    fn wake(self: Arc<Self>) {
+        std::panic::resume_unwind(Box::new("in a waker"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_takes_nobody_down() {
+    let orders = Dispatcher::builder(|n: &u64| *n)
+        .spawn(|_: u64| async move { Err::<(), _>("no") })
+        .unwrap();
+    let (mut bad, mut good) = (orders.events(), orders.events());
+    let waker = Waker::from(Arc::new(Bomb));
+    let mut cx = Context::from_waker(&waker);
+    assert_eq!(bad.poll_next_unpin(&mut cx), Poll::Pending);
+    orders.send(1).await.unwrap();
+    assert_eq!(good.recv().await.unwrap().key(), Some(&1));
+    assert_eq!(bad.try_recv().unwrap().key(), Some(&1));
+    assert_eq!(bad.poll_next_unpin(&mut cx), Poll::Pending);
+    let report = orders.drain().await;
+    assert_eq!(report.discarded, 1);
+    assert_eq!(good.recv().await, None);
+}
+
+#[tokio::test]
+async fn no_capacity_is_refused() {
+    let built = Dispatcher::builder(|n: &u64| *n)
+        .event_capacity(0)
+        .spawn(|_: u64| async move { Ok::<_, ()>(()) });
+    assert_eq!(built.unwrap_err(), BuildError::Zero("event_capacity"));
+}

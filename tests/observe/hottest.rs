@@ -1,0 +1,259 @@
+//! `Dispatcher::hottest`: by depth, by age, by busy time; who is found, and who drops out.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use keylane::{By, Dispatcher, Exhausted, Hot, Overflow, Retry};
+use keylane_testkit::Gate;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn keys(hottest: &[Hot<u64>]) -> Vec<u64> {
+    hottest.iter().map(|hot| hot.key).collect()
+}
+
+/// Numbers below `n`, the small ones often: the k-th about 1/k as often as the first.
+fn zipf(n: u64, mut seed: u64) -> impl Iterator<Item = u64> {
+    let total: f64 = (1..=n).map(|k| 1.0 / k as f64).sum();
+    std::iter::from_fn(move || {
+        // splitmix64
+        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = seed;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        let mut left = (bits >> 11) as f64 / (1_u64 << 53) as f64 * total;
+        let mut k = 1;
+        while k < n && left > 1.0 / k as f64 {
+            left -= 1.0 / k as f64;
+            k += 1;
+        }
+        Some(k - 1)
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deepest_of_a_zipf_load_are_found_in_their_order() {
+    const KEYS: u64 = 2_000;
+    let gate = Gate::new();
+    let shut = gate.clone();
+    let orders = Dispatcher::builder(|n: &u64| *n)
+        .capacity(100_000)
+        .lane_capacity(100_000, Overflow::Wait)
+        .concurrency(4)
+        .spawn(move |_: u64| {
+            let pass = shut.pass();
+            async move {
+                pass.await;
+                Ok::<_, ()>(())
+            }
+        })
+        .unwrap();
+    // More lanes than the table holds are deep, and the deepest come last.
+    let mut depths = HashMap::<u64, usize>::new();
+    let flat = (0..KEYS * 8).map(|n| n % KEYS);
+    for key in flat.chain(zipf(KEYS, 42).take(20_000).map(|key| KEYS - 1 - key)) {
+        orders.send(key).await.unwrap();
+        *depths.entry(key).or_default() += 1;
+    }
+    tokio::time::sleep(SECOND).await;
+
+    let hottest = orders.hottest(20, By::Depth).await;
+    let mut expected: Vec<_> = depths.values().copied().collect();
+    expected.sort_unstable_by(|a, b| b.cmp(a));
+    let found: Vec<_> = hottest.iter().map(|hot| hot.depth).collect();
+    assert_eq!(found, expected[..20]);
+    for hot in &hottest {
+        assert_eq!(
+            Some(hot.depth),
+            orders.inspect(&hot.key).map(|view| view.depth)
+        );
+        assert!(
+            hot.age > SECOND - 10 * MS && hot.age < 2 * SECOND,
+            "{hot:?}"
+        );
+    }
+
+    // Whose lane is gone is not shown.
+    gate.open();
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(orders.hottest(20, By::Depth).await, []);
+    orders.drain().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_that_is_over_does_not_keep_newcomers_out() {
+    let gate = Gate::new();
+    let shut = gate.clone();
+    let orders = Dispatcher::builder(|n: &u64| *n)
+        .capacity(200_000)
+        .lane_capacity(100_000, Overflow::Wait)
+        .concurrency(1)
+        .spawn(move |_: u64| {
+            let pass = shut.pass();
+            async move {
+                pass.await;
+                Ok::<_, ()>(())
+            }
+        })
+        .unwrap();
+    for n in 0..300 * 128 {
+        orders.send(n % 300).await.unwrap();
+    }
+    gate.open();
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(orders.stats().lanes, 0);
+    gate.shut();
+    // Less deep than all of those were. Nobody asked meanwhile.
+    for n in 0..200 {
+        orders
+            .send(if n % 2 == 0 { 7_777 } else { 10_000 + n })
+            .await
+            .unwrap();
+    }
+    tokio::time::sleep(MS).await;
+    let hottest = orders.hottest(1, By::Depth).await;
+    assert_eq!((hottest[0].key, hottest[0].depth), (7_777, 100));
+    gate.open();
+    orders.drain().await;
+}
+
+/// Among 10,000 others, whose handlers wait too, and which have more messages.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_blocked_for_long_is_found_by_age() {
+    const BLOCKED: u64 = 123_456;
+    let gate = Gate::new();
+    let shut = gate.clone();
+    let orders = Dispatcher::builder(|n: &u64| *n)
+        .concurrency(64)
+        .spawn(move |n: u64| {
+            let pass = (n == BLOCKED).then(|| shut.pass());
+            async move {
+                match pass {
+                    Some(pass) => pass.await,
+                    None => tokio::time::sleep(MS).await,
+                }
+                Ok::<_, ()>(())
+            }
+        })
+        .unwrap();
+    // Enough of them that each place has been taken and left before.
+    for n in 0..10_000 {
+        orders.send(n).await.unwrap();
+    }
+    orders.send(BLOCKED).await.unwrap();
+    for _ in 0..30 {
+        for n in 0..10_000 {
+            orders.send(n).await.unwrap();
+        }
+    }
+    let hottest = orders.hottest(3, By::Age).await;
+    assert_eq!(hottest[0].key, BLOCKED, "{hottest:?}");
+    assert_eq!(hottest[0].depth, 1);
+    assert!(
+        hottest[0].age > SECOND && hottest[1].age < hottest[0].age,
+        "{hottest:?}"
+    );
+    gate.open();
+    orders.drain().await;
+    assert_eq!(orders.hottest(3, By::Age).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn heads_that_wait_for_a_retry_or_a_decision_are_found_by_the_age_of_their_message() {
+    for halts in [false, true] {
+        let orders = Dispatcher::builder(|n: &u64| n % 1_000_000).on_exhausted(Exhausted::Halt);
+        let orders = match halts {
+            true => orders,
+            false => orders.retry(Retry::fixed(40 * SECOND)),
+        };
+        let orders = orders
+            .spawn(|n: u64| async move { if n < 3_000 { Err("no") } else { Ok(()) } })
+            .unwrap();
+        // More than there are places: the oldest stay.
+        for n in 0..3_000 {
+            orders.send(n).await.unwrap();
+            if n % 100 == 0 {
+                tokio::time::sleep(100 * MS).await;
+            }
+        }
+        // Behind a head, and more recent than it.
+        orders.send(2_000_000).await.unwrap();
+        tokio::time::sleep(SECOND).await;
+        let hottest = orders.hottest(101, By::Age).await;
+        assert_eq!((hottest[0].key, hottest[0].depth), (0, 2));
+        assert!(hottest[0].age > 4 * SECOND - 10 * MS, "{:?}", hottest[0]);
+        let mut found = keys(&hottest);
+        found.sort_unstable();
+        assert_eq!(found, (0..101).collect::<Vec<_>>());
+        orders.abort().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_busiest_are_those_whose_handlers_have_waited_longest_in_sum() {
+    let gate = Gate::new();
+    let shut = gate.clone();
+    // Key 1 waits for 10 ms, 100 times. Key 2 for 300 ms, once. The others for next to nothing.
+    let orders = Dispatcher::builder(|(key, _): &(u64, u64)| *key)
+        .concurrency(8)
+        // Sampled each 10 ms.
+        .stuck_after(40 * MS)
+        .spawn(move |(_, ms): (u64, u64)| {
+            let pass = (ms == 0).then(|| shut.pass());
+            async move {
+                tokio::time::sleep(MS * u32::try_from(ms).unwrap()).await;
+                if let Some(pass) = pass {
+                    pass.await;
+                }
+                Ok::<_, ()>(())
+            }
+        })
+        .unwrap();
+    orders.send((2, 300)).await.unwrap();
+    for n in 0..100 {
+        orders.send((1, 10)).await.unwrap();
+        for other in 0..20 {
+            orders.send((1_000 + n * 20 + other, 1)).await.unwrap();
+        }
+    }
+    tokio::time::sleep(2 * SECOND).await;
+    // Only who has a lane is shown.
+    assert_eq!(orders.hottest(9, By::Busy).await, []);
+    for key in [3, 2, 1] {
+        orders.send((key, 0)).await.unwrap();
+    }
+    tokio::time::sleep(50 * MS).await;
+    let hottest = orders.hottest(9, By::Busy).await;
+    assert_eq!(keys(&hottest), [1, 2, 3]);
+    // The timer's wheel is a little late each time; and 2,000 others share 256 counters.
+    let expected = [1_050 * MS, 350 * MS, 50 * MS];
+    for (hot, expected) in hottest.iter().zip(expected) {
+        let most = expected + 130 * MS + hot.busy_error;
+        assert!(
+            hot.busy >= expected - 30 * MS && hot.busy <= most,
+            "{hot:?}"
+        );
+        assert!(hot.busy_error < 50 * MS, "{hot:?}");
+    }
+    gate.open();
+    orders.drain().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_hot_where_nothing_waits() {
+    let orders = Dispatcher::builder(|n: &u64| *n)
+        .spawn(|_: u64| async move { Ok::<_, ()>(()) })
+        .unwrap();
+    for by in [By::Depth, By::Age, By::Busy] {
+        assert_eq!(orders.hottest(10, by).await, []);
+    }
+    for n in 0..100 {
+        orders.send(n % 2).await.unwrap();
+    }
+    orders.drain().await;
+    for by in [By::Depth, By::Age, By::Busy] {
+        assert_eq!(orders.hottest(10, by).await, []);
+    }
+}
