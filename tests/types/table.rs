@@ -9,9 +9,10 @@ use std::future::IntoFuture;
 use std::marker::PhantomData;
 
 use keylane::{
-    BuildError, By, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, Event, Events,
-    Exhausted, Failure, HandedBack, Hot, Lane, LaneError, LaneState, LaneView, Overflow, Permit,
-    Rate, Receipt, ReceiptError, Report, ReserveError, Retry, RetryBudget, SendError, Stats,
+    Again, BuildError, By, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, EnqueueError,
+    Event, Events, Exhausted, Failure, HandedBack, Hot, Lane, LaneError, LaneState, LaneView,
+    Lease, LeaseError, Overflow, Permit, Queue, QueueReport, Rate, Receipt, ReceiptError, Report,
+    ReserveError, Retry, RetryBudget, Returned, SendError, Stats, TryDequeueError, TryEnqueueError,
     TrySendError,
 };
 
@@ -48,6 +49,16 @@ ReserveError                     Send  Sync  Unpin
 ReceiptError                     Send  Sync  Unpin
 BuildError                       Send  Sync  Unpin
 LaneError                        Send  Sync  Unpin
+Queue                            Send  Sync  Unpin
+QueueBuilder                     Send  Sync  Unpin
+Lease                            Send  Sync  Unpin
+Again                            Send  Sync  Unpin
+Returned                         Send  Sync  Unpin
+QueueReport                      Send  Sync  Unpin
+EnqueueError                     Send  Sync  Unpin
+TryEnqueueError                  Send  Sync  Unpin
+TryDequeueError                  Send  Sync  Unpin
+LeaseError                       Send  Sync  Unpin
 future of send                   Send  Sync  -
 future of submit                 Send  Sync  -
 future of reserve                Send  Sync  -
@@ -55,6 +66,9 @@ future of recv                   Send  Sync  -
 future of hottest                Send  Sync  -
 future of an ending              Send  -     Unpin
 future of cancelled              Send  Sync  -
+future of enqueue                Send  Sync  -
+future of dequeue                Send  Sync  -
+future of a queue's drain        Send  Sync  -
 (Rc, which is neither)           -     -     Unpin
 ";
 
@@ -179,6 +193,19 @@ async fn every_public_type_and_future_is_what_it_was() {
         "BuildError": BuildError,
         "LaneError": LaneError<String>,
     });
+    let pull = Queue::builder(|order: &String| order.len() as u64);
+    rows.extend(rows! { "Queue": Queue<u64, String>, });
+    rows.push(row!("QueueBuilder", of_value(&pull)));
+    rows.extend(rows! {
+        "Lease": Lease<u64, String>,
+        "Again": Again,
+        "Returned": Returned<u64, String>,
+        "QueueReport": QueueReport,
+        "EnqueueError": EnqueueError<String>,
+        "TryEnqueueError": TryEnqueueError<String>,
+        "TryDequeueError": TryDequeueError,
+        "LeaseError": LeaseError,
+    });
     rows.push(row!(
         "future of send",
         of_value(&orders.send(String::new()))
@@ -205,6 +232,13 @@ async fn every_public_type_and_future_is_what_it_was() {
         })
         .unwrap();
     rows.push(contexts.submit(1).await.unwrap().await.unwrap());
+    let pull = pull.spawn().unwrap();
+    rows.push(row!(
+        "future of enqueue",
+        of_value(&pull.enqueue(String::new()))
+    ));
+    rows.push(row!("future of dequeue", of_value(&pull.dequeue())));
+    rows.push(row!("future of a queue's drain", of_value(&pull.drain())));
     rows.push(row!(
         "(Rc, which is neither)",
         Of::<std::rc::Rc<u8>>(PhantomData)

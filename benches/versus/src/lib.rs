@@ -13,6 +13,7 @@ pub mod footprint;
 pub mod keys;
 pub mod measure;
 pub mod probe;
+pub mod pull;
 
 // What is said about it.
 pub mod bars;

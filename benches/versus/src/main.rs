@@ -14,6 +14,7 @@ use versus::bars::{self, Bar};
 use versus::contenders::Id;
 use versus::footprint::{BARE_TASK, Footprint};
 use versus::measure::Cut;
+use versus::pull::{self, Pull};
 use versus::results::Results;
 use versus::table::{self, Table};
 use versus::workload::{Scale, Workload};
@@ -21,6 +22,9 @@ use versus::{glob, plot, work};
 
 /// The name under which `--only` finds the bytes and allocations.
 const MEMORY: &str = "memory";
+
+/// The name under which `--only` finds the pull queues.
+const PULL: &str = "pull";
 
 /// The program that counts them.
 const COUNTER: &str = "versus-memory";
@@ -72,13 +76,14 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let mut workloads = scale.workloads();
     workloads.retain(|workload| glob::any(&arguments.only, &workload.name));
     let memory = glob::any(&arguments.only, MEMORY);
+    let pull = glob::any(&arguments.only, PULL);
     let mut ids = Id::ALL.to_vec();
     ids.retain(|id| glob::any(&arguments.contender, id.name()));
-    if ids.is_empty() || (workloads.is_empty() && !memory) {
+    if ids.is_empty() || (workloads.is_empty() && !memory && !pull) {
         return Err("nothing of that name; `--list` names all".into());
     }
     if arguments.list {
-        list(&workloads, memory, &ids);
+        list(&workloads, memory, pull, &ids);
         return Ok(());
     }
     let out = match &arguments.out {
@@ -92,6 +97,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let mut results = measure(&workloads, &ids, scale, rounds);
     if let Some(counter) = counter {
         results.footprints = footprints(&counter, &ids, scale.quick)?;
+    }
+    if pull {
+        results.pulls = pulls(scale.quick, rounds);
     }
     let bars = bars::bars(&results);
 
@@ -120,12 +128,15 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn list(workloads: &[Workload], memory: bool, ids: &[Id]) {
+fn list(workloads: &[Workload], memory: bool, pull: bool, ids: &[Id]) {
     for workload in workloads {
         println!("{}", workload.name);
     }
     if memory {
         println!("{MEMORY}");
+    }
+    if pull {
+        println!("{PULL}");
     }
     println!("\n{}", table::contenders(ids).text());
 }
@@ -136,6 +147,7 @@ fn glance(results: &Results, bars: &[Bar]) -> Vec<Table> {
     tables.extend(table::disturbed(results));
     tables.extend(table::round_trips(results));
     tables.extend(table::footprints(&results.footprints));
+    tables.extend(table::pulls(&results.pulls));
     tables.push(table::bars(bars));
     tables
 }
@@ -239,6 +251,16 @@ fn footprints(counter: &Path, ids: &[Id], quick: bool) -> Result<Vec<Footprint>,
     Ok(all)
 }
 
+/// Both pull queues, beside few and many parked messages.
+fn pulls(quick: bool, rounds: usize) -> Vec<Pull> {
+    let progress = Progress::new();
+    progress.show(PULL);
+    let pulls = pull::measure(quick, rounds);
+    progress.note(PULL);
+    progress.finish();
+    pulls
+}
+
 fn write_json(
     results: &Results,
     bars: &[Bar],
@@ -255,6 +277,7 @@ fn write_json(
         "rounds": rounds,
         "rows": results.records(),
         "memory": results.footprints,
+        "pull": results.pulls,
         "bars": bars,
     });
     fs::write(file, serde_json::to_vec_pretty(&document)?)?;

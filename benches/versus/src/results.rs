@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::contenders::Id;
 use crate::footprint::Footprint;
 use crate::measure::{Cut, Latency, Sample};
+use crate::pull::Pull;
 use crate::workload::{Shape, Workload};
 
 /// Everything measured.
@@ -16,6 +17,8 @@ pub struct Results {
     pub rows: Vec<Row>,
     /// One per contender.
     pub footprints: Vec<Footprint>,
+    /// One per pull queue and number of parked messages.
+    pub pulls: Vec<Pull>,
 }
 
 /// One contender at one workload.

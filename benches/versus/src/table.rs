@@ -7,6 +7,7 @@ use crate::contenders::Id;
 use crate::footprint::Footprint;
 use crate::keys::Keys;
 use crate::measure::Cut;
+use crate::pull::{self, Pull};
 use crate::results::{Results, Row};
 use crate::work::Handler;
 use crate::workload::Shape;
@@ -440,6 +441,28 @@ pub fn footprints(footprints: &[Footprint]) -> Option<Table> {
             allocations("1k"),
             allocations("distinct"),
         ]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// Pull queues beside busy keys.
+pub fn pulls(pulls: &[Pull]) -> Option<Table> {
+    let mut table = Table::new(
+        "Pull queue: dequeue and complete beside busy keys",
+        "Nanoseconds of both together, by the number of messages that are parked because their key is \
+         leased (over up to 1,000 such keys). The naive list is searched for a key that is free.",
+        &["queue", "1 parked", "1,000", "100,000"],
+    );
+    let mut names: Vec<&str> = pulls.iter().map(|pull| pull.queue).collect();
+    names.dedup();
+    names.truncate(2);
+    for name in names {
+        let figures = pull::PARKED.into_iter().map(|parked| {
+            let mut pulls = pulls.iter();
+            let pull = pulls.find(|pull| pull.queue == name && pull.parked == parked);
+            optional(pull.map(|pull| pull.nanos))
+        });
+        table.push(std::iter::once(name.to_owned()).chain(figures));
     }
     (!table.rows.is_empty()).then_some(table)
 }

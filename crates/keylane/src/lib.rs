@@ -81,6 +81,12 @@ pub use error::{
 mod engine;
 pub use engine::{Event, Events, HandedBack, Overflow, Report};
 
+mod queue;
+pub use queue::{
+    Again, EnqueueError, Lease, LeaseError, Queue, QueueBuilder, QueueReport, Returned,
+    TryDequeueError, TryEnqueueError,
+};
+
 mod lanes;
 
 mod observe;

@@ -88,6 +88,12 @@ pub(crate) fn one_in(sides: u32) -> bool {
     shuttle::rand::thread_rng().gen_ratio(1, sides)
 }
 
+/// Lets all others run first, whatever their priorities.
+#[cfg(keylane_shuttle)]
+pub(crate) fn linger() {
+    shuttle::thread::yield_now();
+}
+
 /// Goes to the back of this worker's queue, where another worker can take this task over at once.
 ///
 /// Tokio's own `yield_now` keeps a task out of everybody's reach until its worker has nothing else

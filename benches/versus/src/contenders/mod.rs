@@ -10,6 +10,7 @@ mod grommet;
 mod kameo;
 mod keyed_lock;
 mod keylane;
+pub mod naive_queue;
 mod per_key;
 mod ractor;
 mod spawn;

@@ -91,6 +91,7 @@ mod hottest;
 mod tell;
 
 mod caught;
+pub(crate) use caught::{caught, dropped, shielded};
 
 use std::fmt;
 use std::time::Duration;
@@ -104,7 +105,6 @@ use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Mutex, Semaphore, mpsc};
-use caught::shielded;
 use gate::Gate;
 use message::{Due, Held, Parked, Queued, Rouse};
 use rest::Later;

@@ -25,6 +25,7 @@ mod letters;
 mod order;
 mod overflow;
 mod pace;
+mod queue;
 mod rate;
 
 use explore::explore;
@@ -77,4 +78,10 @@ scenarios! {
     pace_grows_for_who_waits = pace::grows_for_who_waits;
     pace_shrinks_and_grows = pace::shrinks_and_grows;
     pace_is_measured = pace::is_measured;
+    queue_dropped_lease = queue::dropped_lease;
+    queue_expiry_and_complete = queue::expiry_and_complete;
+    queue_close_and_dequeue = queue::close_and_dequeue;
+    queue_limit_and_complete = queue::limit_and_complete;
+    queue_cancelled_dequeue = queue::cancelled_dequeue;
+    queue_all_ends = queue::all_ends;
 }

@@ -1,0 +1,269 @@
+//! The pull queue: leases that end, run out and are dropped while others wait.
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+use std::time::Duration;
+
+use shuttle_tokio::task::JoinHandle;
+
+use super::explore::pause;
+use super::witness::{Hasher, Key, task};
+use crate::{Again, Lease, LeaseError, Queue, QueueReport, rt};
+
+/// A key, and a number that counts within it.
+type Job = (Key, u32);
+type Jobs = Queue<Key, Job>;
+
+/// What the workers of one execution saw. Its lock is not the model's.
+#[derive(Clone, Default)]
+struct Workers(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    /// The largest token of each key.
+    tokens: BTreeMap<Key, u64>,
+    /// How often each message was settled. It is counted before anybody can see the settlement, and
+    /// taken back from who was late.
+    completed: BTreeMap<Job, u32>,
+    given_up: BTreeMap<Job, u32>,
+}
+
+impl Seen {
+    fn is_settled(&self, job: Job) -> bool {
+        let count = |list: &BTreeMap<Job, u32>| list.get(&job).copied().unwrap_or_default();
+        count(&self.completed) + count(&self.given_up) > 0
+    }
+}
+
+fn jobs(limit: usize) -> Jobs {
+    let builder = Queue::builder(|job: &Job| job.0).hasher(Hasher::default());
+    builder.limit(limit).spawn().expect("the settings agree")
+}
+
+fn holding(jobs: &[Job]) -> Jobs {
+    let queue = self::jobs(8);
+    for job in jobs {
+        queue.try_enqueue(*job).expect("there is room");
+    }
+    queue
+}
+
+impl Workers {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().expect("nobody panics in here")
+    }
+
+    /// A lease has come. Nothing before its message may be unsettled, unless it is late already.
+    fn leased(&self, lease: &Lease<Key, Job>) {
+        let mut seen = self.seen();
+        let (key, number) = **lease;
+        let last = seen.tokens.entry(key).or_default();
+        if *last > lease.token() {
+            return;
+        }
+        *last = lease.token();
+        let overtaken = (1..number).find(|earlier| !seen.is_settled((key, *earlier)));
+        assert_eq!(overtaken, None, "overtaken by {number} of key {key}");
+    }
+
+    /// A lease ends in a way that the scheduler chooses.
+    fn end(&self, lease: Lease<Key, Job>) {
+        if rt::one_in(2) {
+            self.settle(lease, |seen| &mut seen.completed, Lease::complete);
+            return;
+        }
+        if rt::one_in(4) {
+            let give_up = |lease: Lease<Key, Job>| lease.fail(Again::Never);
+            self.settle(lease, |seen| &mut seen.given_up, give_up);
+            return;
+        }
+        let failed = match rt::one_in(2) {
+            true => lease.fail(Again::Now),
+            false if rt::one_in(2) => lease.fail(Again::After(Duration::from_millis(5))),
+            false => return drop(lease),
+        };
+        assert!(matches!(failed, Ok(()) | Err(LeaseError::Expired)));
+    }
+
+    fn settle(
+        &self,
+        lease: Lease<Key, Job>,
+        list: impl Fn(&mut Seen) -> &mut BTreeMap<Job, u32>,
+        end: impl FnOnce(Lease<Key, Job>) -> Result<(), LeaseError>,
+    ) {
+        let job = *lease;
+        *list(&mut self.seen()).entry(job).or_default() += 1;
+        if let Err(error) = end(lease) {
+            assert_eq!(error, LeaseError::Expired);
+            *list(&mut self.seen()).entry(job).or_default() -= 1;
+        }
+    }
+
+    /// Works until the queue is over.
+    fn work(&self, queue: &Jobs) -> JoinHandle<()> {
+        let (workers, queue) = (self.clone(), queue.clone());
+        task(async move {
+            while let Some(lease) = queue.dequeue().await {
+                workers.leased(&lease);
+                pause().await;
+                workers.end(lease);
+            }
+        })
+    }
+
+    fn judge(&self, report: QueueReport) {
+        let seen = self.seen();
+        let count = |list: &BTreeMap<Job, u32>| list.values().map(|n| u64::from(*n)).sum::<u64>();
+        assert_eq!(report.unsettled, 0, "{report}");
+        assert_eq!(report.completed, count(&seen.completed), "{report}");
+        assert_eq!(report.given_up, count(&seen.given_up), "{report}");
+        let mut settled: Vec<Job> = seen.completed.keys().copied().collect();
+        settled.extend(seen.given_up.keys());
+        for job in settled {
+            let of = |list: &BTreeMap<Job, u32>| list.get(&job).copied().unwrap_or_default();
+            let times = of(&seen.completed) + of(&seen.given_up);
+            assert!(times <= 1, "{job:?} is settled {times} times");
+        }
+    }
+}
+
+async fn finish(queue: Jobs, workers: &Workers, tasks: Vec<JoinHandle<()>>) {
+    let report = queue.drain().await;
+    for task in tasks {
+        task.await.expect("nobody stops a worker");
+    }
+    // Not earlier: who is late may not know it yet.
+    workers.judge(report);
+    assert!(queue.dequeue().await.is_none());
+    assert_eq!((queue.leased(), queue.size()), (0, 0));
+}
+
+/// A lease that is dropped comes to one who waits.
+pub(super) async fn dropped_lease() {
+    let workers = Workers::default();
+    let queue = holding(&[(1, 1), (1, 2), (2, 1)]);
+    let mut tasks = vec![workers.work(&queue), workers.work(&queue)];
+    let crashes = {
+        let queue = queue.clone();
+        task(async move {
+            if let Some(lease) = queue.dequeue().await {
+                pause().await;
+                drop(lease);
+            }
+        })
+    };
+    tasks.push(crashes);
+    pause().await;
+    finish(queue, &workers, tasks).await;
+}
+
+/// A lease runs out at any moment, also in the one in which it is completed.
+pub(super) async fn expiry_and_complete() {
+    let workers = Workers::default();
+    let queue = holding(&[(1, 1), (1, 2)]);
+    let tasks = (0..2).map(|_| {
+        let (workers, queue) = (workers.clone(), queue.clone());
+        task(async move {
+            while let Some(lease) = queue.dequeue().await {
+                workers.leased(&lease);
+                pause().await;
+                workers.settle(lease, |seen| &mut seen.completed, Lease::complete);
+            }
+        })
+    });
+    let tasks = tasks.collect();
+    finish(queue, &workers, tasks).await;
+    assert_eq!(workers.seen().completed.len(), 2);
+}
+
+/// The queue closes while some wait and some work: nobody waits for ever, nobody leaves too early.
+pub(super) async fn close_and_dequeue() {
+    let workers = Workers::default();
+    let queue = jobs(8);
+    let tasks = vec![workers.work(&queue), workers.work(&queue)];
+    let sender = {
+        let queue = queue.clone();
+        task(async move {
+            for job in [(1, 1), (1, 2), (2, 1)] {
+                if queue.enqueue(job).await.is_err() {
+                    break;
+                }
+            }
+        })
+    };
+    pause().await;
+    if rt::one_in(2) {
+        queue.close();
+        pause().await;
+        queue.take_parked();
+    }
+    finish(queue, &workers, tasks).await;
+    sender.await.expect("nobody stops it");
+}
+
+/// Senders wait for the room that a settlement gives back; one of them gives up.
+pub(super) async fn limit_and_complete() {
+    let workers = Workers::default();
+    let queue = jobs(1);
+    let tasks = vec![workers.work(&queue)];
+    let send = |key| {
+        let queue = queue.clone();
+        task(async move {
+            for number in 1..=2 {
+                queue.enqueue((key, number)).await.expect("it is open");
+            }
+        })
+    };
+    let (one, two) = (send(1), send(2));
+    let gives_up = {
+        let queue = queue.clone();
+        task(async move {
+            let _ = queue.enqueue((3, 1)).await;
+        })
+    };
+    pause().await;
+    gives_up.abort();
+    one.await.expect("nobody stops it");
+    two.await.expect("nobody stops it");
+    let _ = gives_up.await;
+    let accepted = queue.report().accepted;
+    assert!(accepted == 4 || accepted == 5);
+    finish(queue, &workers, tasks).await;
+}
+
+/// A `dequeue` is dropped at any moment: what it was about to get goes to the other one.
+pub(super) async fn cancelled_dequeue() {
+    let workers = Workers::default();
+    let queue = holding(&[(1, 1)]);
+    let held = queue.try_dequeue().expect("it is ready");
+    let gives_up = {
+        let queue = queue.clone();
+        task(async move {
+            let mut waits = pin!(queue.dequeue());
+            let mut patience = rt::one_in(2);
+            poll_fn(|cx| match waits.as_mut().poll(cx) {
+                Poll::Pending if std::mem::take(&mut patience) => Poll::Pending,
+                _ => Poll::Ready(()),
+            })
+            .await;
+        })
+    };
+    let tasks = vec![workers.work(&queue)];
+    pause().await;
+    drop(held);
+    queue.try_enqueue((2, 1)).expect("there is room");
+    gives_up.abort();
+    let _ = gives_up.await;
+    finish(queue, &workers, tasks).await;
+}
+
+/// Workers that do all they can, and the order of each key.
+pub(super) async fn all_ends() {
+    let workers = Workers::default();
+    let queue = holding(&[(1, 1), (1, 2), (1, 3), (2, 1)]);
+    let tasks = vec![workers.work(&queue), workers.work(&queue)];
+    finish(queue, &workers, tasks).await;
+}

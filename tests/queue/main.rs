@@ -1,0 +1,20 @@
+//! The guarantees of the pull queue.
+#![cfg(not(keylane_shuttle))]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod rig;
+
+mod bad_input;
+mod cancel_safety;
+mod ending;
+mod fairness;
+mod leases;
+mod model;
+mod order;
+mod panics;
+mod room;
+mod runtime_dropped;
+mod threads;
