@@ -97,13 +97,19 @@ where
 /// one bad message is found; the others wait behind it, as if they had not been started. Where some
 /// fail, the others settle, and those that failed go back in front of the lane, in their order. A
 /// message without an answer has failed with [`Failure::NoAnswer`](crate::Failure::NoAnswer).
+///
+/// That needs a [`retry`](crate::Builder::retry) of two attempts or more. Without one, the first is given
+/// up at once, though another one may be the bad one: with
+/// [`on_exhausted`](crate::Builder::on_exhausted) one after the other, and without it the others settle
+/// with it ([`Failure::WithBatch`](crate::Failure::WithBatch)).
 pub trait BatchAnswer: Send + 'static {
     /// The answer for one message.
     type Output: Send + 'static;
     /// Why an attempt can fail.
     type Error: fmt::Debug + Send + Sync + 'static;
 
-    /// One answer for each of `messages` messages, or one error for all.
+    /// One answer for each of `messages` messages, in their order, or one error for all. Answers beyond
+    /// that are dropped.
     fn into_answers(self, messages: usize) -> Answers<Self::Output, Self::Error>;
 }
 

@@ -198,8 +198,8 @@ impl<E: fmt::Debug> std::error::Error for Failure<E> {}
 #[non_exhaustive]
 #[derive(PartialEq, Eq)]
 pub enum ReceiptError<M, E> {
-    /// The last attempt failed, and the policy is [`Exhausted::Discard`](crate::Exhausted), or an
-    /// operator skipped the halted message.
+    /// The last attempt failed, and the policy is [`Exhausted::Discard`](crate::Exhausted); or there was
+    /// none, for the reason inside: an operator skipped the message, or its merge panicked.
     Failed(Failure<E>),
     /// The last attempt failed, and the dead-letter sink has accepted the message.
     DeadLettered(Failure<E>),
@@ -226,9 +226,10 @@ pub enum ReceiptError<M, E> {
         handled: bool,
     },
     /// Its version was there already, or is older than one that was
-    /// ([`Sequence`](crate::Sequence)).
+    /// ([`Sequence`](crate::Sequence)). That one was accepted, and may still be on its way.
     Duplicate(M),
-    /// It was too old to be started ([`Builder::expire_after`](crate::Builder::expire_after)).
+    /// It was too old to be started, or to be tried again
+    /// ([`Builder::expire_after`](crate::Builder::expire_after)).
     Expired(M),
     /// `abort`, a deadline or the end of the runtime dropped the handler in the middle: what it did
     /// is not known. The message is here if the dispatcher kept one for another attempt.
@@ -302,8 +303,10 @@ impl<M, E: fmt::Debug> fmt::Display for ReceiptError<M, E> {
             Self::Merged { handled: false } => {
                 f.write_str("merged into a message of its key, which was not handled")
             }
-            Self::Duplicate(_) => f.write_str("a duplicate: its version was there already"),
-            Self::Expired(_) => f.write_str("expired before it was started"),
+            Self::Duplicate(_) => {
+                f.write_str("a duplicate: its version, or a newer one, was there already")
+            }
+            Self::Expired(_) => f.write_str("expired: too old to be started, or tried again"),
             Self::Interrupted(_) => {
                 f.write_str("interrupted in the middle of an attempt: what it did is not known")
             }
@@ -341,7 +344,8 @@ pub enum BuildError {
     /// The number of shards must be a power of two, and at least two.
     #[error("`shards` must be a power of two and at least 2, but is {0}")]
     Shards(usize),
-    /// Two settings that exclude each other.
+    /// Two settings that exclude each other. `batch` stands for `spawn_batches` too, and `expire_after` for
+    /// `expire_by`.
     #[error("`{0}` cannot be combined with `{1}`")]
     Conflict(&'static str, &'static str),
     /// `spawn_batches` starts a handler of batches, `spawn` one of messages.
@@ -365,8 +369,9 @@ pub enum LaneError<M = ()> {
     /// The lane is neither halted nor waiting for what was asked: there is nothing to decide.
     #[error("nothing of this key waits for that decision")]
     NotHalted(M),
-    /// The head is with its handler, or with the dead-letter sink, and is not to be changed.
-    #[error("the head of the lane is in flight")]
+    /// The head is with its handler, with the dead-letter sink, or on its way there, and is not to be
+    /// changed.
+    #[error("the head of the lane is in flight, or about to be")]
     InFlight(M),
     /// The message has another key than this lane, and would run beside the messages of its own.
     #[error("the message has another key than this lane")]

@@ -17,6 +17,12 @@
 //! | runner | the task in which handlers run |
 //! | concurrency | most handlers in flight at once |
 //! | capacity | most messages accepted and not settled |
+//! | discipline | what a lane does with a new arrival: first in, first out; coalesce; sequence |
+//! | coalesced | settled because another message of its key stands for it |
+//! | version | a message's place among those of its key, where they are sequenced |
+//! | gap | versions that are missing while later ones wait |
+//! | batch | several messages of one key in one handler |
+//! | expired | settled because it was too old to be started |
 //! | drain | no more in, finish what is in |
 //! | hand back | return a message without an outcome; its attempts say whether it was ever started |
 //!
@@ -98,5 +104,5 @@ mod rt;
 #[cfg(all(test, keylane_shuttle))]
 mod schedules;
 
-/// For implementing [`DeadLetterSink`], without another dependency.
+/// For implementing [`DeadLetterSink`] and [`VersionStore`], without another dependency.
 pub use async_trait::async_trait;

@@ -17,7 +17,9 @@ use crate::rt::Arc;
 /// | *Decline* | as *Block* | is declined, replaces the one that waits, or is merged into it |
 ///
 /// A message that has not started counts as waiting, so a burst for an idle key on a busy dispatcher
-/// is one piece of work too. One that waits for its next attempt counts as in flight: it has started.
+/// is one piece of work too. So does one that is not to start yet
+/// ([`send_after`](crate::Dispatcher::send_after)), unless others may [pass](crate::Delayed::Pass) it. One
+/// that waits for its next attempt counts as in flight: it has started.
 ///
 /// Each message settles exactly once, also one that is not handled: as coalesced. Its receipt resolves
 /// with [`Declined`](crate::ReceiptError::Declined) or
@@ -63,21 +65,24 @@ pub(crate) enum How<M> {
 type Merge<M> = Arc<dyn Fn(&M, &M) -> M + Send + Sync>;
 
 impl<M> Coalesce<M> {
-    /// The message that waits stays, and the newcomer is declined.
+    /// The message that waits stays, and the newcomer is declined. For messages that say no more than
+    /// their key: "refresh this page". What a newcomer brings beyond that is lost.
     pub fn keep_first() -> Self {
         Self {
             how: How::KeepFirst,
         }
     }
 
-    /// The newcomer takes the place of the message that waits.
+    /// The newcomer takes the place of the message that waits, with its own time and lifetime. For
+    /// messages that carry a state of which only the newest matters.
     pub fn keep_latest() -> Self {
         Self {
             how: How::KeepLatest,
         }
     }
 
-    /// The two become one: `merge` is given the message that waits and the newcomer.
+    /// The two become one: `merge` is given the message that waits and the newcomer. A closure has to
+    /// name their types: `|waiting: &Refresh, new: &Refresh| …`.
     ///
     /// It is called in the dispatcher's own task, so it must be short and must not block. By
     /// reference, so that nothing is lost if it panics: the message that waits stays, and the newcomer

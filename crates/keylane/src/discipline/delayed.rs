@@ -10,5 +10,9 @@ pub enum Delayed {
     Wait,
     /// They pass it: the message takes its place in the lane when its time has come, behind what is
     /// parked by then.
+    ///
+    /// Until then it takes up capacity, but it is not in its lane: [`inspect`](crate::Dispatcher::inspect)
+    /// does not see it, [`Lane`](crate::Lane) cannot decide about it, and the lane's limit does not count
+    /// it.
     Pass,
 }

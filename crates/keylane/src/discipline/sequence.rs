@@ -22,6 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// as a duplicate, and its receipt resolves with [`Duplicate`](crate::ReceiptError::Duplicate). So a
 /// source that delivers twice, or out of order, is put right.
 ///
+/// Say where a key starts, with [`from`](Self::from) or a [`store`](Self::store), if its first messages
+/// can come out of order. Otherwise the first that comes is the start, and what is older than that is
+/// a duplicate that nobody has handled. Messages without a key have no order, whatever their versions.
+///
 /// | setting | default |
 /// | --- | --- |
 /// | [`from`](Self::from), [`store`](Self::store) | the first version that is seen |
@@ -106,6 +110,9 @@ pub enum OnGap {
     Skip,
     /// Bring what waits behind the gap to the dead-letter sink, with
     /// [`Failure::Gap`](crate::Failure::Gap) and no attempts, and wait on.
+    ///
+    /// The versions in the letters are missing from then on, as those of the gap are: later messages of
+    /// the key follow them to the sink until all of them have been sent again.
     DeadLetter,
     /// Stop the key until somebody decides: [`Lane::skip`](crate::Lane::skip) skips the gap,
     /// [`Lane::resume`](crate::Lane::resume) waits once more. The missing version lets it go on as
@@ -146,6 +153,9 @@ impl<K, M> Sequence<K, M> {
     }
 
     /// The version with which a key starts that is not remembered. Unless set, the first that is seen.
+    ///
+    /// Without a [`store`](Self::store) a key that was [forgotten](Self::remember) starts here again, and
+    /// waits for this version. Give it a store, or more time than any key is silent.
     #[must_use]
     pub fn from(mut self, version: u64) -> Self {
         self.sequencing.start = Start::At(version);
@@ -184,7 +194,9 @@ impl<K, M> Sequence<K, M> {
     ///
     /// A key that is not remembered in memory waits until the store has answered. A version is
     /// recorded after its handler succeeded and before the message settles; if that fails, the attempt
-    /// has failed ([`Failure::NotRecorded`](crate::Failure::NotRecorded)).
+    /// has failed ([`Failure::NotRecorded`](crate::Failure::NotRecorded)): set a
+    /// [`retry`](crate::Builder::retry), and the handler is run for it once more. Recording is part of the
+    /// attempt, and [`attempt_timeout`](crate::Builder::attempt_timeout) counts it.
     #[must_use]
     pub fn store(mut self, store: impl VersionStore<K> + 'static) -> Self {
         self.store = Some(Arc::new(store));

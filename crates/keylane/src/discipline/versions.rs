@@ -12,6 +12,32 @@ use crate::rt::{Arc, Mutex, lock};
 
 /// Keeps the last handled version of each key outside the process: a table, a file.
 ///
+/// # Examples
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use keylane::{BoxError, VersionStore};
+///
+/// /// Stands for a table with a row for each key.
+/// #[derive(Default)]
+/// struct Table(Mutex<HashMap<u64, u64>>);
+///
+/// #[keylane::async_trait]
+/// impl VersionStore<u64> for Table {
+///     async fn last(&self, account: &u64) -> Result<Option<u64>, BoxError> {
+///         let rows = self.0.lock().map_err(|_| "the table is broken")?;
+///         Ok(rows.get(account).copied())
+///     }
+///
+///     async fn record(&self, account: &u64, version: u64) -> Result<(), BoxError> {
+///         let mut rows = self.0.lock().map_err(|_| "the table is broken")?;
+///         rows.insert(*account, version);
+///         Ok(())
+///     }
+/// }
+/// ```
+///
 /// # Cancel safety
 ///
 /// `abort`, a deadline that passes and the time-out of an attempt drop the futures of both methods. A

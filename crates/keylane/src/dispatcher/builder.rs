@@ -43,7 +43,8 @@ const MOST_SHARDS: usize = 1 << 16;
 /// | [`coalesce`](Self::coalesce), [`sequence`](Self::sequence) | first in, first out | |
 /// | [`batch`](Self::batch) | one message at a time | |
 /// | [`rate_per_key`](Self::rate_per_key) | none | the lane rests |
-/// | [`expire_after`](Self::expire_after) | never | the message settles as expired |
+/// | [`expire_after`](Self::expire_after), [`expire_by`](Self::expire_by) | never | the message settles as expired |
+/// | [`delayed`](Self::delayed) | `Wait` | |
 /// | [`quantum`](Self::quantum) | 16 messages | the lane goes behind the other ready ones |
 /// | [`rate`](Self::rate) | none | ready lanes wait, and hold no runner |
 /// | [`priority`](Self::priority) | one class | more urgent lanes start first |
@@ -403,7 +404,12 @@ where
     }
 
     /// Gives coalesced messages the answer of the message that stands for them: their receipts resolve
-    /// with a clone of it, once it is there. `O` is the handler's answer.
+    /// with a clone of it, or of its failure, once it is there. `O` is the handler's answer.
+    ///
+    /// They count as messages of their lane until then. If the message that stands for them is never
+    /// handled (purged, expired, handed back), they settle as
+    /// [`Merged`](crate::ReceiptError::Merged). Without [`coalesce`](Self::coalesce) it has no effect. The
+    /// error must be `Clone`, which `std::io::Error` is not.
     pub fn share_answers<O>(mut self) -> Self
     where
         O: Clone + 'static,
@@ -427,7 +433,8 @@ where
     /// is there. Start it with [`spawn_batches`](Self::spawn_batches).
     ///
     /// A batch counts as one handler in flight. A retry is a batch of one: see
-    /// [`BatchAnswer`].
+    /// [`BatchAnswer`], also for why batches want a [`retry`](Self::retry). A batch is never larger than
+    /// [`lane_capacity`](Self::lane_capacity) lets it grow. A message without a key is a batch of its own.
     pub fn batch(mut self, max: usize, linger: Duration) -> Self {
         self.settings.batch = Some(Batch { max, linger });
         self
@@ -443,11 +450,13 @@ where
         self
     }
 
-    /// Messages that have not been started this long after they were accepted settle as expired.
+    /// Messages that have not been started this long after they were accepted settle as expired. The
+    /// wait that [`send_after`](crate::Dispatcher::send_after) asks for is part of that time: a message with
+    /// a longer one never starts.
     ///
     /// At their time, also while their key waits for something else, as long as fewer than twice the
     /// [`capacity`](Self::capacity) of such times are in the future; above that, when their turn comes.
-    /// A head that waits for its next attempt expires when that is due.
+    /// A head that waits for its next attempt expires when that is due: it is not tried again.
     pub fn expire_after(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(Box::new(move |_| Some(lifetime)));
         self.settings.expires = !lifetime.is_zero();

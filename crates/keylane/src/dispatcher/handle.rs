@@ -274,9 +274,10 @@ where
 
     /// No more in; what is in is handled to its end, retries included.
     ///
-    /// Halted lanes cannot come to an end and are handed back. Without a deadline
+    /// Halted and paused lanes cannot come to an end and are handed back. Without a deadline
     /// ([`Ending::within`]) this waits as long as the handlers, the retries and the dead-letter
-    /// sink take.
+    /// sink take, and for messages that are delayed, keys above their rate, and the
+    /// [`gap_timeout`](crate::Sequence::gap_timeout) of missing versions.
     pub fn drain(&self) -> Ending<K, M, O, E> {
         Ending::new(Arc::clone(&self.engine), Stage::Draining)
     }

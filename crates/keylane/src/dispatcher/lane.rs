@@ -52,7 +52,8 @@ pub struct LaneView {
     /// How long ago the head was accepted; `None` for the moment in which a runner takes it, and where
     /// there is none.
     pub head_age: Option<Duration>,
-    /// How long the oldest message behind the head has waited.
+    /// How long the oldest message behind the head has waited; `None` if only messages are here that
+    /// wait for a missing version.
     pub oldest_waiting: Option<Duration>,
     /// Whether the lane is at its capacity.
     pub full: bool,
@@ -205,10 +206,13 @@ where
     /// Settles the head as failed and goes on with the message behind it: the head that is halted,
     /// waits for its next attempt, or has not started. Where versions are missing, they are given up.
     ///
+    /// In a paused lane it takes the first message that could start; to give up missing versions,
+    /// [`resume`](Self::resume) first.
+    ///
     /// # Errors
     ///
     /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::InFlight`] if the head is
-    /// in flight.
+    /// in flight or on its way to a runner ([`LaneState::Ready`]).
     pub fn skip(&self) -> Result<(), LaneError> {
         let skipped = self.engine.skip(&self.key, self.hash);
         skipped.map_err(|why| refusal(why, ()))
@@ -216,6 +220,11 @@ where
 
     /// Settles everything of this key that is not in flight, with
     /// [`ReceiptError::Purged`](crate::ReceiptError::Purged). Returns how many messages that were.
+    ///
+    /// A head on its way to a runner ([`LaneState::Ready`]) is left and will be handled. Messages that were
+    /// merged into another count as one with it. Those that
+    /// [others may pass](crate::Delayed::Pass) are not here yet. The report counts what was purged as
+    /// discarded.
     pub fn purge(&self) -> usize {
         self.engine.purge(&self.key, self.hash)
     }
@@ -233,7 +242,8 @@ where
 
     /// Lets nothing of this key start until [`resume`](Self::resume).
     ///
-    /// What is in flight goes on to its end. Messages still come in, up to the limit of the lane. A lane
+    /// What is in flight goes on to its end, dead letter included, and does not start another attempt.
+    /// Messages still come in, up to the limit of the lane. A lane
     /// that is paused when the dispatcher is drained is handed back. Pausing twice is pausing once.
     pub fn pause(&self) {
         self.engine.pause(&self.key, self.hash);
@@ -247,8 +257,7 @@ where
     /// # Errors
     ///
     /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::InFlight`] if the head is
-    /// in flight, [`LaneError::OtherKey`] for a message
-    /// of another key, [`LaneError::TooLarge`] for one above the capacity in bytes. Each gives it
+    /// in flight or on its way to a runner, [`LaneError::OtherKey`] for a message of another key, [`LaneError::TooLarge`] for one above the capacity in bytes. Each gives it
     /// back.
     ///
     /// # Panics

@@ -12,6 +12,8 @@
 //! - `verdict` is what happens to a message after an attempt: settled, tried again, given up on.
 //! - `settle` is the one outcome of a message, and the only place where it is given.
 //! - `pace` brings the adaptive concurrency and its measurements together.
+//! - Lanes that think: a message comes in by `arrive`, `think` is asked what to run, `rest` rouses what
+//!   rests, `batch` is their second runner, `loader` asks the store of versions.
 //! - `apart` counts what is no load, `decide` is the operator, `sweep` hands back.
 //! - `shutdown` knows how far the end has come.
 //!
@@ -19,7 +21,8 @@
 //!
 //! 1. A message is owned by exactly one of: the channel, a lane, the ready queue, a timer, a
 //!    runner. It moves; it is never shared.
-//! 2. Only the router creates lanes; whoever finishes a head moves its lane on or removes it.
+//! 2. Only the router lets messages into lanes, and besides it only `pause` creates one; whoever finishes
+//!    a head moves its lane on or removes it.
 //! 3. Locks are innermost: under a shard's lock only the spare chunks and the timers are locked,
 //!    under any other lock nothing is. No waker of a user is woken under a lock.
 
