@@ -325,7 +325,7 @@ where
     }
 
     /// Arms the timer of a gap that was not there before. Under the shard's lock.
-    fn watch_gap(
+    pub(super) fn watch_gap(
         &self,
         lane: &Lane<K, M, O, E>,
         sequencing: &Sequencing<K>,

@@ -164,6 +164,9 @@ where
                     }
                     lane.rest_on(Rest::Idle, None);
                     self.line_up(lane, self.has_gaps(), now);
+                    if let Some(sequencing) = self.sequencing() {
+                        self.watch_gap(lane, sequencing, (key, hash), None, now);
+                    }
                     Taken::Gap
                 }
                 State::Resting { .. } | State::Called => {

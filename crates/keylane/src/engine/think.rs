@@ -10,6 +10,7 @@ use super::apart::Freed;
 use super::gate::Opening;
 use super::message::{Parked, Rouse, Turn};
 use super::settle::{Outcome, Tally};
+use super::verdict::TICK;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::discipline::{Discipline, Mode, OnGap, Sequencing};
@@ -229,7 +230,8 @@ where
         }
         let gap = sequencer.gap()?;
         let until = later(gap.since, sequencing.patience);
-        if until <= now && sequencing.on_gap == OnGap::Halt {
+        // As early as its timer may be.
+        if until <= now + TICK && sequencing.on_gap == OnGap::Halt {
             return Some((Rest::HaltedGap, None));
         }
         Some((Rest::Gap, Some(until)))
