@@ -72,6 +72,10 @@ where
         self.lanes.with_any(hash, &key, |lane| {
             self.admit(lane, &key, hash, parked, now, &mut arrival);
             self.settle_in(lane, &key, hash, now, &mut arrival);
+            if !arrival.behind_gap.is_empty() {
+                // Perhaps it held nothing else.
+                self.empty_or_stir(lane, now, &mut arrival);
+            }
         });
         if let Some((waited, newcomer)) = arrival.merges.take() {
             self.merge(tally, &key, hash, waited, newcomer, now, &mut arrival);
