@@ -440,6 +440,10 @@ where
                 .into_iter()
                 .map(|old| (old, Outcome::Duplicate as fn(M) -> _));
             arrival.settled.extend(old);
+            if sequencer.is_unknown() {
+                // What it was asked for is gone. Whoever comes next has the store asked again.
+                lane.extra_mut().sequencer = None;
+            }
             self.line_up(lane, gaps, now);
             self.watch_gap(lane, sequencing, (&key, hash), None, now);
             self.empty_or_stir(lane, now, &mut arrival);
