@@ -309,6 +309,7 @@ where
 
     /// Settles everything of a key that has not started, or waits after a failure. Returns how many.
     pub(crate) fn purge(&self, key: &K, hash: u64) -> usize {
+        let (mut forgotten, now) = (None, clock::now());
         let purged = self.lanes.advance(hash, key, |lane| {
             let opening = self.remove_gate(lane);
             let stopped = lane.is_stopped();
@@ -323,10 +324,12 @@ where
                 lane.rest_again(Rest::Paused);
                 Next::Stay
             } else {
+                forgotten = self.remember(lane, key, hash, now);
                 Next::Remove
             };
             Some(((head, parked, opening, stopped), next))
         });
+        self.drop_quietly(forgotten);
         let Some(((head, parked, opening, stopped), _)) = purged else {
             return 0;
         };

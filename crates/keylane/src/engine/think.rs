@@ -13,7 +13,7 @@ use super::settle::{Outcome, Tally};
 use super::verdict::TICK;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
-use crate::discipline::{Discipline, Mode, OnGap, Sequencing};
+use crate::discipline::{Discipline, Forgotten, Mode, OnGap, Sequencing};
 use crate::lanes::{Next, Rest};
 
 /// What is to be done once the shard's lock is gone.
@@ -61,13 +61,18 @@ where
     ) -> Option<Turn<K, M, O, E>> {
         let now = clock::now();
         let mut after = After::new();
+        let mut forgotten = None;
         let asked = self.lanes.advance(hash, &key, |lane| {
             before(lane);
             let next = self.pick(lane, &key, hash, now, &mut after);
+            if let Next::Remove = next {
+                forgotten = self.remember(lane, &key, hash, now);
+            }
             after.opening = self.open_gate(lane, lane.depth());
             Some(((), next))
         });
         self.carry_out(after, &key, hash);
+        self.drop_quietly(forgotten);
         let ((), next) = asked?;
         Some(Turn::first(Some(key), hash, next?))
     }
@@ -97,21 +102,24 @@ where
 
     /// The head of a lane that thinks has settled.
     pub(super) fn advance_thinking(&self, key: K, hash: u64) -> Option<Turn<K, M, O, E>> {
-        let mut forgotten = None;
-        let owner = key.clone();
-        let next = self.ask(key, hash, |lane| {
-            let sequencer = lane.extra().and_then(|extra| extra.sequencer.as_ref());
-            if let (Some(sequencing), Some(version)) = (
-                self.sequencing(),
-                sequencer.and_then(crate::lanes::Sequencer::started),
-            ) {
-                let now = clock::now();
-                forgotten = Some(sequencing.versions.record(&owner, hash, version, now));
-            }
-            lane.finish_calling();
-        });
-        self.drop_quietly(forgotten);
-        next
+        self.ask(key, hash, Lane::finish_calling)
+    }
+
+    /// Remembers where the key of a lane stands that is about to go, empty. Under the shard's lock, so
+    /// that the next lane of the key knows it.
+    ///
+    /// Everything in line has settled by then, in whatever way: a version that was given up on, or taken
+    /// out by an operator, does not come again.
+    pub(super) fn remember(
+        &self,
+        lane: &Lane<K, M, O, E>,
+        key: &K,
+        hash: u64,
+        now: Instant,
+    ) -> Option<Forgotten<K>> {
+        let sequencing = self.sequencing()?;
+        let passed = lane.extra()?.sequencer.as_ref()?.passed()?;
+        Some(sequencing.versions.record(key, hash, passed, now))
     }
 
     /// Decides what a lane that was called lets start.
@@ -159,10 +167,6 @@ where
         if let Some(extra) = lane.extra_if_any() {
             extra.merged = 0;
             extra.lingered = false;
-            if let Some(sequencer) = &mut extra.sequencer {
-                let version = head.ticket.debt.terms().map(|terms| terms.version);
-                sequencer.start(version.unwrap_or_default());
-            }
         }
         if let Some(batch) = &self.settings.batch {
             let may_start = |mate: &Parked<M, O, E>| {

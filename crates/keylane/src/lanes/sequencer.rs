@@ -15,8 +15,6 @@ pub(crate) struct Sequencer<T> {
     early: BTreeMap<u64, T>,
     /// Since when the version that is next is missed, while something waits for it.
     missed_since: Option<Instant>,
-    /// The version of the head that is, or was last, in flight.
-    started: Option<u64>,
 }
 
 /// Which version is next.
@@ -56,18 +54,16 @@ impl<T> Sequencer<T> {
             line: Line::Unknown,
             early: BTreeMap::new(),
             missed_since: None,
-            started: None,
         }
     }
 
-    /// The head goes out.
-    pub(crate) fn start(&mut self, version: u64) {
-        self.started = Some(version);
-    }
-
-    /// The version of the head that is, or was last, in flight.
-    pub(crate) fn started(&self) -> Option<u64> {
-        self.started
+    /// The last version that was in line; what is early was not.
+    pub(crate) fn passed(&self) -> Option<u64> {
+        match self.line {
+            Line::Unknown => None,
+            Line::Next(next) => next.checked_sub(1),
+            Line::Full => Some(u64::MAX),
+        }
     }
 
     /// Whether a message of this version would have to wait for others.
