@@ -8,13 +8,13 @@ use super::settle::{Outcome, Tally};
 use super::think::{After, later};
 use super::{Engine, Lane};
 use crate::clock::Instant;
-use crate::discipline::{Coalesce, Discipline, How, Mode, OnGap, Sequencing, Start};
+use crate::discipline::{Coalesce, Discipline, Forgotten, How, Mode, OnGap, Sequencing, Start};
 use crate::error::Failure;
 use crate::lanes::{Came, Gap, Offered, Rest, Sequencer, State};
 use crate::rt::atomic::Ordering;
 
 /// What an arrival has brought about, to be carried out once the shard's lock is gone.
-struct Arrival<M, O, E> {
+struct Arrival<K, M, O, E> {
     after: After<M, O, E>,
     /// The lane is to be asked what to run.
     calls: bool,
@@ -32,9 +32,11 @@ struct Arrival<M, O, E> {
     /// Missing versions that were given up, and what waited behind them.
     gap: Option<Gap>,
     behind_gap: Vec<Parked<M, O, E>>,
+    /// A key to be dropped.
+    asked: Option<Forgotten<K>>,
 }
 
-impl<M, O, E> Arrival<M, O, E> {
+impl<K, M, O, E> Arrival<K, M, O, E> {
     fn new() -> Self {
         Self {
             after: After::new(),
@@ -47,6 +49,7 @@ impl<M, O, E> Arrival<M, O, E> {
             merges: None,
             gap: None,
             behind_gap: Vec::new(),
+            asked: None,
         }
     }
 }
@@ -97,7 +100,7 @@ where
         hash: u64,
         mut parked: Parked<M, O, E>,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         if lane.is_stalled() {
             self.set_apart(&mut parked.ticket, &mut arrival.after.freed);
@@ -126,7 +129,7 @@ where
         key: &K,
         hash: u64,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         self.see_arrival(lane, hash);
         if lane.depth() > self.settings.lane_capacity {
@@ -178,7 +181,7 @@ where
         lane: &mut Lane<K, M, O, E>,
         coalesce: &Coalesce<M>,
         mut parked: Parked<M, O, E>,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         let spares = self.lanes.spares();
         if lane.parked_len() == 0 {
@@ -231,7 +234,7 @@ where
         waited: Parked<M, O, E>,
         newcomer: Parked<M, O, E>,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         let Discipline::Coalesce(Coalesce {
             how: How::Merge(merge),
@@ -274,7 +277,7 @@ where
         hash: u64,
         mut parked: Parked<M, O, E>,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         let version = parked.ticket.debt.terms_mut().version;
         let gaps = sequencing.mode == Mode::Contiguous;
@@ -284,7 +287,8 @@ where
             .sequencer
             .get_or_insert_with(Sequencer::new);
         if is_new {
-            let last = sequencing.versions.last(key, hash);
+            let (last, asked) = sequencing.versions.last(key, hash, now);
+            arrival.asked = Some(asked);
             if last.is_some() || sequencing.versions.store.is_none() {
                 let first = match sequencing.start {
                     Start::At(first) => first,
@@ -352,7 +356,7 @@ where
         lane: &mut Lane<K, M, O, E>,
         sequencing: &Sequencing<K>,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         let Some(sequencer) = &mut lane.extra_mut().sequencer else {
             return;
@@ -457,7 +461,7 @@ where
         &self,
         lane: &mut Lane<K, M, O, E>,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         arrival.after.opening = self.open_gate(lane, lane.depth());
         arrival.calls |= self.stir(lane, now);
@@ -483,7 +487,7 @@ where
         tally: &mut Tally,
         key: K,
         hash: u64,
-        arrival: Arrival<M, O, E>,
+        arrival: Arrival<K, M, O, E>,
         turns: &mut Vec<Queued<K, M, O, E>>,
     ) {
         let Arrival {
@@ -497,8 +501,10 @@ where
             merges: _,
             gap,
             behind_gap,
+            asked,
         } = arrival;
         self.carry_out(after, &key, hash);
+        self.drop_quietly(asked);
         for (Parked { message, ticket }, outcome) in settled {
             self.settle(tally, ticket, outcome(message));
         }
