@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::message::{Parked, Standing, Ticket};
+use super::message::{Load, Parked, Standing, Ticket};
 use super::{Engine, Lane};
 use crate::rt::atomic::Ordering;
 
@@ -22,7 +22,19 @@ where
 {
     /// Takes a message out of the load, if the limit of the stalled allows.
     pub(super) fn set_apart(&self, ticket: &mut Ticket<M, O, E>, freed: &mut Freed) -> bool {
-        let load = ticket.debt.load_mut();
+        let claimed = self.set_load_apart(ticket.debt.load_mut(), freed);
+        if ticket.debt.terms().is_some_and(|terms| !terms.merged.is_empty()) {
+            // From the newest: the older ones may be apart from an earlier stall.
+            for merged in ticket.debt.terms_mut().merged.iter_mut().rev() {
+                if !self.set_load_apart(merged.load_mut(), freed) {
+                    break;
+                }
+            }
+        }
+        claimed
+    }
+
+    fn set_load_apart(&self, load: &mut Load, freed: &mut Freed) -> bool {
         if load.standing != Standing::Load || cfg!(keylane_mutant = "stalled-counts") {
             return false;
         }
