@@ -10,6 +10,7 @@ use std::fmt;
 
 use super::caught::shielded;
 use super::{Engine, Lane, Overflow};
+use crate::discipline::{Coalesce, Discipline, How};
 use crate::lanes::AtLimit;
 use crate::rt::atomic::Ordering;
 use crate::rt::{Arc, Semaphore};
@@ -80,12 +81,23 @@ where
         }
     }
 
+    /// Whether lanes settle what is more than one that runs and one that waits.
+    fn holds_two_at_most(&self) -> bool {
+        matches!(
+            &self.settings.discipline,
+            Discipline::Coalesce(Coalesce {
+                how: How::KeepFirst | How::KeepLatest
+            })
+        ) && self.share.is_none()
+    }
+
     /// A message came into this lane. Under the shard's lock.
     pub(super) fn see_arrival(&self, lane: &mut Lane<K, M, O, E>, hash: u64) {
         if let Some(full) = lane.full() {
             full.granted = full.granted.saturating_sub(1);
         } else if lane.depth() >= self.settings.lane_capacity
             && matches!(self.settings.overflow, Overflow::Wait | Overflow::Reject)
+            && !self.holds_two_at_most()
         {
             let slot = slot_of(hash);
             lane.set_full(Arc::new(Semaphore::new(0)), slot);
