@@ -10,7 +10,7 @@ use super::{Engine, Lane};
 use crate::clock::Instant;
 use crate::discipline::{Coalesce, Discipline, Forgotten, How, Mode, OnGap, Sequencing, Start};
 use crate::error::Failure;
-use crate::lanes::{Came, Gap, Offered, Rest, Sequencer, State};
+use crate::lanes::{AtLimit, Came, Gap, Offered, Rest, Sequencer, State};
 use crate::rt::atomic::Ordering;
 
 /// What an arrival has brought about, to be carried out once the shard's lock is gone.
@@ -187,14 +187,11 @@ where
         if lane.parked_len() == 0 {
             return lane.append(parked, spares);
         }
-        let is_full = lane.depth() >= self.settings.lane_capacity;
-        let shares = self.share.is_some();
-        if (shares || matches!(coalesce.how, How::Merge(_)))
-            && is_full
-            && self.at_limit() != crate::lanes::AtLimit::Park
-        {
-            return arrival.refused.push(parked);
-        }
+        let at_limit = self.at_limit();
+        let is_full =
+            at_limit != AtLimit::Park && lane.depth() >= self.settings.lane_capacity;
+        // At an exact limit nothing more is kept for the sake of its receipt.
+        let shares = self.share.is_some() && !is_full;
         match coalesce.how {
             How::KeepFirst if shares => {
                 let Parked { message, ticket } = parked;
@@ -206,7 +203,7 @@ where
             }
             How::KeepFirst => arrival.settled.push((parked, Outcome::Declined)),
             How::KeepLatest => {
-                let Some(old) = lane.take_parked() else {
+                let Some(mut old) = lane.take_parked() else {
                     return;
                 };
                 if shares {
@@ -215,9 +212,22 @@ where
                     arrival.dropped.push(message);
                     lane.extra_mut().merged += 1;
                 } else {
+                    if let Some(merged) = old.ticket.debt.take_merged() {
+                        parked.ticket.debt.terms_mut().merged = merged;
+                    }
                     arrival.settled.push((old, Outcome::Superseded));
                 }
                 lane.append(parked, spares);
+                forget_delay(lane);
+            }
+            How::Merge(_) if is_full && at_limit == AtLimit::Refuse => {
+                arrival.refused.push(parked);
+            }
+            How::Merge(_) if is_full => {
+                arrival.displaced.extend(lane.take_parked());
+                lane.extra_mut().merged = 0;
+                lane.append(parked, spares);
+                forget_delay(lane);
             }
             How::Merge(_) => arrival.merges = lane.take_parked().map(|old| (old, parked)),
         }
@@ -263,6 +273,7 @@ where
             let merged = survivor.ticket.debt.terms().map(|terms| terms.merged.len());
             lane.extra_mut().merged = merged.unwrap_or(0);
             lane.append(survivor, self.lanes.spares());
+            forget_delay(lane);
             self.settle_in(lane, key, hash, now, arrival);
         });
     }
@@ -550,12 +561,20 @@ where
     }
 }
 
+/// Another message is the first of the lane now: the lane is to be asked again, if it waited for the time
+/// of the one before.
+fn forget_delay<T, H, G>(lane: &mut crate::lanes::Lane<T, H, G>) {
+    if let State::Resting {
+        why: Rest::Delay, ..
+    } = lane.state()
+    {
+        lane.rest_on(Rest::Idle, None);
+    }
+}
+
 /// What is owed for `old` is owed with `new` from here on. Flat, however many were joined before.
 fn join<M, O, E>(new: &mut Debt<M, O, E>, mut old: Debt<M, O, E>) {
-    let mut merged = match &mut old {
-        Debt::Termed(_, terms) => std::mem::take(&mut terms.merged),
-        Debt::Silent(_) | Debt::Answer(..) => Vec::new(),
-    };
+    let mut merged = old.take_merged().unwrap_or_default();
     merged.push(old);
     let joined = &mut new.terms_mut().merged;
     merged.append(joined);

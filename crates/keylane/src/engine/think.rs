@@ -137,6 +137,12 @@ where
         while let Some(front) = lane.oldest_parked() {
             if front.ticket.debt.is_expired(now) {
                 after.expired.extend(lane.take_parked());
+                if lane.parked_len() == 0
+                    && let Some(extra) = lane.extra_if_any()
+                {
+                    // They went with it.
+                    extra.merged = 0;
+                }
                 continue;
             }
             if let Some(until) = front.ticket.debt.not_before(now) {
