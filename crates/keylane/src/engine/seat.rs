@@ -203,6 +203,7 @@ where
         if self.role == Role::Holder {
             match next {
                 Some(next) if !self.poll_again() => {
+                    let next = self.engine.unpick(next);
                     self.engine.enqueue(next);
                     return self.come_back();
                 }
@@ -214,6 +215,7 @@ where
         let next = self.start(next?)?;
         if self.is_tired() {
             self.fresh = 1;
+            let next = self.engine.unpick(next);
             self.engine.enqueue(next);
             return None;
         }
@@ -222,7 +224,8 @@ where
             return Some(next);
         }
         self.quantum = self.engine.settings.quantum;
-        match self.engine.ready.rotate(next.into()) {
+        let next = self.engine.unpick(next);
+        match self.engine.ready.rotate(next) {
             Ok(front) => self.start_queued(front),
             Err(closed) => {
                 self.engine.hand_back_queued(closed);

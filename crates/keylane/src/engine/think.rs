@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::apart::Freed;
 use super::gate::Opening;
-use super::message::{Parked, Rouse, Turn};
+use super::message::{Parked, Queued, Rouse, Turn, Work};
 use super::settle::{Outcome, Tally};
 use super::verdict::TICK;
 use super::{Engine, Lane};
@@ -188,6 +188,45 @@ where
             }
         }
         Next::Start(head)
+    }
+
+    /// What stands in the ready queue for a message that was picked and does not start at once.
+    ///
+    /// Where lanes coalesce it goes back: until it starts, it is the one that waits. If another one came
+    /// in this moment, two wait for once.
+    pub(super) fn unpick(&self, turn: Turn<K, M, O, E>) -> Queued<K, M, O, E> {
+        let coalesces = matches!(self.settings.discipline, Discipline::Coalesce(_));
+        // A pick above the rate has been paid for.
+        if !coalesces || self.settings.rate_per_key.is_some() {
+            return Queued::Turn(turn);
+        }
+        let Turn {
+            key: Some(key),
+            hash,
+            message,
+            ticket,
+            work: Work::Attempt(1),
+        } = turn
+        else {
+            return Queued::Turn(turn);
+        };
+        let mut parked = Some(Parked { message, ticket });
+        self.lanes.with(hash, &key, |lane| {
+            if lane.parked_len() > 0 {
+                return;
+            }
+            if let Some(parked) = parked.take() {
+                let merged = parked.ticket.debt.terms().map(|terms| terms.merged.len());
+                lane.extra_mut().merged = merged.unwrap_or(0);
+                lane.put_back(parked, self.lanes.spares());
+                lane.rest(Rest::Idle, None);
+                lane.call();
+            }
+        });
+        match parked {
+            None => Queued::Call { key, hash },
+            Some(parked) => Queued::Turn(Turn::first(Some(key), hash, parked)),
+        }
     }
 
     /// Until when a batch waits for more messages.
