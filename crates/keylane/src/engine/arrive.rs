@@ -293,6 +293,8 @@ where
         let version = parked.ticket.debt.terms_mut().version;
         let gaps = sequencing.mode == Mode::Contiguous;
         let is_new = lane.extra_mut().sequencer.is_none();
+        let (limit, at_limit) = (self.settings.lane_capacity, self.at_limit());
+        let is_full = at_limit != AtLimit::Park && lane.depth() >= limit;
         let sequencer = lane
             .extra_mut()
             .sequencer
@@ -315,10 +317,19 @@ where
             // It waits for somebody else's message: no load.
             self.set_apart(&mut parked.ticket, &mut arrival.after.freed);
         }
+        if is_full && sequencer.is_early(version, gaps) && !sequencer.has(version) {
+            return arrival.refused.push(parked);
+        }
         let had_gap = sequencer.gap().map(|gap| gap.since);
+        // What is early is in nobody's way: it must not keep out what it waits for.
+        let limit = limit.saturating_add(sequencer.early_len());
         match sequencer.come(version, parked, gaps, now) {
             Came::Next(parked) => {
-                lane.append(parked, self.lanes.spares());
+                match lane.offer(parked, limit, at_limit, self.lanes.spares()) {
+                    Offered::Parked => {}
+                    Offered::Displaced(old) => arrival.displaced.push(old),
+                    Offered::Refused(new) => arrival.refused.push(new),
+                }
                 self.line_up(lane, gaps, now);
             }
             Came::Early => {

@@ -166,6 +166,20 @@ impl<T> Sequencer<T> {
         std::mem::take(&mut self.early).into_values().collect()
     }
 
+    /// Whether a message of this version waits here.
+    pub(crate) fn has(&self, version: u64) -> bool {
+        self.early.contains_key(&version)
+    }
+
+    /// Whether the line goes on with this version, or it was there: nothing has to wait for others.
+    pub(crate) fn is_awaited(&self, version: u64) -> bool {
+        match self.line {
+            Line::Unknown => false,
+            Line::Next(next) => version <= next,
+            Line::Full => true,
+        }
+    }
+
     pub(crate) fn early_len(&self) -> usize {
         self.early.len()
     }
