@@ -485,8 +485,8 @@ where
         now: Instant,
         arrival: &mut Arrival<K, M, O, E>,
     ) {
-        arrival.after.opening = self.open_gate(lane, lane.depth());
         arrival.calls |= self.stir(lane, now);
+        arrival.after.opening = self.open_or_renew_gate(lane);
         if let State::Resting { .. } = lane.state() {
             arrival.after.rests = true;
             if lane.depth() == 0 && !lane.is_paused() {

@@ -30,6 +30,7 @@ pub use settings::Overflow;
 pub(crate) use settings::{Batch, Settings};
 
 mod gate;
+pub(crate) use gate::Gate;
 
 mod router;
 pub(crate) use router::Router;
@@ -89,7 +90,6 @@ use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Semaphore, mpsc};
 use caught::shielded;
-use gate::Gate;
 use message::{Due, Held, Parked, Queued, Rouse};
 use rest::Later;
 use shutdown::Shutdown;

@@ -68,7 +68,7 @@ where
             if let Next::Remove = next {
                 forgotten = self.remember(lane, &key, hash, now);
             }
-            after.opening = self.open_gate(lane, lane.depth());
+            after.opening = self.open_or_renew_gate(lane);
             Some(((), next))
         });
         self.carry_out(after, &key, hash);
