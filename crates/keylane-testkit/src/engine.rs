@@ -69,6 +69,9 @@ impl Drained {
             done: report.done,
             dead_lettered: report.dead_lettered,
             discarded: report.discarded,
+            coalesced: report.coalesced,
+            duplicates: report.duplicates,
+            expired: report.expired,
             handed_back: report.handed_back,
         }
     }

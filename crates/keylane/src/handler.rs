@@ -13,6 +13,8 @@ use crate::clock::Instant;
 pub struct Context<K> {
     pub(crate) key: Option<K>,
     pub(crate) attempt: u32,
+    /// The version of the message, where lanes sequence.
+    pub(crate) version: u64,
     pub(crate) deadline: Option<Instant>,
     pub(crate) cancel: CancellationToken,
 }
@@ -23,6 +25,7 @@ impl<K> Context<K> {
         Self {
             key: None,
             attempt: 0,
+            version: 0,
             deadline: None,
             cancel,
         }

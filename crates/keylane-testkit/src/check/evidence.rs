@@ -19,6 +19,8 @@ pub struct Evidence {
     pub(super) handed_back: BTreeSet<Id>,
     pub(super) discarded: BTreeSet<Id>,
     pub(super) resumed: BTreeSet<Id>,
+    pub(super) duplicates: Option<BTreeSet<Id>>,
+    pub(super) expired: Option<BTreeSet<Id>>,
     pub(super) coalescing: bool,
     pub(super) sequencing: bool,
     pub(super) concurrency: Option<usize>,
@@ -77,6 +79,18 @@ impl Evidence {
     /// These messages were halted and resumed: their attempts may start over, once or more.
     pub fn resumed(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.resumed.extend(ids);
+        self
+    }
+
+    /// Exactly these messages were settled as duplicates of a version that was there already.
+    pub fn duplicates(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
+        self.duplicates.get_or_insert_default().extend(ids);
+        self
+    }
+
+    /// Exactly these messages were too old to be started.
+    pub fn expired(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
+        self.expired.get_or_insert_default().extend(ids);
         self
     }
 
@@ -173,6 +187,12 @@ pub struct Drained {
     pub dead_lettered: u64,
     /// Messages discarded by policy.
     pub discarded: u64,
+    /// Messages for which another one stands.
+    pub coalesced: u64,
+    /// Messages whose version was there already.
+    pub duplicates: u64,
+    /// Messages that were too old to be started.
+    pub expired: u64,
     /// Messages handed back.
     pub handed_back: u64,
 }

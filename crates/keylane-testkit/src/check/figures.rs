@@ -85,16 +85,19 @@ pub(super) fn drain(story: &Story<'_>) -> Judgement {
         done,
         dead_lettered,
         discarded,
+        coalesced,
+        duplicates,
+        expired,
         handed_back,
         ..
     } = drained;
-    let settled = [done, dead_lettered, discarded, handed_back]
-        .iter()
-        .sum::<u64>();
+    let others = coalesced + duplicates + expired;
+    let settled = done + dead_lettered + discarded + others + handed_back;
     if settled != accepted {
         let what = format!(
-            "{done} done + {dead_lettered} dead-lettered + {discarded} discarded + {handed_back} \
-             handed back = {settled}, but {accepted} were accepted"
+            "{done} done + {dead_lettered} dead-lettered + {discarded} discarded + {coalesced} \
+             coalesced + {duplicates} duplicates + {expired} expired + {handed_back} handed back = \
+             {settled}, but {accepted} were accepted"
         );
         judgement.broken(story, figure(what));
     }
@@ -143,6 +146,41 @@ fn compare(story: &Story<'_>, judgement: &mut Judgement, drained: &Drained) {
         if reported != seen {
             let what = format!("the report counts {reported} {what}, the history {seen}");
             judgement.broken(story, figure(what));
+        }
+    }
+    compare_unhandled(story, judgement, drained);
+}
+
+/// Compares what a report counts of messages that no handler saw.
+fn compare_unhandled(story: &Story<'_>, judgement: &mut Judgement, drained: &Drained) {
+    let mut broken = |what, reported: u64, seen: u64| {
+        if reported != seen {
+            let what = format!("the report counts {reported} {what}, and there were {seen}");
+            judgement.broken(story, figure(what));
+        }
+    };
+    let is_merged =
+        |message: &&Message| message.coalesced.is_some() && !is_replaced(story, message);
+    let merged = story.messages.values().filter(is_merged).count() as u64;
+    let coalesces = story.evidence.coalescing || merged > 0;
+    if coalesces {
+        broken("coalesced", drained.coalesced, merged);
+    }
+    let named = [
+        ("duplicates", drained.duplicates, &story.evidence.duplicates),
+        ("expired", drained.expired, &story.evidence.expired),
+    ];
+    for (what, reported, ids) in named {
+        if let Some(ids) = ids {
+            broken(what, reported, ids.len() as u64);
+        }
+    }
+    if drained.coalesced > 0 && !coalesces {
+        judgement.missing("which messages were coalesced");
+    }
+    for (what, reported, ids) in named {
+        if reported > 0 && ids.is_none() {
+            judgement.missing(format!("which messages are {what}"));
         }
     }
 }
@@ -241,6 +279,7 @@ mod tests {
             dead_lettered: 1,
             discarded: 1,
             handed_back: 1,
+            ..Drained::default()
         }
     }
 
@@ -343,6 +382,54 @@ mod tests {
         let merged = replaced(2);
         let text = "counts 1 accepted, the history 2 to 2";
         merged.breaks(&Evidence::new().drained(drained), Rule::Drain, text, &[]);
+    }
+
+    #[test]
+    fn i14_what_no_handler_saw_is_counted() {
+        let merged = Planted::new()
+            .sent(1, [(1, 1), (2, 2), (2, 3), (4, 4)])
+            .coalesced(1, 2)
+            .done(2);
+        let drained = Drained {
+            position: merged.records.len(),
+            accepted: 4,
+            done: 1,
+            coalesced: 1,
+            duplicates: 1,
+            expired: 1,
+            ..Drained::default()
+        };
+        let evidence = merged.whole().duplicates([3]).expired([4]);
+        merged.holds(&evidence.clone().drained(drained), Rule::Drain);
+        merged.holds(&evidence.clone().drained(drained), Rule::NoLoss);
+        let with = |coalesced, duplicates, expired| {
+            evidence.clone().drained(Drained {
+                coalesced,
+                duplicates,
+                expired,
+                ..drained
+            })
+        };
+        let bad = with(2, 1, 0);
+        merged.breaks(&bad, Rule::Drain, "2 coalesced, and there were 1", &[]);
+        merged.breaks(&bad, Rule::Drain, "0 expired, and there were 1", &[]);
+        let text = "0 duplicates, and there were 1";
+        merged.breaks(&with(2, 0, 1), Rule::Drain, text, &[]);
+        let text = "1 coalesced + 1 duplicates + 0 expired + 0 handed back = 3, but 4";
+        merged.breaks(&with(1, 1, 0), Rule::Drain, text, &[]);
+        let unnamed = merged.whole().discarded([3, 4]).drained(drained);
+        merged.leaves_in_part(&unnamed, Rule::Drain, "which messages are duplicates");
+        merged.leaves_in_part(&unnamed, Rule::Drain, "which messages are expired");
+        let unseen = Planted::new().sent(1, [(1, 1), (2, 2)]).done(2);
+        let drained = Drained {
+            position: unseen.records.len(),
+            accepted: 2,
+            done: 1,
+            coalesced: 1,
+            ..Drained::default()
+        };
+        let evidence = Evidence::new().drained(drained);
+        unseen.leaves_in_part(&evidence, Rule::Drain, "which messages were coalesced");
     }
 
     #[test]

@@ -480,9 +480,10 @@ impl Model {
             accepted: self.accepted.len() as u64,
             done: done.count() as u64,
             dead_lettered: dead.count() as u64,
-            // A report has no figure for merged messages yet.
-            discarded: self.discarded.len() as u64 + coalesced.count() as u64,
+            discarded: self.discarded.len() as u64,
+            coalesced: coalesced.count() as u64,
             handed_back: self.handed_back.len() as u64,
+            ..Drained::default()
         };
         if self.epoch > 1 {
             // One report cannot speak for two processes.

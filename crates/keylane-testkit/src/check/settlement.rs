@@ -248,9 +248,14 @@ fn settled_twice(story: &Story<'_>, id: Id, message: &Message) -> Option<(Vec<us
     if !story.breaks.is_empty() {
         return None;
     }
+    let named = |ids: &Option<std::collections::BTreeSet<Id>>| {
+        ids.as_ref().is_some_and(|ids| ids.contains(&id))
+    };
     let excused = [
         ("handed back", story.evidence.handed_back.contains(&id)),
         ("discarded", story.evidence.discarded.contains(&id)),
+        ("a duplicate", named(&story.evidence.duplicates)),
+        ("expired", named(&story.evidence.expired)),
     ];
     let mut ways: Vec<(&str, Option<usize>)> = Vec::new();
     ways.extend(done.map(|at| ("done", Some(at))));

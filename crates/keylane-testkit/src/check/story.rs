@@ -189,15 +189,22 @@ impl<'a> Story<'a> {
         self.settled_at(id).is_some() || self.is_excused(id)
     }
 
-    /// Whether the test says that it, or what it was coalesced into, was handed back or discarded.
+    /// Whether the test says that it, or what it was coalesced into, settled without being handled:
+    /// handed back, discarded, a duplicate, expired.
     pub(super) fn is_excused(&self, id: Id) -> bool {
         let Evidence {
             handed_back,
             discarded,
+            duplicates,
+            expired,
             ..
         } = self.evidence;
-        self.stand_ins(id)
-            .any(|id| handed_back.contains(&id) || discarded.contains(&id))
+        let named =
+            |ids: &Option<BTreeSet<Id>>, id: Id| ids.as_ref().is_some_and(|ids| ids.contains(&id));
+        self.stand_ins(id).any(|id| {
+            let by_policy = handed_back.contains(&id) || discarded.contains(&id);
+            by_policy || named(duplicates, id) || named(expired, id)
+        })
     }
 
     /// The message, what it was coalesced into, and so on, each once.

@@ -12,6 +12,7 @@ pub(crate) use sequence::{Mode, Sequencing, Start, Version};
 pub use sequence::{OnGap, Sequence};
 
 mod versions;
+pub(crate) use versions::Forgotten;
 pub use versions::VersionStore;
 
 mod record;

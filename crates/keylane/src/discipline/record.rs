@@ -2,20 +2,18 @@
 
 use std::future::Future;
 
-use super::sequence::Version;
 use super::versions::VersionStore;
 use crate::error::Failure;
 use crate::handler::{Context, Handler};
 use crate::rt::Arc;
 
 /// Records the version of a message once its handler has succeeded, as part of the attempt.
-pub(crate) struct Recorded<K, M, H> {
+pub(crate) struct Recorded<K, H> {
     pub(crate) handler: H,
-    pub(crate) version: Arc<Version<M>>,
     pub(crate) store: Arc<dyn VersionStore<K>>,
 }
 
-impl<K, M, H, A> Handler<K, M, A> for Recorded<K, M, H>
+impl<K, M, H, A> Handler<K, M, A> for Recorded<K, H>
 where
     K: Send + Sync + 'static,
     M: Send + Sync + 'static,
@@ -30,7 +28,8 @@ where
         context: &Context<K>,
         message: M,
     ) -> impl Future<Output = Result<H::Output, Self::Error>> + Send {
-        let version = (self.version)(&message);
+        // Of the message that was sent, whatever an operator has put in its place.
+        let version = context.version;
         async move {
             let answer = self.handler.handle(context, message).await?;
             if let Some(key) = context.key() {

@@ -33,9 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// | [`early`](Self::early) | 1,024 messages of a key, then as if the gap had timed out |
 /// | [`remember`](Self::remember) | 1,048,576 keys, an hour |
 ///
-/// What a key remembers outlives its lane: the last version that was handled, which is recorded after
-/// the handler succeeded (or the message was given up on), never before. A crash in between repeats a
-/// version; it never skips one.
+/// What a key remembers outlives its lane: the last version that was handled or given up on. In a store a
+/// version is recorded after its handler succeeded, never before. A crash in between repeats a version; it
+/// never skips one. One that was given up on, or taken out by an operator, is not recorded there by itself
+/// but with the next that succeeds: a new process may wait for it as for any missing version.
 ///
 /// # Examples
 ///
@@ -124,7 +125,8 @@ pub enum OnGap {
 impl<K, M> Sequence<K, M> {
     /// Each version is one more than the one before it.
     ///
-    /// `version` is called once per message, in the task that sends it.
+    /// `version` is called in the task that sends a message: once, and again while its lane is full.
+    /// Whoever brings the version that a full lane waits for does not wait for room.
     pub fn contiguous(version: impl Fn(&M) -> u64 + Send + Sync + 'static) -> Self {
         Self::new(Mode::Contiguous, Box::new(version))
     }

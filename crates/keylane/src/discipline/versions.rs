@@ -112,35 +112,58 @@ impl<K> Versions<K> {
 }
 
 impl<K: Eq + Clone> Versions<K> {
-    /// What is remembered in memory.
-    pub(crate) fn last(&self, key: &K, hash: u64) -> Option<u64> {
-        let memory = lock(&self.memory);
+    /// What is remembered in memory, and what is to be dropped where no lock is held.
+    pub(crate) fn last(&self, key: &K, hash: u64, now: Instant) -> (Option<u64>, Forgotten<K>) {
         let probe = Hashed {
             hash,
             key: key.clone(),
         };
-        let young = memory.young.get(&probe);
-        young.or_else(|| memory.old.get(&probe)).copied()
+        let memory = lock(&self.memory);
+        let age = memory
+            .began
+            .map(|began| now.saturating_duration_since(began));
+        let age = age.unwrap_or_default();
+        // Nothing came into the young generation later than `idle` after it began, or it would be the
+        // old one by now.
+        let young = memory.young.get(&probe).filter(|_| age < self.idle * 2);
+        let old = memory.old.get(&probe).filter(|_| age < self.idle);
+        let last = young.or(old).copied();
+        drop(memory);
+        let forgotten = Forgotten {
+            _keys: Vec::new(),
+            _old: Some((probe, 0)),
+        };
+        (last, forgotten)
     }
 
     /// Remembers a version. Returns what is forgotten for it: its drop is the user's, and the caller
     /// may hold a lock.
     #[must_use = "the keys in it are dropped where no lock is held"]
     pub(crate) fn record(&self, key: &K, hash: u64, version: u64, now: Instant) -> Forgotten<K> {
-        let mut memory = lock(&self.memory);
-        let began = *memory.began.get_or_insert(now);
         let probe = Hashed {
             hash,
             key: key.clone(),
         };
-        let old = memory.old.remove_entry(&probe);
-        memory.young.insert(probe, version);
-        let is_over = now.saturating_duration_since(began) >= self.idle;
-        let mut forgotten = Generation::default();
-        if is_over || memory.young.len() >= self.keys.div_ceil(2) {
-            let young = std::mem::take(&mut memory.young);
-            forgotten = std::mem::replace(&mut memory.old, young);
-            memory.began = Some(now);
+        let mut guard = lock(&self.memory);
+        let memory = &mut *guard;
+        let began = *memory.began.get_or_insert(now);
+        let age = now.saturating_duration_since(began);
+        let mut forgotten = Vec::new();
+        if age >= self.idle {
+            forgotten.push(memory.turn(now));
+        }
+        if age >= self.idle * 2 {
+            forgotten.push(std::mem::take(&mut memory.old));
+        }
+        let mut old = memory.old.remove_entry(&probe);
+        if let Some(known) = memory.young.get_mut(&probe) {
+            *known = version;
+            old = Some((probe, version));
+        } else {
+            memory.young.insert(probe, version);
+        }
+        if memory.young.len() >= self.keys.div_ceil(2) {
+            forgotten.push(memory.turn(now));
         }
         Forgotten {
             _keys: forgotten,
@@ -149,9 +172,18 @@ impl<K: Eq + Clone> Versions<K> {
     }
 }
 
+impl<K> Memory<K> {
+    /// The young generation is the old one from now on. Returns the old one.
+    fn turn(&mut self, now: Instant) -> Generation<K> {
+        self.began = Some(now);
+        let young = std::mem::take(&mut self.young);
+        std::mem::replace(&mut self.old, young)
+    }
+}
+
 /// Keys to be dropped.
 pub(crate) struct Forgotten<K> {
-    _keys: Generation<K>,
+    _keys: Vec<Generation<K>>,
     _old: Option<(Hashed<K>, u64)>,
 }
 
@@ -192,7 +224,11 @@ mod tests {
     use crate::clock;
 
     fn remembered(versions: &Versions<u64>) -> Vec<u64> {
-        let known = |key: &u64| versions.last(key, *key).is_some();
+        remembered_at(versions, clock::now())
+    }
+
+    fn remembered_at(versions: &Versions<u64>, now: Instant) -> Vec<u64> {
+        let known = |key: &u64| versions.last(key, *key, now).0.is_some();
         (0..10).filter(known).collect()
     }
 
@@ -202,7 +238,11 @@ mod tests {
         let now = clock::now();
         for key in 0..10 {
             drop(versions.record(&key, key, 1, now));
-            assert_eq!(versions.last(&key, key), Some(1), "the newest is known");
+            assert_eq!(
+                versions.last(&key, key, now).0,
+                Some(1),
+                "the newest is known"
+            );
             assert!(remembered(&versions).len() <= 4);
         }
     }
@@ -215,7 +255,7 @@ mod tests {
             drop(versions.record(&100, 100, key, now));
             drop(versions.record(&key, key, 1, now));
         }
-        assert_eq!(versions.last(&100, 100), Some(9));
+        assert_eq!(versions.last(&100, 100, now).0, Some(9));
     }
 
     #[test]
@@ -225,8 +265,11 @@ mod tests {
         let now = clock::now();
         drop(versions.record(&1, 1, 7, now));
         drop(versions.record(&2, 2, 7, now + idle));
-        assert_eq!(remembered(&versions), [1, 2]);
+        assert_eq!(remembered_at(&versions, now + idle), [1, 2]);
+        // Also where nothing else happens: one generation after the other.
+        assert_eq!(remembered_at(&versions, now + 2 * idle), [2]);
+        assert_eq!(remembered_at(&versions, now + 3 * idle), [0_u64; 0]);
         drop(versions.record(&3, 3, 7, now + 3 * idle));
-        assert_eq!(versions.last(&1, 1), None);
+        assert_eq!(remembered_at(&versions, now + 3 * idle), [3]);
     }
 }

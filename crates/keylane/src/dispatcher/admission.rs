@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use super::handle::{Dispatcher, TooLarge};
-use crate::engine::Overflow;
+use crate::engine::{Gate, Overflow};
 use crate::error::{SendError, TrySendError};
 use crate::rt::{self, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
 
@@ -90,7 +90,7 @@ where
         let limit = self.engine.settings.capacity_bytes;
         let weight = self.address.weigh(message, limit)?;
         loop {
-            let gate = self.pass_gate(key, hash).await?;
+            let gate = self.pass_gate(key, hash, message).await?;
             // Taking room that is there costs a tenth of waiting for it. Nobody is overtaken: while
             // senders wait, room goes to them and is never seen to be free.
             let mut waited = false;
@@ -118,7 +118,7 @@ where
             };
             // The lane may have filled up meanwhile, perhaps with others that waited here: if they
             // all came in, one key could take all the room.
-            if waited && gate.is_none() && key.is_some_and(|key| self.engine.is_full(hash, key)) {
+            if waited && gate.is_none() && self.gate(key, hash, message).is_some() {
                 continue;
             }
             return Ok(Room {
@@ -130,14 +130,30 @@ where
         }
     }
 
+    /// The gate that this message has to pass, if its lane is full.
+    fn gate(&self, key: Option<&K>, hash: u64, message: &M) -> Option<Gate> {
+        let gate = self.engine.gate(hash, key?)?;
+        let version = self
+            .address
+            .version
+            .as_ref()
+            .map(|version| version(message));
+        let awaited = |version| self.engine.is_awaited(hash, key?, version).then_some(());
+        match version.and_then(awaited) {
+            Some(()) => None,
+            None => Some(gate),
+        }
+    }
+
     /// Waits at the gate of a full lane.
     async fn pass_gate(
         &self,
         key: Option<&K>,
         hash: u64,
+        message: &M,
     ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
         let mut gate = None;
-        while let Some(full) = key.and_then(|key| self.engine.gate(hash, key)) {
+        while let Some(full) = self.gate(key, hash, message) {
             if self.engine.capacity.is_closed() {
                 return Err(Refusal::Closed);
             }
@@ -189,7 +205,7 @@ where
         let limit = self.engine.settings.capacity_bytes;
         let weight = self.address.weigh(message, limit)?;
         let mut gate = None;
-        while let Some(full) = key.and_then(|key| self.engine.gate(hash, key)) {
+        while let Some(full) = self.gate(key, hash, message) {
             match full.try_acquire_owned() {
                 Ok(permit) => gate = Some(permit),
                 Err(TryAcquireError::NoPermits) => return Err(Refusal::LaneFull),

@@ -504,18 +504,12 @@ where
             Discipline::Sequence(sequencing) => sequencing.versions.store.clone(),
             Discipline::Fifo | Discipline::Coalesce(_) => None,
         };
-        match (store, &version) {
-            (Some(store), Some(of)) => {
-                let version = Arc::clone(of);
-                let handler = Arc::new(Recorded {
-                    handler,
-                    version,
-                    store,
-                });
-                let of = Some(Arc::clone(of));
-                self.start(of, move |seat| run(seat, Arc::clone(&handler)))
+        match store {
+            Some(store) => {
+                let handler = Arc::new(Recorded { handler, store });
+                self.start(version, move |seat| run(seat, Arc::clone(&handler)))
             }
-            _ => {
+            None => {
                 let handler = Arc::new(handler);
                 self.start(version, move |seat| run(seat, Arc::clone(&handler)))
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::message::{Debt, Parked, Standing, Ticket};
+use super::message::{Debt, Load, Parked, Standing, Ticket};
 use super::{Engine, Lane};
 use crate::rt::atomic::Ordering;
 
@@ -27,7 +27,19 @@ where
 
     /// The same for what is owed for a message that has no place in a lane yet.
     fn set_debt_apart(&self, debt: &mut Debt<M, O, E>, freed: &mut Freed) -> bool {
-        let load = debt.load_mut();
+        let claimed = self.set_load_apart(debt.load_mut(), freed);
+        if debt.terms().is_some_and(|terms| !terms.merged.is_empty()) {
+            // From the newest: the older ones may be apart from an earlier stall.
+            for merged in debt.terms_mut().merged.iter_mut().rev() {
+                if !self.set_load_apart(merged.load_mut(), freed) {
+                    break;
+                }
+            }
+        }
+        claimed
+    }
+
+    fn set_load_apart(&self, load: &mut Load, freed: &mut Freed) -> bool {
         if load.standing != Standing::Load || cfg!(keylane_mutant = "stalled-counts") {
             return false;
         }

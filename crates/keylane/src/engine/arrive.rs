@@ -8,13 +8,13 @@ use super::settle::{Outcome, Tally};
 use super::think::{After, later};
 use super::{Engine, Lane};
 use crate::clock::Instant;
-use crate::discipline::{Coalesce, Discipline, How, Mode, OnGap, Sequencing, Start};
+use crate::discipline::{Coalesce, Discipline, Forgotten, How, Mode, OnGap, Sequencing, Start};
 use crate::error::Failure;
-use crate::lanes::{Came, Gap, Offered, Rest, Sequencer, State};
+use crate::lanes::{AtLimit, Came, Gap, Offered, Rest, Sequencer, State};
 use crate::rt::atomic::Ordering;
 
 /// What an arrival has brought about, to be carried out once the shard's lock is gone.
-struct Arrival<M, O, E> {
+struct Arrival<K, M, O, E> {
     after: After<M, O, E>,
     /// The lane is to be asked what to run.
     calls: bool,
@@ -36,9 +36,11 @@ struct Arrival<M, O, E> {
     /// Missing versions that were given up, and what waited behind them.
     gap: Option<Gap>,
     behind_gap: Vec<Parked<M, O, E>>,
+    /// A key to be dropped.
+    asked: Option<Forgotten<K>>,
 }
 
-impl<M, O, E> Arrival<M, O, E> {
+impl<K, M, O, E> Arrival<K, M, O, E> {
     fn new() -> Self {
         Self {
             after: After::new(),
@@ -53,6 +55,7 @@ impl<M, O, E> Arrival<M, O, E> {
             merges: None,
             gap: None,
             behind_gap: Vec::new(),
+            asked: None,
         }
     }
 }
@@ -78,6 +81,10 @@ where
         self.lanes.with_any(hash, &key, |lane| {
             self.admit(lane, &key, hash, parked, now, &mut arrival);
             self.settle_in(lane, &key, hash, now, &mut arrival);
+            if !arrival.behind_gap.is_empty() {
+                // Perhaps it held nothing else.
+                self.empty_or_stir(lane, now, &mut arrival);
+            }
         });
         if let Some((waited, newcomer)) = arrival.merges.take() {
             self.merge(tally, &key, hash, waited, newcomer, now, &mut arrival);
@@ -101,7 +108,7 @@ where
         hash: u64,
         mut parked: Parked<M, O, E>,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         if lane.is_stalled() {
             self.set_apart(&mut parked.ticket, &mut arrival.after.freed);
@@ -130,7 +137,7 @@ where
         key: &K,
         hash: u64,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         arrival.filled |= self.see_arrival(lane, hash);
         arrival.depth = lane.depth();
@@ -183,20 +190,16 @@ where
         lane: &mut Lane<K, M, O, E>,
         coalesce: &Coalesce<M>,
         mut parked: Parked<M, O, E>,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         let spares = self.lanes.spares();
         if lane.parked_len() == 0 {
             return lane.append(parked, spares);
         }
-        let is_full = lane.depth() >= self.settings.lane_capacity;
-        let shares = self.share.is_some();
-        if (shares || matches!(coalesce.how, How::Merge(_)))
-            && is_full
-            && self.at_limit() != crate::lanes::AtLimit::Park
-        {
-            return arrival.refused.push(parked);
-        }
+        let at_limit = self.at_limit();
+        let is_full = at_limit != AtLimit::Park && lane.depth() >= self.settings.lane_capacity;
+        // At an exact limit nothing more is kept for the sake of its receipt.
+        let shares = self.share.is_some() && !is_full;
         match coalesce.how {
             How::KeepFirst if shares => {
                 let Parked { message, ticket } = parked;
@@ -208,7 +211,7 @@ where
             }
             How::KeepFirst => arrival.settled.push((parked, Outcome::Declined)),
             How::KeepLatest => {
-                let Some(old) = lane.take_parked() else {
+                let Some(mut old) = lane.take_parked() else {
                     return;
                 };
                 if shares {
@@ -217,9 +220,22 @@ where
                     arrival.dropped.push(message);
                     lane.extra_mut().merged += 1;
                 } else {
+                    if let Some(merged) = old.ticket.debt.take_merged() {
+                        parked.ticket.debt.terms_mut().merged = merged;
+                    }
                     arrival.settled.push((old, Outcome::Superseded));
                 }
                 lane.append(parked, spares);
+                forget_delay(lane);
+            }
+            How::Merge(_) if is_full && at_limit == AtLimit::Refuse => {
+                arrival.refused.push(parked);
+            }
+            How::Merge(_) if is_full => {
+                arrival.displaced.extend(lane.take_parked());
+                lane.extra_mut().merged = 0;
+                lane.append(parked, spares);
+                forget_delay(lane);
             }
             How::Merge(_) => arrival.merges = lane.take_parked().map(|old| (old, parked)),
         }
@@ -236,7 +252,7 @@ where
         waited: Parked<M, O, E>,
         newcomer: Parked<M, O, E>,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         let Discipline::Coalesce(Coalesce {
             how: How::Merge(merge),
@@ -265,6 +281,7 @@ where
             let merged = survivor.ticket.debt.terms().map(|terms| terms.merged.len());
             lane.extra_mut().merged = merged.unwrap_or(0);
             lane.append(survivor, self.lanes.spares());
+            forget_delay(lane);
             self.settle_in(lane, key, hash, now, arrival);
         });
     }
@@ -279,17 +296,20 @@ where
         hash: u64,
         mut parked: Parked<M, O, E>,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         let version = parked.ticket.debt.terms_mut().version;
         let gaps = sequencing.mode == Mode::Contiguous;
         let is_new = lane.extra_mut().sequencer.is_none();
+        let (limit, at_limit) = (self.settings.lane_capacity, self.at_limit());
+        let is_full = at_limit != AtLimit::Park && lane.depth() >= limit;
         let sequencer = lane
             .extra_mut()
             .sequencer
             .get_or_insert_with(Sequencer::new);
         if is_new {
-            let last = sequencing.versions.last(key, hash);
+            let (last, asked) = sequencing.versions.last(key, hash, now);
+            arrival.asked = Some(asked);
             if last.is_some() || sequencing.versions.store.is_none() {
                 let first = match sequencing.start {
                     Start::At(first) => first,
@@ -305,10 +325,19 @@ where
             // It waits for somebody else's message: no load.
             self.set_apart(&mut parked.ticket, &mut arrival.after.freed);
         }
+        if is_full && sequencer.is_early(version, gaps) && !sequencer.has(version) {
+            return arrival.refused.push(parked);
+        }
         let had_gap = sequencer.gap().map(|gap| gap.since);
+        // What is early is in nobody's way: it must not keep out what it waits for.
+        let limit = limit.saturating_add(sequencer.early_len());
         match sequencer.come(version, parked, gaps, now) {
             Came::Next(parked) => {
-                lane.append(parked, self.lanes.spares());
+                match lane.offer(parked, limit, at_limit, self.lanes.spares()) {
+                    Offered::Parked => {}
+                    Offered::Displaced(old) => arrival.displaced.push(old),
+                    Offered::Refused(new) => arrival.refused.push(new),
+                }
                 self.line_up(lane, gaps, now);
             }
             Came::Early => {
@@ -334,7 +363,7 @@ where
     }
 
     /// Arms the timer of a gap that was not there before. Under the shard's lock.
-    fn watch_gap(
+    pub(super) fn watch_gap(
         &self,
         lane: &Lane<K, M, O, E>,
         sequencing: &Sequencing<K>,
@@ -357,7 +386,7 @@ where
         lane: &mut Lane<K, M, O, E>,
         sequencing: &Sequencing<K>,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
         let Some(sequencer) = &mut lane.extra_mut().sequencer else {
             return;
@@ -445,6 +474,10 @@ where
                 .into_iter()
                 .map(|old| (old, Outcome::Duplicate as fn(M) -> _));
             arrival.settled.extend(old);
+            if sequencer.is_unknown() {
+                // What it was asked for is gone. Whoever comes next has the store asked again.
+                lane.extra_mut().sequencer = None;
+            }
             self.line_up(lane, gaps, now);
             self.watch_gap(lane, sequencing, (&key, hash), None, now);
             self.empty_or_stir(lane, now, &mut arrival);
@@ -458,10 +491,10 @@ where
         &self,
         lane: &mut Lane<K, M, O, E>,
         now: Instant,
-        arrival: &mut Arrival<M, O, E>,
+        arrival: &mut Arrival<K, M, O, E>,
     ) {
-        arrival.after.opening = self.open_gate(lane, lane.depth());
         arrival.calls |= self.stir(lane, now);
+        arrival.after.opening = self.open_or_renew_gate(lane);
         if let State::Resting { .. } = lane.state() {
             arrival.after.rests = true;
             if lane.depth() == 0 && !lane.is_paused() {
@@ -484,7 +517,7 @@ where
         tally: &mut Tally,
         key: K,
         hash: u64,
-        arrival: Arrival<M, O, E>,
+        arrival: Arrival<K, M, O, E>,
         turns: &mut Vec<Queued<K, M, O, E>>,
     ) {
         let Arrival {
@@ -500,11 +533,13 @@ where
             merges: _,
             gap,
             behind_gap,
+            asked,
         } = arrival;
         self.carry_out(after, &key, hash);
         if filled || !displaced.is_empty() || !refused.is_empty() {
             self.tell_overflowed(&key);
         }
+        self.drop_quietly(asked);
         for (Parked { message, ticket }, outcome) in settled {
             self.settle(tally, ticket, outcome(message));
         }
@@ -551,12 +586,20 @@ where
     }
 }
 
+/// Another message is the first of the lane now: the lane is to be asked again, if it waited for the time
+/// of the one before.
+fn forget_delay<T, H, G>(lane: &mut crate::lanes::Lane<T, H, G>) {
+    if let State::Resting {
+        why: Rest::Delay, ..
+    } = lane.state()
+    {
+        lane.rest_on(Rest::Idle, None);
+    }
+}
+
 /// What is owed for `old` is owed with `new` from here on. Flat, however many were joined before.
 fn join<M, O, E>(new: &mut Debt<M, O, E>, mut old: Debt<M, O, E>) {
-    let mut merged = match &mut old {
-        Debt::Termed(_, terms) => std::mem::take(&mut terms.merged),
-        Debt::Silent(_) | Debt::Answer(..) => Vec::new(),
-    };
+    let mut merged = old.take_merged().unwrap_or_default();
     merged.push(old);
     let joined = &mut new.terms_mut().merged;
     merged.append(joined);

@@ -164,6 +164,9 @@ where
                     }
                     lane.rest_on(Rest::Idle, None);
                     self.line_up(lane, self.has_gaps(), now);
+                    if let Some(sequencing) = self.sequencing() {
+                        self.watch_gap(lane, sequencing, (key, hash), None, now);
+                    }
                     Taken::Gap
                 }
                 State::Resting { .. } | State::Called => {
@@ -306,6 +309,7 @@ where
 
     /// Settles everything of a key that has not started, or waits after a failure. Returns how many.
     pub(crate) fn purge(&self, key: &K, hash: u64) -> usize {
+        let (mut forgotten, now) = (None, clock::now());
         let purged = self.lanes.advance(hash, key, |lane| {
             let opening = self.remove_gate(lane);
             let stopped = lane.is_stopped();
@@ -320,11 +324,13 @@ where
                 lane.rest_again(Rest::Paused);
                 Next::Stay
             } else {
+                forgotten = self.remember(lane, key, hash, now);
                 Next::Remove
             };
             let drained = !is_out && Self::passes_bar(lane, &next);
             Some(((head, parked, opening, stopped, drained), next))
         });
+        self.drop_quietly(forgotten);
         let Some(((head, parked, opening, stopped, drained), _)) = purged else {
             return 0;
         };

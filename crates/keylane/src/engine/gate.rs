@@ -10,7 +10,8 @@ use std::fmt;
 
 use super::caught::shielded;
 use super::{Engine, Lane, Overflow};
-use crate::lanes::AtLimit;
+use crate::discipline::{Coalesce, Discipline, How};
+use crate::lanes::{AtLimit, Rest, State};
 use crate::rt::atomic::Ordering;
 use crate::rt::{Arc, Semaphore};
 
@@ -66,9 +67,14 @@ where
             .flatten()
     }
 
-    /// Whether the lane of this key is full.
-    pub(crate) fn is_full(&self, hash: u64, key: &K) -> bool {
-        self.gate(hash, key).is_some()
+    /// Whether the lane of this key waits for a version, and this is it. Its sender must not wait at the
+    /// gate behind those whose messages wait for it.
+    pub(crate) fn is_awaited(&self, hash: u64, key: &K, version: u64) -> bool {
+        let awaited = self.lanes.peek(hash, key, |lane| {
+            let sequencer = lane.extra().and_then(|extra| extra.sequencer.as_ref());
+            is_in_gap(lane) && sequencer.is_some_and(|sequencer| sequencer.is_awaited(version))
+        });
+        awaited.unwrap_or(false)
     }
 
     /// What a lane at its limit does with one more message.
@@ -80,12 +86,23 @@ where
         }
     }
 
+    /// Whether lanes settle what is more than one that runs and one that waits.
+    fn holds_two_at_most(&self) -> bool {
+        matches!(
+            &self.settings.discipline,
+            Discipline::Coalesce(Coalesce {
+                how: How::KeepFirst | How::KeepLatest
+            })
+        ) && self.share.is_none()
+    }
+
     /// A message came into this lane. True: with it the lane became full. Under the shard's lock.
     pub(super) fn see_arrival(&self, lane: &mut Lane<K, M, O, E>, hash: u64) -> bool {
         if let Some(full) = lane.full() {
             full.granted = full.granted.saturating_sub(1);
         } else if lane.depth() >= self.settings.lane_capacity
             && matches!(self.settings.overflow, Overflow::Wait | Overflow::Reject)
+            && !self.holds_two_at_most()
         {
             let slot = slot_of(hash);
             lane.set_full(Arc::new(Semaphore::new(0)), slot);
@@ -124,6 +141,28 @@ where
         Opening::Grant(full.gate.clone(), room)
     }
 
+    /// The lane has asked itself what to run. Under the shard's lock.
+    ///
+    /// One that waits for a version gets a new gate: whoever waits at the old one looks again, and one of
+    /// them may bring that version.
+    pub(super) fn open_or_renew_gate(&self, lane: &mut Lane<K, M, O, E>) -> Opening {
+        let depth = lane.depth();
+        if depth == 0 || !is_in_gap(lane) {
+            return self.open_gate(lane, depth);
+        }
+        let Some(full) = lane.full() else {
+            return Opening::Nothing;
+        };
+        let on_their_way = full.granted.saturating_sub(full.gate.available_permits());
+        let limit = self.settings.lane_capacity;
+        let room = limit.saturating_sub(depth + on_their_way);
+        full.granted = on_their_way + room;
+        Opening::Remove(std::mem::replace(
+            &mut full.gate,
+            Arc::new(Semaphore::new(room)),
+        ))
+    }
+
     /// Takes the gate away. Under the shard's lock.
     pub(super) fn remove_gate(&self, lane: &mut Lane<K, M, O, E>) -> Opening {
         match lane.take_full() {
@@ -134,4 +173,15 @@ where
             None => Opening::Nothing,
         }
     }
+}
+
+/// Whether the lane waits for a version that has not come, and nothing of it runs.
+fn is_in_gap<T, H, G>(lane: &crate::lanes::Lane<T, H, G>) -> bool {
+    matches!(
+        lane.state(),
+        State::Resting {
+            why: Rest::Gap | Rest::HaltedGap,
+            ..
+        }
+    )
 }

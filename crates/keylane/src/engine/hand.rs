@@ -71,6 +71,7 @@ where
             work: _,
         } = turn;
         context.key = key;
+        context.version = ticket.debt.terms().map_or(0, |terms| terms.version);
         let watched = engine.start(context, hash, attempt, ticket.parked_at);
         let (message, kept) = engine.keep(message);
         let hand = Self {

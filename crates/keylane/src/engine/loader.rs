@@ -1,13 +1,15 @@
 //! The task that asks the version store where keys stand.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use super::Engine;
-use super::caught::caught;
+use super::caught::{caught, dropped};
 use super::settle::Tally;
 use crate::clock::{self, Alarm};
 use crate::discipline::VersionStore;
@@ -25,6 +27,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 pub(crate) struct Load<K> {
     key: K,
     hash: u64,
+    /// How long to wait if the store does not answer.
+    wait: Duration,
 }
 
 /// Answers until the dispatcher has ended. There are no more questions than lanes.
@@ -39,53 +43,78 @@ pub(crate) async fn load<K, M, O, E>(
     E: fmt::Debug + Send + Sync + 'static,
 {
     let mut asked = FuturesUnordered::new();
+    // Keys that wait after an error are not in the way of those that were not asked about yet.
+    let mut waiting = FuturesUnordered::new();
     loop {
+        let has_room = asked.len() < AT_ONCE;
         tokio::select! {
             biased;
             () = engine.shutdown.ended() => return,
-            Some((load, last)) = asked.next(), if !asked.is_empty() => engine.loaded(load, last),
-            Some(load) = loads.recv(), if asked.len() < AT_ONCE => {
+            Some((load, answer)) = asked.next(), if !asked.is_empty() => match answer {
+                Ok(last) => engine.loaded(load, last),
+                Err(error) => {
+                    tracing::error!(
+                        target: "keylane",
+                        key = format_args!("#{:016x}", load.hash),
+                        %error,
+                        "a version store does not answer; the key waits for it"
+                    );
+                    waiting.push(wait(load));
+                }
+            },
+            Some(load) = waiting.next(), if has_room && !waiting.is_empty() => {
+                asked.push(ask(Arc::clone(&store), load));
+            }
+            Some(load) = loads.recv(), if has_room => {
                 asked.push(ask(Arc::clone(&store), load));
             }
         }
     }
 }
 
-async fn ask<K>(store: Arc<dyn VersionStore<K>>, load: Load<K>) -> (Load<K>, Option<u64>)
+/// One question. A panic of the store is an error.
+async fn ask<K>(
+    store: Arc<dyn VersionStore<K>>,
+    load: Load<K>,
+) -> (Load<K>, Result<Option<u64>, String>)
 where
     K: Send + Sync + 'static,
 {
-    let mut wait = WAIT;
-    loop {
-        match last(&*store, &load.key).await {
-            Ok(last) => return (load, last),
-            Err(error) => {
-                tracing::error!(
-                    target: "keylane",
-                    key = format_args!("#{:016x}", load.hash),
-                    %error,
-                    "a version store does not answer; the key waits for it"
-                );
-            }
+    let answer = match caught(|| store.last(&load.key)) {
+        Err(text) => Err(text),
+        Ok(question) => {
+            let mut question = Some(question);
+            poll_fn(|cx| {
+                let polled = caught(|| {
+                    let question = question.as_mut();
+                    let question = question.expect("a question is polled until it is answered");
+                    question.as_mut().poll(cx)
+                });
+                let answer = match polled {
+                    Ok(Poll::Pending) => return Poll::Pending,
+                    Ok(Poll::Ready(answer)) => answer.map_err(|error| error.to_string()),
+                    Err(text) => Err(text),
+                };
+                // Its drop is the user's too.
+                dropped(question.take());
+                Poll::Ready(answer)
+            })
+            .await
         }
-        let mut alarm = clock::now().checked_add(wait).map(Alarm::new);
-        std::future::poll_fn(|cx| match &mut alarm {
-            Some(alarm) => alarm.poll(cx),
-            None => std::task::Poll::Ready(()),
-        })
-        .await;
-        wait = (wait * 2).min(LONGEST_WAIT);
-    }
+    };
+    (load, answer)
 }
 
-/// One question. A panic of the store is an error.
-async fn last<K>(store: &dyn VersionStore<K>, key: &K) -> Result<Option<u64>, String> {
-    let mut asked = caught(|| store.last(key))?;
-    std::future::poll_fn(|cx| match caught(|| asked.as_mut().poll(cx)) {
-        Ok(polled) => polled.map_err(|error| error.to_string()),
-        Err(text) => std::task::Poll::Ready(Err(text)),
+/// The wait after an error.
+async fn wait<K>(mut load: Load<K>) -> Load<K> {
+    let mut alarm = clock::now().checked_add(load.wait).map(Alarm::new);
+    poll_fn(|cx| match &mut alarm {
+        Some(alarm) => alarm.poll(cx),
+        None => Poll::Ready(()),
     })
-    .await
+    .await;
+    load.wait = (load.wait * 2).min(LONGEST_WAIT);
+    load
 }
 
 impl<K, M, O, E> Engine<K, M, O, E>
@@ -99,16 +128,26 @@ where
     pub(super) fn load(&self, key: K, hash: u64) {
         if let Some(loads) = &self.loads {
             // Without the task the dispatcher's runtime is gone.
-            let _ = loads.send(Load { key, hash });
+            let _ = loads.send(Load {
+                key,
+                hash,
+                wait: WAIT,
+            });
         }
     }
 
     fn loaded(self: &Arc<Self>, load: Load<K>, last: Option<u64>) {
-        let Load { key, hash } = load;
-        let mut tally = Tally::default();
-        for queued in self.learn(&mut tally, key, hash, last, clock::now()) {
-            self.enqueue(queued);
+        let Load { key, hash, .. } = load;
+        // The task must outlive a key's own `Eq` or `Clone` that panics: other keys wait for it.
+        let learned = caught(|| {
+            let mut tally = Tally::default();
+            for queued in self.learn(&mut tally, key, hash, last, clock::now()) {
+                self.enqueue(queued);
+            }
+            self.flush(&mut tally);
+        });
+        if learned.is_err() {
+            self.count_lost();
         }
-        self.flush(&mut tally);
     }
 }

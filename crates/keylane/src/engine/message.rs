@@ -192,6 +192,15 @@ impl<M, O, E> Debt<M, O, E> {
         }
     }
 
+    /// What is owed for the messages that were merged into this one, if any were.
+    pub(crate) fn take_merged(&mut self) -> Option<Vec<Debt<M, O, E>>> {
+        match self {
+            Self::Termed(_, terms) => Some(std::mem::take(&mut terms.merged)),
+            Self::Silent(_) | Self::Answer(..) => None,
+        }
+        .filter(|merged| !merged.is_empty())
+    }
+
     /// Whether it is too late to start it.
     pub(crate) fn is_expired(&self, now: Instant) -> bool {
         let expires_at = self.terms().and_then(|terms| terms.expires_at);

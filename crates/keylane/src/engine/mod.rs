@@ -34,6 +34,7 @@ pub use settings::Overflow;
 pub(crate) use settings::{Batch, Settings};
 
 mod gate;
+pub(crate) use gate::Gate;
 
 mod router;
 pub(crate) use router::Router;
@@ -108,7 +109,6 @@ use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Mutex, Semaphore, mpsc};
-use gate::Gate;
 use message::{Due, Held, Parked, Queued, Rouse};
 use rest::Later;
 use shutdown::Shutdown;

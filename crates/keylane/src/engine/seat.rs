@@ -210,6 +210,7 @@ where
             self.engine.end_wait(&mut self.place);
             match next {
                 Some(next) if !self.poll_again() => {
+                    let next = self.engine.unpick(next);
                     self.engine.enqueue(next);
                     return self.come_back();
                 }
@@ -221,6 +222,7 @@ where
         let next = self.start(next?)?;
         if self.is_tired() {
             self.fresh = 1;
+            let next = self.engine.unpick(next);
             self.engine.enqueue(next);
             return None;
         }
@@ -233,7 +235,8 @@ where
             self.engine.ready.go_on(next.into())
         } else {
             self.quantum = self.engine.settings.quantum;
-            self.engine.ready.rotate(next.into())
+            let next = self.engine.unpick(next);
+            self.engine.ready.rotate(next)
         };
         match chosen {
             Ok(front) => self.start_queued(front?),

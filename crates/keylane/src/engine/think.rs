@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use super::apart::Freed;
 use super::gate::Opening;
-use super::message::{Parked, Queued, Rouse, Turn};
+use super::message::{Parked, Queued, Rouse, Turn, Work};
 use super::settle::{Outcome, Tally};
+use super::verdict::TICK;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
-use crate::discipline::{Discipline, Mode, OnGap, Sequencing};
+use crate::discipline::{Discipline, Forgotten, Mode, OnGap, Sequencing};
 use crate::lanes::{Next, Rest};
 
 /// What is to be done once the shard's lock is gone.
@@ -63,13 +64,18 @@ where
     ) -> Option<Turn<K, M, O, E>> {
         let now = clock::now();
         let mut after = After::new();
+        let mut forgotten = None;
         let asked = self.lanes.advance(hash, &key, |lane| {
             before(lane);
             let next = self.pick(lane, &key, hash, now, &mut after);
-            after.opening = self.open_gate(lane, lane.depth());
+            if let Next::Remove = next {
+                forgotten = self.remember(lane, &key, hash, now);
+            }
+            after.opening = self.open_or_renew_gate(lane);
             Some((Self::passes_bar(lane, &next), next))
         });
         self.carry_out(after, &key, hash);
+        self.drop_quietly(forgotten);
         let (drained, next) = asked?;
         if drained {
             self.drained(&key);
@@ -119,21 +125,24 @@ where
 
     /// The head of a lane that thinks has settled.
     pub(super) fn advance_thinking(&self, key: K, hash: u64) -> Option<Turn<K, M, O, E>> {
-        let mut forgotten = None;
-        let owner = key.clone();
-        let next = self.ask(key, hash, |lane| {
-            let sequencer = lane.extra().and_then(|extra| extra.sequencer.as_ref());
-            if let (Some(sequencing), Some(version)) = (
-                self.sequencing(),
-                sequencer.and_then(crate::lanes::Sequencer::started),
-            ) {
-                let now = clock::now();
-                forgotten = Some(sequencing.versions.record(&owner, hash, version, now));
-            }
-            lane.finish_calling();
-        });
-        self.drop_quietly(forgotten);
-        next
+        self.ask(key, hash, Lane::finish_calling)
+    }
+
+    /// Remembers where the key of a lane stands that is about to go, empty. Under the shard's lock, so
+    /// that the next lane of the key knows it.
+    ///
+    /// Everything in line has settled by then, in whatever way: a version that was given up on, or taken
+    /// out by an operator, does not come again.
+    pub(super) fn remember(
+        &self,
+        lane: &Lane<K, M, O, E>,
+        key: &K,
+        hash: u64,
+        now: Instant,
+    ) -> Option<Forgotten<K>> {
+        let sequencing = self.sequencing()?;
+        let passed = lane.extra()?.sequencer.as_ref()?.passed()?;
+        Some(sequencing.versions.record(key, hash, passed, now))
     }
 
     /// Decides what a lane that was called lets start.
@@ -151,6 +160,12 @@ where
         while let Some(front) = lane.oldest_parked() {
             if front.ticket.debt.is_expired(now) {
                 after.expired.extend(lane.take_parked());
+                if lane.parked_len() == 0
+                    && let Some(extra) = lane.extra_if_any()
+                {
+                    // They went with it.
+                    extra.merged = 0;
+                }
                 continue;
             }
             if let Some(until) = front.ticket.debt.not_before(now) {
@@ -181,10 +196,6 @@ where
         if let Some(extra) = lane.extra_if_any() {
             extra.merged = 0;
             extra.lingered = false;
-            if let Some(sequencer) = &mut extra.sequencer {
-                let version = head.ticket.debt.terms().map(|terms| terms.version);
-                sequencer.start(version.unwrap_or_default());
-            }
         }
         if let Some(batch) = &self.settings.batch {
             let may_start = |mate: &Parked<M, O, E>| {
@@ -200,6 +211,45 @@ where
             }
         }
         Next::Start(head)
+    }
+
+    /// What stands in the ready queue for a message that was picked and does not start at once.
+    ///
+    /// Where lanes coalesce it goes back: until it starts, it is the one that waits. If another one came
+    /// in this moment, two wait for once.
+    pub(super) fn unpick(&self, turn: Turn<K, M, O, E>) -> Queued<K, M, O, E> {
+        let coalesces = matches!(self.settings.discipline, Discipline::Coalesce(_));
+        // A pick above the rate has been paid for.
+        if !coalesces || self.settings.rate_per_key.is_some() {
+            return Queued::Turn(turn);
+        }
+        let Turn {
+            key: Some(key),
+            hash,
+            message,
+            ticket,
+            work: Work::Attempt(1),
+        } = turn
+        else {
+            return Queued::Turn(turn);
+        };
+        let mut parked = Some(Parked { message, ticket });
+        self.lanes.with(hash, &key, |lane| {
+            if lane.parked_len() > 0 {
+                return;
+            }
+            if let Some(parked) = parked.take() {
+                let merged = parked.ticket.debt.terms().map(|terms| terms.merged.len());
+                lane.extra_mut().merged = merged.unwrap_or(0);
+                lane.put_back(parked, self.lanes.spares());
+                lane.rest(Rest::Idle, None);
+                lane.call();
+            }
+        });
+        match parked {
+            None => self.called(key, hash),
+            Some(parked) => Queued::Turn(Turn::first(Some(key), hash, parked)),
+        }
     }
 
     /// Until when a batch waits for more messages.
@@ -252,7 +302,8 @@ where
         }
         let gap = sequencer.gap()?;
         let until = later(gap.since, sequencing.patience);
-        if until <= now && sequencing.on_gap == OnGap::Halt {
+        // As early as its timer may be.
+        if until <= now + TICK && sequencing.on_gap == OnGap::Halt {
             return Some((Rest::HaltedGap, None));
         }
         Some((Rest::Gap, Some(until)))

@@ -15,8 +15,6 @@ pub(crate) struct Sequencer<T> {
     early: BTreeMap<u64, T>,
     /// Since when the version that is next is missed, while something waits for it.
     missed_since: Option<Instant>,
-    /// The version of the head that is, or was last, in flight.
-    started: Option<u64>,
 }
 
 /// Which version is next.
@@ -56,18 +54,16 @@ impl<T> Sequencer<T> {
             line: Line::Unknown,
             early: BTreeMap::new(),
             missed_since: None,
-            started: None,
         }
     }
 
-    /// The head goes out.
-    pub(crate) fn start(&mut self, version: u64) {
-        self.started = Some(version);
-    }
-
-    /// The version of the head that is, or was last, in flight.
-    pub(crate) fn started(&self) -> Option<u64> {
-        self.started
+    /// The last version that was in line; what is early was not.
+    pub(crate) fn passed(&self) -> Option<u64> {
+        match self.line {
+            Line::Unknown => None,
+            Line::Next(next) => next.checked_sub(1),
+            Line::Full => Some(u64::MAX),
+        }
     }
 
     /// Whether a message of this version would have to wait for others.
@@ -168,6 +164,20 @@ impl<T> Sequencer<T> {
     pub(crate) fn take_early(&mut self) -> Vec<T> {
         self.missed_since = None;
         std::mem::take(&mut self.early).into_values().collect()
+    }
+
+    /// Whether a message of this version waits here.
+    pub(crate) fn has(&self, version: u64) -> bool {
+        self.early.contains_key(&version)
+    }
+
+    /// Whether the line goes on with this version, or it was there: nothing has to wait for others.
+    pub(crate) fn is_awaited(&self, version: u64) -> bool {
+        match self.line {
+            Line::Unknown => false,
+            Line::Next(next) => version <= next,
+            Line::Full => true,
+        }
     }
 
     pub(crate) fn early_len(&self) -> usize {

@@ -1,0 +1,201 @@
+//! What a key remembers in memory: it outlives the lane, it has a bound, and idle keys are forgotten.
+
+use keylane::{LaneState, OnGap};
+use keylane_testkit::{Act, Evidence, Gate, History, Script};
+
+use crate::office::{Office, jobs, scripted};
+use crate::rig::{MS, SECOND, paused, quiet};
+use crate::sequence::{contiguous, monotonic};
+
+#[test]
+fn a_key_is_remembered_when_its_lane_is_gone() {
+    paused().block_on(async {
+        let history = History::new();
+        let jobs = jobs()
+            .sequence(contiguous())
+            .spawn(scripted(Script::new(&history)))
+            .unwrap();
+        let office = Office::new(&history, jobs);
+        office.submit_versions(1, [3, 4]).await;
+        quiet().await;
+        assert_eq!(office.jobs.inspect(&1), None);
+        office.submit_versions(1, [4, 3, 6]).await;
+        quiet().await;
+        let view = office.jobs.inspect(&1).unwrap();
+        assert!(matches!(
+            view.state,
+            LaneState::Gap {
+                first: 5,
+                last: 5,
+                ..
+            }
+        ));
+        office.submit_version(1, 5).await;
+        let (report, _) = office.finish(Evidence::new().sequencing()).await;
+        assert_eq!((report.done, report.duplicates), (4, 2));
+    });
+}
+
+/// Between `idle` and twice `idle` after it was last heard of, also where nothing else happens.
+#[test]
+fn an_idle_key_is_forgotten() {
+    let idle = 100 * SECOND;
+    for (silence, remembered) in [(idle - SECOND, true), (2 * idle + SECOND, false)] {
+        for others in [false, true] {
+            paused().block_on(async {
+                let history = History::new();
+                let jobs = jobs()
+                    .sequence(monotonic().remember(1_000, idle))
+                    .spawn(scripted(Script::new(&history)))
+                    .unwrap();
+                let office = Office::new(&history, jobs);
+                office.submit_version(1, 50).await;
+                quiet().await;
+                let end = tokio::time::Instant::now() + silence;
+                let mut round = 0;
+                while tokio::time::Instant::now() < end {
+                    tokio::time::sleep(10 * SECOND - MS).await;
+                    if others {
+                        round += 1;
+                        office.submit_version(2, round).await;
+                    }
+                    quiet().await;
+                }
+                office.submit_version(1, 3).await;
+                quiet().await;
+                let duplicates = office.jobs.stats().duplicates;
+                assert_eq!(duplicates, u64::from(remembered), "{silence:?} {others}");
+                office.jobs.drain().await;
+            });
+        }
+    }
+}
+
+/// More keys than are remembered: the newest are, and all of them are handled.
+#[test]
+fn no_more_keys_are_remembered_than_told() {
+    paused().block_on(async {
+        let history = History::new();
+        let jobs = jobs()
+            .sequence(monotonic().remember(10, 1_000 * SECOND))
+            .spawn(scripted(Script::new(&history)))
+            .unwrap();
+        let office = Office::new(&history, jobs);
+        for key in 0..100 {
+            office.submit_version(key, 5).await;
+            quiet().await;
+        }
+        for key in (0..100).rev() {
+            office.submit_version(key, 4).await;
+            quiet().await;
+        }
+        let duplicates = office.jobs.stats().duplicates;
+        assert!((5..=10).contains(&duplicates), "{duplicates}");
+        office.jobs.drain().await;
+    });
+}
+
+/// A key with a lane is never forgotten, however long and however many others there are.
+#[test]
+fn a_key_with_a_lane_is_never_forgotten() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).key(1, Act::ok().waits(&gate));
+        let jobs = jobs()
+            .sequence(contiguous().from(1).remember(1, SECOND))
+            .spawn(scripted(script))
+            .unwrap();
+        let office = Office::new(&history, jobs);
+        office.submit_versions(1, [1, 2]).await;
+        gate.release(1);
+        for key in 2..50 {
+            office.submit_version(key, 1).await;
+            tokio::time::sleep(SECOND).await;
+        }
+        office.submit_version(1, 1).await;
+        quiet().await;
+        assert_eq!(office.jobs.stats().duplicates, 1);
+        gate.open();
+        office.finish(Evidence::new().sequencing()).await;
+    });
+}
+
+/// What an operator took out was there: the versions behind it come next, whether or not the lane was
+/// gone in between.
+#[test]
+fn what_an_operator_took_out_is_no_gap() {
+    for way in ["skip", "purge"] {
+        for lane_stays in [false, true] {
+            paused().block_on(async {
+                let history = History::new();
+                let gate = Gate::new();
+                let script = Script::new(&history).message(1, Act::ok().waits(&gate));
+                let jobs = jobs()
+                    .sequence(contiguous().from(1).gap_timeout(10 * SECOND, OnGap::Halt))
+                    .spawn(scripted(script))
+                    .unwrap();
+                let office = Office::new(&history, jobs);
+                let lane = office.jobs.lane(&1);
+                office.submit_version(1, 1).await;
+                quiet().await;
+                if !lane_stays {
+                    gate.open();
+                    quiet().await;
+                }
+                lane.pause();
+                office.submit_version(1, 2).await;
+                quiet().await;
+                match way {
+                    "purge" => assert_eq!(lane.purge(), 1),
+                    // The head is in flight.
+                    _ if lane_stays => {
+                        gate.open();
+                        quiet().await;
+                        lane.skip().unwrap();
+                    }
+                    _ => lane.skip().unwrap(),
+                }
+                gate.open();
+                lane.resume().unwrap();
+                quiet().await;
+                assert_eq!(lane.inspect(), None);
+                office.submit_version(1, 3).await;
+                quiet().await;
+                assert_eq!(office.handled(), [1, 3], "{way} {lane_stays}");
+                office.submit_version(1, 2).await;
+                let (report, _) = office.finish(Evidence::new().sequencing()).await;
+                assert_eq!((report.duplicates, report.discarded), (1, 1));
+            });
+        }
+    }
+}
+
+/// Purged without a pause, in a gap: what was early may come again.
+#[test]
+fn a_purged_gap_begins_anew() {
+    paused().block_on(async {
+        let history = History::new();
+        let jobs = jobs()
+            .sequence(contiguous().from(1).gap_timeout(SECOND, OnGap::Halt))
+            .spawn(scripted(Script::new(&history)))
+            .unwrap();
+        let office = Office::new(&history, jobs);
+        office.submit_versions(1, [1, 3]).await;
+        tokio::time::sleep(2 * SECOND).await;
+        assert_eq!(office.jobs.stats().halted, 1);
+        assert_eq!(office.jobs.lane(&1).purge(), 1);
+        assert_eq!(
+            (office.jobs.stats().halted, office.jobs.stats().lanes),
+            (0, 0)
+        );
+        office.submit_versions(1, [1, 3, 2]).await;
+        quiet().await;
+        let (report, told) = office.finish(Evidence::new().sequencing()).await;
+        assert_eq!(
+            told.words(),
+            ["done", "purged", "duplicate", "done", "done"]
+        );
+        assert_eq!(report.accepted, 5);
+    });
+}
