@@ -503,3 +503,39 @@ fn a_record_that_hangs_is_timed_out_with_its_attempt() {
         office.jobs.drain().await;
     });
 }
+
+/// A version that was given up on does not come again, so the next process must not wait for it.
+#[test]
+fn what_was_given_up_on_is_recorded_too() {
+    paused().block_on(async {
+        let table = Arc::new(Table::default());
+        let history = History::new();
+        let script = Script::new(&history).attempt(7, 2, Act::error());
+        let sequence = contiguous().from(1).store(Arc::clone(&table));
+        let given_up = jobs().sequence(sequence).spawn(scripted(script)).unwrap();
+        let office = Office::new(&history, given_up);
+        table.bad_records.store(0, Ordering::SeqCst);
+        office.submit_versions(7, [1]).await;
+        quiet().await;
+        let lane = office.jobs.lane(&7);
+        lane.pause();
+        office.submit_versions(7, [2, 3]).await;
+        quiet().await;
+        lane.skip().unwrap();
+        lane.skip().unwrap();
+        // The store fails at first, and the key waits for it.
+        table.bad_records.store(1, Ordering::SeqCst);
+        lane.resume().unwrap();
+        quiet().await;
+        assert_eq!(
+            lane.inspect().map(|view| view.state),
+            Some(LaneState::Loading)
+        );
+        office.submit_version(7, 4).await;
+        tokio::time::sleep(SECOND).await;
+        quiet().await;
+        assert_eq!(*table.records.lock().unwrap(), [(7, 1), (7, 3), (7, 4)]);
+        let report = office.jobs.drain().await;
+        assert_eq!((report.done, report.discarded), (2, 2));
+    });
+}

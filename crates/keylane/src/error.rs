@@ -52,6 +52,9 @@ pub enum TrySendError<M> {
     /// The message alone is larger than the capacity in bytes, or than 4 GiB.
     #[error("the message is larger than the capacity in bytes")]
     TooLarge(M),
+    /// The message is to wait for a time that does not exist.
+    #[error("the time of the message is too far away")]
+    TooFar(M),
     /// The dispatcher takes no more messages.
     #[error("the dispatcher is closed")]
     Closed(M),
@@ -64,6 +67,7 @@ impl<M> TrySendError<M> {
             Self::Full(message)
             | Self::LaneFull(message)
             | Self::TooLarge(message)
+            | Self::TooFar(message)
             | Self::Closed(message) => message,
         }
     }
@@ -74,7 +78,8 @@ impl<M> From<SendError<M>> for TrySendError<M> {
         match error {
             SendError::Closed(message) => Self::Closed(message),
             SendError::LaneFull(message) => Self::LaneFull(message),
-            SendError::TooLarge(message) | SendError::TooFar(message) => Self::TooLarge(message),
+            SendError::TooLarge(message) => Self::TooLarge(message),
+            SendError::TooFar(message) => Self::TooFar(message),
         }
     }
 }
@@ -97,6 +102,7 @@ impl<M> fmt::Debug for TrySendError<M> {
             Self::Full(_) => "Full(..)",
             Self::LaneFull(_) => "LaneFull(..)",
             Self::TooLarge(_) => "TooLarge(..)",
+            Self::TooFar(_) => "TooFar(..)",
             Self::Closed(_) => "Closed(..)",
         })
     }
@@ -351,6 +357,9 @@ pub enum BuildError {
     /// `spawn_batches` starts a handler of batches, `spawn` one of messages.
     #[error("`batch` needs `spawn_batches`: its handler takes several messages at once")]
     Batch,
+    /// A setting that does nothing without another one.
+    #[error("`{0}` needs `{1}`")]
+    Needs(&'static str, &'static str),
     /// `share_answers` names another type than the handler's answer or error.
     #[error("`share_answers` names another type than the one that the handler answers with")]
     AnswerType,

@@ -198,7 +198,8 @@ impl<K, M> Sequence<K, M> {
     /// recorded after its handler succeeded and before the message settles; if that fails, the attempt
     /// has failed ([`Failure::NotRecorded`](crate::Failure::NotRecorded)): set a
     /// [`retry`](crate::Builder::retry), and the handler is run for it once more. Recording is part of the
-    /// attempt, and [`attempt_timeout`](crate::Builder::attempt_timeout) counts it.
+    /// attempt, and [`attempt_timeout`](crate::Builder::attempt_timeout) counts it. Versions that were
+    /// given up on are recorded when the key has nothing else to do, and it waits for that.
     #[must_use]
     pub fn store(mut self, store: impl VersionStore<K> + 'static) -> Self {
         self.store = Some(Arc::new(store));

@@ -695,6 +695,9 @@ where
         if settings.batch.is_some_and(|batch| batch.max == 0) {
             return Err(BuildError::Zero("batch"));
         }
+        if self.share.is_some() && !matches!(settings.discipline, Discipline::Coalesce(_)) {
+            return Err(BuildError::Needs("share_answers", "coalesce"));
+        }
         if self.lifetime.is_some() && !settings.expires {
             return Err(BuildError::Zero("expire_after"));
         }

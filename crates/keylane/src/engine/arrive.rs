@@ -159,7 +159,7 @@ where
         let parked = lane.parked_len();
         let is_full = |max: usize| parked >= max;
         let calls = match why {
-            Rest::Paused | Rest::Rate | Rest::Delay => false,
+            Rest::Paused | Rest::Rate | Rest::Delay | Rest::Recording => false,
             Rest::Linger => self
                 .settings
                 .batch
@@ -566,7 +566,7 @@ where
             }));
         }
         if loads {
-            self.load(key.clone(), hash);
+            self.load(key.clone(), hash, None);
         }
         if calls {
             turns.push(self.called(key, hash));

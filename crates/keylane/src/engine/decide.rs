@@ -58,7 +58,9 @@ where
                 if why == Rest::HaltedGap {
                     self.halted.fetch_sub(1, Ordering::Relaxed);
                 }
-                lane.rest_on(Rest::Paused, None);
+                if !matches!(why, Rest::Loading | Rest::Recording) {
+                    lane.rest_on(Rest::Paused, None);
+                }
                 self.set_lane_apart(lane, &mut after.freed);
             }
             after.rests = true;
@@ -101,7 +103,7 @@ where
             self.halted.fetch_sub(1, Ordering::Relaxed);
             self.restart(owner, hash, *head);
         } else if let Some(head) = due {
-            self.counters.retries.add(1);
+            // Counted when its time came.
             self.enqueue(Turn::again(Some(owner), hash, *head));
         } else if calls {
             self.enqueue(self.called(owner, hash));
@@ -117,6 +119,11 @@ where
         now: clock::Instant,
     ) -> (Option<Box<Held<K, M, O, E>>>, bool) {
         match lane.state() {
+            // The store has not answered; when it has, the lane goes on.
+            State::Resting {
+                why: Rest::Loading | Rest::Recording,
+                ..
+            } => (None, false),
             State::Resting { .. } => {
                 lane.call();
                 (None, true)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::message::{Held, Work};
+use super::message::{Held, Parked, Work};
 use super::{Engine, Lane};
 use crate::clock::Instant;
 use crate::lanes::{Rest, Sequencer, State};
@@ -73,6 +73,7 @@ where
             head_age: self.head_stamp(lane).map(|stamp| self.waited(stamp, now)),
             oldest_waiting: lane
                 .oldest_parked()
+                .or_else(|| first_early(lane))
                 .map(|parked| self.waited(parked.ticket.parked_at, now)),
             full: lane.gate().is_some() || lane.depth() >= self.settings.lane_capacity,
             waiting: match lane.state() {
@@ -106,7 +107,8 @@ where
             State::Running { parked_at, .. } => Some(*parked_at),
             State::Backoff { head, .. } | State::Halted { head } => Some(head.ticket.parked_at),
             State::Called | State::Resting { .. } => {
-                lane.oldest_parked().map(|parked| parked.ticket.parked_at)
+                let first = lane.oldest_parked().or_else(|| first_early(lane));
+                first.map(|parked| parked.ticket.parked_at)
             }
         }
     }
@@ -118,7 +120,7 @@ where
             Rest::Rate => Waiting::Rate { due_in: soon },
             Rest::Delay => Waiting::Time { due_in: soon },
             Rest::Linger => Waiting::Batch { due_in: soon },
-            Rest::Loading => Waiting::Store,
+            Rest::Loading | Rest::Recording => Waiting::Store,
             Rest::Idle => Waiting::Messages,
             Rest::Gap | Rest::HaltedGap => {
                 let sequencer = lane.extra().and_then(|extra| extra.sequencer.as_ref());
@@ -149,4 +151,9 @@ where
             },
         }
     }
+}
+
+/// The first message of a lane that came before its turn.
+fn first_early<K, M, O, E>(lane: &Lane<K, M, O, E>) -> Option<&Parked<M, O, E>> {
+    lane.extra()?.sequencer.as_ref()?.first_early()
 }

@@ -5,14 +5,15 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{StreamExt, TryFutureExt};
 
 use super::Engine;
 use super::caught::{caught, dropped};
 use super::settle::Tally;
 use crate::clock::{self, Alarm};
 use crate::discipline::VersionStore;
+use crate::lanes::{Rest, State};
 use crate::rt::{Arc, mpsc};
 
 /// Most questions to the store at once.
@@ -22,11 +23,12 @@ const AT_ONCE: usize = 64;
 const WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// A key of which nothing is remembered.
+/// A key of which nothing is remembered, or whose last version is to be recorded.
 #[derive(Debug)]
 pub(crate) struct Load<K> {
     key: K,
     hash: u64,
+    record: Option<u64>,
     /// How long to wait if the store does not answer.
     wait: Duration,
 }
@@ -80,7 +82,14 @@ async fn ask<K>(
 where
     K: Send + Sync + 'static,
 {
-    let answer = match caught(|| store.last(&load.key)) {
+    let question = || match load.record {
+        None => store.last(&load.key),
+        Some(version) => {
+            let recorded = store.record(&load.key, version);
+            Box::pin(recorded.map_ok(move |()| Some(version)))
+        }
+    };
+    let answer = match caught(question) {
         Err(text) => Err(text),
         Ok(question) => {
             let mut question = Some(question);
@@ -124,22 +133,66 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// Has the store asked about a key.
-    pub(super) fn load(&self, key: K, hash: u64) {
+    /// The store knows this version, by the attempt that handled it.
+    pub(super) fn note_recorded(&self, key: Option<&K>, hash: u64, version: u64) {
+        let Some(key) = key else { return };
+        self.lanes.with(hash, key, |lane| {
+            let sequencer = lane.extra_if_any().and_then(|e| e.sequencer.as_mut());
+            if let Some(sequencer) = sequencer {
+                sequencer.record(version);
+            }
+        });
+    }
+
+    /// The store knows this version: the lane goes on.
+    fn recorded(self: &Arc<Self>, key: K, hash: u64, version: u64) {
+        let calls = self.lanes.with(hash, &key, |lane| {
+            let sequencer = lane.extra_if_any().and_then(|e| e.sequencer.as_mut());
+            if let Some(sequencer) = sequencer {
+                sequencer.record(version);
+            }
+            let State::Resting {
+                why: Rest::Recording,
+                ..
+            } = lane.state()
+            else {
+                return false;
+            };
+            if lane.is_paused() {
+                lane.rest_on(Rest::Paused, None);
+            } else {
+                lane.call();
+            }
+            !lane.is_paused()
+        });
+        if calls == Some(true) {
+            let called = self.called(key, hash);
+            self.enqueue(called);
+        }
+    }
+
+    /// Has the store asked about a key, or told of a version.
+    pub(super) fn load(&self, key: K, hash: u64, record: Option<u64>) {
         if let Some(loads) = &self.loads {
             // Without the task the dispatcher's runtime is gone.
             let _ = loads.send(Load {
                 key,
                 hash,
+                record,
                 wait: WAIT,
             });
         }
     }
 
     fn loaded(self: &Arc<Self>, load: Load<K>, last: Option<u64>) {
-        let Load { key, hash, .. } = load;
+        let Load {
+            key, hash, record, ..
+        } = load;
         // The task must outlive a key's own `Eq` or `Clone` that panics: other keys wait for it.
         let learned = caught(|| {
+            if let Some(version) = record {
+                return self.recorded(key, hash, version);
+            }
             let mut tally = Tally::default();
             for queued in self.learn(&mut tally, key, hash, last, clock::now()) {
                 self.enqueue(queued);

@@ -467,7 +467,7 @@ where
         if stage > Stage::Open && self.seen == Stage::Open {
             engine.stop_intake();
             self.ingress.close();
-            engine.open_gates();
+            self.turns.extend(engine.open_gates());
         }
         if stage >= Stage::Closing {
             for queued in engine.ready.close() {

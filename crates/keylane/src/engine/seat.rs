@@ -141,6 +141,12 @@ where
         match answer {
             Ok(answer) => {
                 let Owed { hash, ticket, kept } = owed;
+                if self.engine.loads.is_some()
+                    && let Some(terms) = ticket.debt.terms()
+                {
+                    let (key, version) = (context.key.as_ref(), terms.version);
+                    self.engine.note_recorded(key, hash, version);
+                }
                 if std::mem::needs_drop::<M>()
                     && let Some(kept) = kept
                 {

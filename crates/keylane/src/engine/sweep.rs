@@ -165,14 +165,23 @@ where
         }
     }
 
-    /// Lets every sender that waits at a gate see that the dispatcher is closed.
-    pub(super) fn open_gates(&self) {
-        let mut openings = Vec::new();
-        self.lanes.sweep(|_, _, lane| {
+    /// Lets every sender that waits at a gate see that the dispatcher is closed. Returns the calls of
+    /// batches that wait for more messages: there will be none.
+    pub(super) fn open_gates(&self) -> Vec<Queued<K, M, O, E>> {
+        let (mut openings, mut called) = (Vec::new(), Vec::new());
+        self.lanes.sweep(|key, hash, lane| {
             openings.push(self.remove_gate(lane));
+            if lane.lingers()
+                && let Some(key) = cloned(key)
+            {
+                lane.call();
+                called.push((key, hash));
+            }
             true
         });
         openings.into_iter().for_each(Opening::carry_out);
+        let calls = called.into_iter();
+        calls.map(|(key, hash)| self.called(key, hash)).collect()
     }
 
     /// Hands back the messages without a lane that wait, and forgets all timers.

@@ -24,6 +24,8 @@ pub(super) struct After<M, O, E> {
     pub(super) opening: Opening,
     /// When the oldest message was parked that may wait for long now.
     pub(super) stalled: Option<u64>,
+    /// The store is to record this version of the key.
+    pub(super) records: Option<u64>,
     /// The lane rests: if it is the end, somebody must hand back what is in it.
     pub(super) rests: bool,
 }
@@ -35,6 +37,7 @@ impl<M, O, E> After<M, O, E> {
             freed: Freed::default(),
             opening: Opening::Nothing,
             stalled: None,
+            records: None,
             rests: false,
         }
     }
@@ -103,12 +106,16 @@ where
             freed,
             opening,
             stalled,
+            records,
             rests,
         } = after;
         opening.carry_out();
         self.free(&freed);
         if let Some(parked_at) = stalled {
             self.see_stalled(hash, parked_at);
+        }
+        if records.is_some() && !cfg!(keylane_mutant = "unrecorded") {
+            self.load(key.clone(), hash, records);
         }
         if !expired.is_empty() {
             let mut tally = Tally::default();
@@ -285,8 +292,18 @@ where
             let until = self.moment(limiter.forgets_at(tat), now);
             return self.rest(lane, key, hash, (Rest::Idle, Some(until)), now, after);
         }
+        if let Some(version) = self.unrecorded(lane) {
+            after.records = Some(version);
+            return self.rest(lane, key, hash, (Rest::Recording, None), now, after);
+        }
         lane.leave();
         Next::Remove
+    }
+
+    /// The version that the store has to know before this lane goes: one that was given up.
+    fn unrecorded(&self, lane: &Lane<K, M, O, E>) -> Option<u64> {
+        self.loads.as_ref()?;
+        lane.extra()?.sequencer.as_ref()?.unrecorded()
     }
 
     /// What a lane that sequences waits for while nothing in it is next.

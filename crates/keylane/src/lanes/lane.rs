@@ -47,6 +47,8 @@ pub(crate) enum Rest {
     Linger,
     /// For the store, which is asked where the key stands.
     Loading,
+    /// For the store, which records that versions were given up.
+    Recording,
     /// For a version that has not come.
     Gap,
     /// The version has not come in time, and the policy is to stop.
@@ -343,10 +345,23 @@ impl<T, H, G> Lane<T, H, G> {
     pub(crate) fn is_endless(&self) -> bool {
         match self.state {
             State::Halted { .. } => true,
-            State::Resting { why, until } => until.is_none() && why != Rest::Loading,
+            State::Resting { why, until } => {
+                until.is_none() && !matches!(why, Rest::Loading | Rest::Recording)
+            }
             State::Backoff { .. } => self.is_paused(),
             State::Called | State::Ready | State::Running { .. } => false,
         }
+    }
+
+    /// Whether it waits for more messages to come into its batch.
+    pub(crate) fn lingers(&self) -> bool {
+        matches!(
+            self.state,
+            State::Resting {
+                why: Rest::Linger,
+                ..
+            }
+        )
     }
 
     /// Whether it holds nothing, runs nothing and has nothing to remember.

@@ -15,6 +15,8 @@ pub(crate) struct Sequencer<T> {
     early: BTreeMap<u64, T>,
     /// Since when the version that is next is missed, while something waits for it.
     missed_since: Option<Instant>,
+    /// The last version that is recorded outside, or was passed before anything was handled.
+    recorded: Option<u64>,
 }
 
 /// Which version is next.
@@ -54,6 +56,7 @@ impl<T> Sequencer<T> {
             line: Line::Unknown,
             early: BTreeMap::new(),
             missed_since: None,
+            recorded: None,
         }
     }
 
@@ -64,6 +67,16 @@ impl<T> Sequencer<T> {
             Line::Next(next) => next.checked_sub(1),
             Line::Full => Some(u64::MAX),
         }
+    }
+
+    /// The versions up to this one need not be recorded any more.
+    pub(crate) fn record(&mut self, version: u64) {
+        self.recorded = self.recorded.max(Some(version));
+    }
+
+    /// The last version that was in line, if it is not known to be recorded.
+    pub(crate) fn unrecorded(&self) -> Option<u64> {
+        self.passed().filter(|passed| self.recorded < Some(*passed))
     }
 
     /// Whether a message of this version would have to wait for others.
@@ -130,6 +143,7 @@ impl<T> Sequencer<T> {
             Line::Full => BTreeMap::new(),
             Line::Unknown => return Vec::new(),
         };
+        self.recorded = self.passed();
         let old = std::mem::replace(&mut self.early, keep);
         self.missed_since = (!self.early.is_empty()).then_some(now);
         old.into_values().collect()
@@ -178,6 +192,11 @@ impl<T> Sequencer<T> {
             Line::Next(next) => version <= next,
             Line::Full => true,
         }
+    }
+
+    /// The first of what came too early.
+    pub(crate) fn first_early(&self) -> Option<&T> {
+        self.early.first_key_value().map(|(_, item)| item)
     }
 
     pub(crate) fn early_len(&self) -> usize {

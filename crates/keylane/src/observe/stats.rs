@@ -86,9 +86,25 @@ impl fmt::Display for Stats {
         write!(
             f,
             "{accepted} accepted, {done} done, {dead_lettered} dead-lettered, {discarded} discarded, \
-             {handed_back} handed back; {in_flight} in flight, {ready} ready, {lanes} lanes, \
-             {backing_off} backing off, {halted} halted"
-        )
+             {handed_back} handed back"
+        )?;
+        let counted = [
+            (self.coalesced, "coalesced"),
+            (self.duplicates, "duplicates"),
+            (self.expired, "expired"),
+        ];
+        for (count, what) in counted.into_iter().filter(|(count, _)| *count > 0) {
+            write!(f, ", {count} {what}")?;
+        }
+        write!(
+            f,
+            "; {in_flight} in flight, {ready} ready, {lanes} lanes, {backing_off} backing off, \
+             {halted} halted"
+        )?;
+        if self.paused > 0 {
+            write!(f, ", {} paused", self.paused)?;
+        }
+        Ok(())
     }
 }
 
