@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use keylane::{
-    BoxError, BuildError, DeadLetter, DeadLetterSink, Dispatcher, Event, Exhausted, Overflow, Retry,
+    BoxError, BuildError, DeadLetter, DeadLetterSink, Dispatcher, Event, Exhausted, OnGap,
+    Overflow, Retry, Sequence,
 };
 use keylane_testkit::Gate;
 use tokio::time::Instant;
@@ -44,6 +45,9 @@ fn told(event: Event<u64>) -> String {
         } => format!("halted {key} {attempts} {why}"),
         Event::Overflowed { key, policy, .. } => format!("overflowed {key} {policy:?}"),
         Event::Stuck { key, .. } => format!("stuck {key:?}"),
+        Event::Gap {
+            key, first, last, ..
+        } => format!("gap {key} {first}..={last}"),
         other => format!("{other:?}"),
     }
 }
@@ -346,4 +350,32 @@ async fn no_capacity_is_refused() {
         .event_capacity(0)
         .spawn(|_: u64| async move { Ok::<_, ()>(()) });
     assert_eq!(built.unwrap_err(), BuildError::Zero("event_capacity"));
+}
+
+/// Missing versions are told at their time-out and not before, with what becomes of the key.
+#[tokio::test(start_paused = true)]
+async fn a_gap_is_told_when_its_time_has_come() {
+    let patience = 5_000 * MS;
+    for (on_gap, expected) in [
+        (OnGap::Skip, vec!["gap 7 2..=4"]),
+        (
+            OnGap::Halt,
+            vec!["gap 7 2..=4", "halted 7 0 versions 2 to 4 are missing"],
+        ),
+    ] {
+        let version = |change: &(u64, u64)| change.1;
+        let changes = Dispatcher::builder(|change: &(u64, u64)| change.0)
+            .sequence(Sequence::contiguous(version).gap_timeout(patience, on_gap))
+            .spawn(|_: (u64, u64)| async { Ok::<(), ()>(()) })
+            .unwrap();
+        let mut events = changes.events();
+        for version in [1, 6, 5] {
+            changes.send((7, version)).await.unwrap();
+        }
+        tokio::time::sleep(patience - MS).await;
+        assert_eq!(events.try_recv().map(told), None, "{on_gap:?}");
+        tokio::time::sleep(2 * MS).await;
+        changes.drain().await;
+        assert_eq!(all(events).await, expected, "{on_gap:?}");
+    }
 }

@@ -13,6 +13,11 @@ use crate::error::Failure;
 use crate::lanes::{AtLimit, Came, Gap, Offered, Rest, Sequencer, State};
 use crate::rt::atomic::Ordering;
 
+/// A message, and what becomes of it.
+type Sentence<M, O, E> = (Parked<M, O, E>, fn(M) -> Outcome<M, O, E>);
+
+type Pair<M, O, E> = (Parked<M, O, E>, Parked<M, O, E>);
+
 /// What an arrival has brought about, to be carried out once the shard's lock is gone.
 struct Arrival<K, M, O, E> {
     after: After<M, O, E>,
@@ -25,14 +30,14 @@ struct Arrival<K, M, O, E> {
     /// The store is to be asked where the key stands.
     loads: bool,
     /// Messages with an outcome.
-    settled: Vec<(Parked<M, O, E>, fn(M) -> Outcome<M, O, E>)>,
+    settled: Vec<Sentence<M, O, E>>,
     /// Met a full lane, or were pushed out of one.
     displaced: Vec<Parked<M, O, E>>,
     refused: Vec<Parked<M, O, E>>,
     /// Their debts live on in the messages that stand for them.
     dropped: Vec<M>,
     /// To become one: the message that waited, and the newcomer.
-    merges: Option<(Parked<M, O, E>, Parked<M, O, E>)>,
+    merges: Option<Pair<M, O, E>>,
     /// Missing versions that were given up, and what waited behind them.
     gap: Option<Gap>,
     behind_gap: Vec<Parked<M, O, E>>,
@@ -583,6 +588,11 @@ where
             "versions are missing"
         );
         self.tell_gap(key, gap.first, gap.last);
+        let on_gap = self.sequencing().map(|sequencing| sequencing.on_gap);
+        if on_gap == Some(OnGap::Halt) {
+            let why = || format!("versions {} to {} are missing", gap.first, gap.last);
+            self.tell_halted(key, self.is_watched().then(|| (0, why())));
+        }
     }
 }
 

@@ -74,6 +74,11 @@ where
         });
     }
 
+    /// Whether anybody hears what is told.
+    pub(super) fn is_watched(&self) -> bool {
+        self.feed.is_watched()
+    }
+
     /// What is to be told of a lane that will stop with this head.
     #[inline]
     pub(super) fn halting(&self, held: &Held<K, M, O, E>) -> Option<(u32, String)> {
