@@ -9,11 +9,12 @@ use std::future::IntoFuture;
 use std::marker::PhantomData;
 
 use keylane::{
-    Again, BuildError, By, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, EnqueueError,
-    Event, Events, Exhausted, Failure, HandedBack, Hot, Lane, LaneError, LaneState, LaneView,
-    Lease, LeaseError, Overflow, Permit, Queue, QueueReport, Rate, Receipt, ReceiptError, Report,
-    ReserveError, Retry, RetryBudget, Returned, SendError, Stats, TryDequeueError, TryEnqueueError,
-    TrySendError,
+    Adaptive, Again, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed,
+    Dispatcher, Ending, EnqueueError, Event, Events, Exhausted, Failure, HandedBack, HashLane,
+    HashLanes, Hot, Lane, LaneError, LaneState, LaneView, Lease, LeaseError, OnGap, Overflow,
+    Permit, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, ReserveError, ResizeError,
+    Retry, RetryBudget, Returned, SendError, Sequence, Stats, TryDequeueError, TryEnqueueError,
+    TrySendError, VersionStore,
 };
 
 const EXPECTED: &str = "\
@@ -38,6 +39,14 @@ Context                          Send  Sync  Unpin
 Retry                            Send  Sync  Unpin
 RetryBudget                      Send  Sync  Unpin
 Rate                             Send  Sync  Unpin
+Adaptive                         Send  Sync  Unpin
+Coalesce                         Send  Sync  Unpin
+Sequence                         Send  Sync  Unpin
+OnGap                            Send  Sync  Unpin
+Delayed                          Send  Sync  Unpin
+dyn VersionStore                 Send  Sync  Unpin
+HashLane                         Send  Sync  Unpin
+ResizeError                      Send  Sync  Unpin
 Exhausted                        Send  Sync  Unpin
 Overflow                         Send  Sync  Unpin
 dyn DeadLetterSink               Send  Sync  Unpin
@@ -61,6 +70,9 @@ TryDequeueError                  Send  Sync  Unpin
 LeaseError                       Send  Sync  Unpin
 future of send                   Send  Sync  -
 future of submit                 Send  Sync  -
+future of send_after             Send  Sync  -
+future of submit_after           Send  Sync  -
+future of resize                 Send  Sync  -
 future of reserve                Send  Sync  -
 future of recv                   Send  Sync  -
 future of hottest                Send  Sync  -
@@ -157,6 +169,10 @@ async fn every_public_type_and_future_is_what_it_was() {
     let orders: Orders = builder
         .spawn(|order: String| async move { order.parse::<u8>() })
         .unwrap();
+    let lanes: HashLanes<String, u8, Error> =
+        Dispatcher::hash_lanes(std::num::NonZeroUsize::MIN, |order: &String| order.len())
+            .spawn(|order: String| async move { order.parse::<u8>() })
+            .unwrap();
     let mut rows = rows! {
         "Dispatcher": Orders,
         "Dispatcher, answers not Sync": Dispatcher<u64, String, Cell<u8>, Error>,
@@ -181,6 +197,14 @@ async fn every_public_type_and_future_is_what_it_was() {
         "Retry": Retry<Error>,
         "RetryBudget": RetryBudget,
         "Rate": Rate,
+        "Adaptive": Adaptive,
+        "Coalesce": Coalesce<String>,
+        "Sequence": Sequence<u64, String>,
+        "OnGap": OnGap,
+        "Delayed": Delayed,
+        "dyn VersionStore": Box<dyn VersionStore<u64>>,
+        "HashLane": HashLane,
+        "ResizeError": ResizeError,
         "Exhausted": Exhausted<u64, String, Error>,
         "Overflow": Overflow,
         "dyn DeadLetterSink": Box<dyn DeadLetterSink<u64, String, Error>>,
@@ -214,6 +238,16 @@ async fn every_public_type_and_future_is_what_it_was() {
         "future of submit",
         of_value(&orders.submit(String::new()))
     ));
+    let soon = std::time::Duration::ZERO;
+    rows.push(row!(
+        "future of send_after",
+        of_value(&orders.send_after(String::new(), soon))
+    ));
+    rows.push(row!(
+        "future of submit_after",
+        of_value(&orders.submit_after(String::new(), soon))
+    ));
+    rows.push(row!("future of resize", of_value(&lanes.resize(1))));
     rows.push(row!("future of reserve", of_value(&orders.reserve())));
     let mut events = orders.events();
     rows.push(row!("future of recv", of_value(&events.recv())));
