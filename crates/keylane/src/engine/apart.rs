@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::message::{Parked, Standing, Ticket};
+use super::message::{Debt, Parked, Standing, Ticket};
 use super::{Engine, Lane};
 use crate::rt::atomic::Ordering;
 
@@ -22,7 +22,12 @@ where
 {
     /// Takes a message out of the load, if the limit of the stalled allows.
     pub(super) fn set_apart(&self, ticket: &mut Ticket<M, O, E>, freed: &mut Freed) -> bool {
-        let load = ticket.debt.load_mut();
+        self.set_debt_apart(&mut ticket.debt, freed)
+    }
+
+    /// The same for a message that has not been routed.
+    pub(super) fn set_debt_apart(&self, debt: &mut Debt<M, O, E>, freed: &mut Freed) -> bool {
+        let load = debt.load_mut();
         if load.standing != Standing::Load || cfg!(keylane_mutant = "stalled-counts") {
             return false;
         }

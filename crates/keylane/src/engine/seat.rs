@@ -132,7 +132,7 @@ where
         context: &mut Context<K>,
         owed: Owed<M, O, E>,
         answer: Result<O, Failure<E>>,
-    ) -> Option<Turn<K, M, O, E>> {
+    ) -> Option<Queued<K, M, O, E>> {
         match answer {
             Ok(answer) => {
                 let Owed { hash, ticket, kept } = owed;
@@ -156,7 +156,7 @@ where
         owed: Owed<M, O, E>,
         mates: Vec<Mate<M, O, E>>,
         answer: Result<Vec<Result<O, E>>, Failure<E>>,
-    ) -> Option<Turn<K, M, O, E>> {
+    ) -> Option<Queued<K, M, O, E>> {
         self.engine
             .after_batch(&mut self.tally, context, owed, mates, answer)
     }
@@ -166,7 +166,7 @@ where
         &mut self,
         letter: Letter<K, M, O, E>,
         accepted: Result<(), String>,
-    ) -> Option<Turn<K, M, O, E>> {
+    ) -> Option<Queued<K, M, O, E>> {
         let Letter {
             key,
             hash,
@@ -199,7 +199,7 @@ where
 
     /// Decides who runs the next message of the key: this runner at once, or whoever comes.
     #[inline]
-    pub(super) fn proceed(&mut self, next: Option<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
+    pub(super) fn proceed(&mut self, next: Option<Queued<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
         if self.role == Role::Holder {
             match next {
                 Some(next) if !self.poll_again() => {
@@ -211,7 +211,7 @@ where
             }
         }
         self.engine.flush_some(&mut self.tally);
-        let next = self.start(next?)?;
+        let next = next?;
         if self.is_tired() {
             self.fresh = 1;
             self.engine.enqueue(next);
@@ -219,10 +219,10 @@ where
         }
         self.quantum -= 1;
         if self.quantum > 0 {
-            return Some(next);
+            return self.start_queued(next);
         }
         self.quantum = self.engine.settings.quantum;
-        match self.engine.ready.rotate(next.into()) {
+        match self.engine.ready.rotate(next) {
             Ok(front) => self.start_queued(front),
             Err(closed) => {
                 self.engine.hand_back_queued(closed);
@@ -240,7 +240,7 @@ where
                 self.engine.hand_back_queued(call);
                 None
             }
-            Queued::Call { key, hash } => self.engine.ask(key, hash, |_| {}),
+            Queued::Call { key, hash } => self.engine.ask(key, hash),
         }
     }
 

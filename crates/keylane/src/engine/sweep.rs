@@ -8,7 +8,7 @@ use super::message::{Held, Parked, Queued, Turn, Work};
 use super::settle::Tally;
 use super::shutdown::HandedBack;
 use super::{Engine, Lane};
-use crate::lanes::Next;
+use crate::lanes::{Next, Rest, State};
 use crate::rt::atomic::Ordering;
 
 impl<K, M, O, E> Engine<K, M, O, E>
@@ -66,6 +66,8 @@ where
             }
             let removed = self.lanes.advance(hash, &key, |lane| {
                 let opening = self.remove_gate(lane);
+                // Somebody may have paused it since.
+                self.forget_pause(lane);
                 Some(((lane.hand_back().1, opening), Next::Remove))
             });
             if let Some(((parked, opening), _)) = removed {
@@ -143,6 +145,30 @@ where
             self.hand_back_lane(&mut tally, key.as_ref(), head, parked, halted);
         }
         self.flush(&mut tally);
+    }
+
+    /// Calls the lanes that wait for more messages to come into their batches: no more will.
+    pub(super) fn end_lingers(&self) -> Vec<Queued<K, M, O, E>> {
+        let mut calls = Vec::new();
+        if self
+            .settings
+            .batch
+            .is_none_or(|batch| batch.linger.is_zero())
+        {
+            return calls;
+        }
+        self.lanes.sweep(|key, hash, lane| {
+            if let State::Resting {
+                why: Rest::Linger, ..
+            } = lane.state()
+                && let Some(key) = cloned(key)
+            {
+                lane.call();
+                calls.push(Queued::Call { key, hash });
+            }
+            true
+        });
+        calls
     }
 
     fn hand_back_lane(

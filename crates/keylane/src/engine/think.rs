@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::apart::Freed;
 use super::gate::Opening;
-use super::message::{Parked, Rouse, Turn};
+use super::message::{Parked, Queued, Rouse, Turn};
 use super::settle::{Outcome, Tally};
-use super::{Engine, Lane};
+use super::{Batch, Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::discipline::{Discipline, Mode, OnGap, Sequencing};
 use crate::lanes::{Next, Rest};
@@ -51,17 +51,11 @@ where
         }
     }
 
-    /// Asks a lane for its next turn; `before` brings it to the point of being asked.
-    pub(super) fn ask(
-        &self,
-        key: K,
-        hash: u64,
-        before: impl FnOnce(&mut Lane<K, M, O, E>),
-    ) -> Option<Turn<K, M, O, E>> {
+    /// Asks a lane that was called for its next turn, which starts at once.
+    pub(super) fn ask(&self, key: K, hash: u64) -> Option<Turn<K, M, O, E>> {
         let now = clock::now();
         let mut after = After::new();
         let asked = self.lanes.advance(hash, &key, |lane| {
-            before(lane);
             let next = self.pick(lane, &key, hash, now, &mut after);
             after.opening = self.open_gate(lane, lane.depth());
             Some(((), next))
@@ -94,23 +88,33 @@ where
         }
     }
 
-    /// The head of a lane that thinks has settled.
-    pub(super) fn advance_thinking(&self, key: K, hash: u64) -> Option<Turn<K, M, O, E>> {
+    /// The head of a lane that thinks has settled. Whoever takes its call asks what to run: that may
+    /// be later, and by then the answer may be another one.
+    pub(super) fn advance_thinking(&self, key: K, hash: u64) -> Option<Queued<K, M, O, E>> {
         let mut forgotten = None;
-        let owner = key.clone();
-        let next = self.ask(key, hash, |lane| {
+        let mut after = After::new();
+        let mut calls = false;
+        self.lanes.advance(hash, &key, |lane| {
             let sequencer = lane.extra().and_then(|extra| extra.sequencer.as_ref());
             if let (Some(sequencing), Some(version)) = (
                 self.sequencing(),
                 sequencer.and_then(crate::lanes::Sequencer::started),
             ) {
                 let now = clock::now();
-                forgotten = Some(sequencing.versions.record(&owner, hash, version, now));
+                forgotten = Some(sequencing.versions.record(&key, hash, version, now));
             }
             lane.finish_calling();
+            calls = lane.parked_len() > 0;
+            let next = match calls {
+                true => Next::Stay,
+                false => self.pick(lane, &key, hash, clock::now(), &mut after),
+            };
+            after.opening = self.open_gate(lane, lane.depth());
+            Some(((), next))
         });
         self.drop_quietly(forgotten);
-        next
+        self.carry_out(after, &key, hash);
+        calls.then_some(Queued::Call { key, hash })
     }
 
     /// Decides what a lane that was called lets start.
@@ -173,6 +177,7 @@ where
                 mates.extend(lane.take_parked());
             }
             if !mates.is_empty() {
+                lane.extra_mut().mates = mates.len();
                 head.ticket.debt.terms_mut().mates = mates;
             }
         }
@@ -183,14 +188,19 @@ where
     fn lingers(&self, lane: &mut Lane<K, M, O, E>, now: Instant) -> Option<Instant> {
         let batch = self.settings.batch.as_ref()?;
         let is_open = self.shutdown.stage() == super::Stage::Open;
-        if batch.linger.is_zero() || lane.parked_len() >= batch.max || !is_open {
+        if batch.linger.is_zero() || lane.parked_len() >= self.most(batch) || !is_open {
             return None;
         }
         let extra = lane.extra_mut();
         if std::mem::replace(&mut extra.lingered, true) {
             return None;
         }
-        now.checked_add(batch.linger)
+        Some(later(now, batch.linger))
+    }
+
+    /// The messages of a lane that make a batch full: a lane may have room for fewer than are wanted.
+    pub(super) fn most(&self, batch: &Batch) -> usize {
+        batch.max.min(self.settings.lane_capacity)
     }
 
     /// A lane that was called has nothing that could start.
@@ -202,6 +212,10 @@ where
         now: Instant,
         after: &mut After<M, O, E>,
     ) -> Next<Parked<M, O, E>> {
+        if let Some(extra) = lane.extra_if_any() {
+            extra.merged = 0;
+            extra.lingered = false;
+        }
         if let Some(resting) = self.misses(lane, now) {
             return self.rest(lane, key, hash, resting, now, after);
         }
