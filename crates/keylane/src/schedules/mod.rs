@@ -19,6 +19,7 @@ mod witness;
 
 mod backoff;
 mod capacity;
+mod control;
 mod ending;
 mod halt;
 mod letters;
@@ -69,4 +70,9 @@ scenarios! {
     letters_before_the_next = letters::before_the_next;
     letters_refused_at_first = letters::refused_at_first;
     letters_meet_the_end = letters::meet_the_end;
+    control_pause_meets_the_start_and_the_end = control::pause_meets_the_start_and_the_end;
+    control_purge_meets_the_finish = control::purge_meets_the_finish;
+    control_skip_meets_the_timer = control::skip_meets_the_timer;
+    control_delayed_meets_the_end = control::delayed_meets_the_end;
+    control_a_failing_batch_meets_arrivals = control::a_failing_batch_meets_arrivals;
 }
