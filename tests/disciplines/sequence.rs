@@ -381,7 +381,7 @@ fn every_state_can_be_seen() {
                 view.head_age.is_some(),
                 view.oldest_waiting.is_some()
             ),
-            (1, true, true)
+            (1, true, false)
         );
         lane.pause();
         assert_eq!(lane.inspect().unwrap().state, LaneState::Paused);

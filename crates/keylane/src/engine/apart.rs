@@ -25,8 +25,8 @@ where
         self.set_debt_apart(&mut ticket.debt, freed)
     }
 
-    /// The same for what is owed for a message that has no place in a lane yet.
-    fn set_debt_apart(&self, debt: &mut Debt<M, O, E>, freed: &mut Freed) -> bool {
+    /// The same for what is owed for a message that has not come into its lane.
+    pub(super) fn set_debt_apart(&self, debt: &mut Debt<M, O, E>, freed: &mut Freed) -> bool {
         let claimed = self.set_load_apart(debt.load_mut(), freed);
         if debt.terms().is_some_and(|terms| !terms.merged.is_empty()) {
             // From the newest: the older ones may be apart from an earlier stall.

@@ -169,7 +169,7 @@ where
                 .settings
                 .batch
                 .as_ref()
-                .is_none_or(|batch| is_full(batch.max)),
+                .is_none_or(|batch| is_full(self.most(batch))),
             Rest::Gap | Rest::HaltedGap | Rest::Loading | Rest::Idle => parked > 0,
         };
         if calls && !lane.is_paused() {

@@ -7,13 +7,16 @@ use std::pin::pin;
 use futures::FutureExt;
 
 use super::Engine;
+use super::apart::Freed;
 use super::caught::{caught, cloned};
+use super::gate::Opening;
 use super::hand::{Hand, Owed, Post};
-use super::message::{Parked, Ticket, Turn};
+use super::message::{Parked, Queued, Standing, Ticket, Turn};
 use super::seat::Seat;
 use super::settle::{Outcome, Tally};
 use super::shutdown::HandedBack;
 use crate::batch::{BatchAnswer, BatchHandler};
+use crate::clock;
 use crate::error::Failure;
 use crate::handler::Context;
 use crate::lanes::Role;
@@ -124,7 +127,14 @@ where
             Err(failure) => failed = Some(failure),
         }
     }
-    (failed.map_or(Ok(messages), Err), mates, hand)
+    let messages = match failed {
+        None => Ok(messages),
+        Some(failure) => {
+            engine.drop_quietly(messages);
+            Err(failure)
+        }
+    };
+    (messages, mates, hand)
 }
 
 /// What is owed for a message that is in a handler behind the first one of its batch.
@@ -214,8 +224,9 @@ where
         owed: Owed<M, O, E>,
         mates: Vec<Mate<M, O, E>>,
         answer: Result<Vec<Result<O, E>>, Failure<E>>,
-    ) -> Option<Turn<K, M, O, E>> {
+    ) -> Option<Queued<K, M, O, E>> {
         let Owed { hash, ticket, kept } = owed;
+        let had_mates = !mates.is_empty();
         let head = std::iter::once(Mate { ticket, kept });
         let crew = head.chain(mates);
         let mut failed = Vec::new();
@@ -252,11 +263,18 @@ where
         }
         let mut failed = failed.into_iter();
         match failed.next() {
-            None => self.advance(context.key.take(), hash),
+            None => {
+                if had_mates {
+                    self.put_back(tally, context.key.as_ref(), hash, Vec::new());
+                }
+                self.advance(context.key.take(), hash)
+            }
             Some(first) => {
                 let failure = first.failure.unwrap_or(Failure::NoAnswer);
                 let why = self.why(&failure);
-                self.put_failed_back(tally, context.key.as_ref(), hash, &why, failed);
+                if had_mates {
+                    self.put_failed_back(tally, context.key.as_ref(), hash, &why, failed);
+                }
                 let owed = Owed {
                     hash,
                     ticket: first.ticket,
@@ -297,18 +315,42 @@ where
                 }
             }
         }
+        self.put_back(tally, key, hash, back);
+    }
+
+    /// A batch is over: these of it go back into their lane, in front of all others.
+    fn put_back(&self, tally: &mut Tally, key: Option<&K>, hash: u64, back: Vec<Parked<M, O, E>>) {
         let Some(key) = key else { return };
-        if back.is_empty() {
-            return;
-        }
+        let now = clock::now();
         let mut back = Some(back);
+        let mut freed = Freed::default();
+        let mut opening = Opening::Nothing;
         let put = caught(|| {
             self.lanes.with(hash, key, |lane| {
-                for parked in back.take().into_iter().flatten().rev() {
+                lane.extra_mut().mates = 0;
+                // What is behind may be apart already, and then this will not be looked at.
+                let newest = lane.parked_mut().next_back();
+                let is_apart = newest
+                    .is_some_and(|newest| newest.ticket.debt.load().standing == Standing::Apart);
+                for mut parked in back.take().into_iter().flatten().rev() {
+                    if is_apart {
+                        self.set_apart(&mut parked.ticket, &mut freed);
+                    }
+                    let expires_at = parked
+                        .ticket
+                        .debt
+                        .terms()
+                        .and_then(|terms| terms.expires_at);
                     lane.put_back(parked, self.lanes.spares());
+                    if let Some(at) = expires_at {
+                        self.watch_until(lane, key, hash, at, now);
+                    }
                 }
+                opening = self.open_gate(lane, lane.depth());
             })
         });
+        opening.carry_out();
+        self.free(&freed);
         if put.is_err() {
             self.count_lost();
         }

@@ -9,7 +9,7 @@ use super::verdict::TICK;
 use super::{Engine, Lane};
 use crate::clock;
 use crate::error::Failure;
-use crate::lanes::{Next, Rest, State};
+use crate::lanes::{Next, Rest, State, Timer};
 use crate::rt::Arc;
 use crate::rt::atomic::Ordering;
 
@@ -74,9 +74,11 @@ where
         let owner = key.clone();
         let now = clock::now();
         let mut again = None;
+        let mut is_counted = false;
         let resumed = self.lanes.with(hash, key, |lane| {
             if lane.is_paused() {
                 self.forget_pause(lane);
+                is_counted = lane.timer() == Timer::Used;
                 return Ok(self.unpause(lane, now));
             }
             match lane.state() {
@@ -103,7 +105,8 @@ where
             self.halted.fetch_sub(1, Ordering::Relaxed);
             self.restart(owner, hash, *head);
         } else if let Some(head) = due {
-            // Counted when its time came.
+            let is_retry = matches!(head.work, Work::Attempt(_)) && !is_counted;
+            self.counters.retries.add(u64::from(is_retry));
             self.enqueue(Turn::again(Some(owner), hash, *head));
         } else if calls {
             self.enqueue(self.called(owner, hash));
@@ -129,7 +132,10 @@ where
                 (None, true)
             }
             // Its timer has gone off, or is about to.
-            State::Backoff { until, .. } if *until <= now + TICK => (Some(lane.due()), false),
+            State::Backoff { until, .. } if *until <= now + TICK => {
+                self.forget_timer(lane);
+                (Some(lane.due()), false)
+            }
             _ => (None, false),
         }
     }
@@ -235,8 +241,15 @@ where
             self.halted.fetch_sub(1, Ordering::Relaxed);
             lane.resume()
         } else {
-            self.stale.fetch_add(1, Ordering::Relaxed);
+            self.forget_timer(lane);
             lane.due()
+        }
+    }
+
+    /// The timer of a head in backoff, if there is one, will find nothing. Under the shard's lock.
+    fn forget_timer(&self, lane: &Lane<K, M, O, E>) {
+        if lane.is_timed() {
+            self.stale.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -252,6 +265,7 @@ where
         let owner = key.clone();
         let mut message = Some(message);
         let mut swapped = None;
+        let mut freed = 0;
         let held = self.lanes.with(hash, key, |lane| match lane.state() {
             State::Ready | State::Running { .. } => Err(Undecidable::InFlight),
             State::Backoff { .. } | State::Halted { .. } => {
@@ -262,15 +276,18 @@ where
                 let front = lane.parked_mut().next().ok_or(Undecidable::Nothing)?;
                 if let Some(message) = message.take() {
                     swapped = Some(std::mem::replace(&mut front.message, message));
+                    freed = self.reweigh(&mut front.ticket, weight);
                 }
                 Ok(None)
             }
         });
+        self.give_room(0, freed);
         match (held.unwrap_or(Err(Undecidable::Nothing)), message) {
             (Ok(Some(head)), Some(message)) => {
                 let mut head = *head;
                 let old = std::mem::replace(&mut head.message, message);
-                self.reweigh(&mut head.ticket, weight);
+                let freed = self.reweigh(&mut head.ticket, weight);
+                self.give_room(0, freed);
                 self.restart(owner, hash, head);
                 Ok(old)
             }
@@ -279,21 +296,24 @@ where
         }
     }
 
-    /// Another message, of another size, stands for this ticket from now on.
-    fn reweigh(&self, ticket: &mut Ticket<M, O, E>, weight: u32) {
+    /// Another message, of another size, stands for this ticket from now on. Returns the bytes that
+    /// are to be given back once the shard's lock is gone.
+    fn reweigh(&self, ticket: &mut Ticket<M, O, E>, weight: u32) -> usize {
         let load = ticket.debt.load_mut();
         load.earlier = 0;
+        let mut freed = 0;
         if let (Standing::Load, Some(bytes)) = (load.standing, &self.bytes) {
             match weight.checked_sub(load.weight()) {
-                None => self.give_room(0, (load.weight() - weight) as usize),
+                None => freed = (load.weight() - weight) as usize,
                 Some(more) => match bytes.try_acquire_many(more) {
                     Ok(permit) => permit.forget(),
                     // It was let in once and is not turned away now; it gives back what it took.
-                    Err(_) => return,
+                    Err(_) => return 0,
                 },
             }
         }
         load.set_weight(weight);
+        freed
     }
 
     fn restart(self: &Arc<Self>, key: K, hash: u64, head: Held<K, M, O, E>) {
@@ -315,20 +335,29 @@ where
     }
 
     /// Settles everything of a key that has not started, or waits after a failure. Returns how many.
-    pub(crate) fn purge(&self, key: &K, hash: u64) -> usize {
-        let (mut forgotten, now) = (None, clock::now());
+    pub(crate) fn purge(self: &Arc<Self>, key: &K, hash: u64) -> usize {
+        let owner = key.clone();
+        let (mut forgotten, mut calls) = (None, false);
+        let now = clock::now();
         let purged = self.lanes.advance(hash, key, |lane| {
             let opening = self.remove_gate(lane);
             let stopped = lane.is_stopped();
-            if lane.backs_off_until().is_some() {
-                self.stale.fetch_add(1, Ordering::Relaxed);
-            }
+            self.forget_timer(lane);
             let (is_out, is_paused) = (lane.is_out(), lane.is_paused());
             let (head, parked) = lane.hand_back();
             let next = if is_out {
                 Next::Stay
             } else if is_paused {
                 lane.rest_again(Rest::Paused);
+                Next::Stay
+            } else if lane
+                .extra()
+                .is_some_and(|extra| extra.tat > self.stamp(now))
+            {
+                // It remembers its rate. Whoever takes the call finds nothing else.
+                lane.rest_again(Rest::Idle);
+                lane.call();
+                calls = true;
                 Next::Stay
             } else {
                 forgotten = self.remember(lane, key, hash, now);
@@ -344,6 +373,9 @@ where
         opening.carry_out();
         if drained {
             self.drained(key);
+        }
+        if calls {
+            self.enqueue(self.called(owner, hash));
         }
         if stopped {
             self.halted.fetch_sub(1, Ordering::Relaxed);

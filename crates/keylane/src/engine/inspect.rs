@@ -71,9 +71,7 @@ where
         self.lanes.peek(hash, key, |lane| Seen {
             depth: lane.depth(),
             head_age: self.head_stamp(lane).map(|stamp| self.waited(stamp, now)),
-            oldest_waiting: lane
-                .oldest_parked()
-                .or_else(|| first_early(lane))
+            oldest_waiting: Self::oldest_behind(lane)
                 .map(|parked| self.waited(parked.ticket.parked_at, now)),
             full: lane.gate().is_some() || lane.depth() >= self.settings.lane_capacity,
             waiting: match lane.state() {
@@ -98,6 +96,14 @@ where
                 }
             },
         })
+    }
+
+    /// The oldest message behind the head, which may be the first of those that are parked.
+    fn oldest_behind(lane: &Lane<K, M, O, E>) -> Option<&Parked<M, O, E>> {
+        match lane.state() {
+            State::Called | State::Resting { .. } => lane.parked().nth(1),
+            _ => lane.oldest_parked(),
+        }
     }
 
     /// When the head of a lane was parked, where the lane knows it.

@@ -207,6 +207,13 @@ impl<M, O, E> Debt<M, O, E> {
         expires_at.is_some_and(|at| at <= now)
     }
 
+    /// When it is to be looked at again, if it must wait: it may start, or has expired.
+    pub(crate) fn waits_until(&self, now: Instant) -> Option<Instant> {
+        let until = self.not_before(now)?;
+        let expires_at = self.terms().and_then(|terms| terms.expires_at);
+        Some(expires_at.map_or(until, |at| at.min(until))).filter(|at| *at > now)
+    }
+
     /// Until when it must wait, if it must.
     pub(crate) fn not_before(&self, now: Instant) -> Option<Instant> {
         self.terms()?.not_before.filter(|at| *at > now)
@@ -384,8 +391,8 @@ pub(crate) enum Rouse<K> {
     Expiry { key: K, hash: u64, at: Instant },
     /// The lane misses a version since this moment.
     Gap { key: K, hash: u64, since: Instant },
-    /// A message comes into its lane, by its number among those that are delayed.
-    Delayed(u64),
+    /// The first of the delayed messages comes into its lane at this moment.
+    Delayed(Instant),
 }
 
 /// What a timer of something that has failed is for.

@@ -1,17 +1,19 @@
 //! Lanes and messages that wait without having failed: put to rest, and roused.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use super::apart::Freed;
 use super::caught::cloned;
-use super::message::{Accepted, Due, Held, Parked, Queued, Rouse, Turn, Work};
+use super::message::{Accepted, Held, Parked, Queued, Rouse, Turn, Work};
 use super::settle::{Outcome, Tally};
 use super::think::After;
 use super::verdict::TICK;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::discipline::Delayed;
-use crate::lanes::{Rest, State};
-use crate::rt::{Mutex, NumberMap, lock};
+use crate::lanes::{Rest, State, Timer};
+use crate::rt::{Mutex, lock};
 
 /// Messages that come into their lanes when their time has come.
 #[derive(Debug)]
@@ -19,33 +21,69 @@ pub(super) struct Later<K, M, O, E>(Mutex<Waiting<K, M, O, E>>);
 
 #[derive(Debug)]
 struct Waiting<K, M, O, E> {
-    next: u64,
-    accepted: NumberMap<u64, Accepted<K, M, O, E>>,
+    /// How many there were, which is the order of those with the same time.
+    count: u64,
+    accepted: BTreeMap<(Instant, u64), Accepted<K, M, O, E>>,
+    /// When the one timer for all of them goes off.
+    armed: Option<Instant>,
 }
 
 impl<K, M, O, E> Later<K, M, O, E> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Waiting {
-            next: 0,
-            accepted: NumberMap::new(),
+            count: 0,
+            accepted: BTreeMap::new(),
+            armed: None,
         }))
     }
 
-    fn insert(&self, accepted: Accepted<K, M, O, E>) -> u64 {
-        let mut waiting = lock(&self.0);
-        waiting.next += 1;
-        let number = waiting.next;
-        waiting.accepted.insert(number, accepted);
-        number
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0).accepted.is_empty()
     }
 
-    pub(super) fn take(&self, number: u64) -> Option<Accepted<K, M, O, E>> {
-        lock(&self.0).accepted.remove(&number)
+    /// Keeps a message. Returns the time for which a timer is to be armed, if for another one.
+    fn insert(&self, accepted: Accepted<K, M, O, E>, until: Instant) -> Option<Instant> {
+        let mut waiting = lock(&self.0);
+        waiting.count += 1;
+        let place = (until, waiting.count);
+        waiting.accepted.insert(place, accepted);
+        waiting.rearm()
+    }
+
+    /// The timer for `at` has gone off: takes what is due, in the order of the times, and of
+    /// acceptance. And the time for which a timer is to be armed.
+    fn take_due(&self, at: Instant, now: Instant) -> (Vec<Accepted<K, M, O, E>>, Option<Instant>) {
+        let mut waiting = lock(&self.0);
+        if waiting.armed == Some(at) {
+            waiting.armed = None;
+        }
+        let mut due = Vec::new();
+        while let Some(first) = waiting.accepted.first_entry()
+            && first.key().0 <= now
+        {
+            due.push(first.remove());
+        }
+        let next = waiting.rearm();
+        (due, next)
     }
 
     pub(super) fn take_all(&self) -> Vec<Accepted<K, M, O, E>> {
-        let accepted = std::mem::take(&mut lock(&self.0).accepted);
-        accepted.into_values().collect()
+        let mut waiting = lock(&self.0);
+        waiting.armed = None;
+        std::mem::take(&mut waiting.accepted)
+            .into_values()
+            .collect()
+    }
+}
+
+impl<K, M, O, E> Waiting<K, M, O, E> {
+    fn rearm(&mut self) -> Option<Instant> {
+        let first = self.accepted.first_key_value()?.0.0;
+        if self.armed.is_some_and(|armed| armed <= first) {
+            return None;
+        }
+        self.armed = Some(first);
+        Some(first)
     }
 }
 
@@ -63,20 +101,25 @@ where
         }
     }
 
-    /// Keeps a message until its time, if that is to come and others may pass it.
+    /// Keeps a message until its time, if that is to come and others may pass it. It is no load
+    /// meanwhile. A message without a key stands in nobody's way.
     pub(super) fn set_aside(
         &self,
-        accepted: Accepted<K, M, O, E>,
+        mut accepted: Accepted<K, M, O, E>,
         now: Instant,
     ) -> Option<Accepted<K, M, O, E>> {
-        if self.settings.delayed == Delayed::Wait {
+        if self.settings.delayed == Delayed::Wait && accepted.key.is_some() {
             return Some(accepted);
         }
-        let Some(until) = accepted.debt.not_before(now) else {
+        let Some(until) = accepted.debt.waits_until(now) else {
             return Some(accepted);
         };
-        let number = self.later.insert(accepted);
-        self.rouse_at(Rouse::Delayed(number), until, now);
+        let mut freed = Freed::default();
+        self.set_debt_apart(&mut accepted.debt, &mut freed);
+        if let Some(at) = self.later.insert(accepted, until) {
+            self.rouse_at(Rouse::Delayed(at), at, now);
+        }
+        self.free(&freed);
         None
     }
 
@@ -100,20 +143,17 @@ where
                 ..
             } = turn;
             self.settle(tally, ticket, Outcome::Expired(message));
-            turn = self.advance(key, hash)?;
+            turn = match self.advance(key, hash)? {
+                Queued::Turn(turn) => turn,
+                Queued::Call { key, hash, .. } => return self.ask(key, hash),
+            };
         }
         let Work::Attempt(attempt) = turn.work else {
             return Some(turn);
         };
         let until = turn.ticket.debt.not_before(now);
         let Some(key) = turn.key.as_ref().and_then(cloned) else {
-            return match until {
-                None => Some(turn),
-                Some(until) => {
-                    self.hold_keyless(turn, until, now);
-                    None
-                }
-            };
+            return Some(turn);
         };
         self.flush(tally);
         let hash = turn.hash;
@@ -143,6 +183,7 @@ where
                     why,
                 };
                 lane.back_off(Box::new(held), now);
+                lane.extra_mut().timer = Timer::Used;
                 self.set_lane_apart(lane, &mut after.freed);
                 after.rests = true;
                 return;
@@ -161,49 +202,21 @@ where
         turn
     }
 
-    /// A message without a lane is not to start yet.
-    fn hold_keyless(&self, turn: Turn<K, M, O, E>, until: Instant, now: Instant) {
-        let Turn {
-            message,
-            ticket,
-            work,
-            ..
-        } = turn;
-        let number = self.keyless.insert(Held {
-            message,
-            ticket,
-            work,
-            why: "delayed".into(),
-        });
-        self.arm(Due::Keyless(number), until, now);
-        if self.shutdown.hands_back()
-            && let Some(held) = self.keyless.take(number)
-        {
-            let mut tally = Tally::default();
-            self.hand_back_held(&mut tally, None, held);
-            self.flush(&mut tally);
-        }
-    }
-
-    /// The time of something that rests has come. A message that was delayed comes back to be routed.
+    /// The time of something that rests has come. Messages that were delayed come back to be routed.
     pub(super) fn rouse(
         &self,
         tally: &mut Tally,
         rouse: Rouse<K>,
         now: Instant,
         turns: &mut Vec<Queued<K, M, O, E>>,
-    ) -> Option<Accepted<K, M, O, E>> {
+    ) -> Vec<Accepted<K, M, O, E>> {
         match rouse {
-            Rouse::Delayed(number) => {
-                let delayed = self.later.take(number)?;
-                match delayed.debt.not_before(now + TICK) {
-                    None => return Some(delayed),
-                    Some(until) => {
-                        // The wheel has a longest wait; this one waits longer.
-                        let number = self.later.insert(delayed);
-                        self.rouse_at(Rouse::Delayed(number), until, now);
-                    }
+            Rouse::Delayed(at) => {
+                let (due, next) = self.later.take_due(at, now);
+                if let Some(next) = next {
+                    self.rouse_at(Rouse::Delayed(next), next, now);
                 }
+                return due;
             }
             Rouse::Rest { key, hash, until } => {
                 let called = self.lanes.with(hash, &key, |lane| match *lane.state() {
@@ -227,7 +240,7 @@ where
                 self.gap_due(tally, (key, hash, since), now, turns);
             }
         }
-        None
+        Vec::new()
     }
 
     /// Arms the timer of the first message of a lane that expires. Under the shard's lock.
@@ -243,7 +256,20 @@ where
     ) {
         let newest = lane.parked_mut().next_back();
         let expires_at = newest.and_then(|newest| newest.ticket.debt.terms()?.expires_at);
-        let Some(at) = expires_at else { return };
+        if let Some(at) = expires_at {
+            self.watch_until(lane, key, hash, at, now);
+        }
+    }
+
+    /// Arms a timer for something in a lane that expires then. Under the shard's lock.
+    pub(super) fn watch_until(
+        &self,
+        lane: &mut Lane<K, M, O, E>,
+        key: &K,
+        hash: u64,
+        at: Instant,
+        now: Instant,
+    ) {
         let armed = lane.extra().and_then(|extra| extra.expiry);
         if armed.is_some_and(|armed| armed <= at)
             || self.rests.len() >= self.settings.capacity.saturating_mul(2)
@@ -287,13 +313,18 @@ where
                 self.rouse_at(Rouse::Expiry { key, hash, at }, at, now);
             }
             // A resting lane may have waited for what is gone now: it is asked again.
-            let asks = matches!(
-                lane.state(),
-                State::Resting {
-                    why: Rest::Delay | Rest::Rate | Rest::Linger,
-                    ..
-                }
-            ) && !after.expired.is_empty();
+            let is_empty = lane.parked_len() == 0;
+            let asks = !after.expired.is_empty()
+                && match lane.state() {
+                    State::Resting {
+                        why: Rest::Delay, ..
+                    } => true,
+                    State::Resting {
+                        why: Rest::Rate | Rest::Linger,
+                        ..
+                    } => is_empty,
+                    _ => false,
+                };
             if asks {
                 lane.call();
             }

@@ -5,7 +5,7 @@
 //! 1. The stage leaves `Open`, by a call or because the last handle is gone. Senders are refused,
 //!    the channel is closed, senders that wait at a gate are let go.
 //! 2. What is still in the channel is routed (draining) or handed back (closing, aborting).
-//! 3. The channel is *exhausted*. Halted lanes are handed back: nobody will decide about them any
+//! 3. The channel is *exhausted*, and no delayed message is to come. Halted lanes are handed back: nobody will decide about them any
 //!    more, and no message of their keys can arrive and start a lane that forgot the failed head.
 //! 4. Closing and aborting: the ready queue is closed, parked messages and waiting retries are
 //!    handed back. Aborting also drops every runner.
@@ -150,6 +150,8 @@ where
         }
         // Of heads that came to wait, and were handed back by their runners, after the last sweep.
         self.forget_due();
+        // Lanes that hold nothing, and remember their rates.
+        self.engine.sweep(false);
         self.engine.advance_to_end();
     }
 
@@ -171,7 +173,14 @@ where
         self.release.poll(&self.engine, cx);
         if !shutdown.is_exhausted() {
             match rt::poll_recv_many(&mut self.ingress, cx, &mut self.batch, BATCH) {
-                Poll::Ready(0) => return Poll::Ready(Heard::Exhausted),
+                Poll::Ready(0) if self.engine.later.is_empty() => {
+                    return Poll::Ready(Heard::Exhausted);
+                }
+                Poll::Ready(0) if shutdown.stage() == Stage::Open => {
+                    // The last handle is gone, and some of what was accepted comes later.
+                    shutdown.advance(Stage::Draining);
+                }
+                Poll::Ready(0) => {}
                 Poll::Ready(_) => {
                     // Timers have their say under any load.
                     let _ = self.engine.timers.poll_due(cx, &mut self.due);
@@ -429,7 +438,7 @@ where
         let mut tally = Tally::default();
         for rouse in self.roused.drain(..) {
             let delayed = self.engine.rouse(&mut tally, rouse, now, &mut self.turns);
-            self.delayed += usize::from(delayed.is_some());
+            self.delayed += delayed.len();
             self.batch.extend(delayed);
         }
         self.engine.flush(&mut tally);

@@ -137,7 +137,7 @@ where
         context: &mut Context<K>,
         owed: Owed<M, O, E>,
         answer: Result<O, Failure<E>>,
-    ) -> Option<Turn<K, M, O, E>> {
+    ) -> Option<Queued<K, M, O, E>> {
         match answer {
             Ok(answer) => {
                 let Owed { hash, ticket, kept } = owed;
@@ -167,7 +167,7 @@ where
         owed: Owed<M, O, E>,
         mates: Vec<Mate<M, O, E>>,
         answer: Result<Vec<Result<O, E>>, Failure<E>>,
-    ) -> Option<Turn<K, M, O, E>> {
+    ) -> Option<Queued<K, M, O, E>> {
         self.engine
             .after_batch(&mut self.tally, context, owed, mates, answer)
     }
@@ -177,7 +177,7 @@ where
         &mut self,
         letter: Letter<K, M, O, E>,
         accepted: Result<(), String>,
-    ) -> Option<Turn<K, M, O, E>> {
+    ) -> Option<Queued<K, M, O, E>> {
         let Letter {
             key,
             hash,
@@ -211,12 +211,11 @@ where
 
     /// Decides who runs the next message of the key: this runner at once, or whoever comes.
     #[inline]
-    pub(super) fn proceed(&mut self, next: Option<Turn<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
+    pub(super) fn proceed(&mut self, next: Option<Queued<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
         if self.role == Role::Holder {
             self.engine.end_wait(&mut self.place);
             match next {
                 Some(next) if !self.poll_again() => {
-                    let next = self.engine.unpick(next);
                     self.engine.enqueue(next);
                     return self.come_back();
                 }
@@ -225,23 +224,21 @@ where
             }
         }
         self.engine.flush_some(&mut self.tally);
-        let next = self.start(next?)?;
+        let next = next?;
         if self.is_tired() {
             self.fresh = 1;
-            let next = self.engine.unpick(next);
             self.engine.enqueue(next);
             return None;
         }
         self.quantum -= 1;
         let goes_on = self.quantum > 0;
         if goes_on && self.engine.ready.is_plain() {
-            return Some(next);
+            return self.start_queued(next);
         }
         let chosen = if goes_on {
-            self.engine.ready.go_on(next.into())
+            self.engine.ready.go_on(next)
         } else {
             self.quantum = self.engine.settings.quantum;
-            let next = self.engine.unpick(next);
             self.engine.ready.rotate(next)
         };
         match chosen {
@@ -262,7 +259,7 @@ where
                 self.engine.hand_back_queued(call);
                 None
             }
-            Queued::Call { key, hash, .. } => self.engine.ask(key, hash, |_| {}),
+            Queued::Call { key, hash, .. } => self.engine.ask(key, hash),
         }
     }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::apart::Freed;
 use super::gate::Opening;
-use super::message::{Parked, Queued, Rouse, Turn, Work};
+use super::message::{Parked, Queued, Rouse, Turn};
 use super::settle::{Outcome, Tally};
 use super::verdict::TICK;
-use super::{Engine, Lane};
+use super::{Batch, Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::discipline::{Discipline, Forgotten, Mode, OnGap, Sequencing};
 use crate::lanes::{Next, Rest};
@@ -58,18 +58,12 @@ where
         }
     }
 
-    /// Asks a lane for its next turn; `before` brings it to the point of being asked.
-    pub(super) fn ask(
-        &self,
-        key: K,
-        hash: u64,
-        before: impl FnOnce(&mut Lane<K, M, O, E>),
-    ) -> Option<Turn<K, M, O, E>> {
+    /// Asks a lane that was called for its next turn, which starts at once.
+    pub(super) fn ask(&self, key: K, hash: u64) -> Option<Turn<K, M, O, E>> {
         let now = clock::now();
         let mut after = After::new();
         let mut forgotten = None;
         let asked = self.lanes.advance(hash, &key, |lane| {
-            before(lane);
             let next = self.pick(lane, &key, hash, now, &mut after);
             if let Next::Remove = next {
                 forgotten = self.remember(lane, &key, hash, now);
@@ -130,11 +124,6 @@ where
         }
     }
 
-    /// The head of a lane that thinks has settled.
-    pub(super) fn advance_thinking(&self, key: K, hash: u64) -> Option<Turn<K, M, O, E>> {
-        self.ask(key, hash, Lane::finish_calling)
-    }
-
     /// Remembers where the key of a lane stands that is about to go, empty. Under the shard's lock, so
     /// that the next lane of the key knows it.
     ///
@@ -150,6 +139,34 @@ where
         let sequencing = self.sequencing()?;
         let passed = lane.extra()?.sequencer.as_ref()?.passed()?;
         Some(sequencing.versions.record(key, hash, passed, now))
+    }
+
+    /// The head of a lane that thinks has settled. Whoever takes its call asks what to run: that may
+    /// be later, and by then the answer may be another one.
+    pub(super) fn advance_thinking(&self, key: K, hash: u64) -> Option<Queued<K, M, O, E>> {
+        let now = clock::now();
+        let mut forgotten = None;
+        let mut after = After::new();
+        let mut calls = false;
+        let advanced = self.lanes.advance(hash, &key, |lane| {
+            lane.finish_calling();
+            calls = lane.parked_len() > 0;
+            let next = match calls {
+                true => Next::Stay,
+                false => self.pick(lane, &key, hash, now, &mut after),
+            };
+            if let Next::Remove = next {
+                forgotten = self.remember(lane, &key, hash, now);
+            }
+            after.opening = self.open_or_renew_gate(lane);
+            Some((Self::passes_bar(lane, &next), next))
+        });
+        self.carry_out(after, &key, hash);
+        self.drop_quietly(forgotten);
+        if advanced.is_some_and(|(drained, _)| drained) {
+            self.drained(&key);
+        }
+        calls.then(|| self.called(key, hash))
     }
 
     /// Decides what a lane that was called lets start.
@@ -214,63 +231,30 @@ where
                 mates.extend(lane.take_parked());
             }
             if !mates.is_empty() {
+                lane.extra_mut().mates = mates.len();
                 head.ticket.debt.terms_mut().mates = mates;
             }
         }
         Next::Start(head)
     }
 
-    /// What stands in the ready queue for a message that was picked and does not start at once.
-    ///
-    /// Where lanes coalesce it goes back: until it starts, it is the one that waits. If another one came
-    /// in this moment, two wait for once.
-    pub(super) fn unpick(&self, turn: Turn<K, M, O, E>) -> Queued<K, M, O, E> {
-        let coalesces = matches!(self.settings.discipline, Discipline::Coalesce(_));
-        // A pick above the rate has been paid for.
-        if !coalesces || self.settings.rate_per_key.is_some() {
-            return Queued::Turn(turn);
-        }
-        let Turn {
-            key: Some(key),
-            hash,
-            message,
-            ticket,
-            work: Work::Attempt(1),
-        } = turn
-        else {
-            return Queued::Turn(turn);
-        };
-        let mut parked = Some(Parked { message, ticket });
-        self.lanes.with(hash, &key, |lane| {
-            if lane.parked_len() > 0 {
-                return;
-            }
-            if let Some(parked) = parked.take() {
-                let merged = parked.ticket.debt.terms().map(|terms| terms.merged.len());
-                lane.extra_mut().merged = merged.unwrap_or(0);
-                lane.put_back(parked, self.lanes.spares());
-                lane.rest(Rest::Idle, None);
-                lane.call();
-            }
-        });
-        match parked {
-            None => self.called(key, hash),
-            Some(parked) => Queued::Turn(Turn::first(Some(key), hash, parked)),
-        }
-    }
-
     /// Until when a batch waits for more messages.
     fn lingers(&self, lane: &mut Lane<K, M, O, E>, now: Instant) -> Option<Instant> {
         let batch = self.settings.batch.as_ref()?;
         let is_open = self.shutdown.stage() == super::Stage::Open;
-        if batch.linger.is_zero() || lane.parked_len() >= batch.max || !is_open {
+        if batch.linger.is_zero() || lane.parked_len() >= self.most(batch) || !is_open {
             return None;
         }
         let extra = lane.extra_mut();
         if std::mem::replace(&mut extra.lingered, true) {
             return None;
         }
-        now.checked_add(batch.linger)
+        Some(later(now, batch.linger))
+    }
+
+    /// The messages of a lane that make a batch full: a lane may have room for fewer than are wanted.
+    pub(super) fn most(&self, batch: &Batch) -> usize {
+        batch.max.min(self.settings.lane_capacity)
     }
 
     /// A lane that was called has nothing that could start.
@@ -282,6 +266,10 @@ where
         now: Instant,
         after: &mut After<M, O, E>,
     ) -> Next<Parked<M, O, E>> {
+        if let Some(extra) = lane.extra_if_any() {
+            extra.merged = 0;
+            extra.lingered = false;
+        }
         if let Some(resting) = self.misses(lane, now) {
             return self.rest(lane, key, hash, resting, now, after);
         }

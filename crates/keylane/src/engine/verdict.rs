@@ -6,13 +6,14 @@ use std::time::Duration;
 use super::apart::Freed;
 use super::caught::{caught, cloned};
 use super::hand::Owed;
-use super::message::{Due, Held, Turn, Work};
+use super::message::{Due, Held, Queued, Turn, Work};
 use super::settle::{Outcome, Tally};
+use super::think::After;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::lanes::{Next, Rest};
+use crate::lanes::{Rest, Timer};
 use crate::letter::Exhausted;
 use crate::observe::trace::cut;
 use crate::rt::Arc;
@@ -35,20 +36,24 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// The head of a lane has settled: returns the turn of the next message of the key.
+    /// The head of a lane has settled: returns the turn of the next message of the key, or the call
+    /// of a lane that thinks.
     #[inline]
-    pub(super) fn advance(&self, key: Option<K>, hash: u64) -> Option<Turn<K, M, O, E>> {
+    pub(super) fn advance(&self, key: Option<K>, hash: u64) -> Option<Queued<K, M, O, E>> {
         let key = key?;
         if self.settings.thinks {
             return self.advance_thinking(key, hash);
         }
+        let mut rested = None;
         let (opening, next) = self.lanes.advance(hash, &key, |lane| {
             let opening = self.see_departure(lane);
             if lane.is_paused() {
                 lane.finish_calling();
-                lane.rest(Rest::Paused, None);
-                let drained = Self::passes_bar(lane, &Next::Stay);
-                return Some(((opening, drained), Next::Stay));
+                let after = rested.insert(After::new());
+                let why = (Rest::Paused, None);
+                let next = self.rest(lane, &key, hash, why, clock::now(), after);
+                let drained = Self::passes_bar(lane, &next);
+                return Some(((opening, drained), next));
             }
             let next = lane.finish();
             let drained = Self::passes_bar(lane, &next);
@@ -59,8 +64,11 @@ where
         if drained {
             self.drained(&key);
         }
+        if let Some(after) = rested {
+            self.carry_out(after, &key, hash);
+        }
         let parked = next?;
-        Some(Turn::first(Some(key), hash, parked))
+        Some(Turn::first(Some(key), hash, parked).into())
     }
 
     /// An attempt failed. Decides, and returns the turn of the next message if the head settled.
@@ -70,7 +78,7 @@ where
         context: &mut Context<K>,
         owed: Owed<M, O, E>,
         failure: Failure<E>,
-    ) -> Option<Turn<K, M, O, E>> {
+    ) -> Option<Queued<K, M, O, E>> {
         let (key, attempt) = (context.key.take(), context.attempt);
         let Owed { hash, ticket, kept } = owed;
         self.count_failure(key.as_ref(), hash, attempt, &failure);
@@ -103,13 +111,14 @@ where
                 let work = Work::letter(attempt, failure, None);
                 #[cfg(keylane_mutant = "early-letter")]
                 let _ = (self.advance(key.clone(), hash)).map(|next| self.enqueue(next));
-                Some(Turn {
+                let letter = Turn {
                     key,
                     hash,
                     message,
                     ticket,
                     work,
-                })
+                };
+                Some(letter.into())
             }
             Exhausted::Halt if key.is_some() && !cfg!(keylane_mutant = "halt-goes-on") => {
                 let why = self.why(&failure);
@@ -223,7 +232,9 @@ where
         });
         self.free(&freed);
         // The end may have come meanwhile; then the router has swept, or sweeps again for us.
-        if self.shutdown.hands_back() && !cfg!(keylane_mutant = "late-backoff") {
+        // A paused lane has no end either once nobody is going to resume it.
+        let is_over = self.shutdown.hands_back() && !cfg!(keylane_mutant = "late-backoff");
+        if is_over || (self.has_paused() && self.shutdown.is_exhausted()) {
             self.sweep_one(tally, &key, hash);
         }
     }
@@ -368,8 +379,12 @@ where
                         );
                         return Ok(None);
                     }
-                    // `resume` lets a paused one go.
-                    Ok((!lane.is_paused()).then(|| lane.due()))
+                    if lane.is_paused() {
+                        // `resume` lets it go.
+                        lane.extra_mut().timer = Timer::GoneOff;
+                        return Ok(None);
+                    }
+                    Ok(Some(lane.due()))
                 });
                 let Some(Ok(head)) = head else {
                     // An operator was faster.
@@ -386,12 +401,15 @@ where
     /// Whether what a timer brought is a retry, and not a letter.
     pub(super) fn is_retry(&self, due: &Due<K>) -> bool {
         let is_attempt = |held: &Held<K, M, O, E>| matches!(held.work, Work::Attempt(_));
+        // A paused one does not go out now.
         match due {
             Due::Keyless(number) => self.keyless.peek(*number, is_attempt).unwrap_or(false),
             Due::Lane { key, hash, until } => self
                 .lanes
                 .peek(*hash, key, |lane| {
-                    lane.backs_off_until() == Some(*until) && lane.head().is_some_and(is_attempt)
+                    lane.backs_off_until() == Some(*until)
+                        && !lane.is_paused()
+                        && lane.head().is_some_and(is_attempt)
                 })
                 .unwrap_or(false),
         }

@@ -214,16 +214,30 @@ pub(crate) struct Full<G> {
     pub(crate) slot: usize,
 }
 
+/// The timer of a head in backoff, in a lane that may be paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    Set,
+    /// It has gone off while the lane was paused.
+    GoneOff,
+    /// It has gone off before, and the head came back from the ready queue.
+    Used,
+}
+
 /// What most lanes do without.
 #[derive(Debug)]
 pub(crate) struct Extra<T, G> {
     full: Option<Full<G>>,
     /// Nothing of this key starts until somebody resumes it.
     pub(crate) paused: bool,
+    /// Whether there is a timer for the head in backoff.
+    pub(crate) timer: Timer,
     /// The word of the rate limit: when the next message is due in theory; 0 before the first.
     pub(crate) tat: u64,
     /// Messages that were merged into the one that waits.
     pub(crate) merged: usize,
+    /// Messages that are in the handler with the head, as one batch.
+    pub(crate) mates: usize,
     /// The moment at which a timer looks for expired messages.
     pub(crate) expiry: Option<Instant>,
     /// Whether what is here may start before the batch is full.
@@ -239,8 +253,10 @@ impl<T, G> Default for Extra<T, G> {
         Self {
             full: None,
             paused: false,
+            timer: Timer::Set,
             tat: 0,
             merged: 0,
+            mates: 0,
             expiry: None,
             lingered: false,
             bar: None,
@@ -617,6 +633,7 @@ impl<T, H, G> Lane<T, H, G> {
         let mut parked: Vec<T> = std::iter::from_fn(|| self.unpark()).collect();
         if let Some(extra) = self.extra.as_deref_mut() {
             extra.merged = 0;
+            extra.lingered = false;
             parked.extend(extra.sequencer.iter_mut().flat_map(Sequencer::take_early));
         }
         #[cfg(keylane_mutant = "end-forgets-parked")]
@@ -664,8 +681,20 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
+    /// Whether a timer is set for the head that the lane holds.
+    pub(crate) fn is_timed(&self) -> bool {
+        matches!(self.state, State::Backoff { .. }) && self.timer() == Timer::Set
+    }
+
+    pub(crate) fn timer(&self) -> Timer {
+        self.extra.as_ref().map_or(Timer::Set, |extra| extra.timer)
+    }
+
     /// Takes a head that the lane holds; its turn is out from here on.
     fn take_head(&mut self) -> Option<Box<H>> {
+        if let Some(extra) = self.extra.as_deref_mut() {
+            extra.timer = Timer::Set;
+        }
         match std::mem::replace(&mut self.state, State::Ready) {
             State::Backoff { head, .. } | State::Halted { head } => Some(head),
             out => {
@@ -687,6 +716,6 @@ impl<T, H, G> Lane<T, H, G> {
 impl<T, G> Extra<T, G> {
     /// Messages that are neither the head nor parked in the deque.
     fn beside(&self) -> usize {
-        self.merged + self.sequencer.as_ref().map_or(0, Sequencer::early_len)
+        self.merged + self.mates + self.sequencer.as_ref().map_or(0, Sequencer::early_len)
     }
 }

@@ -2,7 +2,7 @@
 //! wait for a retry. Nothing in here knows what a handler is.
 
 mod lane;
-pub(crate) use lane::{AtLimit, Lane, Next, Offered, Rest, State};
+pub(crate) use lane::{AtLimit, Lane, Next, Offered, Rest, State, Timer};
 
 mod backlog;
 

@@ -19,6 +19,7 @@ mod witness;
 
 mod backoff;
 mod capacity;
+mod control;
 mod ending;
 mod halt;
 mod letters;
@@ -84,4 +85,9 @@ scenarios! {
     queue_limit_and_complete = queue::limit_and_complete;
     queue_cancelled_dequeue = queue::cancelled_dequeue;
     queue_all_ends = queue::all_ends;
+    control_pause_meets_the_start_and_the_end = control::pause_meets_the_start_and_the_end;
+    control_purge_meets_the_finish = control::purge_meets_the_finish;
+    control_skip_meets_the_timer = control::skip_meets_the_timer;
+    control_delayed_meets_the_end = control::delayed_meets_the_end;
+    control_a_failing_batch_meets_arrivals = control::a_failing_batch_meets_arrivals;
 }

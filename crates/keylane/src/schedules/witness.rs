@@ -277,6 +277,7 @@ impl Witness {
             ("ready", stats.ready as u64, 0),
             ("backing off", stats.backing_off as u64, 0),
             ("halted", stats.halted as u64, 0),
+            ("paused", stats.paused as u64, 0),
             ("full lanes", stats.full_lanes as u64, 0),
             ("stalled", stats.stalled as u64, 0),
             (

@@ -1,0 +1,399 @@
+//! `send_at`, `send_after`, `submit_after`.
+
+use std::time::Duration;
+
+use keylane::{Delayed, LaneState, Retry, RetryBudget, SendError};
+use tokio::time::Instant;
+
+use crate::bench::{
+    Act, Bench, CAPACITY, HOUR, Job, MS, SECOND, at, job, jobs, quiet, send_all, within, word,
+};
+
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+#[tokio::test(start_paused = true)]
+async fn later_messages_wait() {
+    let bench = Bench::new();
+    let jobs = jobs().spawn(bench.handler(|_, _| Act::Ok)).unwrap();
+    send_all(&jobs, 1, [1]).await;
+    jobs.send_after(job(1, 2), 100 * MS).await.unwrap();
+    send_all(&jobs, 1, [3]).await;
+    jobs.send_at(job(1, 4), Instant::now() + 50 * MS)
+        .await
+        .unwrap();
+    let receipt = jobs.submit_after(job(1, 5), 300 * MS).await.unwrap();
+    send_all(&jobs, 2, [21]).await;
+    quiet().await;
+    let view = jobs.inspect(&1).unwrap();
+    assert_eq!(
+        (view.state, view.depth),
+        (LaneState::Delayed { due_in: 100 * MS }, 4)
+    );
+    let stats = jobs.stats();
+    assert_eq!(
+        (stats.in_flight, stats.stalled, stats.capacity_left),
+        (0, 4, CAPACITY)
+    );
+    assert_eq!(receipt.await.unwrap(), 5);
+    assert_eq!(
+        bench.times(),
+        [(0, 1), (0, 21), (100, 2), (100, 3), (100, 4), (300, 5)]
+    );
+    bench.finish(jobs).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn later_messages_pass() {
+    let bench = Bench::new();
+    let jobs = jobs()
+        .delayed(Delayed::Pass)
+        .spawn(bench.handler(|_, _| Act::Ok))
+        .unwrap();
+    jobs.send_after(job(1, 1), 100 * MS).await.unwrap();
+    send_all(&jobs, 1, [2]).await;
+    jobs.send_after(job(1, 3), 50 * MS).await.unwrap();
+    send_all(&jobs, 1, [4]).await;
+    quiet().await;
+    assert_eq!((jobs.inspect(&1), jobs.stats().lanes), (None, 0));
+    at(&bench, 200).await;
+    assert_eq!(bench.times(), [(0, 2), (0, 4), (50, 3), (100, 1)]);
+    bench.finish(jobs).await;
+}
+
+/// It takes its place when its time has come, behind what is parked by then.
+#[tokio::test(start_paused = true)]
+async fn one_that_was_passed_comes_behind_what_is_parked() {
+    let bench = Bench::new();
+    let jobs = jobs()
+        .delayed(Delayed::Pass)
+        .spawn(bench.handler(|_, _| Act::Takes(60)))
+        .unwrap();
+    jobs.send_after(job(1, 1), 50 * MS).await.unwrap();
+    send_all(&jobs, 1, [2, 3]).await;
+    at(&bench, 55).await;
+    send_all(&jobs, 1, [4]).await;
+    bench.finish(jobs).await;
+    assert_eq!(bench.times(), [(0, 2), (60, 3), (120, 1), (180, 4)]);
+}
+
+/// Of those with the same time the first accepted is the first, and an earlier time is earlier.
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_at_once_in_their_order() {
+    for delayed in [Delayed::Wait, Delayed::Pass] {
+        let bench = Bench::new();
+        let jobs = jobs()
+            .delayed(delayed)
+            .lane_capacity(20_000, keylane::Overflow::Wait)
+            .spawn(bench.handler(|_, _| Act::Ok))
+            .unwrap();
+        let due = Instant::now() + SECOND;
+        for id in 0..10_000 {
+            jobs.send_at(job(id % 7, id), due).await.unwrap();
+        }
+        quiet().await;
+        assert_eq!(bench.calls(), []);
+        assert_eq!(
+            (jobs.stats().stalled, jobs.stats().capacity_left),
+            (10_000, CAPACITY)
+        );
+        let report = bench.finish(jobs).await;
+        assert_eq!((report.done, bench.now()), (10_000, 1_000));
+        for key in 0..7 {
+            let mut ids = bench.ids();
+            ids.retain(|id| id % 7 == key);
+            assert!(ids.is_sorted(), "{delayed:?}: key {key}");
+        }
+        let stats = bench.times();
+        assert!(stats.iter().all(|(at, _)| *at == 1_000));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_jump_of_time_keeps_the_order_of_the_times() {
+    let bench = Bench::new();
+    let jobs = jobs()
+        .delayed(Delayed::Pass)
+        .spawn(bench.handler(|_, _| Act::Ok))
+        .unwrap();
+    for id in 0..100 {
+        jobs.send_after(job(1, id), Duration::from_millis(100 + (id * 37) % 100))
+            .await
+            .unwrap();
+    }
+    quiet().await;
+    tokio::time::advance(HOUR).await;
+    quiet().await;
+    let order = |id: &u64| (id * 37) % 100;
+    assert!(bench.ids().is_sorted_by_key(order), "{:?}", bench.ids());
+    assert_eq!(bench.ids().len(), 100);
+    bench.finish(jobs).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_that_does_not_exist() {
+    let bench = Bench::new();
+    let jobs = jobs().spawn(bench.handler(|_, _| Act::Ok)).unwrap();
+    assert_eq!(
+        jobs.send_after(job(1, 1), Duration::MAX).await,
+        Err(SendError::TooFar(job(1, 1)))
+    );
+    let submitted = jobs.submit_after(job(1, 1), Duration::MAX).await;
+    assert_eq!(submitted.err(), Some(SendError::TooFar(job(1, 1))));
+    assert_eq!(SendError::TooFar(7).into_inner(), 7);
+    let report = bench.finish(jobs).await;
+    assert_eq!(report.accepted, 0);
+}
+
+/// Longer than the wheel of the timers can hold at once.
+#[tokio::test(start_paused = true)]
+async fn a_very_long_time_is_kept() {
+    for delayed in [Delayed::Wait, Delayed::Pass] {
+        for key in [Some(1), None] {
+            let bench = Bench::new();
+            let jobs = jobs()
+                .delayed(delayed)
+                .spawn(bench.handler(|_, _| Act::Ok))
+                .unwrap();
+            jobs.send_after(job(key, 1), 3 * 365 * 24 * HOUR)
+                .await
+                .unwrap();
+            jobs.send_after(job(2, 2), CENTURY).await.unwrap();
+            let report = within(async { jobs.drain().within(4 * 365 * 24 * HOUR).await }).await;
+            assert_eq!(
+                (report.done, report.handed_back),
+                (1, 1),
+                "{delayed:?} {key:?}"
+            );
+            assert_eq!(bench.times(), [(3 * 365 * 24 * 3_600_000, 1)]);
+            bench.judge(&jobs, &report, CAPACITY);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_that_is_over_is_now() {
+    for delayed in [Delayed::Wait, Delayed::Pass] {
+        let bench = Bench::new();
+        let jobs = jobs()
+            .delayed(delayed)
+            .spawn(bench.handler(|_, _| Act::Ok))
+            .unwrap();
+        let past = Instant::now();
+        at(&bench, 100).await;
+        jobs.send_at(job(1, 1), past).await.unwrap();
+        jobs.send_after(job(None, 2), Duration::ZERO).await.unwrap();
+        jobs.send_after(job(1, 3), Duration::ZERO).await.unwrap();
+        quiet().await;
+        let mut times = bench.times();
+        times.sort();
+        assert_eq!(times, [(100, 1), (100, 2), (100, 3)]);
+        bench.finish(jobs).await;
+    }
+}
+
+/// A message without a key is nobody's head, and its delay is no retry.
+#[tokio::test(start_paused = true)]
+async fn keyless_messages_are_delayed() {
+    for delayed in [Delayed::Wait, Delayed::Pass] {
+        let bench = Bench::new();
+        let jobs = jobs()
+            .delayed(delayed)
+            .retry(Retry::fixed(MS))
+            .retry_budget(RetryBudget::new().ratio(0.0).min_per_second(1))
+            .spawn(bench.handler(|_, _| Act::Ok))
+            .unwrap();
+        for id in 0..100 {
+            jobs.send_after(job(None, id), 100 * MS).await.unwrap();
+        }
+        send_all(&jobs, None, [500]).await;
+        at(&bench, 50).await;
+        let stats = jobs.stats();
+        assert_eq!(
+            (stats.backing_off, stats.done, stats.capacity_left),
+            (0, 1, CAPACITY)
+        );
+        at(&bench, 105).await;
+        let stats = jobs.stats();
+        assert_eq!((stats.retries, stats.postponed, stats.done), (0, 0, 101));
+        assert!(bench.times()[1..].iter().all(|(at, _)| *at == 100));
+        bench.finish(jobs).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn delayed_messages_take_no_other_keys_room() {
+    for (delayed, key) in [
+        (Delayed::Wait, Some(1)),
+        (Delayed::Pass, Some(1)),
+        (Delayed::Pass, None),
+    ] {
+        let bench = Bench::new();
+        let jobs = jobs()
+            .capacity(10)
+            .lane_capacity(100, keylane::Overflow::Wait)
+            .delayed(delayed)
+            .spawn(bench.handler(|_, _| Act::Ok))
+            .unwrap();
+        for id in 1..=8 {
+            jobs.send_after(job(key, id), HOUR).await.unwrap();
+        }
+        quiet().await;
+        for id in 21..=60 {
+            jobs.try_send(job(2, id)).unwrap();
+            quiet().await;
+        }
+        assert_eq!(
+            (jobs.stats().capacity_left, jobs.stats().stalled),
+            (10, 8),
+            "{delayed:?}"
+        );
+        let report = within(async { jobs.drain().await }).await;
+        assert_eq!((report.done, bench.now()), (48, 3_600_000));
+        bench.judge(&jobs, &report, 10);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_batches() {
+    for delayed in [Delayed::Wait, Delayed::Pass] {
+        let bench = Bench::new();
+        let recorder = bench.clone();
+        let jobs = jobs()
+            .delayed(delayed)
+            .batch(4, Duration::ZERO)
+            .spawn_batches(move |batch: Vec<Job>| {
+                let ids = batch.iter().map(|job| job.id).collect();
+                let running = recorder.begin(batch[0].key, ids, 1);
+                async move {
+                    drop(running);
+                    Ok::<Vec<u64>, crate::bench::Fault>(batch.iter().map(|job| job.id).collect())
+                }
+            })
+            .unwrap();
+        send_all(&jobs, 1, [1]).await;
+        jobs.send_after(job(1, 2), 100 * MS).await.unwrap();
+        send_all(&jobs, 1, [3, 4]).await;
+        jobs.send_after(job(1, 5), 100 * MS).await.unwrap();
+        jobs.send_after(job(1, 6), 200 * MS).await.unwrap();
+        at(&bench, 500).await;
+        let calls: Vec<_> = bench
+            .calls()
+            .into_iter()
+            .map(|call| (call.at, call.ids))
+            .collect();
+        match delayed {
+            Delayed::Pass => assert_eq!(
+                calls,
+                [(0, vec![1, 3, 4]), (100, vec![2, 5]), (200, vec![6])]
+            ),
+            _ => assert_eq!(
+                calls,
+                [(0, vec![1]), (100, vec![2, 3, 4, 5]), (200, vec![6])]
+            ),
+        }
+        bench.finish(jobs).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_due_at_the_end() {
+    for delayed in [Delayed::Wait, Delayed::Pass] {
+        for key in [Some(1), None] {
+            for end in 0..3 {
+                let bench = Bench::new();
+                let jobs = jobs()
+                    .delayed(delayed)
+                    .spawn(bench.handler(|_, _| Act::Ok))
+                    .unwrap();
+                let receipt = jobs.submit_after(job(key, 1), SECOND).await.unwrap();
+                jobs.send_after(job(key, 2), SECOND).await.unwrap();
+                if end != 2 {
+                    quiet().await;
+                }
+                let report = within(async {
+                    match end {
+                        0 => jobs.drain().await,
+                        1 => jobs.close().await,
+                        _ => jobs.abort().await,
+                    }
+                })
+                .await;
+                bench.judge(&jobs, &report, CAPACITY);
+                let answer = word(&receipt.await);
+                if end == 0 {
+                    assert_eq!((report.done, answer, bench.now()), (2, "done", 1_000));
+                } else {
+                    assert_eq!(
+                        (report.handed_back, answer, bench.now()),
+                        (2, "handed back", 0)
+                    );
+                    assert_eq!(report.returned[0].message, Some(job(key, 2)));
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dispatcher_that_is_dropped_handles_it_in_time() {
+    for delayed in [Delayed::Wait, Delayed::Pass] {
+        let bench = Bench::new();
+        let jobs = jobs()
+            .delayed(delayed)
+            .spawn(bench.handler(|_, _| Act::Ok))
+            .unwrap();
+        let receipt = jobs.submit_after(job(1, 1), SECOND).await.unwrap();
+        drop(jobs);
+        assert_eq!(receipt.await.unwrap(), 1);
+        assert_eq!(bench.times(), [(1_000, 1)]);
+    }
+}
+
+/// A message that comes late does not start a lane that forgot that it was stopped.
+#[tokio::test(start_paused = true)]
+async fn a_drain_does_not_start_what_is_stopped() {
+    for halts in [true, false] {
+        let bench = Bench::new();
+        let mut builder = jobs().delayed(Delayed::Pass);
+        if halts {
+            builder = builder.on_exhausted(keylane::Exhausted::Halt);
+        }
+        let jobs = builder
+            .spawn(bench.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
+            .unwrap();
+        if !halts {
+            jobs.lane(&1).pause();
+        }
+        jobs.send_after(job(1, 3), SECOND).await.unwrap();
+        send_all(&jobs, 1, [1, 2]).await;
+        quiet().await;
+        let report = bench.finish(jobs).await;
+        assert_eq!(report.handed_back, 3, "halts: {halts}");
+        let ids: Vec<_> = report
+            .returned
+            .iter()
+            .map(|back| back.message.as_ref().unwrap().id)
+            .collect();
+        assert_eq!(ids, [1, 2, 3]);
+    }
+}
+
+/// Not before its expiry either: a message that is delayed and expires settles at its time.
+#[tokio::test(start_paused = true)]
+async fn a_delayed_message_expires() {
+    for delayed in [Delayed::Wait, Delayed::Pass] {
+        for key in [Some(1), None] {
+            let bench = Bench::new();
+            let jobs = jobs()
+                .delayed(delayed)
+                .expire_after(100 * MS)
+                .spawn(bench.handler(|_, _| Act::Ok))
+                .unwrap();
+            let receipt = jobs.submit_after(job(key, 1), HOUR).await.unwrap();
+            assert_eq!(word(&receipt.await), "expired");
+            assert_eq!(bench.now(), 100, "{delayed:?} {key:?}");
+            let report = bench.finish(jobs).await;
+            assert_eq!((report.expired, bench.now()), (1, 100));
+        }
+    }
+}

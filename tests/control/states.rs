@@ -1,0 +1,209 @@
+//! A lane in each state it can be in.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use keylane::{Exhausted, LaneState, Rate, Retry};
+
+use crate::bench::{
+    Act, Bench, Fault, HOUR, Job, Jobs, MS, Ticket, at, job, jobs, quiet, rounded, send_all,
+    submit_all,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Absent,
+    /// The turn is in the ready queue.
+    Ready,
+    /// The lane's call is in the ready queue.
+    Called,
+    Running,
+    Backoff,
+    Halted,
+    /// The dead-letter sink has refused.
+    Refused,
+    PausedEmpty,
+    Paused,
+    PausedBackoff,
+    /// Paused after the time of its retry has come.
+    PausedDue,
+    PausedHalted,
+    RateLimited,
+    Delayed,
+    Lingering,
+    Idle,
+}
+
+impl State {
+    pub(crate) const ALL: [Self; 16] = [
+        Self::Absent,
+        Self::Ready,
+        Self::Called,
+        Self::Running,
+        Self::Backoff,
+        Self::Halted,
+        Self::Refused,
+        Self::PausedEmpty,
+        Self::Paused,
+        Self::PausedBackoff,
+        Self::PausedDue,
+        Self::PausedHalted,
+        Self::RateLimited,
+        Self::Delayed,
+        Self::Lingering,
+        Self::Idle,
+    ];
+
+    pub(crate) fn is_paused(self) -> bool {
+        matches!(
+            self,
+            Self::PausedEmpty
+                | Self::Paused
+                | Self::PausedBackoff
+                | Self::PausedDue
+                | Self::PausedHalted
+        )
+    }
+
+    /// Whether jobs 1 and 2 are in the lane.
+    pub(crate) fn holds(self) -> bool {
+        !matches!(self, Self::Absent | Self::PausedEmpty | Self::Idle)
+    }
+
+    fn fits(self, seen: Option<&LaneState>) -> bool {
+        match self {
+            Self::Absent => seen.is_none(),
+            Self::Ready | Self::Called => seen == Some(&LaneState::Ready),
+            Self::Running => matches!(seen, Some(LaneState::Running { attempt: 1, .. })),
+            Self::Backoff => {
+                matches!(
+                    seen,
+                    Some(LaneState::Backoff {
+                        next_attempt: 2,
+                        ..
+                    })
+                )
+            }
+            // Two resumes: the pause does not hide the error.
+            Self::Halted | Self::PausedHalted => {
+                matches!(seen, Some(LaneState::Halted { attempts: 1, .. }))
+            }
+            Self::Refused => matches!(seen, Some(LaneState::DeadLettering { refusals: 1, .. })),
+            Self::PausedEmpty | Self::Paused | Self::PausedBackoff | Self::PausedDue => {
+                seen == Some(&LaneState::Paused)
+            }
+            Self::RateLimited => matches!(seen, Some(LaneState::RateLimited { .. })),
+            Self::Delayed => matches!(seen, Some(LaneState::Delayed { .. })),
+            Self::Lingering => matches!(seen, Some(LaneState::Lingering { .. })),
+            Self::Idle => seen == Some(&LaneState::Idle),
+        }
+    }
+}
+
+/// Brings the lane of key 1 into a state, with jobs 1 and 2 in it where it holds any.
+///
+/// Job 1 fails at its first call where the state is about that, and always where a sink is.
+pub(crate) async fn arrange(state: State) -> (Bench, Jobs, Vec<Ticket>) {
+    let bench = Bench::new();
+    let calls = Arc::new(AtomicU32::new(0));
+    let act = move |id: u64, _: u32| match (id, state) {
+        (1, State::Refused) => Act::Fail,
+        (
+            1,
+            State::Backoff
+            | State::Halted
+            | State::PausedBackoff
+            | State::PausedDue
+            | State::PausedHalted,
+        ) if calls.fetch_add(1, Ordering::Relaxed) == 0 => Act::Fail,
+        (1, State::Running) | (90, _) => Act::Takes(100),
+        _ => Act::Ok,
+    };
+    let builder = jobs();
+    let spawned = match state {
+        State::Ready => builder.concurrency(1).spawn(bench.handler(act)),
+        State::Called => builder
+            .concurrency(1)
+            .expire_after(10 * HOUR)
+            .spawn(bench.handler(act)),
+        State::Backoff | State::PausedBackoff => builder
+            .retry(Retry::fixed(HOUR).max_attempts(2))
+            .spawn(bench.handler(act)),
+        State::PausedDue => builder
+            .retry(Retry::fixed(5 * MS).max_attempts(2))
+            .spawn(bench.handler(act)),
+        State::Halted | State::PausedHalted => builder
+            .on_exhausted(Exhausted::Halt)
+            .spawn(bench.handler(act)),
+        State::Refused => builder
+            .on_exhausted(Exhausted::DeadLetter(Arc::new(Sink(AtomicU32::new(0)))))
+            .spawn(bench.handler(act)),
+        State::RateLimited | State::Idle => builder
+            .rate_per_key(Rate::per(1, HOUR))
+            .spawn(bench.handler(act)),
+        State::Lingering => builder
+            .batch(4, HOUR)
+            .spawn_batches(|batch: Vec<Job>| async move {
+                Ok::<Vec<u64>, Fault>(batch.iter().map(|job| job.id).collect())
+            }),
+        _ => builder.spawn(bench.handler(act)),
+    };
+    let jobs = spawned.unwrap();
+    let lane = jobs.lane(&1);
+    match state {
+        State::Ready | State::Called => send_all(&jobs, 9, [90]).await,
+        State::RateLimited | State::Idle => send_all(&jobs, 1, [0]).await,
+        State::Paused | State::PausedEmpty => lane.pause(),
+        _ => {}
+    }
+    quiet().await;
+    let mut receipts = Vec::new();
+    if state == State::Delayed {
+        receipts.push(jobs.submit_after(job(1, 1), HOUR).await.unwrap());
+        receipts.extend(submit_all(&jobs, 1, [2]).await);
+    } else if state.holds() {
+        receipts = submit_all(&jobs, 1, [1, 2]).await;
+    }
+    quiet().await;
+    if matches!(
+        state,
+        State::PausedBackoff | State::PausedDue | State::PausedHalted
+    ) {
+        lane.pause();
+    }
+    at(&bench, 10).await;
+    let view = lane.inspect();
+    let seen = view.as_ref().map(|view| &view.state);
+    assert!(state.fits(seen), "{state:?}: {seen:?}");
+    let depth = view.as_ref().map_or(0, |view| view.depth);
+    assert_eq!(depth, if state.holds() { 2 } else { 0 }, "{state:?}");
+    if let Some(view) = view
+        && state != State::Ready
+    {
+        let age = state.holds().then_some(10);
+        let seen = (rounded(view.head_age), rounded(view.oldest_waiting));
+        assert_eq!(seen, (age, age), "{state:?}");
+    }
+    assert_eq!(
+        jobs.stats().paused,
+        usize::from(state.is_paused()),
+        "{state:?}"
+    );
+    (bench, jobs, receipts)
+}
+
+/// Refuses the first letter.
+struct Sink(AtomicU32);
+
+#[keylane::async_trait]
+impl keylane::DeadLetterSink<u64, Job, Fault> for Sink {
+    async fn accept(
+        &self,
+        _: &keylane::DeadLetter<u64, Job, Fault>,
+    ) -> Result<(), keylane::BoxError> {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => Err("not now".into()),
+            _ => Ok(()),
+        }
+    }
+}
