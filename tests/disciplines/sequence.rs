@@ -280,7 +280,9 @@ fn an_exact_limit_holds_for_sequences() {
                 .unwrap();
             let office = Office::new(&history, jobs);
             // In line: the head and two more have a place.
-            office.submit_versions(1, 1..=5).await;
+            office.submit_version(1, 1).await;
+            quiet().await;
+            office.submit_versions(1, 2..=5).await;
             quiet().await;
             assert_eq!(office.jobs.inspect(&1).unwrap().depth, 3);
             gate.open();

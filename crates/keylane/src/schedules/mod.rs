@@ -19,11 +19,14 @@ mod witness;
 
 mod backoff;
 mod capacity;
+mod coalesce;
+mod control;
 mod ending;
 mod halt;
 mod letters;
 mod order;
 mod overflow;
+mod sequence;
 
 use explore::explore;
 use witness::Witness;
@@ -69,4 +72,15 @@ scenarios! {
     letters_before_the_next = letters::before_the_next;
     letters_refused_at_first = letters::refused_at_first;
     letters_meet_the_end = letters::meet_the_end;
+    coalesce_latest_meets_completion = coalesce::latest_meets_completion;
+    coalesce_first_and_retries = coalesce::first_and_retries;
+    coalesce_merge_meets_the_pick = coalesce::merge_meets_the_pick;
+    coalesce_meets_the_end = coalesce::meets_the_end;
+    sequence_gap_is_filled_and_skipped = sequence::gap_is_filled_and_skipped;
+    sequence_gap_is_filled_and_halts = sequence::gap_is_filled_and_halts;
+    sequence_full_lane = sequence::full_lane;
+    sequence_meets_the_end = sequence::meets_the_end;
+    control_pause_meets_completion = control::pause_meets_completion;
+    control_pause_meets_the_end = control::pause_meets_the_end;
+    control_purge_meets_completion = control::purge_meets_completion;
 }
