@@ -74,6 +74,11 @@ where
         let mut arrival = Arrival::new();
         self.lanes.with_any(hash, &key, |lane| {
             self.admit(lane, &key, hash, parked, now, &mut arrival);
+            if arrival.merges.is_some() {
+                // They come in when they are one. Until then nothing of them is here.
+                lane.extra_mut().merged = 0;
+                return;
+            }
             self.settle_in(lane, &key, hash, now, &mut arrival);
             if !arrival.behind_gap.is_empty() {
                 // Perhaps it held nothing else.

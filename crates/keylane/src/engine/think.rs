@@ -68,7 +68,10 @@ where
             if let Next::Remove = next {
                 forgotten = self.remember(lane, &key, hash, now);
             }
-            after.opening = self.open_or_renew_gate(lane);
+            after.opening = match next {
+                Next::Remove => self.remove_gate(lane),
+                Next::Start(_) | Next::Stay => self.open_or_renew_gate(lane),
+            };
             Some(((), next))
         });
         self.carry_out(after, &key, hash);
