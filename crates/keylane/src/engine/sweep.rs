@@ -66,6 +66,7 @@ where
             }
             let removed = self.lanes.advance(hash, &key, |lane| {
                 let opening = self.remove_gate(lane);
+                self.forget_pause(lane);
                 Some(((lane.hand_back().1, opening), Next::Remove))
             });
             if let Some(((parked, opening), _)) = removed {
