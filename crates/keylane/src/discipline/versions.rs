@@ -93,7 +93,9 @@ impl<K: Eq + Clone> Versions<K> {
             key: key.clone(),
         };
         let memory = lock(&self.memory);
-        let age = memory.began.map(|began| now.saturating_duration_since(began));
+        let age = memory
+            .began
+            .map(|began| now.saturating_duration_since(began));
         let age = age.unwrap_or_default();
         // Nothing came into the young generation later than `idle` after it began, or it would be the
         // old one by now.
@@ -210,7 +212,11 @@ mod tests {
         let now = clock::now();
         for key in 0..10 {
             drop(versions.record(&key, key, 1, now));
-            assert_eq!(versions.last(&key, key, now).0, Some(1), "the newest is known");
+            assert_eq!(
+                versions.last(&key, key, now).0,
+                Some(1),
+                "the newest is known"
+            );
             assert!(remembered(&versions).len() <= 4);
         }
     }

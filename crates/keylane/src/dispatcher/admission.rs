@@ -133,7 +133,11 @@ where
     /// The gate that this message has to pass, if its lane is full.
     fn gate(&self, key: Option<&K>, hash: u64, message: &M) -> Option<Gate> {
         let gate = self.engine.gate(hash, key?)?;
-        let version = self.address.version.as_ref().map(|version| version(message));
+        let version = self
+            .address
+            .version
+            .as_ref()
+            .map(|version| version(message));
         let awaited = |version| self.engine.is_awaited(hash, key?, version).then_some(());
         match version.and_then(awaited) {
             Some(()) => None,

@@ -23,7 +23,11 @@ where
     /// Takes a message out of the load, if the limit of the stalled allows.
     pub(super) fn set_apart(&self, ticket: &mut Ticket<M, O, E>, freed: &mut Freed) -> bool {
         let claimed = self.set_load_apart(ticket.debt.load_mut(), freed);
-        if ticket.debt.terms().is_some_and(|terms| !terms.merged.is_empty()) {
+        if ticket
+            .debt
+            .terms()
+            .is_some_and(|terms| !terms.merged.is_empty())
+        {
             // From the newest: the older ones may be apart from an earlier stall.
             for merged in ticket.debt.terms_mut().merged.iter_mut().rev() {
                 if !self.set_load_apart(merged.load_mut(), freed) {

@@ -65,7 +65,9 @@ where
         let asked = self.lanes.advance(hash, &key, |lane| {
             before(lane);
             let next = self.pick(lane, &key, hash, now, &mut after);
-            if let Next::Remove = next {
+            if let Next::Remove = next
+                && !cfg!(keylane_mutant = "forgetful-lane")
+            {
                 forgotten = self.remember(lane, &key, hash, now);
             }
             after.opening = match next {
@@ -200,7 +202,8 @@ where
     pub(super) fn unpick(&self, turn: Turn<K, M, O, E>) -> Queued<K, M, O, E> {
         let coalesces = matches!(self.settings.discipline, Discipline::Coalesce(_));
         // A pick above the rate has been paid for.
-        if !coalesces || self.settings.rate_per_key.is_some() {
+        let never = cfg!(keylane_mutant = "picked-for-good");
+        if never || !coalesces || self.settings.rate_per_key.is_some() {
             return Queued::Turn(turn);
         }
         let Turn {

@@ -27,7 +27,10 @@ fn builder(
 /// Versions of one key only grow.
 fn judge_versions(witness: &Witness) {
     let versions: Vec<_> = witness.started(1).iter().map(|it| it / 10).collect();
-    assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "{versions:?}");
+    assert!(
+        versions.windows(2).all(|pair| pair[0] < pair[1]),
+        "{versions:?}"
+    );
 }
 
 /// The missing version comes, or its time-out, or both at once; what comes too late is a duplicate.

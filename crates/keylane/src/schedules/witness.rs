@@ -246,11 +246,8 @@ impl Witness {
         let answered = |name| seen.answers.values().filter(|is| **is == name).count() as u64;
         let returned = report.returned.len() as u64;
         let unhandled = report.coalesced + report.duplicates + report.expired;
-        let settled = report.done
-            + report.dead_lettered
-            + report.discarded
-            + report.handed_back
-            + unhandled;
+        let settled =
+            report.done + report.dead_lettered + report.discarded + report.handed_back + unhandled;
         let checks = [
             ("accepted", report.accepted, seen.accepted.len() as u64),
             ("settled", settled, report.accepted),
