@@ -22,15 +22,24 @@ fn settings_that_cannot_work_are_named() {
         assert_eq!(refused(contiguous().early(0)), zero("Sequence::early"));
         let gap = contiguous().gap_timeout(never, OnGap::Skip);
         assert_eq!(refused(gap), zero("Sequence::gap_timeout"));
-        assert_eq!(refused(contiguous().remember(0, SECOND)), zero("Sequence::remember"));
-        assert_eq!(refused(contiguous().remember(1, never)), zero("Sequence::remember"));
+        assert_eq!(
+            refused(contiguous().remember(0, SECOND)),
+            zero("Sequence::remember")
+        );
+        assert_eq!(
+            refused(contiguous().remember(1, never)),
+            zero("Sequence::remember")
+        );
         let letters = contiguous().gap_timeout(SECOND, OnGap::DeadLetter);
         assert_eq!(refused(letters), Some(BuildError::NoDeadLetterSink));
         let both = jobs()
             .coalesce(Coalesce::keep_latest())
             .sequence(contiguous())
             .spawn(scripted(Script::new(&History::new())));
-        assert_eq!(both.err(), Some(BuildError::Conflict("coalesce", "sequence")));
+        assert_eq!(
+            both.err(),
+            Some(BuildError::Conflict("coalesce", "sequence"))
+        );
     });
 }
 
@@ -40,7 +49,11 @@ fn versions_at_both_ends_of_the_numbers() {
     for (start, sent, handled) in [
         (Some(0), vec![1, 0, 0, 2], vec![0, 1, 2]),
         (Some(max), vec![max, max, 0, max - 1], vec![max]),
-        (Some(max - 1), vec![max, 5, max - 1, max], vec![max - 1, max]),
+        (
+            Some(max - 1),
+            vec![max, 5, max - 1, max],
+            vec![max - 1, max],
+        ),
         (None, vec![max, 0, max], vec![max]),
         (None, vec![max - 1, max, max - 1, 0], vec![max - 1, max]),
         (Some(1), vec![0, 0, 1], vec![1]),
@@ -112,7 +125,11 @@ fn a_gap_time_out_beyond_all_times() {
     paused().block_on(async {
         let history = History::new();
         let jobs = jobs()
-            .sequence(contiguous().from(1).gap_timeout(std::time::Duration::MAX, OnGap::Skip))
+            .sequence(
+                contiguous()
+                    .from(1)
+                    .gap_timeout(std::time::Duration::MAX, OnGap::Skip),
+            )
             .spawn(scripted(Script::new(&history)))
             .unwrap();
         let office = Office::new(&history, jobs);

@@ -51,7 +51,10 @@ fn at_most_one_is_in_flight_and_one_waits() {
             quiet().await;
             // Decline, whichever way.
             assert_eq!(office.started(), [(1, 1)]);
-            assert_eq!(office.jobs.stats().coalesced, if policy == 2 { 0 } else { 3 });
+            assert_eq!(
+                office.jobs.stats().coalesced,
+                if policy == 2 { 0 } else { 3 }
+            );
             gate.release(1);
             quiet().await;
             let stands = if name == "first" { 2 } else { 5 };
@@ -151,9 +154,10 @@ fn a_failing_head_counts_as_in_flight() {
         paused().block_on(async {
             let history = History::new();
             let (name, coalesce) = policies(&history).into_iter().nth(policy).unwrap();
-            let script = Script::new(&history)
-                .attempt(1, 1, Act::error())
-                .attempt(1, 2, Act::panic());
+            let script =
+                Script::new(&history)
+                    .attempt(1, 1, Act::error())
+                    .attempt(1, 2, Act::panic());
             let jobs = jobs()
                 .retry(Retry::fixed(SECOND).max_attempts(3))
                 .coalesce(coalesce)
@@ -243,7 +247,10 @@ fn merged_messages_settle_with_the_one_they_were_merged_into() {
         slow.open();
         quiet().await;
         let answers = office.answered();
-        let words: Vec<_> = answers.iter().map(|(id, is)| (*id, word(*id, is))).collect();
+        let words: Vec<_> = answers
+            .iter()
+            .map(|(id, is)| (*id, word(*id, is)))
+            .collect();
         let all = [
             (2, "merged"),
             (3, "merged"),
@@ -253,10 +260,7 @@ fn merged_messages_settle_with_the_one_they_were_merged_into() {
         ];
         assert_eq!(words, all);
         let report = office.jobs.drain().await;
-        assert_eq!(
-            (report.done, report.coalesced, report.discarded),
-            (2, 3, 1)
-        );
+        assert_eq!((report.done, report.coalesced, report.discarded), (2, 3, 1));
     });
 }
 
@@ -366,7 +370,9 @@ fn senders_do_not_wait_for_a_lane_that_does_not_grow() {
                         .unwrap();
                     let office = Office::new(&history, jobs);
                     for _ in 0..5 {
-                        tokio::time::timeout(SECOND, office.submit(1)).await.unwrap();
+                        tokio::time::timeout(SECOND, office.submit(1))
+                            .await
+                            .unwrap();
                         quiet().await;
                     }
                     gate.open();
@@ -510,7 +516,11 @@ fn a_failing_key_keeps_no_room_for_what_was_merged() {
             gate.release(1);
             quiet().await;
             let stats = office.jobs.stats();
-            assert_eq!((stats.capacity_left, stats.backing_off), (10, 1), "{stats:?}");
+            assert_eq!(
+                (stats.capacity_left, stats.backing_off),
+                (10, 1),
+                "{stats:?}"
+            );
             for _ in 0..20 {
                 let sent = tokio::time::timeout(SECOND, office.submit(2)).await;
                 sent.expect("another key has all the room");

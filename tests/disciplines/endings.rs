@@ -86,7 +86,11 @@ fn sequencing_lanes_meet_each_end() {
             let script = Script::new(&history)
                 .key(1, Act::ok().sleeps(SECOND))
                 .key(2, Act::error());
-            let then = if dice.one_in(2) { OnGap::Skip } else { OnGap::Halt };
+            let then = if dice.one_in(2) {
+                OnGap::Skip
+            } else {
+                OnGap::Halt
+            };
             let jobs = jobs()
                 .concurrency(1 + dice.below(3) as usize)
                 .retry(Retry::fixed(SECOND).max_attempts(2))
@@ -123,7 +127,9 @@ fn the_runtime_is_dropped_in_the_midst() {
                 let builder = jobs();
                 let jobs = match merges {
                     true => builder.coalesce(merging(&history)).spawn(scripted(script)),
-                    false => builder.sequence(contiguous().from(1)).spawn(scripted(script)),
+                    false => builder
+                        .sequence(contiguous().from(1))
+                        .spawn(scripted(script)),
                 };
                 let office = Office::new(&history, jobs.unwrap());
                 office.submit_version(1, 1).await;
@@ -152,17 +158,26 @@ fn the_last_handle_goes() {
         let jobs = jobs()
             .concurrency(1)
             .coalesce(merging(&history))
-            .spawn(scripted(Script::new(&history).otherwise(Act::ok().sleeps(MS))))
+            .spawn(scripted(
+                Script::new(&history).otherwise(Act::ok().sleeps(MS)),
+            ))
             .unwrap();
         let mut receipts = Vec::new();
         for id in 1..=5 {
-            let job = Job { key: 1, id, version: id, parts: Vec::new() };
+            let job = Job {
+                key: 1,
+                id,
+                version: id,
+                parts: Vec::new(),
+            };
             receipts.push(jobs.submit(job).await.unwrap());
         }
         drop(jobs);
         for (receipt, id) in receipts.into_iter().zip(1..) {
             let answer = within(receipt).await;
-            assert!(answer == Ok(id) || answer == Err(keylane::ReceiptError::Merged { handled: true }));
+            assert!(
+                answer == Ok(id) || answer == Err(keylane::ReceiptError::Merged { handled: true })
+            );
         }
     });
 }

@@ -23,7 +23,12 @@ fn office(then: OnGap, early: usize, gate: Option<&Gate>, history: &History) -> 
     let letters = LetterBox::new(history);
     let jobs = jobs()
         .on_exhausted(Exhausted::dead_letter(letters.sink(|job: &Job| job.id)))
-        .sequence(contiguous().from(1).early(early).gap_timeout(PATIENCE, then))
+        .sequence(
+            contiguous()
+                .from(1)
+                .early(early)
+                .gap_timeout(PATIENCE, then),
+        )
         .spawn(scripted(Script::new(history).key(1, act)))
         .unwrap();
     Office::new(history, jobs)
@@ -57,11 +62,23 @@ struct Ears;
 
 impl Gaps {
     pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
-        self.0.lock().unwrap().iter().map(|(first, last, _)| (*first, *last)).collect()
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(first, last, _)| (*first, *last))
+            .collect()
     }
 
     fn at(&self) -> Vec<Instant> {
         self.0.lock().unwrap().iter().map(|(.., at)| *at).collect()
+    }
+
+    /// As evidence for a history with the key 1.
+    fn evidence(&self) -> Evidence {
+        let gaps = self.0.lock().unwrap();
+        let reports = gaps.iter().map(|(first, last, at)| (1, *first, *last, *at));
+        judged().gaps(PATIENCE, reports)
     }
 
     /// Listens on this thread while the guard lives.
@@ -136,7 +153,7 @@ fn a_gap_is_skipped_after_its_time() {
         }
         // What was given up is a duplicate when it comes.
         office.submit_versions(1, [1, 7, 9]).await;
-        let (report, _) = office.finish(judged()).await;
+        let (report, _) = office.finish(gaps.evidence()).await;
         assert_eq!((report.done, report.duplicates), (4, 2));
     });
 }
@@ -151,7 +168,11 @@ fn what_waits_behind_a_gap_is_dead_lettered_after_its_time() {
         tokio::time::sleep(PATIENCE + MS).await;
         assert_eq!(gaps.ranges(), [(1, 2)]);
         for (id, answer) in office.answered() {
-            assert_eq!(answer, Err(ReceiptError::DeadLettered(Failure::Gap)), "{id}");
+            assert_eq!(
+                answer,
+                Err(ReceiptError::DeadLettered(Failure::Gap)),
+                "{id}"
+            );
         }
         assert_eq!(office.jobs.inspect(&1), None);
         // The key waits on, for the same version.
@@ -195,10 +216,14 @@ fn a_halted_gap_is_resumed_skipped_or_filled() {
             }
             quiet().await;
             assert_eq!(office.jobs.stats().halted, 0);
-            let handled: &[u64] = if way == "fill" { &[4, 3, 1, 2] } else { &[1, 2] };
+            let handled: &[u64] = if way == "fill" {
+                &[4, 3, 1, 2]
+            } else {
+                &[1, 2]
+            };
             assert_eq!(office.handled(), handled, "{way}");
             assert_eq!(lane.inspect(), None);
-            let (report, _) = office.finish(judged()).await;
+            let (report, _) = office.finish(gaps.evidence()).await;
             assert_eq!(report.done, handled.len() as u64);
         });
     }
@@ -244,7 +269,7 @@ fn the_bound_of_early_messages_has_the_same_policies() {
                     assert_eq!(office.handled(), [1, 3, 4, 2]);
                 }
             }
-            office.finish(judged()).await;
+            office.finish(gaps.evidence()).await;
         });
     }
 }
@@ -275,7 +300,7 @@ fn a_gap_times_out_while_the_head_runs() {
                     assert_eq!(office.handled(), [1, 3, 4, 2]);
                 }
             }
-            office.finish(judged()).await;
+            office.finish(gaps.evidence()).await;
         });
     }
 }
@@ -300,7 +325,7 @@ fn a_gap_that_is_filled_just_in_time_is_not_reported() {
             quiet().await;
             tokio::time::sleep(2 * PATIENCE).await;
             assert_eq!(gaps.ranges(), []);
-            let (report, _) = office.finish(judged()).await;
+            let (report, _) = office.finish(gaps.evidence()).await;
             assert_eq!(report.done, 5);
         });
     }
@@ -321,15 +346,29 @@ fn two_gaps_in_a_row() {
             quiet().await;
             assert_eq!(office.handled(), [1]);
             let view = lane.inspect().unwrap();
-            assert!(matches!(view.state, LaneState::Gap { first: 4, last: 5, .. }), "{view:?}");
+            assert!(
+                matches!(
+                    view.state,
+                    LaneState::Gap {
+                        first: 4,
+                        last: 5,
+                        ..
+                    }
+                ),
+                "{view:?}"
+            );
             tokio::time::sleep(2 * PATIENCE).await;
-            assert_eq!(gaps.ranges(), [(4, 5)], "the second gap has a time-out of its own");
+            assert_eq!(
+                gaps.ranges(),
+                [(4, 5)],
+                "the second gap has a time-out of its own"
+            );
             if then == OnGap::Halt {
                 lane.skip().unwrap();
                 quiet().await;
             }
             assert_eq!(office.handled(), [1, 2]);
-            office.finish(judged()).await;
+            office.finish(gaps.evidence()).await;
         });
     }
 }

@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "../engine/rig.rs"]
-#[allow(dead_code, reason = "shared with the tests of the engine, which use all of it")]
+#[allow(
+    dead_code,
+    reason = "shared with the tests of the engine, which use all of it"
+)]
 mod rig;
 
 mod office;

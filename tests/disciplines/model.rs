@@ -5,8 +5,8 @@
 //! no multiple of a gap's patience, so that no two moments meet.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
 use std::future::Future;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::{Coalesce, Context, Exhausted, OnGap, Receipt, Retry};
@@ -51,7 +51,11 @@ struct Plan {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let then = prop_oneof![Just(OnGap::Skip), Just(OnGap::DeadLetter), Just(OnGap::Halt)];
+    let then = prop_oneof![
+        Just(OnGap::Skip),
+        Just(OnGap::DeadLetter),
+        Just(OnGap::Halt)
+    ];
     let sequence = (then, 1_usize..5).prop_map(|(then, early)| How::Sequence(then, early));
     let how = prop_oneof![
         Just(How::First),
@@ -143,11 +147,18 @@ impl Model {
     }
 
     fn key(&mut self, key: Key) -> &mut Naive {
-        self.keys.entry(key).or_insert_with(|| Naive { next: 1, ..Naive::default() })
+        self.keys.entry(key).or_insert_with(|| Naive {
+            next: 1,
+            ..Naive::default()
+        })
     }
 
     fn send(&mut self, key: Key, id: Id, version: u64) {
-        let message = Message { id, version, joined: Vec::new() };
+        let message = Message {
+            id,
+            version,
+            joined: Vec::new(),
+        };
         let (how, now, shares) = (self.how, self.now, self.shares);
         let naive = self.key(key);
         match how {
@@ -244,11 +255,18 @@ impl Model {
         loop {
             let mut first: Option<(u64, Key, bool)> = None;
             for (key, naive) in &self.keys {
-                let due = naive.backoff.as_ref().filter(|_| !naive.paused).map(|(_, at)| *at);
+                let due = naive
+                    .backoff
+                    .as_ref()
+                    .filter(|_| !naive.paused)
+                    .map(|(_, at)| *at);
                 let gap = naive.missed_since.map(|since| since + PATIENCE);
                 // One that has been given up waiting for stays as it is.
                 let gap = gap.filter(|at| *at > self.now);
-                let moments = [due.map(|at| (at, *key, true)), gap.map(|at| (at, *key, false))];
+                let moments = [
+                    due.map(|at| (at, *key, true)),
+                    gap.map(|at| (at, *key, false)),
+                ];
                 first = moments.into_iter().flatten().chain(first).min();
             }
             let Some((at, key, is_retry)) = first.filter(|(at, ..)| *at <= until) else {
@@ -360,7 +378,9 @@ impl Model {
             } else if naive.backoff.is_some() {
                 self.retry(key);
             } else if naive.in_gap && !naive.halted {
-                let How::Sequence(then, _) = self.how else { unreachable!() };
+                let How::Sequence(then, _) = self.how else {
+                    unreachable!()
+                };
                 self.give_up(key, then);
                 self.go_on(key);
             } else {
@@ -479,7 +499,12 @@ async fn run(plan: Plan) {
         match *step {
             Step::Send(key, version) => {
                 let id = (receipts.len() + told.len()) as Id + 1;
-                let job = Job { key, id, version, parts: Vec::new() };
+                let job = Job {
+                    key,
+                    id,
+                    version,
+                    parts: Vec::new(),
+                };
                 receipts.insert(id, jobs.submit(job).await.unwrap());
                 model.send(key, id, version);
             }
@@ -513,7 +538,11 @@ async fn run(plan: Plan) {
         let mut halted = 0;
         for (key, naive) in &model.keys {
             let depth = jobs.inspect(key).map(|view| view.depth);
-            assert_eq!(depth.unwrap_or(0), naive.depth(), "{step:?} {key} {naive:?}");
+            assert_eq!(
+                depth.unwrap_or(0),
+                naive.depth(),
+                "{step:?} {key} {naive:?}"
+            );
             let stays = naive.depth() > 0 || naive.paused;
             assert_eq!(depth.is_some(), stays, "{step:?} {key} {naive:?}");
             halted += usize::from(naive.halted);
@@ -541,9 +570,19 @@ async fn run(plan: Plan) {
     assert_eq!(report.done, count(&["done"]));
     assert_eq!(report.duplicates, count(&["duplicate"]));
     assert_eq!(report.handed_back, count(&["back", "interrupted"]));
-    let others = count(&["failed", "dead", "purged", "declined", "superseded", "merged"]);
+    let others = count(&[
+        "failed",
+        "dead",
+        "purged",
+        "declined",
+        "superseded",
+        "merged",
+    ]);
     let others = others + count(&["unmerged", "shared"]);
-    assert_eq!(report.discarded + report.dead_lettered + report.coalesced, others);
+    assert_eq!(
+        report.discarded + report.dead_lettered + report.coalesced,
+        others
+    );
     assert_empty(&jobs);
     assert_no_engine_panics();
     let stats = jobs.stats();

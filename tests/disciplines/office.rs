@@ -48,7 +48,10 @@ pub(crate) fn merging(history: &History) -> Coalesce<Job> {
         let mut parts = waiting.parts.clone();
         parts.push(waiting.id);
         parts.extend(&new.parts);
-        Job { parts, ..new.clone() }
+        Job {
+            parts,
+            ..new.clone()
+        }
     })
 }
 
@@ -248,13 +251,25 @@ impl Told {
     /// Every receipt has said what the report counts.
     #[track_caller]
     fn check(&self, report: &Report<Key, Job>) {
-        let count = |words: &[&str]| words.iter().map(|word| self.count(word)).sum::<usize>() as u64;
-        let shared = ["shared", "shared failure", "declined", "superseded", "merged", "unmerged"];
+        let count =
+            |words: &[&str]| words.iter().map(|word| self.count(word)).sum::<usize>() as u64;
+        let shared = [
+            "shared",
+            "shared failure",
+            "declined",
+            "superseded",
+            "merged",
+            "unmerged",
+        ];
         let pairs = [
             ("accepted", self.0.len() as u64, report.accepted),
             ("done", count(&["done"]), report.done),
             ("duplicates", count(&["duplicate"]), report.duplicates),
-            ("handed back", count(&["back", "interrupted"]), report.handed_back),
+            (
+                "handed back",
+                count(&["back", "interrupted"]),
+                report.handed_back,
+            ),
         ];
         for (what, told, reported) in pairs {
             assert_eq!(told, reported, "{what}: {report}: {self:?}");

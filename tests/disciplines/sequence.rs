@@ -106,7 +106,10 @@ fn a_key_starts_where_it_is_told_to() {
         quiet().await;
         assert_eq!(versions(&office, &[7, 4, 6, 5, 0]), [5, 6, 7]);
         let (_, told) = office.finish(Evidence::new().sequencing()).await;
-        assert_eq!(told.words(), ["done", "duplicate", "done", "done", "duplicate"]);
+        assert_eq!(
+            told.words(),
+            ["done", "duplicate", "done", "done", "duplicate"]
+        );
     });
 }
 
@@ -147,7 +150,10 @@ fn retries_come_before_the_next_version() {
         // Also of the one that was given up on.
         office.submit_versions(1, [2, 1, 3, 4]).await;
         let (report, _) = office.finish(Evidence::new().sequencing()).await;
-        assert_eq!((report.done, report.discarded, report.duplicates), (3, 1, 3));
+        assert_eq!(
+            (report.done, report.discarded, report.duplicates),
+            (3, 1, 3)
+        );
     });
 }
 
@@ -169,7 +175,11 @@ fn a_copy_is_a_duplicate_wherever_the_first_one_is() {
             quiet().await;
         }
         let stats = office.jobs.stats();
-        assert_eq!((stats.duplicates, stats.stalled, stats.done), (3, 1, 0), "at once");
+        assert_eq!(
+            (stats.duplicates, stats.stalled, stats.done),
+            (3, 1, 0),
+            "at once"
+        );
         gate.open();
         quiet().await;
         office.jobs.lane(&1).skip().unwrap();
@@ -219,7 +229,11 @@ fn a_full_lane_lets_in_who_brings_the_missing_version() {
             let script = Script::new(&history).key(1, Act::ok().waits(&gate));
             let jobs = jobs()
                 .lane_capacity(2, overflow)
-                .sequence(contiguous().from(1).gap_timeout(1_000 * SECOND, OnGap::Halt))
+                .sequence(
+                    contiguous()
+                        .from(1)
+                        .gap_timeout(1_000 * SECOND, OnGap::Halt),
+                )
                 .spawn(scripted(script))
                 .unwrap();
             let office = Office::new(&history, jobs);
@@ -228,13 +242,28 @@ fn a_full_lane_lets_in_who_brings_the_missing_version() {
                 quiet().await;
             }
             let view = office.jobs.inspect(&1).unwrap();
-            assert!(view.full && matches!(view.state, LaneState::Gap { first: 1, last: 3, .. }));
+            assert!(
+                view.full
+                    && matches!(
+                        view.state,
+                        LaneState::Gap {
+                            first: 1,
+                            last: 3,
+                            ..
+                        }
+                    )
+            );
             // The second one waits at the gate until the first one has made it the next.
             let late = |version| {
                 let office = office.clone();
                 tokio::spawn(async move {
                     loop {
-                        let job = Job { key: 1, id: 100 + version, version, parts: Vec::new() };
+                        let job = Job {
+                            key: 1,
+                            id: 100 + version,
+                            version,
+                            parts: Vec::new(),
+                        };
                         let sending = office.history.sending(1, version, job.id);
                         match office.jobs.send(job).await {
                             Ok(()) => break sending.ok(),
@@ -249,11 +278,16 @@ fn a_full_lane_lets_in_who_brings_the_missing_version() {
             };
             let waits = [late(2), late(3)];
             quiet().await;
-            tokio::time::timeout(SECOND, office.submit_version(1, 1)).await.unwrap();
+            tokio::time::timeout(SECOND, office.submit_version(1, 1))
+                .await
+                .unwrap();
             quiet().await;
             gate.open();
             for waits in waits {
-                tokio::time::timeout(100 * SECOND, waits).await.expect("it comes in").unwrap();
+                tokio::time::timeout(100 * SECOND, waits)
+                    .await
+                    .expect("it comes in")
+                    .unwrap();
             }
             tokio::time::sleep(10 * SECOND).await;
             assert_eq!(office.handled(), [3, 102, 103, 1, 2]);
@@ -303,8 +337,9 @@ fn an_exact_limit_holds_for_sequences() {
             office.submit_version(1, 7).await;
             quiet().await;
             assert_eq!(office.handled()[4..], [12, 7, 8, 9]);
-            let (report, told) =
-                office.finish(Evidence::new().sequencing().overflow_letters()).await;
+            let (report, told) = office
+                .finish(Evidence::new().sequencing().overflow_letters())
+                .await;
             let gone = match overflow {
                 Overflow::DropOldest => "dropped",
                 _ => "dead",
@@ -331,29 +366,57 @@ fn every_state_can_be_seen() {
         office.submit_version(1, 3).await;
         quiet().await;
         let view = lane.inspect().unwrap();
-        let LaneState::Gap { first: 1, last: 2, due_in: Some(due_in) } = view.state else {
+        let LaneState::Gap {
+            first: 1,
+            last: 2,
+            due_in: Some(due_in),
+        } = view.state
+        else {
             panic!("{view:?}")
         };
         assert!(due_in <= 10 * SECOND && due_in > 9 * SECOND);
-        assert_eq!((view.depth, view.head_age, view.oldest_waiting), (1, None, None));
+        assert_eq!(
+            (view.depth, view.head_age, view.oldest_waiting),
+            (1, None, None)
+        );
         lane.pause();
         assert_eq!(lane.inspect().unwrap().state, LaneState::Paused);
         assert_eq!(office.jobs.stats().paused, 1);
         lane.resume().unwrap();
         quiet().await;
-        assert!(matches!(lane.inspect().unwrap().state, LaneState::Gap { .. }));
+        assert!(matches!(
+            lane.inspect().unwrap().state,
+            LaneState::Gap { .. }
+        ));
         tokio::time::sleep(10 * SECOND).await;
         let view = lane.inspect().unwrap();
-        assert_eq!(view.state, LaneState::Gap { first: 1, last: 2, due_in: None });
+        assert_eq!(
+            view.state,
+            LaneState::Gap {
+                first: 1,
+                last: 2,
+                due_in: None
+            }
+        );
         let stats = office.jobs.stats();
         assert_eq!((stats.halted, stats.stalled, stats.lanes), (1, 1, 1));
         office.submit_version(1, 1).await;
         quiet().await;
-        assert!(matches!(lane.inspect().unwrap().state, LaneState::Running { .. }));
+        assert!(matches!(
+            lane.inspect().unwrap().state,
+            LaneState::Running { .. }
+        ));
         assert_eq!(office.jobs.stats().halted, 0);
         gate.release(1);
         quiet().await;
-        assert_eq!(lane.inspect().unwrap().state, LaneState::Gap { first: 2, last: 2, due_in: None });
+        assert_eq!(
+            lane.inspect().unwrap().state,
+            LaneState::Gap {
+                first: 2,
+                last: 2,
+                due_in: None
+            }
+        );
         assert_eq!(office.jobs.stats().halted, 1);
         lane.skip().unwrap();
         gate.open();

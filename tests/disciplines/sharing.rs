@@ -18,7 +18,12 @@ fn policy(name: &str, history: &History) -> Coalesce<Job> {
 }
 
 /// Message 1 is in flight; 2 to 5 become one, whose handler does as `act` says.
-async fn five(name: &str, act: Act, history: &History, exhausted: Exhausted<u64, Job, ScriptError>) -> Office {
+async fn five(
+    name: &str,
+    act: Act,
+    history: &History,
+    exhausted: Exhausted<u64, Job, ScriptError>,
+) -> Office {
     let gate = Gate::new();
     let script = Script::new(history)
         .message(1, Act::ok().waits(&gate))
@@ -239,7 +244,10 @@ fn an_abort_resolves_every_share() {
             let history = History::new();
             let office = five(name, Act::never(), &history, Exhausted::Discard).await;
             let report = office.jobs.abort().await;
-            assert_eq!((report.done, report.handed_back, report.coalesced), (1, 1, 3));
+            assert_eq!(
+                (report.done, report.handed_back, report.coalesced),
+                (1, 1, 3)
+            );
             let answers = office.answered();
             let unmerged = Err(ReceiptError::Merged { handled: false });
             assert_eq!(answers.values().filter(|is| **is == unmerged).count(), 3);

@@ -51,7 +51,8 @@ impl Drop for Bomb {
 
 fn take_one(left: &AtomicUsize) -> bool {
     let less = |left: usize| left.checked_sub(1);
-    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
+        .is_ok()
 }
 
 #[async_trait]
@@ -181,7 +182,11 @@ fn keys_whose_loads_fail_hold_up_only_themselves() {
     paused().block_on(async {
         let history = History::new();
         let table = Arc::new(Table::default());
-        table.bad_loads.lock().unwrap().extend((0..200).map(|key| (key, 1_000)));
+        table
+            .bad_loads
+            .lock()
+            .unwrap()
+            .extend((0..200).map(|key| (key, 1_000)));
         let office = office(&table, &history);
         for key in 0..200 {
             office.submit_version(key, 1).await;
@@ -274,7 +279,12 @@ fn a_crash_repeats_and_never_skips() {
                 let mut all: Vec<u64> = (1..=30).chain(1..=30).collect();
                 while !all.is_empty() {
                     let version = all.swap_remove(dice.below(all.len() as u64) as usize);
-                    let job = Job { key: 1, id: version, version, parts: Vec::new() };
+                    let job = Job {
+                        key: 1,
+                        id: version,
+                        version,
+                        parts: Vec::new(),
+                    };
                     jobs.send(job).await.unwrap();
                 }
                 let life = dice.below(30) as u32;
@@ -315,7 +325,12 @@ fn a_replaced_message_is_recorded_under_its_version() {
         let office = Office::new(&history, jobs);
         office.submit_versions(1, [1, 2, 3]).await;
         quiet().await;
-        let other = Job { key: 1, id: 100, version: 900, parts: Vec::new() };
+        let other = Job {
+            key: 1,
+            id: 100,
+            version: 900,
+            parts: Vec::new(),
+        };
         office.jobs.lane(&1).replace(other).unwrap();
         quiet().await;
         assert_eq!(*table.records.lock().unwrap(), [(1, 1), (1, 2), (1, 3)]);
@@ -479,7 +494,10 @@ fn a_record_that_hangs_is_timed_out_with_its_attempt() {
         gate.open();
         tokio::time::sleep(2 * SECOND).await;
         let answers = office.answered();
-        let words: Vec<(Id, _)> = answers.iter().map(|(id, is)| (*id, word(*id, is))).collect();
+        let words: Vec<(Id, _)> = answers
+            .iter()
+            .map(|(id, is)| (*id, word(*id, is)))
+            .collect();
         assert_eq!(words, [(1, "done")]);
         assert_eq!(*table.records.lock().unwrap(), [(1, 1)]);
         office.jobs.drain().await;

@@ -22,7 +22,14 @@ fn a_key_is_remembered_when_its_lane_is_gone() {
         office.submit_versions(1, [4, 3, 6]).await;
         quiet().await;
         let view = office.jobs.inspect(&1).unwrap();
-        assert!(matches!(view.state, LaneState::Gap { first: 5, last: 5, .. }));
+        assert!(matches!(
+            view.state,
+            LaneState::Gap {
+                first: 5,
+                last: 5,
+                ..
+            }
+        ));
         office.submit_version(1, 5).await;
         let (report, _) = office.finish(Evidence::new().sequencing()).await;
         assert_eq!((report.done, report.duplicates), (4, 2));
@@ -178,11 +185,17 @@ fn a_purged_gap_begins_anew() {
         tokio::time::sleep(2 * SECOND).await;
         assert_eq!(office.jobs.stats().halted, 1);
         assert_eq!(office.jobs.lane(&1).purge(), 1);
-        assert_eq!((office.jobs.stats().halted, office.jobs.stats().lanes), (0, 0));
+        assert_eq!(
+            (office.jobs.stats().halted, office.jobs.stats().lanes),
+            (0, 0)
+        );
         office.submit_versions(1, [1, 3, 2]).await;
         quiet().await;
         let (report, told) = office.finish(Evidence::new().sequencing()).await;
-        assert_eq!(told.words(), ["done", "purged", "duplicate", "done", "done"]);
+        assert_eq!(
+            told.words(),
+            ["done", "purged", "duplicate", "done", "done"]
+        );
         assert_eq!(report.accepted, 5);
     });
 }

@@ -159,7 +159,8 @@ fn compare_unhandled(story: &Story<'_>, judgement: &mut Judgement, drained: &Dra
             judgement.broken(story, figure(what));
         }
     };
-    let is_merged = |message: &&Message| message.coalesced.is_some() && !is_replaced(story, message);
+    let is_merged =
+        |message: &&Message| message.coalesced.is_some() && !is_replaced(story, message);
     let merged = story.messages.values().filter(is_merged).count() as u64;
     let coalesces = story.evidence.coalescing || merged > 0;
     if coalesces {
