@@ -74,6 +74,13 @@ impl Gaps {
         self.0.lock().unwrap().iter().map(|(.., at)| *at).collect()
     }
 
+    /// As evidence for a history with the key 1.
+    fn evidence(&self) -> Evidence {
+        let gaps = self.0.lock().unwrap();
+        let reports = gaps.iter().map(|(first, last, at)| (1, *first, *last, *at));
+        judged().gaps(PATIENCE, reports)
+    }
+
     /// Listens on this thread while the guard lives.
     pub(crate) fn listen() -> (Self, Listening) {
         static ONCE: Once = Once::new();
@@ -146,7 +153,7 @@ fn a_gap_is_skipped_after_its_time() {
         }
         // What was given up is a duplicate when it comes.
         office.submit_versions(1, [1, 7, 9]).await;
-        let (report, _) = office.finish(judged()).await;
+        let (report, _) = office.finish(gaps.evidence()).await;
         assert_eq!((report.done, report.duplicates), (4, 2));
     });
 }
@@ -216,7 +223,7 @@ fn a_halted_gap_is_resumed_skipped_or_filled() {
             };
             assert_eq!(office.handled(), handled, "{way}");
             assert_eq!(lane.inspect(), None);
-            let (report, _) = office.finish(judged()).await;
+            let (report, _) = office.finish(gaps.evidence()).await;
             assert_eq!(report.done, handled.len() as u64);
         });
     }
@@ -262,7 +269,7 @@ fn the_bound_of_early_messages_has_the_same_policies() {
                     assert_eq!(office.handled(), [1, 3, 4, 2]);
                 }
             }
-            office.finish(judged()).await;
+            office.finish(gaps.evidence()).await;
         });
     }
 }
@@ -293,7 +300,7 @@ fn a_gap_times_out_while_the_head_runs() {
                     assert_eq!(office.handled(), [1, 3, 4, 2]);
                 }
             }
-            office.finish(judged()).await;
+            office.finish(gaps.evidence()).await;
         });
     }
 }
@@ -318,7 +325,7 @@ fn a_gap_that_is_filled_just_in_time_is_not_reported() {
             quiet().await;
             tokio::time::sleep(2 * PATIENCE).await;
             assert_eq!(gaps.ranges(), []);
-            let (report, _) = office.finish(judged()).await;
+            let (report, _) = office.finish(gaps.evidence()).await;
             assert_eq!(report.done, 5);
         });
     }
@@ -361,7 +368,7 @@ fn two_gaps_in_a_row() {
                 quiet().await;
             }
             assert_eq!(office.handled(), [1, 2]);
-            office.finish(judged()).await;
+            office.finish(gaps.evidence()).await;
         });
     }
 }

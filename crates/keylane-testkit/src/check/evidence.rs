@@ -23,6 +23,7 @@ pub struct Evidence {
     pub(super) expired: Option<BTreeSet<Id>>,
     pub(super) coalescing: bool,
     pub(super) sequencing: bool,
+    pub(super) gaps: Option<Gaps>,
     pub(super) concurrency: Option<usize>,
     pub(super) backoff: Duration,
     pub(super) reasons: Vec<Reason>,
@@ -103,6 +104,20 @@ impl Evidence {
     /// Lanes handle versions in sequence.
     pub fn sequencing(mut self) -> Self {
         self.sequencing = true;
+        self
+    }
+
+    /// These missing versions were reported: the key, the first and the last of them, and when. A gap must
+    /// be reported once it has been there for `patience`. For lanes whose versions must be contiguous.
+    pub fn gaps(
+        mut self,
+        patience: Duration,
+        reports: impl IntoIterator<Item = (Key, u64, u64, Instant)>,
+    ) -> Self {
+        self.gaps = Some(Gaps {
+            patience,
+            reports: reports.into_iter().collect(),
+        });
         self
     }
 
@@ -195,6 +210,13 @@ pub struct Drained {
     pub expired: u64,
     /// Messages handed back.
     pub handed_back: u64,
+}
+
+/// The reports of missing versions.
+#[derive(Debug, Clone)]
+pub(super) struct Gaps {
+    pub(super) patience: Duration,
+    pub(super) reports: Vec<(Key, u64, u64, Instant)>,
 }
 
 /// Why a lane may wait.

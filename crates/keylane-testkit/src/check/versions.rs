@@ -1,8 +1,12 @@
 //! I9, I10: lanes that coalesce, lanes that sequence.
 
+use std::time::Duration;
+
+use super::evidence::Gaps;
 use super::judgement::{Breach, Judgement};
 use super::rule::Rule;
 use super::story::{Message, Story};
+use crate::events::Id;
 
 /// I9: what is handled last on a key is the last version sent, and a message is merged only into a
 /// newer one.
@@ -65,14 +69,17 @@ pub(super) fn coalescing(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-/// I10: versions handled on a key strictly increase, between breaks. Gaps and their reports are not
-/// in the events.
+/// I10: versions handled on a key strictly increase, between breaks; what is left out between two of them
+/// was reported as missing, in time. The reports are evidence, and not in the events.
 pub(super) fn sequencing(story: &Story<'_>) -> Judgement {
     if !story.evidence.sequencing {
         return Judgement::not_judged(Rule::Sequencing, "lanes do not sequence");
     }
     let mut judgement = Judgement::new(Rule::Sequencing);
-    judgement.missing("reports of gaps");
+    match &story.evidence.gaps {
+        Some(gaps) => reports(story, gaps, &mut judgement),
+        None => judgement.missing("reports of gaps"),
+    }
     for (&key, ids) in &story.keys {
         let mut handled: Vec<_> = ids
             .iter()
@@ -98,6 +105,83 @@ pub(super) fn sequencing(story: &Story<'_>) -> Judgement {
         }
     }
     judgement
+}
+
+/// How much later than its time a report may come: the resolution of a timer, twice.
+const SLACK: Duration = Duration::from_millis(2);
+
+/// Each version that is left out was reported, and each report came in time.
+fn reports(story: &Story<'_>, gaps: &Gaps, judgement: &mut Judgement) {
+    for (&key, ids) in &story.keys {
+        let of_key = || gaps.reports.iter().filter(|(of, ..)| *of == key);
+        let mut handled: Vec<_> = ids
+            .iter()
+            .filter(|id| !story.messages[*id].done.is_empty())
+            .map(|&id| (story.messages[&id].seq, id))
+            .collect();
+        handled.sort_unstable();
+        for pair in handled.windows(2) {
+            let ((before, one), (after, other)) = (pair[0], pair[1]);
+            let mut version = before.saturating_add(1);
+            while version < after {
+                let report =
+                    of_key().find(|(_, first, last, _)| (*first..=*last).contains(&version));
+                let settled =
+                    |id: &&Id| story.messages[*id].seq == version && story.is_settled(**id);
+                if let Some((_, _, last, _)) = report {
+                    version = last.saturating_add(1);
+                } else if ids.iter().any(|id| settled(&id)) {
+                    version += 1;
+                } else {
+                    let what = format!("version {version} is missing, and nobody was told");
+                    let at = story.messages[&other].done.clone();
+                    let ids = vec![one, other];
+                    judgement.broken(
+                        story,
+                        Breach {
+                            key: Some(key),
+                            ids,
+                            at,
+                            what,
+                        },
+                    );
+                    break;
+                }
+            }
+        }
+        let mut told = std::collections::BTreeSet::new();
+        for &(_, first, last, at) in of_key() {
+            // Told once more, it was resumed in between, and nobody knows when.
+            if !told.insert(first) {
+                continue;
+            }
+            let behind = ids.iter().filter(|id| story.messages[*id].seq > last);
+            let seen = behind.filter_map(|id| story.messages[id].sent).min();
+            // It is waited for once those before it are in line.
+            let before = ids.iter().filter(|id| story.messages[*id].seq < first);
+            let lined_up = before
+                .filter_map(|id| story.messages[id].touched)
+                .filter(|&position| story.time(position) <= at)
+                .max();
+            let Some(since) = seen.max(lined_up).map(|position| story.time(position)) else {
+                continue;
+            };
+            if at > since + gaps.patience + SLACK {
+                let late = at - since;
+                let what = format!("the gap of {first} to {last} was reported after {late:?}");
+                let (ids, at) = (Vec::new(), seen.into_iter().collect());
+                judgement.broken(
+                    story,
+                    Breach {
+                        key: Some(key),
+                        ids,
+                        at,
+                        what,
+                    },
+                );
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +249,43 @@ mod tests {
             .coalesced(3, 9)
             .done(9);
         bad.breaks(&evidence, Rule::Coalescing, "another key", &[3, 9]);
+    }
+
+    #[test]
+    fn i10_a_gap_is_reported_in_time() {
+        let history = || {
+            Planted::new()
+                .sent(1, [(1, 1), (4, 4)])
+                .done(1)
+                .at(10_000)
+                .done(4)
+                .sent(1, [(5, 5)])
+                .done(5)
+        };
+        let time = |ms| history().time(ms);
+        let patience = Duration::from_secs(10);
+        let told = |history: &Planted, ms: u64| {
+            let report = (1, 2, 3, history.time(ms));
+            Evidence::new().sequencing().gaps(patience, [report])
+        };
+        let good = history();
+        good.holds(&told(&good, 10_000), Rule::Sequencing);
+        let late = told(&good, 10_003);
+        good.breaks(
+            &late,
+            Rule::Sequencing,
+            "of 2 to 3 was reported after 10.003s",
+            &[],
+        );
+        let untold = Evidence::new().sequencing().gaps(patience, []);
+        good.breaks(&untold, Rule::Sequencing, "version 2 is missing", &[1, 4]);
+        let partly = Evidence::new()
+            .sequencing()
+            .gaps(patience, [(1, 2, 2, time(9_000)), (2, 3, 3, time(9_000))]);
+        good.breaks(&partly, Rule::Sequencing, "version 3 is missing", &[1, 4]);
+        let given_up = history().sent(1, [(2, 2), (3, 3)]);
+        let none = untold.discarded([2, 3]);
+        given_up.holds(&none, Rule::Sequencing);
     }
 
     #[test]

@@ -13,9 +13,10 @@ use crate::error::Failure;
 use crate::lanes::{AtLimit, Came, Gap, Offered, Rest, Sequencer, State};
 use crate::rt::atomic::Ordering;
 
-/// A message, and what becomes of it.
-type Sentence<M, O, E> = (Parked<M, O, E>, fn(M) -> Outcome<M, O, E>);
+/// A message, and what became of it.
+type Settled<M, O, E> = (Parked<M, O, E>, fn(M) -> Outcome<M, O, E>);
 
+/// The message that waited, and the newcomer.
 type Pair<M, O, E> = (Parked<M, O, E>, Parked<M, O, E>);
 
 /// What an arrival has brought about, to be carried out once the shard's lock is gone.
@@ -30,13 +31,13 @@ struct Arrival<K, M, O, E> {
     /// The store is to be asked where the key stands.
     loads: bool,
     /// Messages with an outcome.
-    settled: Vec<Sentence<M, O, E>>,
+    settled: Vec<Settled<M, O, E>>,
     /// Met a full lane, or were pushed out of one.
     displaced: Vec<Parked<M, O, E>>,
     refused: Vec<Parked<M, O, E>>,
     /// Their debts live on in the messages that stand for them.
     dropped: Vec<M>,
-    /// To become one: the message that waited, and the newcomer.
+    /// To become one.
     merges: Option<Pair<M, O, E>>,
     /// Missing versions that were given up, and what waited behind them.
     gap: Option<Gap>,
@@ -85,6 +86,11 @@ where
         let mut arrival = Arrival::new();
         self.lanes.with_any(hash, &key, |lane| {
             self.admit(lane, &key, hash, parked, now, &mut arrival);
+            if arrival.merges.is_some() {
+                // They come in when they are one. Until then nothing of them is here.
+                lane.extra_mut().merged = 0;
+                return;
+            }
             self.settle_in(lane, &key, hash, now, &mut arrival);
             if !arrival.behind_gap.is_empty() {
                 // Perhaps it held nothing else.
@@ -219,6 +225,8 @@ where
                 let Some(mut old) = lane.take_parked() else {
                     return;
                 };
+                #[cfg(keylane_mutant = "keep-oldest")]
+                std::mem::swap(&mut old.message, &mut parked.message);
                 if shares {
                     let Parked { message, ticket } = old;
                     join(&mut parked.ticket.debt, ticket.debt);
@@ -287,6 +295,7 @@ where
             lane.extra_mut().merged = merged.unwrap_or(0);
             lane.append(survivor, self.lanes.spares());
             forget_delay(lane);
+            #[cfg(not(keylane_mutant = "merge-uncalled"))]
             self.settle_in(lane, key, hash, now, arrival);
         });
     }
@@ -326,7 +335,7 @@ where
                 arrival.loads = true;
             }
         }
-        if sequencer.is_early(version, gaps) {
+        if sequencer.is_early(version, gaps) && !cfg!(keylane_mutant = "early-is-load") {
             // It waits for somebody else's message: no load.
             self.set_apart(&mut parked.ticket, &mut arrival.after.freed);
         }
@@ -378,6 +387,8 @@ where
     ) {
         let sequencer = lane.extra().and_then(|extra| extra.sequencer.as_ref());
         let gap = sequencer.and_then(Sequencer::gap).map(|gap| gap.since);
+        #[cfg(keylane_mutant = "one-gap-only")]
+        let gap = gap.filter(|_| had_gap.is_none());
         if let Some(since) = gap.filter(|_| gap != had_gap) {
             let key = key.clone();
             let until = later(since, sequencing.patience);
@@ -610,6 +621,8 @@ fn forget_delay<T, H, G>(lane: &mut crate::lanes::Lane<T, H, G>) {
 /// What is owed for `old` is owed with `new` from here on. Flat, however many were joined before.
 fn join<M, O, E>(new: &mut Debt<M, O, E>, mut old: Debt<M, O, E>) {
     let mut merged = old.take_merged().unwrap_or_default();
+    #[cfg(keylane_mutant = "merged-forgotten")]
+    merged.clear();
     merged.push(old);
     let joined = &mut new.terms_mut().merged;
     merged.append(joined);

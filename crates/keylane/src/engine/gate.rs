@@ -74,7 +74,7 @@ where
             let sequencer = lane.extra().and_then(|extra| extra.sequencer.as_ref());
             is_in_gap(lane) && sequencer.is_some_and(|sequencer| sequencer.is_awaited(version))
         });
-        awaited.unwrap_or(false)
+        awaited.unwrap_or(false) && !cfg!(keylane_mutant = "missing-locked-out")
     }
 
     /// What a lane at its limit does with one more message.

@@ -65,10 +65,15 @@ where
         let mut forgotten = None;
         let asked = self.lanes.advance(hash, &key, |lane| {
             let next = self.pick(lane, &key, hash, now, &mut after);
-            if let Next::Remove = next {
+            if let Next::Remove = next
+                && !cfg!(keylane_mutant = "forgetful-lane")
+            {
                 forgotten = self.remember(lane, &key, hash, now);
             }
-            after.opening = self.open_or_renew_gate(lane);
+            after.opening = match next {
+                Next::Remove => self.remove_gate(lane),
+                Next::Start(_) | Next::Stay => self.open_or_renew_gate(lane),
+            };
             Some((Self::passes_bar(lane, &next), next))
         });
         self.carry_out(after, &key, hash);
@@ -155,10 +160,15 @@ where
                 true => Next::Stay,
                 false => self.pick(lane, &key, hash, now, &mut after),
             };
-            if let Next::Remove = next {
+            after.opening = match next {
+                Next::Remove => self.remove_gate(lane),
+                Next::Start(_) | Next::Stay => self.open_or_renew_gate(lane),
+            };
+            if let Next::Remove = next
+                && !cfg!(keylane_mutant = "forgetful-lane")
+            {
                 forgotten = self.remember(lane, &key, hash, now);
             }
-            after.opening = self.open_or_renew_gate(lane);
             Some((Self::passes_bar(lane, &next), next))
         });
         self.carry_out(after, &key, hash);

@@ -19,15 +19,18 @@ mod witness;
 
 mod backoff;
 mod capacity;
+mod coalesce;
 mod control;
 mod ending;
 mod halt;
 mod letters;
+mod operator;
 mod order;
 mod overflow;
 mod pace;
 mod queue;
 mod rate;
+mod sequence;
 
 use explore::explore;
 use witness::Witness;
@@ -90,4 +93,15 @@ scenarios! {
     control_skip_meets_the_timer = control::skip_meets_the_timer;
     control_delayed_meets_the_end = control::delayed_meets_the_end;
     control_a_failing_batch_meets_arrivals = control::a_failing_batch_meets_arrivals;
+    coalesce_latest_meets_completion = coalesce::latest_meets_completion;
+    coalesce_first_and_retries = coalesce::first_and_retries;
+    coalesce_merge_meets_the_pick = coalesce::merge_meets_the_pick;
+    coalesce_meets_the_end = coalesce::meets_the_end;
+    sequence_gap_is_filled_and_skipped = sequence::gap_is_filled_and_skipped;
+    sequence_gap_is_filled_and_halts = sequence::gap_is_filled_and_halts;
+    sequence_full_lane = sequence::full_lane;
+    sequence_meets_the_end = sequence::meets_the_end;
+    operator_pause_meets_completion = operator::pause_meets_completion;
+    operator_pause_meets_the_end = operator::pause_meets_the_end;
+    operator_purge_meets_completion = operator::purge_meets_completion;
 }

@@ -256,7 +256,9 @@ impl Witness {
         let stats = orders.stats();
         let answered = |name| seen.answers.values().filter(|is| **is == name).count() as u64;
         let returned = report.returned.len() as u64;
-        let settled = report.done + report.dead_lettered + report.discarded + report.handed_back;
+        let unhandled = report.coalesced + report.duplicates + report.expired;
+        let settled =
+            report.done + report.dead_lettered + report.discarded + report.handed_back + unhandled;
         let checks = [
             ("accepted", report.accepted, seen.accepted.len() as u64),
             ("settled", settled, report.accepted),
@@ -280,6 +282,7 @@ impl Witness {
             ("paused", stats.paused as u64, 0),
             ("full lanes", stats.full_lanes as u64, 0),
             ("stalled", stats.stalled as u64, 0),
+            ("paused", stats.paused as u64, 0),
             (
                 "capacity",
                 stats.capacity_left as u64,
@@ -331,6 +334,13 @@ impl Witness {
         assert!(seen.wrong.is_empty(), "{:#?}", seen.wrong);
         let unanswered: Vec<_> = seen.accepted.difference(&seen.done).collect();
         drop(unanswered);
+    }
+
+    /// The first attempts of a key, in their order.
+    pub(super) fn started(&self, key: Key) -> Vec<u32> {
+        let seen = self.seen();
+        let of_key = seen.started.iter().filter(|(of, _)| *of == Some(key));
+        of_key.map(|(_, number)| *number).collect()
     }
 
     pub(super) fn done(&self) -> usize {
