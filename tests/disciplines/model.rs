@@ -471,7 +471,7 @@ fn spawn(plan: &Plan, hands: &Hands) -> Jobs {
                 .gap_timeout(Duration::from_millis(PATIENCE), then),
         ),
     };
-    if plan.shares {
+    if plan.shares && !matches!(plan.how, How::Sequence(..)) {
         builder = builder.share_answers::<Id>();
     }
     let hands = hands.clone();
