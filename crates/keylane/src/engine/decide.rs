@@ -340,7 +340,9 @@ where
             } else if is_paused {
                 lane.rest_again(Rest::Paused);
                 Next::Stay
-            } else if lane.extra().is_some_and(|extra| extra.tat > now) {
+            } else if lane.extra().is_some_and(|extra| extra.tat > now)
+                && !cfg!(keylane_mutant = "purge-forgets-rate")
+            {
                 // It remembers its rate. Whoever takes the call finds nothing else.
                 lane.rest_again(Rest::Idle);
                 lane.call();

@@ -64,6 +64,8 @@ impl<K, M, O, E> Later<K, M, O, E> {
             due.push(first.remove());
         }
         let next = waiting.rearm();
+        #[cfg(keylane_mutant = "delayed-reversed")]
+        due.reverse();
         (due, next)
     }
 
@@ -160,7 +162,7 @@ where
         let mut after = After::new();
         let mut turn = Some(turn);
         self.lanes.with(hash, &key, |lane| {
-            let why = if lane.is_paused() {
+            let why = if lane.is_paused() && !cfg!(keylane_mutant = "pause-unheard") {
                 (Rest::Paused, None)
             } else if until.is_some() {
                 (Rest::Delay, until)
@@ -278,6 +280,9 @@ where
         }
         lane.extra_mut().expiry = Some(at);
         let key = key.clone();
+        if cfg!(keylane_mutant = "expiry-unwatched") {
+            return;
+        }
         self.rouse_at(Rouse::Expiry { key, hash, at }, at, now);
     }
 
