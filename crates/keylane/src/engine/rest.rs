@@ -52,6 +52,7 @@ impl<K, M, O, E> Later<K, M, O, E> {
 
     /// The timer for `at` has gone off: takes what is due, in the order of the times, and of
     /// acceptance. And the time for which a timer is to be armed.
+    #[allow(clippy::type_complexity, reason = "what is due, and when the next is")]
     fn take_due(&self, at: Instant, now: Instant) -> (Vec<Accepted<K, M, O, E>>, Option<Instant>) {
         let mut waiting = lock(&self.0);
         if waiting.armed == Some(at) {
