@@ -12,6 +12,7 @@ mod batches;
 mod delayed;
 mod endings;
 mod expiry;
+mod model;
 mod operator;
 mod pause;
 mod rates;

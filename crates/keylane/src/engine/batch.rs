@@ -341,6 +341,9 @@ where
                         .debt
                         .terms()
                         .and_then(|terms| terms.expires_at);
+                    #[cfg(keylane_mutant = "failed-at-tail")]
+                    lane.append(parked, self.lanes.spares());
+                    #[cfg(not(keylane_mutant = "failed-at-tail"))]
                     lane.put_back(parked, self.lanes.spares());
                     if let Some(at) = expires_at {
                         self.watch_until(lane, key, hash, at, now);

@@ -353,6 +353,7 @@ where
             } else if lane
                 .extra()
                 .is_some_and(|extra| extra.tat > self.stamp(now))
+                && !cfg!(keylane_mutant = "purge-forgets-rate")
             {
                 // It remembers its rate. Whoever takes the call finds nothing else.
                 lane.rest_again(Rest::Idle);

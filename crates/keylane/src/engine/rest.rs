@@ -52,6 +52,7 @@ impl<K, M, O, E> Later<K, M, O, E> {
 
     /// The timer for `at` has gone off: takes what is due, in the order of the times, and of
     /// acceptance. And the time for which a timer is to be armed.
+    #[allow(clippy::type_complexity, reason = "what is due, and when the next is")]
     fn take_due(&self, at: Instant, now: Instant) -> (Vec<Accepted<K, M, O, E>>, Option<Instant>) {
         let mut waiting = lock(&self.0);
         if waiting.armed == Some(at) {
@@ -64,6 +65,8 @@ impl<K, M, O, E> Later<K, M, O, E> {
             due.push(first.remove());
         }
         let next = waiting.rearm();
+        #[cfg(keylane_mutant = "delayed-reversed")]
+        due.reverse();
         (due, next)
     }
 
@@ -160,7 +163,7 @@ where
         let mut after = After::new();
         let mut turn = Some(turn);
         self.lanes.with(hash, &key, |lane| {
-            let why = if lane.is_paused() {
+            let why = if lane.is_paused() && !cfg!(keylane_mutant = "pause-unheard") {
                 (Rest::Paused, None)
             } else if until.is_some() {
                 (Rest::Delay, until)
@@ -278,6 +281,9 @@ where
         }
         lane.extra_mut().expiry = Some(at);
         let key = key.clone();
+        if cfg!(keylane_mutant = "expiry-unwatched") {
+            return;
+        }
         self.rouse_at(Rouse::Expiry { key, hash, at }, at, now);
     }
 

@@ -241,7 +241,9 @@ where
                 mates.extend(lane.take_parked());
             }
             if !mates.is_empty() {
-                lane.extra_mut().mates = mates.len();
+                if !cfg!(keylane_mutant = "mates-uncounted") {
+                    lane.extra_mut().mates = mates.len();
+                }
                 head.ticket.debt.terms_mut().mates = mates;
             }
         }
@@ -344,7 +346,7 @@ where
             let key = key.clone();
             self.rouse_at(Rouse::Rest { key, hash, until }, until, now);
         }
-        if lane.is_stalled() {
+        if lane.is_stalled() && !cfg!(keylane_mutant = "resting-counts") {
             self.set_lane_apart(lane, &mut after.freed);
             let oldest = lane.oldest_parked().filter(|_| why != Rest::Rate);
             after.stalled = oldest.map(|parked| parked.ticket.parked_at);

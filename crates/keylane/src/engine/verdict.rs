@@ -234,7 +234,8 @@ where
         // The end may have come meanwhile; then the router has swept, or sweeps again for us.
         // A paused lane has no end either once nobody is going to resume it.
         let is_over = self.shutdown.hands_back() && !cfg!(keylane_mutant = "late-backoff");
-        if is_over || (self.has_paused() && self.shutdown.is_exhausted()) {
+        let is_stuck = self.has_paused() && self.shutdown.is_exhausted();
+        if is_over || (is_stuck && !cfg!(keylane_mutant = "late-pause")) {
             self.sweep_one(tally, &key, hash);
         }
     }

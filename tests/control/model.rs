@@ -1,0 +1,310 @@
+//! Random lives: sends with lifetimes and delays, failures, rates, and an operator with every
+//! instrument, judged by rules that hold at each step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use keylane::{Delayed, Rate, Retry};
+use proptest::prelude::*;
+
+use crate::bench::{Act, Bench, CAPACITY, Refusal, at, job, jobs, quiet, within, word};
+
+#[derive(Clone, Debug)]
+struct Plan {
+    concurrency: usize,
+    /// Milliseconds from start to start, and the burst.
+    rate: Option<(u64, u32)>,
+    retry: u64,
+    attempts: u32,
+    delayed: Delayed,
+    steps: Vec<Step>,
+    close: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send {
+        key: u64,
+        life: Option<u64>,
+        delay: u64,
+        act: Act,
+    },
+    Operate(u64, Operation),
+    Pass(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Pause,
+    Resume,
+    Skip,
+    Purge,
+    RetryNow,
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let act = prop_oneof![
+        3 => Just(Act::Ok),
+        2 => Just(Act::Fail),
+        3 => (1..30_u64).prop_map(Act::Takes),
+        2 => (1..30_u64).prop_map(Act::FailsAfter),
+    ];
+    let life = prop::option::of(0..80_u64);
+    let delay = prop_oneof![3 => Just(0), 1 => 1..60_u64];
+    let operation = prop::sample::select(vec![
+        Operation::Pause,
+        Operation::Resume,
+        Operation::Resume,
+        Operation::Skip,
+        Operation::Purge,
+        Operation::RetryNow,
+    ]);
+    prop_oneof![
+        6 => (0..3_u64, life, delay, act)
+            .prop_map(|(key, life, delay, act)| Step::Send { key, life, delay, act }),
+        3 => (0..3_u64, operation).prop_map(|(key, what)| Step::Operate(key, what)),
+        4 => (1..60_u64).prop_map(Step::Pass),
+    ]
+}
+
+fn plans() -> impl Strategy<Value = Plan> {
+    (
+        prop_oneof![1..3_usize, Just(100)],
+        prop::option::of((5..50_u64, 1..4_u32)),
+        (1..40_u64, 1..4_u32),
+        any::<bool>(),
+        prop::collection::vec(steps(), 0..60),
+        any::<bool>(),
+    )
+        .prop_map(
+            |(concurrency, rate, (retry, attempts), passes, steps, close)| Plan {
+                concurrency,
+                rate,
+                retry,
+                attempts,
+                delayed: if passes { Delayed::Pass } else { Delayed::Wait },
+                steps,
+                close,
+            },
+        )
+}
+
+/// What is known of a message.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    key: u64,
+    at: u64,
+    life: Option<u64>,
+    delay: u64,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 5_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_rule_holds_at_every_step(plan in plans()) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(live(plan));
+    }
+}
+
+type Told = Arc<Mutex<BTreeMap<u64, (u64, &'static str)>>>;
+
+async fn live(plan: Plan) {
+    let bench = Bench::new();
+    let acts: Arc<Mutex<BTreeMap<u64, Act>>> = Arc::default();
+    let lives: Arc<Mutex<BTreeMap<u64, u64>>> = Arc::default();
+    let mut builder = jobs()
+        .concurrency(plan.concurrency)
+        .quantum(2)
+        .delayed(plan.delayed)
+        .retry(Retry::fixed(Duration::from_millis(plan.retry)).max_attempts(plan.attempts))
+        .expire_by({
+            let lives = Arc::clone(&lives);
+            move |job| {
+                lives
+                    .lock()
+                    .unwrap()
+                    .get(&job.id)
+                    .copied()
+                    .map(Duration::from_millis)
+            }
+        });
+    if let Some((period, burst)) = plan.rate {
+        builder = builder.rate_per_key(Rate::per(1, Duration::from_millis(period)).burst(burst));
+    }
+    let jobs = {
+        let acts = Arc::clone(&acts);
+        builder
+            .spawn(bench.handler(move |id, _| acts.lock().unwrap()[&id]))
+            .unwrap()
+    };
+    let mut sent: BTreeMap<u64, Sent> = BTreeMap::new();
+    let told = Told::default();
+    let mut paused = BTreeSet::new();
+    for step in &plan.steps {
+        let before = bench.calls().len();
+        match *step {
+            Step::Send {
+                key,
+                life,
+                delay,
+                act,
+            } => {
+                let id = sent.len() as u64;
+                acts.lock().unwrap().insert(id, act);
+                if let Some(life) = life {
+                    lives.lock().unwrap().insert(id, life);
+                }
+                let delayed = Duration::from_millis(delay);
+                let receipt = jobs.submit_after(job(key, id), delayed).await.unwrap();
+                sent.insert(
+                    id,
+                    Sent {
+                        key,
+                        at: bench.now(),
+                        life,
+                        delay,
+                    },
+                );
+                let (bench, told) = (bench.clone(), Arc::clone(&told));
+                tokio::spawn(async move {
+                    let answer: Result<u64, Refusal> = receipt.await;
+                    let old = told
+                        .lock()
+                        .unwrap()
+                        .insert(id, (bench.now(), word(&answer)));
+                    assert_eq!(old, None, "{id} was answered twice");
+                });
+            }
+            Step::Operate(key, operation) => {
+                let lane = jobs.lane(&key);
+                match operation {
+                    Operation::Pause => {
+                        lane.pause();
+                        paused.insert(key);
+                    }
+                    Operation::Resume => {
+                        assert_eq!(lane.resume().is_ok(), paused.remove(&key), "{step:?}");
+                    }
+                    Operation::Skip => drop(lane.skip()),
+                    Operation::Purge => drop(lane.purge()),
+                    Operation::RetryNow => drop(lane.retry_now()),
+                }
+            }
+            Step::Pass(ms) => at(&bench, bench.now() + ms).await,
+        }
+        quiet().await;
+        assert_eq!(jobs.stats().paused, paused.len());
+        for call in &bench.calls()[before..] {
+            let key = sent[&call.ids[0]].key;
+            assert!(
+                !paused.contains(&key),
+                "{call:?} started, and its key is paused"
+            );
+        }
+        for key in 0..3 {
+            let told = told.lock().unwrap();
+            let waits = |(id, sent): &(&u64, &Sent)| {
+                let is_here = plan.delayed == Delayed::Wait || sent.at + sent.delay <= bench.now();
+                sent.key == key && !told.contains_key(id) && is_here
+            };
+            let depth = jobs.inspect(&key).map_or(0, |view| view.depth);
+            assert_eq!(
+                depth,
+                sent.iter().filter(waits).count(),
+                "the depth of {key}"
+            );
+        }
+        let stats = jobs.stats();
+        let unsettled = sent.len() - told.lock().unwrap().len();
+        assert_eq!(stats.capacity_left + unsettled, CAPACITY + stats.stalled);
+    }
+    if !plan.close {
+        for key in paused {
+            jobs.lane(&key).resume().unwrap();
+        }
+    }
+    let report = within(async {
+        if plan.close {
+            jobs.close().await
+        } else {
+            jobs.drain().await
+        }
+    })
+    .await;
+    quiet().await;
+    bench.judge(&jobs, &report, CAPACITY);
+    assert_eq!(report.accepted, sent.len() as u64);
+    assert!(plan.close || report.handed_back == 0, "{report:?}");
+    rules(&plan, &bench, &sent, &told.lock().unwrap());
+}
+
+/// What must be true of a whole life.
+fn rules(
+    plan: &Plan,
+    bench: &Bench,
+    sent: &BTreeMap<u64, Sent>,
+    told: &BTreeMap<u64, (u64, &'static str)>,
+) {
+    let calls = bench.calls();
+    let mut attempts: BTreeMap<u64, u32> = BTreeMap::new();
+    for call in &calls {
+        let id = call.ids[0];
+        let Sent {
+            at, life, delay, ..
+        } = sent[&id];
+        let before = attempts.entry(id).or_default();
+        assert_eq!(call.attempt, *before + 1, "{call:?}");
+        *before = call.attempt;
+        assert!(call.at >= at + delay, "{call:?} was early: {:?}", sent[&id]);
+        assert!(
+            life.is_none_or(|life| call.at < at + life),
+            "{call:?}: {:?}",
+            sent[&id]
+        );
+    }
+    assert_eq!(told.len(), sent.len(), "each has its answer");
+    for (id, (when, what)) in told {
+        let Sent { at, life, .. } = sent[id];
+        let attempts = attempts.get(id).copied().unwrap_or_default();
+        if *what == "expired" {
+            let due = at + life.expect("only what has a lifetime expires");
+            let is_in_time = *when == due || (*when <= due + 1 && life == Some(0));
+            assert!(
+                attempts > 0 || is_in_time,
+                "{id} expired at {when}, and not at {due}"
+            );
+        }
+        assert!(
+            *what != "done" || attempts > 0,
+            "{id} is done without an attempt"
+        );
+    }
+    for key in 0..3 {
+        let firsts: Vec<_> = calls
+            .iter()
+            .filter(|call| call.attempt == 1 && sent[&call.ids[0]].key == key)
+            .collect();
+        if plan.delayed == Delayed::Wait {
+            assert!(
+                firsts.is_sorted_by_key(|call| call.ids[0]),
+                "the order of {key}"
+            );
+        }
+        let Some((period, burst)) = plan.rate else {
+            continue;
+        };
+        for (n, from) in firsts.iter().enumerate() {
+            for (m, to) in firsts.iter().enumerate().skip(n) {
+                let most = u64::from(burst) + (to.at - from.at) / period;
+                assert!((m - n) as u64 + 1 <= most, "the rate of {key}: {firsts:?}");
+            }
+        }
+    }
+}
