@@ -173,6 +173,9 @@ where
             true
         });
         openings.into_iter().for_each(Opening::carry_out);
+        if let Some(places) = &self.places {
+            places.layout().open_gates();
+        }
     }
 
     /// Hands back the messages without a lane that wait, and forgets all timers.

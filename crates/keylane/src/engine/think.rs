@@ -67,12 +67,12 @@ where
             before(lane);
             let next = self.pick(lane, &key, hash, now, &mut after);
             after.opening = self.open_gate(lane, lane.depth());
-            Some((Self::passes_bar(lane, &next), next))
+            Some((self.passes_bar(lane, &key, &next), next))
         });
         self.carry_out(after, &key, hash);
         let (drained, next) = asked?;
         if drained {
-            self.drained(&key);
+            self.tell_drained();
         }
         Some(Turn::first(Some(key), hash, next?))
     }

@@ -47,17 +47,17 @@ where
             if lane.is_paused() {
                 lane.finish_calling();
                 lane.rest(Rest::Paused, None);
-                let drained = Self::passes_bar(lane, &Next::Stay);
+                let drained = self.passes_bar(lane, &key, &Next::Stay);
                 return Some(((opening, drained), Next::Stay));
             }
             let next = lane.finish();
-            let drained = Self::passes_bar(lane, &next);
+            let drained = self.passes_bar(lane, &key, &next);
             Some(((opening, drained), next))
         })?;
         let (opening, drained) = opening;
         opening.carry_out();
         if drained {
-            self.drained(&key);
+            self.tell_drained();
         }
         let parked = next?;
         Some(Turn::first(Some(key), hash, parked))
