@@ -48,16 +48,20 @@ where
                 lane.finish_calling();
                 lane.rest(Rest::Paused, None);
                 let drained = self.passes_bar(lane, &key, &Next::Stay);
-                return Some(((opening, drained), Next::Stay));
+                return Some(((opening, drained, true), Next::Stay));
             }
             let next = lane.finish();
             let drained = self.passes_bar(lane, &key, &next);
-            Some(((opening, drained), next))
+            Some(((opening, drained, false), next))
         })?;
-        let (opening, drained) = opening;
+        let (opening, drained, rests) = opening;
         opening.carry_out();
         if drained {
             self.tell_drained();
+        }
+        // The end may have come meanwhile; the router has swept, and left it because its head was out.
+        if rests && (self.shutdown.hands_back() || self.shutdown.is_exhausted()) {
+            self.sweep_one(&mut Tally::default(), &key, hash);
         }
         let parked = next?;
         Some(Turn::first(Some(key), hash, parked))
