@@ -27,6 +27,7 @@ mod overflow;
 mod pace;
 mod queue;
 mod rate;
+mod resize;
 
 use explore::explore;
 use witness::Witness;
@@ -84,4 +85,6 @@ scenarios! {
     queue_limit_and_complete = queue::limit_and_complete;
     queue_cancelled_dequeue = queue::cancelled_dequeue;
     queue_all_ends = queue::all_ends;
+    resize_twice_under_load = resize::twice_under_load;
+    resize_meets_the_end = resize::meets_the_end;
 }
