@@ -1,5 +1,10 @@
 //! G1, G2, G3 while the number of lanes changes.
 
+mod desk;
+mod ends;
+mod load;
+mod others;
+
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -85,6 +90,7 @@ fn no_lanes_are_refused_and_the_end_ends_a_change() {
             .spawn(|_: u64| std::future::pending())
             .unwrap();
         assert_eq!(orders.resize(0).await, Err(ResizeError::Zero));
+        assert_eq!(orders.resize(usize::MAX).await, Err(ResizeError::TooMany));
         orders.send(1).await.unwrap();
         tokio::task::yield_now().await;
         let change = {

@@ -310,3 +310,24 @@ fn nothing_is_left_of_a_dispatcher_that_has_ended() {
         });
     }
 }
+
+/// A lane that was paused while its head was with its handler has nobody to resume it at the end.
+#[test]
+fn a_drain_hands_back_what_waits_in_a_paused_lane_behind_a_head_in_flight() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).message(1, Act::ok().waits(&gate));
+        let desk = Desk::new(&history, mails().spawn(scripted(script)).unwrap());
+        desk.send_all(1, 3).await;
+        quiet().await;
+        desk.mails.lane(&1).pause();
+        let ending = desk.mails.drain();
+        let ending = tokio::spawn(async move { ending.await });
+        quiet().await;
+        gate.open();
+        let report = within(ending).await.unwrap();
+        assert_eq!((report.done, report.handed_back), (1, 2));
+        desk.judge(&report, Evidence::new().handed_back([2, 3]));
+    });
+}

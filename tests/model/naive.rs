@@ -30,6 +30,8 @@ pub(crate) struct Naive {
     /// How many came into each lane since it was empty whose senders were on their way when it
     /// became full. Each of them may let in one more: nobody takes back what was granted meanwhile.
     excess: BTreeMap<Key, usize>,
+    /// How many messages have left the channel for sure: those accepted when it was last quiet.
+    routed: usize,
     /// Messages whose senders have not been answered.
     senders: Vec<Id>,
     capacity_left: usize,
@@ -115,6 +117,7 @@ impl Naive {
             lanes: BTreeMap::new(),
             heads: BTreeMap::new(),
             excess: BTreeMap::new(),
+            routed: 0,
             senders: Vec::new(),
             pass: Duration::ZERO,
             report: None,
@@ -499,17 +502,24 @@ impl Naive {
                 .for_each(|id| self.settle(id, Settled::HandedBack));
             return;
         }
-        if let Some(next) = lane.front() {
-            self.heads.insert(*next, Doing::Waits(Work::Attempt(1)));
-            self.lanes.insert(key, lane);
-        } else {
-            self.excess.remove(&key);
-            // The gate went with the lane, and whoever waited at it is on the way.
+        if lane.iter().all(|id| self.may_be_in_channel(*id)) {
+            // The gate went with the lane, and whoever waited at it is on the way. What is still in
+            // the channel finds no lane.
             for sender in self.senders.clone() {
                 let entry = self.entry(sender);
                 entry.found_room |= entry.message.key == Some(key);
             }
         }
+        if let Some(next) = lane.front() {
+            self.heads.insert(*next, Doing::Waits(Work::Attempt(1)));
+            self.lanes.insert(key, lane);
+        } else {
+            self.excess.remove(&key);
+        }
+    }
+
+    fn may_be_in_channel(&self, id: Id) -> bool {
+        self.accepted[self.routed..].contains(&id)
     }
 
     /// A head and all behind it go back.
@@ -698,6 +708,7 @@ impl Naive {
             "{waiting} heads wait, and only {busy} of {concurrency} are in flight"
         );
         self.capacity_left = stats.capacity_left;
+        self.routed = self.accepted.len();
         for sender in self.senders.clone() {
             self.entry(sender).waited = true;
         }

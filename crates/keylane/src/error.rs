@@ -120,6 +120,9 @@ pub enum ResizeError {
     /// There must be at least one lane.
     #[error("there must be at least one lane")]
     Zero,
+    /// There can be no more than 65,536 lanes.
+    #[error("there can be no more than 65,536 lanes")]
+    TooMany,
     /// The dispatcher takes no more messages.
     #[error("the dispatcher is closed")]
     Closed,

@@ -12,8 +12,8 @@ use crate::adaptive::Adaptive;
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::discipline::{Coalesce, Delayed, Discipline, OnGap, Recorded, Sequence, Version};
 use crate::engine::{
-    Batch, Engine, Layout, Overflow, Placing, Relaning, Router, Seat, Settings, Share, load, run,
-    run_batches, watch,
+    Batch, Engine, Layout, Overflow, Places, Placing, Relaning, Router, Seat, Settings, Share,
+    load, run, run_batches, watch,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -21,6 +21,7 @@ use crate::lanes::{CLASSES, Limits};
 use crate::letter::{DeadLetterSink, Exhausted};
 use crate::rate::Rate;
 use crate::retry::{Retry, RetryBudget};
+use crate::routing::MOST_LANES;
 use crate::rt::{self, Arc, mpsc};
 
 /// Each shard is a lock and a table; more than this helps nobody.
@@ -547,11 +548,13 @@ where
         layout: Arc<Layout>,
         among: fn(K, usize) -> K,
         numbered: fn(usize) -> K,
+        number: fn(&K) -> usize,
     ) -> Self {
         self.placing = Some(Placing {
             layout,
             among,
             numbered,
+            number,
         });
         self
     }
@@ -625,10 +628,12 @@ where
         });
         let mut engine = Engine::new(self.settings, self.shards, limits, spawn);
         engine.share = share;
-        engine.layout = self
-            .placing
-            .as_ref()
-            .map(|placing| Arc::clone(&placing.layout));
+        let hasher = Arc::new(self.hasher);
+        engine.places = self.placing.map(|placing| {
+            let hasher = Arc::clone(&hasher);
+            Arc::new(Places::new(placing, move |lane| hasher.hash_one(lane)))
+        });
+        let relaning = engine.places.clone().map(Relaning::new);
         let questions = store.map(|store| {
             let (loads, questions) = mpsc::unbounded_channel();
             engine.loads = Some(loads);
@@ -639,11 +644,6 @@ where
             runtime.spawn(load(Arc::clone(&engine), store, questions));
         }
         let (channel, ingress) = mpsc::unbounded_channel();
-        let hasher = Arc::new(self.hasher);
-        let relaning = self.placing.map(|placing| {
-            let hasher = Arc::clone(&hasher);
-            Relaning::new(placing, Box::new(move |lane| hasher.hash_one(lane)))
-        });
         runtime.spawn(Router::new(Arc::clone(&engine), ingress, relaning).run());
         rt::spawn_watch(&runtime, watch(Arc::clone(&engine)));
 
@@ -743,6 +743,10 @@ where
         }
         if let Some(rate) = &settings.rate {
             rate.check("rate")?;
+        }
+        let lanes = self.placing.as_ref().map(|placing| placing.layout.lanes());
+        if lanes.is_some_and(|lanes| lanes > MOST_LANES) {
+            return Err(BuildError::TooLarge("hash_lanes"));
         }
         if self.shards.is_some_and(|shards| shards > MOST_SHARDS) {
             return Err(BuildError::TooLarge("shards"));

@@ -160,7 +160,7 @@ where
         let owner = key.clone();
         let now = clock::now();
         let mut after = After::new();
-        let mut calls = false;
+        let (mut calls, mut drained) = (false, false);
         let taken = self.lanes.with(hash, key, |lane| {
             let taken = match *lane.state() {
                 State::Ready | State::Running { .. } => return Err(Undecidable::InFlight),
@@ -190,6 +190,10 @@ where
                         extra.merged = 0;
                     }
                     after.opening = self.open_gate(lane, lane.depth());
+                    // Nobody asks a paused lane.
+                    drained = lane.is_paused()
+                        && !lane.is_out()
+                        && self.passes_bar(lane, key, &Next::Stay);
                     Taken::Parked(parked)
                 }
             };
@@ -202,6 +206,9 @@ where
             Ok(taken)
         });
         self.carry_out(after, key, hash);
+        if drained {
+            self.tell_drained();
+        }
         let mut tally = Tally::default();
         match taken.unwrap_or(Err(Undecidable::Nothing))? {
             Taken::Gap => {}
@@ -364,7 +371,7 @@ where
                 forgotten = self.remember(lane, key, hash, now);
                 Next::Remove
             };
-            let drained = !is_out && Self::passes_bar(lane, &next);
+            let drained = !is_out && self.passes_bar(lane, key, &next);
             Some(((head, parked, opening, stopped, drained), next))
         });
         self.drop_quietly(forgotten);
@@ -373,7 +380,7 @@ where
         };
         opening.carry_out();
         if drained {
-            self.drained(key);
+            self.tell_drained();
         }
         if calls {
             self.enqueue(self.called(owner, hash));

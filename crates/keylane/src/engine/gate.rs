@@ -59,6 +59,17 @@ where
     /// The gate of this key, if its lane is full.
     #[inline]
     pub(crate) fn gate(&self, hash: u64, key: &K) -> Option<Gate> {
+        let Some(places) = &self.places else {
+            return self.gate_of(hash, key);
+        };
+        places.gate(key).or_else(|| {
+            let (lane, hash) = places.lane(key, hash);
+            self.gate_of(hash, &lane)
+        })
+    }
+
+    #[inline]
+    fn gate_of(&self, hash: u64, key: &K) -> Option<Gate> {
         if self.full_lanes[slot_of(hash)].load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -161,6 +172,20 @@ where
             &mut full.gate,
             Arc::new(Semaphore::new(room)),
         ))
+    }
+
+    /// Has everybody at the gate look again where to go. Under the shard's lock.
+    pub(super) fn renew_gate(&self, lane: &mut Lane<K, M, O, E>) -> Opening {
+        let Some(old) = lane.take_full() else {
+            return Opening::Nothing;
+        };
+        // What was granted and has not arrived makes the lane deeper, as whatever is on its way.
+        let room = self.settings.lane_capacity.saturating_sub(lane.depth());
+        lane.set_full(Arc::new(Semaphore::new(room)), old.slot);
+        if let Some(full) = lane.full() {
+            full.granted = room;
+        }
+        Opening::Remove(old.gate)
     }
 
     /// Takes the gate away. Under the shard's lock.

@@ -65,8 +65,10 @@ mod think;
 mod verdict;
 
 mod relane;
-pub(crate) use relane::{Layout, Placing, Relaning};
+pub(crate) use layout::{Layout, Places, Placing};
+pub(crate) use relane::Relaning;
 
+mod layout;
 mod loader;
 pub(crate) use loader::{Load, load};
 
@@ -160,7 +162,7 @@ pub(crate) struct Engine<K, M, O, E> {
     /// How those whose message was merged into another get its answer, where they do.
     pub(crate) share: Option<Share<O, E>>,
     /// How many lanes there are, where that is fixed.
-    pub(crate) layout: Option<Arc<Layout>>,
+    pub(crate) places: Option<Arc<Places<K>>>,
     /// Lanes that have drained up to their marks, for the router.
     drained: Mutex<Vec<K>>,
     /// To the task that asks the version store.
@@ -207,7 +209,7 @@ where
             shutdown: Shutdown::new(),
             runners: Runners::new(),
             share: None,
-            layout: None,
+            places: None,
             drained: Mutex::new(Vec::new()),
             loads: None,
             spawn,

@@ -1,90 +1,44 @@
 //! The number of lanes changes: keys that move drain from their old lane first.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use super::message::{Accepted, Parked};
-use super::{Engine, Lane};
+use super::caught::shielded;
+use super::gate::Opening;
+use super::layout::Places;
+use super::message::{Accepted, Parked, Ticket, Turn};
+use super::settle::{Outcome, Tally};
+use super::{Engine, Lane, Overflow};
 use crate::lanes::Next;
-use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Arc, Mutex, lock, oneshot};
-
-/// How many lanes there are, and who wants another number.
-#[derive(Debug)]
-pub(crate) struct Layout {
-    /// Senders read it to find the gate of their lane; the router decides for itself.
-    lanes: AtomicUsize,
-    /// `None`: nobody carries them out any more.
-    requests: Mutex<Option<VecDeque<Request>>>,
-}
-
-#[derive(Debug)]
-struct Request {
-    lanes: usize,
-    done: oneshot::Sender<()>,
-}
-
-impl Layout {
-    pub(crate) fn new(lanes: usize) -> Self {
-        Self {
-            lanes: AtomicUsize::new(lanes),
-            requests: Mutex::new(Some(VecDeque::new())),
-        }
-    }
-
-    pub(crate) fn lanes(&self) -> usize {
-        self.lanes.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn ask(&self, lanes: usize, done: oneshot::Sender<()>) {
-        if let Some(requests) = &mut *lock(&self.requests) {
-            requests.push_back(Request { lanes, done });
-        }
-    }
-
-    fn next(&self) -> Option<Request> {
-        lock(&self.requests).as_mut()?.pop_front()
-    }
-
-    fn is_asked(&self) -> bool {
-        let requests = lock(&self.requests);
-        requests
-            .as_ref()
-            .is_some_and(|requests| !requests.is_empty())
-    }
-
-    /// Nobody carries out what was asked for any more, nor what will be.
-    fn close(&self) {
-        let requests = lock(&self.requests).take();
-        drop(requests);
-    }
-}
-
-/// How the lane of a key is found, whatever a key is.
-#[derive(Clone)]
-pub(crate) struct Placing<K> {
-    pub(crate) layout: Arc<Layout>,
-    /// The lane of the same key among so many.
-    pub(crate) among: fn(K, usize) -> K,
-    /// The lane of a number.
-    pub(crate) numbered: fn(usize) -> K,
-}
+use crate::rt::{Arc, lock, oneshot};
 
 /// Carries out changes, in the router.
 pub(crate) struct Relaning<K, M, O, E> {
-    placing: Placing<K>,
-    hash: Box<dyn Fn(&K) -> u64 + Send + Sync>,
+    places: Arc<Places<K>>,
     from: usize,
     to: usize,
-    /// Old lanes that have not drained, with the messages whose keys move from them.
-    draining: Vec<Draining<K, M, O, E>>,
-    done: Option<oneshot::Sender<()>>,
+    /// Old lanes that have not drained, by their number.
+    draining: BTreeMap<usize, Draining<K, M, O, E>>,
+    done: Vec<oneshot::Sender<()>>,
 }
 
+/// An old lane, and the messages whose keys move from it.
 struct Draining<K, M, O, E> {
     lane: K,
     hash: u64,
     held: VecDeque<Accepted<K, M, O, E>>,
+}
+
+/// Where a message goes while the number of lanes changes.
+pub(super) enum Placed<K, M, O, E> {
+    /// Into the lane of its key.
+    Lane(Accepted<K, M, O, E>),
+    /// It is kept until its old lane has drained.
+    Kept,
+    /// It is kept, and so many are that the oldest had to go.
+    Displaced(Accepted<K, M, O, E>),
+    /// So many are kept that there is no room for it.
+    Refused(Accepted<K, M, O, E>),
 }
 
 impl<K, M, O, E> Relaning<K, M, O, E>
@@ -94,21 +48,26 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    pub(crate) fn new(placing: Placing<K>, hash: Box<dyn Fn(&K) -> u64 + Send + Sync>) -> Self {
-        let lanes = placing.layout.lanes();
+    pub(crate) fn new(places: Arc<Places<K>>) -> Self {
+        let lanes = places.layout().lanes();
         Self {
-            placing,
-            hash,
+            places,
             from: lanes,
             to: lanes,
-            draining: Vec::new(),
-            done: None,
+            draining: BTreeMap::new(),
+            done: Vec::new(),
         }
     }
 
     /// Whether somebody waits for a change that has not begun.
     pub(super) fn is_asked(&self) -> bool {
-        self.draining.is_empty() && self.placing.layout.is_asked()
+        self.draining.is_empty() && self.places.layout().is_asked()
+    }
+
+    /// Whether an old lane has gone without draining, which happens at the end alone.
+    pub(super) fn has_lost(&self, engine: &Engine<K, M, O, E>) -> bool {
+        let mut draining = self.draining.values();
+        draining.any(|old| !engine.is_barred(&old.lane, old.hash))
     }
 
     /// Brings a message to the lane of its key, or keeps it until its old lane has drained.
@@ -116,29 +75,26 @@ where
         &mut self,
         engine: &Engine<K, M, O, E>,
         mut accepted: Accepted<K, M, O, E>,
-    ) -> Option<Accepted<K, M, O, E>> {
-        let key = accepted.key.take()?;
+    ) -> Placed<K, M, O, E> {
+        let Some(key) = accepted.key.take() else {
+            return Placed::Lane(accepted);
+        };
+        let placing = &self.places.placing;
+        let lane = (placing.among)(key.clone(), self.to);
         if !self.draining.is_empty() {
-            let old = (self.placing.among)(key.clone(), self.from);
-            let new = (self.placing.among)(key.clone(), self.to);
-            let draining = self
-                .draining
-                .iter_mut()
-                .find(|draining| draining.lane == old);
-            if old != new
-                && let Some(draining) = draining
+            let old = (placing.among)(key.clone(), self.from);
+            let number = (placing.number)(&old);
+            if old != lane
+                && let Some(draining) = self.draining.get_mut(&number)
                 && !cfg!(keylane_mutant = "move-at-once")
             {
-                engine.keep_aside(&mut accepted.debt);
                 accepted.key = Some(key);
-                draining.held.push_back(accepted);
-                return None;
+                return draining.keep(engine, accepted, number);
             }
         }
-        let lane = (self.placing.among)(key, self.to);
-        accepted.hash = (self.hash)(&lane);
+        accepted.hash = (self.places.hash)(&lane);
         accepted.key = Some(lane);
-        Some(accepted)
+        Placed::Lane(accepted)
     }
 
     /// Goes on with the change. What was kept for lanes that have drained goes before `batch`; returns
@@ -152,21 +108,24 @@ where
         let mut released = Vec::new();
         loop {
             for drained in engine.take_drained() {
-                let at = self.draining.iter().position(|old| old.lane == drained);
-                released.extend(at.into_iter().flat_map(|at| self.draining.remove(at).held));
+                let number = (self.places.placing.number)(&drained);
+                if let Some(old) = self.draining.remove(&number) {
+                    released.extend(old.held);
+                    self.places.layout().disperse(number);
+                }
             }
             if !self.draining.is_empty() {
                 break;
             }
-            if let Some(done) = self.done.take() {
-                // Nobody may wait for it any more.
-                let _ = done.send(());
+            for done in self.done.drain(..) {
+                // Nobody may wait for it any more; and whoever does has a waker of its own.
+                shielded(|| done.send(()).unwrap_or_default());
             }
-            let Some(Request { lanes, done }) = self.placing.layout.next() else {
+            let Some((lanes, done)) = self.places.layout().next() else {
                 break;
             };
             self.begin(engine, stamp, lanes);
-            self.done = Some(done);
+            self.done = done;
         }
         let count = released.len();
         batch.splice(0..0, released);
@@ -176,16 +135,19 @@ where
     fn begin(&mut self, engine: &Engine<K, M, O, E>, stamp: u64, lanes: usize) {
         self.from = self.to;
         self.to = lanes;
-        self.placing.layout.lanes.store(lanes, Ordering::Relaxed);
-        if self.from == self.to {
-            return;
-        }
-        for number in 0..self.from {
-            let lane = (self.placing.numbered)(number);
-            let hash = (self.hash)(&lane);
+        self.places.layout().change(self.from, self.to);
+        // With more lanes each of the old ones may lose keys; with fewer only those that go.
+        let losing = if self.to > self.from {
+            0..self.from
+        } else {
+            self.to..self.from
+        };
+        for number in losing {
+            let lane = (self.places.placing.numbered)(number);
+            let hash = (self.places.hash)(&lane);
             if engine.bar(&lane, hash, stamp) {
                 let held = VecDeque::new();
-                self.draining.push(Draining { lane, hash, held });
+                self.draining.insert(number, Draining { lane, hash, held });
             }
         }
     }
@@ -199,7 +161,7 @@ where
     ) -> Vec<Accepted<K, M, O, E>> {
         let mut given_up = Vec::new();
         let before = self.draining.len();
-        self.draining.retain_mut(|old| {
+        self.draining.retain(|_, old| {
             let stays = !all && engine.is_barred(&old.lane, old.hash);
             if !stays {
                 given_up.extend(old.held.drain(..));
@@ -208,15 +170,58 @@ where
         });
         if self.draining.len() < before {
             // The change has not come to its end.
-            self.done = None;
+            let done = std::mem::take(&mut self.done);
+            shielded(|| drop(done));
         }
         given_up
     }
 }
 
+impl<K, M, O, E> Draining<K, M, O, E>
+where
+    K: Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Keeps a message, with the limit of a lane and what happens there.
+    fn keep(
+        &mut self,
+        engine: &Engine<K, M, O, E>,
+        mut accepted: Accepted<K, M, O, E>,
+        number: usize,
+    ) -> Placed<K, M, O, E> {
+        let limit = engine.settings.lane_capacity;
+        let is_full = self.held.len() >= limit && !cfg!(keylane_mutant = "crowd-unbounded");
+        let overflow = engine.settings.overflow;
+        if is_full && overflow == Overflow::DeadLetter {
+            return Placed::Refused(accepted);
+        }
+        engine.keep_aside(&mut accepted.debt);
+        self.held.push_back(accepted);
+        if is_full && overflow == Overflow::DropOldest {
+            return self
+                .held
+                .pop_front()
+                .map_or(Placed::Kept, Placed::Displaced);
+        }
+        let waits = matches!(overflow, Overflow::Wait | Overflow::Reject);
+        if waits
+            && (is_full || self.held.len() == limit)
+            && let Some(places) = &engine.places
+            && places.layout().crowd(number)
+        {
+            engine.tell_overflowed(&self.lane);
+        }
+        Placed::Kept
+    }
+}
+
 impl<K, M, O, E> Drop for Relaning<K, M, O, E> {
     fn drop(&mut self) {
-        self.placing.layout.close();
+        let done = std::mem::take(&mut self.done);
+        shielded(|| drop(done));
+        self.places.placing.layout.close();
     }
 }
 
@@ -227,16 +232,45 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
+    /// What was displaced or refused because too many wait for their old lane settles, or becomes a
+    /// letter beside its lane.
+    pub(super) fn give_up_crowded(
+        &self,
+        tally: &mut Tally,
+        accepted: Accepted<K, M, O, E>,
+        parked_at: u64,
+        displaced: bool,
+    ) -> Option<Turn<K, M, O, E>> {
+        let Accepted {
+            key,
+            hash,
+            message,
+            debt,
+        } = accepted;
+        self.counters.overflowed.add(1);
+        let ticket = Ticket { debt, parked_at };
+        let Some(key) = key.filter(|_| !displaced) else {
+            self.settle(tally, ticket, Outcome::Displaced(message));
+            return None;
+        };
+        self.tell_overflowed(&key);
+        self.refuse(tally, key, hash, Parked { message, ticket })
+    }
+
     /// Marks the end of what is in a lane now. False: there is nothing in it.
     fn bar(&self, lane: &K, hash: u64, stamp: u64) -> bool {
         let barred = self.lanes.with(hash, lane, |lane| {
             let holds = !lane.is_bare() && (lane.depth() > 0 || lane.is_out());
-            if holds {
-                lane.extra_mut().bar = Some(stamp);
+            if !holds {
+                return (false, Opening::Nothing);
             }
-            holds
+            lane.extra_mut().bar = Some(stamp);
+            // Who waits there may have another lane now.
+            (true, self.renew_gate(lane))
         });
-        barred == Some(true)
+        let (holds, opening) = barred.unwrap_or((false, Opening::Nothing));
+        opening.carry_out();
+        holds
     }
 
     fn is_barred(&self, lane: &K, hash: u64) -> bool {
@@ -249,21 +283,29 @@ where
 
     /// Whether a lane has drained that the router does not know of.
     pub(super) fn has_drained(&self) -> bool {
-        self.layout.is_some() && !lock(&self.drained).is_empty()
+        self.places.is_some() && !lock(&self.drained).is_empty()
     }
 
     fn take_drained(&self) -> Vec<K> {
         std::mem::take(&mut *lock(&self.drained))
     }
 
-    /// Whether a lane has drained up to its mark, with what is to come next. Under the shard's lock.
+    /// Whether a lane has drained up to its mark, with what is to come next. Under the shard's lock,
+    /// so that nobody finds it without its mark and untold of; the router is to be nudged.
     #[inline]
-    pub(super) fn passes_bar(lane: &mut Lane<K, M, O, E>, next: &Next<Parked<M, O, E>>) -> bool {
+    pub(super) fn passes_bar(
+        &self,
+        lane: &mut Lane<K, M, O, E>,
+        key: &K,
+        next: &Next<Parked<M, O, E>>,
+    ) -> bool {
         let Some(extra) = lane.extra() else {
             return false;
         };
         let Some(stamp) = extra.bar else { return false };
-        let is_behind = |parked: &Parked<M, O, E>| parked.ticket.parked_at > stamp;
+        let is_behind = |parked: &Parked<M, O, E>| {
+            parked.ticket.parked_at > stamp || cfg!(keylane_mutant = "drained-early")
+        };
         let has_early = extra.sequencer.as_ref().is_some_and(|s| s.early_len() > 0);
         let passed = match next {
             Next::Start(parked) => is_behind(parked),
@@ -272,14 +314,14 @@ where
         };
         if passed {
             lane.extra_mut().bar = None;
+            lock(&self.drained).push(key.clone());
         }
         passed
     }
 
-    /// Tells the router that a lane has drained. Not under the shard's lock.
+    /// The router has something to hear of. Not under the shard's lock.
     #[cold]
-    pub(super) fn drained(&self, lane: &K) {
-        lock(&self.drained).push(lane.clone());
+    pub(super) fn tell_drained(&self) {
         self.shutdown.nudge();
     }
 }

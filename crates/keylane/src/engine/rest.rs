@@ -12,7 +12,7 @@ use super::verdict::TICK;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::discipline::Delayed;
-use crate::lanes::{Rest, State, Timer};
+use crate::lanes::{Next, Rest, State, Timer};
 use crate::rt::{Mutex, lock};
 
 /// Messages that come into their lanes when their time has come.
@@ -333,6 +333,9 @@ where
                 };
             if asks {
                 lane.call();
+            } else if lane.is_paused() && !lane.is_out() {
+                // Nobody asks a paused lane. The router is who runs this, and will see.
+                let _drained = self.passes_bar(lane, &key, &Next::Stay);
             }
             asks
         });

@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 
 use super::Engine;
 use super::message::{Accepted, Due, Parked, Queued, Rouse, Ticket, Turn, Work};
-use super::relane::Relaning;
+use super::relane::{Placed, Relaning};
 use super::release::Release;
 use super::settle::{Outcome, Tally};
 use super::shutdown::{HandedBack, Stage};
@@ -201,8 +201,10 @@ where
         }
         let stage = shutdown.stage();
         let timers = self.engine.timers.len() + self.engine.rests.len();
-        let relanes =
-            self.relaning.as_ref().is_some_and(Relaning::is_asked) || self.engine.has_drained();
+        let relanes = self.relaning.as_ref().is_some_and(|relaning| {
+            let lost = shutdown.is_exhausted() && relaning.has_lost(&self.engine);
+            lost || relaning.is_asked() || self.engine.has_drained()
+        });
         let left_behind = stage >= Stage::Closing && timers > 0;
         let nudged = stage != self.seen || left_behind || relanes;
         if due || refilled || nudged || self.is_finished() || self.is_too_late(cx) {
@@ -246,9 +248,21 @@ where
             };
             let accepted = match &mut self.relaning {
                 Some(relaning) if !engine.shutdown.hands_back() => {
-                    match relaning.place(engine, accepted) {
-                        Some(accepted) => accepted,
-                        None => continue,
+                    let (over, displaced) = match relaning.place(engine, accepted) {
+                        Placed::Lane(accepted) => (Ok(accepted), false),
+                        Placed::Kept => continue,
+                        Placed::Displaced(old) => (Err(old), true),
+                        Placed::Refused(new) => (Err(new), false),
+                    };
+                    match over {
+                        Ok(accepted) => accepted,
+                        Err(over) => {
+                            *arrivals.stamp = now.max(*arrivals.stamp + 1);
+                            let stamp = *arrivals.stamp;
+                            let letter = engine.give_up_crowded(&mut tally, over, stamp, displaced);
+                            self.turns.extend(letter.map(Queued::Turn));
+                            continue;
+                        }
                     }
                 }
                 _ => accepted,

@@ -182,6 +182,9 @@ where
             true
         });
         openings.into_iter().for_each(Opening::carry_out);
+        if let Some(places) = &self.places {
+            places.layout().open_gates();
+        }
         let calls = called.into_iter();
         calls.map(|(key, hash)| self.called(key, hash)).collect()
     }

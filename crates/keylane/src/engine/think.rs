@@ -74,13 +74,13 @@ where
                 Next::Remove => self.remove_gate(lane),
                 Next::Start(_) | Next::Stay => self.open_or_renew_gate(lane),
             };
-            Some((Self::passes_bar(lane, &next), next))
+            Some((self.passes_bar(lane, &key, &next), next))
         });
         self.carry_out(after, &key, hash);
         self.drop_quietly(forgotten);
         let (drained, next) = asked?;
         if drained {
-            self.drained(&key);
+            self.tell_drained();
         }
         Some(Turn::first(Some(key), hash, next?))
     }
@@ -169,12 +169,12 @@ where
             {
                 forgotten = self.remember(lane, &key, hash, now);
             }
-            Some((Self::passes_bar(lane, &next), next))
+            Some((self.passes_bar(lane, &key, &next), next))
         });
         self.carry_out(after, &key, hash);
         self.drop_quietly(forgotten);
         if advanced.is_some_and(|(drained, _)| drained) {
-            self.drained(&key);
+            self.tell_drained();
         }
         calls.then(|| self.called(key, hash))
     }

@@ -52,17 +52,17 @@ where
                 let after = rested.insert(After::new());
                 let why = (Rest::Paused, None);
                 let next = self.rest(lane, &key, hash, why, clock::now(), after);
-                let drained = Self::passes_bar(lane, &next);
+                let drained = self.passes_bar(lane, &key, &next);
                 return Some(((opening, drained), next));
             }
             let next = lane.finish();
-            let drained = Self::passes_bar(lane, &next);
+            let drained = self.passes_bar(lane, &key, &next);
             Some(((opening, drained), next))
         })?;
         let (opening, drained) = opening;
         opening.carry_out();
         if drained {
-            self.drained(&key);
+            self.tell_drained();
         }
         if let Some(after) = rested {
             self.carry_out(after, &key, hash);

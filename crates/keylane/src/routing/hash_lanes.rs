@@ -10,6 +10,10 @@ use crate::engine::Layout;
 use crate::error::ResizeError;
 use crate::rt::{Arc, oneshot};
 
+/// Most lanes. A change looks at each old lane once, and what has a lane of its own for each key needs
+/// no more.
+pub(crate) const MOST_LANES: usize = 1 << 16;
+
 /// A dispatcher with a fixed number of lanes, each for many keys, that can be changed while it runs.
 ///
 /// Made by [`Dispatcher::hash_lanes`]; everything that a [`Dispatcher`] can do is there.
@@ -111,7 +115,12 @@ impl Dispatcher<(), ()> {
             };
             Some(lane.among(seen.lanes()))
         };
-        Dispatcher::key_by_opt(place).layout(layout, HashLane::among, HashLane::numbered)
+        Dispatcher::key_by_opt(place).layout(
+            layout,
+            HashLane::among,
+            HashLane::numbered,
+            HashLane::index,
+        )
     }
 }
 
@@ -131,14 +140,24 @@ where
     ///
     /// An old lane has drained when the messages are settled that were in it when the change began, of
     /// whichever key. One that is halted, or whose handler never returns, holds up the keys that move
-    /// from it, and this future with them. What is kept aside counts like what is parked behind a
-    /// failing head, first against [`stalled_capacity`](crate::Builder::stalled_capacity).
+    /// from it, and this future with them. With fewer lanes only those that go have to drain.
     ///
-    /// Changes are carried out one after the other.
+    /// What is kept aside counts like what is parked behind a failing head, first against
+    /// [`stalled_capacity`](crate::Builder::stalled_capacity). Behind each old lane as much is kept as
+    /// fits into a lane; at that limit only the senders of keys that move from there feel the policy of
+    /// [`lane_capacity`](crate::Builder::lane_capacity). A new lane takes what was kept whatever its depth,
+    /// and may be deeper than its limit by that. What expires meanwhile settles when it comes to its lane.
+    ///
+    /// Changes are carried out one at a time. Of those that wait for another one only the last is
+    /// carried out, and the others are ready with it.
+    ///
+    /// A lane is what [`pause`](crate::Lane::pause), a rate per key, coalescing and the order of versions
+    /// are about, and none of that moves with a key.
     ///
     /// # Errors
     ///
-    /// [`ResizeError::Zero`] for no lanes, [`ResizeError::Closed`] if the dispatcher takes no more
+    /// [`ResizeError::Zero`] for no lanes, [`ResizeError::TooMany`] for more than 65,536,
+    /// [`ResizeError::Closed`] if the dispatcher takes no more
     /// messages, now or before the change has come to its end.
     ///
     /// # Cancel safety
@@ -148,23 +167,27 @@ where
         if lanes == 0 {
             return Err(ResizeError::Zero);
         }
-        let layout = self.engine.layout.as_ref().ok_or(ResizeError::Closed)?;
+        if lanes > MOST_LANES {
+            return Err(ResizeError::TooMany);
+        }
+        let places = self.engine.places.as_ref().ok_or(ResizeError::Closed)?;
         if self.is_closed() {
             return Err(ResizeError::Closed);
         }
         let (done, changed) = oneshot::channel();
-        layout.ask(lanes, done);
+        places.layout().ask(lanes, done);
         self.engine.shutdown.nudge();
         changed.await.map_err(|_| ResizeError::Closed)
     }
 
     /// How many lanes there are. During a change, how many there are going to be.
     pub fn lanes(&self) -> usize {
-        let layout = self.engine.layout.as_ref();
-        layout.map_or(0, |layout| layout.lanes())
+        let places = self.engine.places.as_ref();
+        places.map_or(0, |places| places.layout().lanes())
     }
 
-    /// The lane of a key, to [`inspect`](Dispatcher::inspect) it or to act on it.
+    /// The lane of a key, to [`inspect`](Dispatcher::inspect) it or to act on it. During a change, the one
+    /// to which the key belongs in the end; messages that are kept aside are in no lane.
     pub fn lane_of(&self, key: &(impl Hash + ?Sized)) -> HashLane {
         let lane = HashLane {
             lane: 0,

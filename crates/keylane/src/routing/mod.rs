@@ -12,4 +12,5 @@ mod local;
 pub use local::local_lane;
 
 mod hash_lanes;
+pub(crate) use hash_lanes::MOST_LANES;
 pub use hash_lanes::{HashLane, HashLanes};

@@ -30,6 +30,7 @@ mod overflow;
 mod pace;
 mod queue;
 mod rate;
+mod resize;
 mod sequence;
 
 use explore::explore;
@@ -104,4 +105,6 @@ scenarios! {
     operator_pause_meets_completion = operator::pause_meets_completion;
     operator_pause_meets_the_end = operator::pause_meets_the_end;
     operator_purge_meets_completion = operator::purge_meets_completion;
+    resize_twice_under_load = resize::twice_under_load;
+    resize_meets_the_end = resize::meets_the_end;
 }

@@ -1,0 +1,354 @@
+//! Old lanes that are halted, paused, purged or skipped, and every end in the middle of a change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane::{Delayed, Exhausted, Overflow, ReceiptError, ResizeError, Retry};
+use keylane_testkit::{Act, Evidence, Gate, History, Id, LetterBox, Script};
+
+use super::desk::{Desk, hashed, scripted, users};
+use crate::rig::{MS, SECOND, paused, quiet, threads, until, within};
+
+/// The user of lane 0 who stays there, and is in trouble.
+fn troubled() -> u64 {
+    users(4, 0, 8, false).next().unwrap()
+}
+
+/// A user that moves from lane 0.
+fn mover() -> u64 {
+    users(4, 0, 8, true).next().unwrap()
+}
+
+fn started(history: &History) -> Vec<Id> {
+    let start = |event| match event {
+        keylane_testkit::Event::Start { id, .. } => Some(id),
+        _ => None,
+    };
+    history
+        .records()
+        .iter()
+        .filter_map(|record| start(record.event))
+        .collect()
+}
+
+#[test]
+fn retries_and_letters_of_the_old_lane_come_first() {
+    paused().block_on(async {
+        let history = History::new();
+        let script = Script::new(&history)
+            .message(1, Act::error())
+            .attempt(2, 1, Act::error());
+        let letters = LetterBox::new(&history).refuses(2);
+        let lanes = hashed(4)
+            .retry(Retry::fixed(SECOND).max_attempts(2))
+            .on_exhausted(Exhausted::DeadLetter(Arc::new(
+                letters.sink(|mail: &crate::rig::Mail| mail.id),
+            )))
+            .spawn(scripted(script))
+            .unwrap();
+        let desk = Desk::new(&history, lanes);
+        desk.send(mover()).await;
+        desk.send(mover()).await;
+        quiet().await;
+        let change = desk.begin(8).await;
+        desk.send(mover()).await;
+        desk.send(mover()).await;
+        within(change).await.unwrap().unwrap();
+        desk.finish(Evidence::new().max_attempts(2)).await;
+        assert_eq!(started(&history), [1, 1, 2, 2, 3, 4]);
+    });
+}
+
+#[test]
+fn a_halted_old_lane_keeps_its_users_until_it_is_resumed() {
+    paused().block_on(async {
+        let history = History::new();
+        let script = Script::new(&history).attempt(1, 1, Act::error());
+        let lanes = hashed(4)
+            .on_exhausted(Exhausted::Halt)
+            .spawn(scripted(script))
+            .unwrap();
+        let desk = Desk::new(&history, lanes);
+        let old = desk.lanes.lane_of(&mover());
+        desk.send(mover()).await;
+        quiet().await;
+        assert_eq!(desk.lanes.stats().halted, 1);
+        let change = desk.begin(8).await;
+        assert_ne!(desk.lanes.lane_of(&mover()), old);
+        desk.send(mover()).await;
+        quiet().await;
+        assert_eq!((desk.lanes.stats().done, change.is_finished()), (0, false));
+        desk.lanes.lane(&old).skip().unwrap();
+        within(change).await.unwrap().unwrap();
+        let report = desk.finish(Evidence::new().discarded([1])).await;
+        assert_eq!((report.discarded, report.done), (1, 1));
+    });
+}
+
+/// What waits for an old lane that was halted, before the end or after it, comes back in its order.
+#[test]
+fn a_drain_hands_back_what_waits_for_a_halted_lane() {
+    for halts_late in [false, true] {
+        paused().block_on(async {
+            let history = History::new();
+            let gate = Gate::new();
+            let script = Script::new(&history).attempt(1, 1, Act::error().waits(&gate));
+            let lanes = hashed(4)
+                .on_exhausted(Exhausted::Halt)
+                .spawn(scripted(script))
+                .unwrap();
+            let desk = Desk::new(&history, lanes);
+            desk.send(mover()).await;
+            quiet().await;
+            let change = desk.begin(8).await;
+            for _ in 0..3 {
+                desk.send(mover()).await;
+            }
+            quiet().await;
+            if !halts_late {
+                gate.open();
+                quiet().await;
+            }
+            let ending = desk.lanes.drain();
+            let ending = tokio::spawn(async move { ending.await });
+            quiet().await;
+            gate.open();
+            let report = within(ending).await.unwrap();
+            assert_eq!(within(change).await.unwrap(), Err(ResizeError::Closed));
+            let back = report
+                .returned
+                .iter()
+                .map(|back| back.message.as_ref().unwrap().id);
+            assert_eq!(back.collect::<Vec<_>>(), [1, 2, 3, 4], "{halts_late}");
+            desk.judge(&report, Evidence::new());
+        });
+    }
+}
+
+#[test]
+fn a_paused_old_lane_keeps_its_users_until_it_is_resumed() {
+    for emptied_by in ["resume", "skip", "purge"] {
+        paused().block_on(async {
+            let history = History::new();
+            let script = Script::new(&history);
+            // Skipping what has not started needs a lane that thinks.
+            let lanes = hashed(4)
+                .expire_after(Duration::from_secs(3600))
+                .spawn(scripted(script))
+                .unwrap();
+            let desk = Desk::new(&history, lanes);
+            let old = desk.lanes.lane(&desk.lanes.lane_of(&mover()));
+            old.pause();
+            desk.send(mover()).await;
+            quiet().await;
+            let change = desk.begin(8).await;
+            desk.send(mover()).await;
+            quiet().await;
+            assert_eq!((desk.lanes.stats().done, change.is_finished()), (0, false));
+            let mut gone = vec![1];
+            match emptied_by {
+                "resume" => {
+                    gone.clear();
+                    old.resume().unwrap();
+                }
+                "skip" => old.skip().unwrap(),
+                _ => assert_eq!(old.purge(), 1),
+            }
+            within(change).await.unwrap().unwrap();
+            desk.finish(Evidence::new().discarded(gone)).await;
+        });
+    }
+}
+
+#[test]
+fn a_drain_meets_a_paused_old_lane() {
+    for busy in [false, true] {
+        paused().block_on(async {
+            let history = History::new();
+            let gate = Gate::new();
+            let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
+            let desk = Desk::new(&history, hashed(4).spawn(scripted(script)).unwrap());
+            let old = desk.lanes.lane(&desk.lanes.lane_of(&mover()));
+            if busy {
+                desk.send(troubled()).await;
+                quiet().await;
+            }
+            old.pause();
+            desk.send(mover()).await;
+            quiet().await;
+            let change = desk.begin(8).await;
+            desk.send(mover()).await;
+            quiet().await;
+            let ending = desk.lanes.drain();
+            let ending = tokio::spawn(async move { ending.await });
+            quiet().await;
+            gate.open();
+            let report = within(ending).await.unwrap();
+            assert_eq!(within(change).await.unwrap(), Err(ResizeError::Closed));
+            assert_eq!((report.done, report.handed_back), (u64::from(busy), 2));
+        });
+    }
+}
+
+#[test]
+fn every_end_in_the_middle_of_a_change_is_honest() {
+    for end in ["drain", "close", "abort", "drop", "deadline"] {
+        paused().block_on(async {
+            let history = History::new();
+            let gate = Gate::new();
+            let script = Script::new(&history).message(1, Act::ok().waits(&gate));
+            let desk = Desk::new(&history, hashed(4).spawn(scripted(script)).unwrap());
+            desk.send(troubled()).await;
+            quiet().await;
+            let change = desk.begin(8).await;
+            let next = desk.lanes.clone();
+            let next = tokio::spawn(async move { next.resize(3).await });
+            let mut receipts = Vec::new();
+            for _ in 0..3 {
+                desk.send(mover()).await;
+                let (mail, sending) = desk.next(mover());
+                receipts.push(desk.lanes.submit(mail).await.unwrap());
+                sending.ok();
+            }
+            quiet().await;
+            let ending = match end {
+                "close" => desk.lanes.close(),
+                "abort" => desk.lanes.abort(),
+                "deadline" => desk.lanes.drain().within(SECOND),
+                _ => desk.lanes.drain(),
+            };
+            let ending = tokio::spawn(async move { ending.await });
+            quiet().await;
+            if end != "deadline" {
+                gate.open();
+            }
+            let report = within(ending).await.unwrap();
+            let settled = report.done + report.handed_back;
+            assert_eq!((settled, report.accepted), (7, 7), "{end}: {report}");
+            let drained = matches!(end, "drain" | "drop");
+            assert_eq!(
+                report.done,
+                if drained {
+                    7
+                } else {
+                    u64::from(end == "close")
+                },
+                "{end}"
+            );
+            for receipt in receipts {
+                let answer = within(receipt).await;
+                match drained {
+                    true => assert!(answer.is_ok(), "{end}"),
+                    false => assert!(
+                        matches!(answer, Err(ReceiptError::HandedBack { .. })),
+                        "{end}"
+                    ),
+                }
+            }
+            let changed = within(change).await.unwrap();
+            assert_eq!(changed.is_ok(), drained, "{end}");
+            let _ = within(next).await.unwrap();
+            assert_eq!(desk.lanes.resize(2).await, Err(ResizeError::Closed));
+        });
+    }
+}
+
+/// The runtime goes away in the middle: receipts are answered, and the change has failed.
+#[test]
+fn a_runtime_that_is_dropped_ends_a_change() {
+    let runtime = threads();
+    let (receipts, changed) = runtime.block_on(async {
+        let history = History::new();
+        let script = Script::new(&history).message(1, Act::never());
+        let desk = Desk::new(&history, hashed(4).spawn(scripted(script)).unwrap());
+        desk.send(troubled()).await;
+        until(|| desk.lanes.stats().in_flight == 1).await;
+        let lanes = desk.lanes.clone();
+        // Asked for out of the runtime, where nobody drops it.
+        let changed = std::thread::spawn(move || paused().block_on(lanes.resize(8)));
+        until(|| desk.lanes.lanes() == 8).await;
+        let mut receipts = Vec::new();
+        for _ in 0..4 {
+            receipts.push(desk.lanes.submit(desk.next(mover()).0).await.unwrap());
+        }
+        until(|| desk.lanes.stats().accepted == 5).await;
+        (receipts, changed)
+    });
+    runtime.shutdown_background();
+    paused().block_on(async {
+        for receipt in receipts {
+            let answer = within(receipt).await;
+            assert!(
+                matches!(answer, Err(ReceiptError::HandedBack { .. })),
+                "{answer:?}"
+            );
+        }
+    });
+    assert_eq!(changed.join().unwrap(), Err(ResizeError::Closed));
+}
+
+/// Messages that are not to start yet, in both ways, move with their users.
+#[test]
+fn delayed_messages_and_changes() {
+    for delayed in [Delayed::Wait, Delayed::Pass] {
+        paused().block_on(async {
+            let history = History::new();
+            let script = Script::new(&history);
+            let lanes = hashed(4).delayed(delayed).spawn(scripted(script)).unwrap();
+            let mut ids = Vec::new();
+            let later = |n: u64| crate::rig::Mail {
+                key: Some(mover()),
+                id: n,
+            };
+            for n in 1..=3 {
+                lanes.send_after(later(n), SECOND * n as u32).await.unwrap();
+                ids.push(n);
+            }
+            quiet().await;
+            let change = {
+                let lanes = lanes.clone();
+                tokio::spawn(async move { lanes.resize(8).await })
+            };
+            quiet().await;
+            assert_eq!(change.is_finished(), delayed == Delayed::Pass);
+            lanes.send_after(later(4), MS * 2500).await.unwrap();
+            within(lanes.resize(2)).await.unwrap();
+            within(change).await.unwrap().unwrap();
+            let report = within(async { lanes.drain().await }).await;
+            assert_eq!(report.done, 4);
+            let order = if delayed == Delayed::Wait {
+                [1, 2, 3, 4]
+            } else {
+                [1, 2, 4, 3]
+            };
+            assert_eq!(started(&history), order);
+        });
+    }
+}
+
+/// What waits for its old lane may be too old when its time comes; it is never started then.
+#[test]
+fn what_waits_may_expire() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).message(1, Act::ok().waits(&gate));
+        let lanes = hashed(4)
+            .expire_after(SECOND)
+            .lane_capacity(10, Overflow::Wait)
+            .spawn(scripted(script))
+            .unwrap();
+        let desk = Desk::new(&history, lanes);
+        desk.send(troubled()).await;
+        quiet().await;
+        let change = desk.begin(8).await;
+        let old = desk.send(mover()).await;
+        tokio::time::sleep(SECOND * 2).await;
+        desk.send(mover()).await;
+        gate.open();
+        within(change).await.unwrap().unwrap();
+        let report = within(async { desk.lanes.drain().await }).await;
+        assert_eq!((report.done, report.expired), (2, 1));
+        assert!(!started(&history).contains(&old));
+    });
+}
