@@ -9,6 +9,7 @@ pub mod work;
 pub mod workload;
 
 // How.
+pub mod disciplines;
 pub mod footprint;
 pub mod keys;
 pub mod measure;

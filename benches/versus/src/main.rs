@@ -12,6 +12,7 @@ use clap::Parser;
 use serde_json::json;
 use versus::bars::{self, Bar};
 use versus::contenders::Id;
+use versus::disciplines::{self, Discipline};
 use versus::footprint::{BARE_TASK, Footprint};
 use versus::measure::Cut;
 use versus::pull::{self, Pull};
@@ -25,6 +26,9 @@ const MEMORY: &str = "memory";
 
 /// The name under which `--only` finds the pull queues.
 const PULL: &str = "pull";
+
+/// The name under which `--only` finds the disciplines.
+const DISCIPLINES: &str = "disciplines";
 
 /// The program that counts them.
 const COUNTER: &str = "versus-memory";
@@ -77,13 +81,16 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     workloads.retain(|workload| glob::any(&arguments.only, &workload.name));
     let memory = glob::any(&arguments.only, MEMORY);
     let pull = glob::any(&arguments.only, PULL);
+    let disciplines = glob::any(&arguments.only, DISCIPLINES);
     let mut ids = Id::ALL.to_vec();
     ids.retain(|id| glob::any(&arguments.contender, id.name()));
-    if ids.is_empty() || (workloads.is_empty() && !memory && !pull) {
+    let extras = [(memory, MEMORY), (pull, PULL), (disciplines, DISCIPLINES)];
+    let nothing = workloads.is_empty() && !extras.iter().any(|(wanted, _)| *wanted);
+    if ids.is_empty() || nothing {
         return Err("nothing of that name; `--list` names all".into());
     }
     if arguments.list {
-        list(&workloads, memory, pull, &ids);
+        list(&workloads, &extras, &ids);
         return Ok(());
     }
     let out = match &arguments.out {
@@ -100,6 +107,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     if pull {
         results.pulls = pulls(scale.quick, rounds);
+    }
+    if disciplines {
+        results.disciplines = costs(scale.quick, rounds);
     }
     let bars = bars::bars(&results);
 
@@ -128,15 +138,12 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn list(workloads: &[Workload], memory: bool, pull: bool, ids: &[Id]) {
+fn list(workloads: &[Workload], extras: &[(bool, &str)], ids: &[Id]) {
     for workload in workloads {
         println!("{}", workload.name);
     }
-    if memory {
-        println!("{MEMORY}");
-    }
-    if pull {
-        println!("{PULL}");
+    for (_, name) in extras.iter().filter(|(wanted, _)| *wanted) {
+        println!("{name}");
     }
     println!("\n{}", table::contenders(ids).text());
 }
@@ -148,6 +155,7 @@ fn glance(results: &Results, bars: &[Bar]) -> Vec<Table> {
     tables.extend(table::round_trips(results));
     tables.extend(table::footprints(&results.footprints));
     tables.extend(table::pulls(&results.pulls));
+    tables.extend(table::disciplines(&results.disciplines));
     tables.push(table::bars(bars));
     tables
 }
@@ -261,6 +269,16 @@ fn pulls(quick: bool, rounds: usize) -> Vec<Pull> {
     pulls
 }
 
+/// Each discipline beside plain FIFO.
+fn costs(quick: bool, rounds: usize) -> Vec<Discipline> {
+    let progress = Progress::new();
+    progress.show(DISCIPLINES);
+    let costs = disciplines::measure(quick, rounds);
+    progress.note(DISCIPLINES);
+    progress.finish();
+    costs
+}
+
 fn write_json(
     results: &Results,
     bars: &[Bar],
@@ -278,6 +296,7 @@ fn write_json(
         "rows": results.records(),
         "memory": results.footprints,
         "pull": results.pulls,
+        "disciplines": results.disciplines,
         "bars": bars,
     });
     fs::write(file, serde_json::to_vec_pretty(&document)?)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::contenders::Id;
+use crate::disciplines::Discipline;
 use crate::footprint::Footprint;
 use crate::measure::{Cut, Latency, Sample};
 use crate::pull::Pull;
@@ -19,6 +20,8 @@ pub struct Results {
     pub footprints: Vec<Footprint>,
     /// One per pull queue and number of parked messages.
     pub pulls: Vec<Pull>,
+    /// One per discipline and number of keys.
+    pub disciplines: Vec<Discipline>,
 }
 
 /// One contender at one workload.

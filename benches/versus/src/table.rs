@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::bars::Bar;
 use crate::contenders::Id;
+use crate::disciplines::{self, Discipline};
 use crate::footprint::Footprint;
 use crate::keys::Keys;
 use crate::measure::Cut;
@@ -463,6 +464,50 @@ pub fn pulls(pulls: &[Pull]) -> Option<Table> {
             optional(pull.map(|pull| pull.nanos))
         });
         table.push(std::iter::once(name.to_owned()).chain(figures));
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// What each discipline costs.
+pub fn disciplines(costs: &[Discipline]) -> Option<Table> {
+    let mut table = Table::new(
+        "What each discipline costs over plain FIFO: empty handler, 1 producer",
+        "Nanoseconds per message *sent*, and in brackets the ratio to plain FIFO measured right before; \
+         behind it the part of the messages that a handler was given, by the number of keys. `~`: cut.",
+        &[
+            "keylane with",
+            "1 key",
+            "handled",
+            "1,000 keys",
+            "handled",
+            "100,000 keys",
+            "handled",
+            "order breaks",
+        ],
+    );
+    let mut names: Vec<&str> = Vec::new();
+    for cost in costs {
+        if !names.contains(&cost.name) {
+            names.push(cost.name);
+        }
+    }
+    for name in names {
+        let of_name = || costs.iter().filter(|cost| cost.name == name);
+        let mut cells = vec![name.to_owned()];
+        for keys in disciplines::KEYS {
+            let cost = of_name().find(|cost| cost.keys == keys);
+            cells.push(cost.map_or_else(String::new, |cost| {
+                let rough = if cost.cut { "~" } else { "" };
+                let ns = number(cost.ns_per_message);
+                format!("{rough}{ns} ({:.2})", cost.ratio_to_fifo)
+            }));
+            cells.push(cost.map_or_else(String::new, |cost| {
+                format!("{} %", number(100.0 * cost.handled))
+            }));
+        }
+        let breaks: u64 = of_name().map(|cost| cost.order_breaks).sum();
+        cells.push(grouped(breaks as i64));
+        table.push(cells);
     }
     (!table.rows.is_empty()).then_some(table)
 }
