@@ -1,7 +1,7 @@
 //! Two lanes become eight under load, and no user's order suffers.
 //!
 //! ```text
-//! cargo run --release --example resize
+//! cargo run --example resize
 //! ```
 //!
 //! Forty users send orders as fast as they are taken, and each takes about a millisecond. A user that moves
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::{Dispatcher, HashLanes, Overflow};
+use keylane::{Dispatcher, HashLanes};
 use tokio::time::{Instant, sleep};
 
 type Error = Box<dyn std::error::Error>;
@@ -52,18 +52,16 @@ async fn main() -> Result<(), Error> {
     });
     let seen = Arc::clone(&ledger);
     let orders: HashLanes<Order> = Dispatcher::hash_lanes(TWO, |order: &Order| order.user)
-        .lane_capacity(32, Overflow::Wait)
+        .capacity(128)
         .spawn(move |order: Order| {
             seen.note(order);
             async { Ok::<_, Infallible>(sleep(Duration::from_millis(1)).await) }
         })?;
     for user in 0..USERS {
-        let orders = orders.clone();
+        let (orders, mut number) = (orders.clone(), 1);
         tokio::spawn(async move {
-            for number in 1.. {
-                if orders.send(Order { user, number }).await.is_err() {
-                    break;
-                }
+            while orders.send(Order { user, number }).await.is_ok() {
+                number += 1;
             }
         });
     }

@@ -1,6 +1,7 @@
 //! G1, G2, G3 while the number of lanes changes.
 
 mod desk;
+mod disciplines;
 mod ends;
 mod load;
 mod others;

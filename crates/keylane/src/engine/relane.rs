@@ -191,8 +191,11 @@ where
         mut accepted: Accepted<K, M, O, E>,
         number: usize,
     ) -> Placed<K, M, O, E> {
-        let limit = engine.settings.lane_capacity;
-        let is_full = self.held.len() >= limit && !cfg!(keylane_mutant = "crowd-unbounded");
+        let limit = match cfg!(keylane_mutant = "crowd-unbounded") {
+            true => usize::MAX,
+            false => engine.settings.lane_capacity,
+        };
+        let is_full = self.held.len() >= limit;
         let overflow = engine.settings.overflow;
         if is_full && overflow == Overflow::DeadLetter {
             return Placed::Refused(accepted);
