@@ -58,11 +58,10 @@ pub(super) async fn purge_meets_the_finish() {
         witness.submit(&orders, 1, &[10, 11, 12]),
         witness.send(&orders, 1, &[20]),
     ];
-    let operator = (witness.clone(), orders.lane(&1));
+    witness.operate(1);
+    let lane = orders.lane(&1);
     senders.push(task(async move {
-        let (witness, lane) = operator;
         for _ in 0..3 {
-            witness.decide(1);
             if rt::one_in(3) {
                 lane.pause();
             }
@@ -89,12 +88,11 @@ pub(super) async fn skip_meets_the_timer() {
         witness.submit(&orders, 1, &[10, 11]),
         witness.send(&orders, 1, &[20]),
     ];
-    let operator = (witness.clone(), orders.lane(&1));
+    witness.operate(1);
+    let lane = orders.lane(&1);
     senders.push(task(async move {
-        let (witness, lane) = operator;
         for _ in 0..3 {
             pause().await;
-            witness.decide(1);
             let _ = match rt::one_in(2) {
                 true => lane.skip(),
                 false => lane.retry_now(),

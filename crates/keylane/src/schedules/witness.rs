@@ -88,6 +88,8 @@ struct Head {
     message: Option<(u32, u32)>,
     /// Somebody has decided about a halted head: it may start again, or go.
     decided: bool,
+    /// Somebody decides about it at any moment: heads come and go unseen.
+    operated: bool,
 }
 
 impl Witness {
@@ -231,6 +233,11 @@ impl Witness {
     /// An operator is about to decide about the head of this key.
     pub(super) fn decide(&self, key: Key) {
         self.seen().keys.entry(key).or_default().decided = true;
+    }
+
+    /// An operator decides about the heads of this key at any moment from now on.
+    pub(super) fn operate(&self, key: Key) {
+        self.seen().keys.entry(key).or_default().operated = true;
     }
 
     /// Waits for the end and judges it. All senders must have been waited for, or be refused.
@@ -385,6 +392,7 @@ impl<'a> Running<'a> {
         seen.running += 1;
         if let Some(key) = key {
             let head = seen.keys.entry(key).or_default();
+            head.decided |= head.operated;
             let mut wrong = Vec::new();
             if head.running {
                 wrong.push("while another one runs");
