@@ -79,6 +79,9 @@ struct Seen {
     wrong: Vec<String>,
 }
 
+/// A job in its handler.
+type Handling = std::pin::Pin<Box<dyn Future<Output = Result<u64, Fault>> + Send>>;
+
 impl Bench {
     pub(crate) fn new() -> Self {
         Self {
@@ -91,13 +94,7 @@ impl Bench {
     pub(crate) fn handler(
         &self,
         act: impl Fn(u64, u32) -> Act + Send + Sync + 'static,
-    ) -> impl Fn(
-        Context<u64>,
-        Job,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<u64, Fault>> + Send>>
-    + Send
-    + Sync
-    + 'static {
+    ) -> impl Fn(Context<u64>, Job) -> Handling + Send + Sync + 'static {
         let bench = self.clone();
         let act = Arc::new(act);
         move |context, job| {

@@ -17,7 +17,9 @@ type Order = (u64, u64);
 
 /// The last number of each user, and what came out of order.
 #[derive(Clone, Default)]
-struct Ledger(Arc<Mutex<(HashMap<u64, u64>, Vec<Order>)>>);
+struct Ledger(Arc<Mutex<Book>>);
+
+type Book = (HashMap<u64, u64>, Vec<Order>);
 
 impl Ledger {
     fn note(&self, orders: &[Order]) {

@@ -35,8 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// What a key remembers outlives its lane: the last version that was handled or given up on. In a store a
 /// version is recorded after its handler succeeded, never before. A crash in between repeats a version; it
-/// never skips one. One that was given up on, or taken out by an operator, is not recorded there by itself
-/// but with the next that succeeds: a new process may wait for it as for any missing version.
+/// never skips one. One that was given up on, or taken out by an operator, is recorded with the next that
+/// succeeds, or when the key has nothing else to do; after a crash in between, a new process waits for it
+/// as for any missing version.
 ///
 /// # Examples
 ///

@@ -61,6 +61,10 @@ impl<M, O, E> Default for Terms<M, O, E> {
 impl<M, O, E> Terms<M, O, E> {
     /// Cold, so that messages without terms do not carry the dropping of them.
     #[cold]
+    #[allow(
+        clippy::boxed_local,
+        reason = "the box is taken apart here, and not where it is rare"
+    )]
     fn into_reply(self: Box<Self>) -> Option<Reply<M, O, E>> {
         self.reply
     }
