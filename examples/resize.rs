@@ -16,8 +16,6 @@ use std::time::Duration;
 use keylane::{Dispatcher, HashLanes};
 use tokio::time::{Instant, sleep};
 
-type Error = Box<dyn std::error::Error>;
-
 const USERS: usize = 40;
 const TWO: NonZeroUsize = NonZeroUsize::new(2).expect("it is not zero");
 
@@ -45,7 +43,7 @@ impl Ledger {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ledger = Arc::new(Ledger {
         last: Mutex::new([0; USERS]),
         breaks: AtomicU64::new(0),
@@ -55,7 +53,10 @@ async fn main() -> Result<(), Error> {
         .capacity(128)
         .spawn(move |order: Order| {
             seen.note(order);
-            async { Ok::<_, Infallible>(sleep(Duration::from_millis(1)).await) }
+            async {
+                sleep(Duration::from_millis(1)).await;
+                Ok::<(), Infallible>(())
+            }
         })?;
     for user in 0..USERS {
         let (orders, mut number) = (orders.clone(), 1);
