@@ -124,7 +124,8 @@ where
     /// Runs until every accepted message has settled.
     pub(crate) async fn run(mut self) {
         let mut patience = 0;
-        while !self.is_finished() {
+        // Twice: an operator may have let the call of an empty lane out in between.
+        while !self.is_finished() || !self.close_ready() {
             if patience > 0 && self.is_quiet() {
                 patience -= 1;
                 rt::yield_now().await;
@@ -153,6 +154,14 @@ where
         // Lanes that hold nothing, and remember their rates.
         self.engine.sweep(false);
         self.engine.advance_to_end();
+    }
+
+    /// Lets nothing start any more. Whether it is the end still.
+    fn close_ready(&self) -> bool {
+        for queued in self.engine.ready.close() {
+            self.engine.hand_back_queued(queued);
+        }
+        self.is_finished()
     }
 
     /// Whether there is nothing to do at this moment.
