@@ -58,6 +58,14 @@ impl<M, O, E> Default for Terms<M, O, E> {
     }
 }
 
+impl<M, O, E> Terms<M, O, E> {
+    /// Cold, so that messages without terms do not carry the dropping of them.
+    #[cold]
+    fn into_reply(self: Box<Self>) -> Option<Reply<M, O, E>> {
+        self.reply
+    }
+}
+
 /// What a message takes up until it settles. Without a word in it, so that it fits beside the tag of
 /// its [`Debt`].
 #[derive(Debug)]
@@ -159,7 +167,7 @@ impl<M, O, E> Debt<M, O, E> {
         match self {
             Self::Silent(_) => None,
             Self::Answer(_, reply) => Some(reply),
-            Self::Termed(_, terms) => terms.reply,
+            Self::Termed(_, terms) => terms.into_reply(),
         }
     }
 

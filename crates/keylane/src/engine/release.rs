@@ -16,6 +16,7 @@ pub(super) struct Release(Option<Alarm>);
 
 impl Release {
     /// Recruits for what may go by now, or sees to it that the router is woken when it may.
+    #[inline]
     pub(super) fn poll<K, M, O, E>(
         &mut self,
         engine: &Arc<Engine<K, M, O, E>>,
@@ -26,6 +27,9 @@ impl Release {
         O: Send + 'static,
         E: fmt::Debug + Send + Sync + 'static,
     {
+        if engine.ready.is_plain() {
+            return;
+        }
         let Some(at) = engine.ready.refused_until() else {
             self.0 = None;
             return;

@@ -651,6 +651,9 @@ impl<T, H, G> Lane<T, H, G> {
         if let Some(parked) = self.parked {
             spares.give(parked);
         }
+        if let Some(extra) = self.extra {
+            forget(extra);
+        }
     }
 
     #[inline]
@@ -711,6 +714,12 @@ impl<T, H, G> Lane<T, H, G> {
             self.phase()
         );
     }
+}
+
+/// Cold, so that the way of plain lanes does not carry the dropping of what they do not have.
+#[cold]
+fn forget<T, G>(extra: Box<Extra<T, G>>) {
+    drop(extra);
 }
 
 impl<T, G> Extra<T, G> {

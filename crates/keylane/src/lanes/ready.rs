@@ -120,12 +120,9 @@ impl<T: Ranked> State<T> {
         {
             return Take::Aside(recruit);
         }
-        let turn = if self.is_over() {
-            None
-        } else {
-            self.turns.pop()
-        };
-        if let Some(turn) = turn {
+        if !self.is_over()
+            && let Some(turn) = self.turns.pop()
+        {
             return Take::Turn(turn);
         }
         self.pollers -= 1;
