@@ -95,6 +95,8 @@ where
     }
 
     pub(super) fn free(&self, freed: &Freed) {
-        self.give_room(freed.room, freed.bytes);
+        if freed.room > 0 || freed.bytes > 0 {
+            self.give_room(freed.room, freed.bytes);
+        }
     }
 }

@@ -239,7 +239,9 @@ where
         let queries = engine.heat.queries.load(Ordering::Relaxed);
         self.grown.begin(routed, queries);
         let mut tally = Tally::default();
-        let now = engine.stamp(clock::now());
+        // One moment for the whole batch: a clock costs more than a lane.
+        let moment = clock::now();
+        let now = engine.stamp(moment);
         let (mut room, mut bytes) = (0, 0);
         let mut arrivals = Arrivals {
             engine,
@@ -248,7 +250,7 @@ where
         };
         for accepted in arrivals.rest.by_ref() {
             let accepted = if accepted.debt.is_termed() && !engine.shutdown.hands_back() {
-                match engine.set_aside(accepted, clock::now()) {
+                match engine.set_aside(accepted, moment) {
                     Some(accepted) => accepted,
                     None => continue,
                 }
@@ -299,7 +301,7 @@ where
             };
             if engine.settings.thinks {
                 let turns = &mut self.turns;
-                let depth = engine.arrive(&mut tally, key, hash, parked, clock::now(), turns);
+                let depth = engine.arrive(&mut tally, key, hash, parked, moment, turns);
                 engine.see_depth(&mut self.grown, hash, depth);
                 continue;
             }
