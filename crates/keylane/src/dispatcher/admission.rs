@@ -131,8 +131,15 @@ where
     }
 
     /// The gate that this message has to pass, if its lane is full.
+    #[inline]
     fn gate(&self, key: Option<&K>, hash: u64, message: &M) -> Option<Gate> {
         let gate = self.engine.gate(hash, key?)?;
+        self.gate_for(gate, key, hash, message)
+    }
+
+    /// The gate of a full lane, unless it is this message that the lane waits for.
+    #[cold]
+    fn gate_for(&self, gate: Gate, key: Option<&K>, hash: u64, message: &M) -> Option<Gate> {
         let version = self
             .address
             .version

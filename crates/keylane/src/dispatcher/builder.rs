@@ -657,6 +657,7 @@ where
             }),
             hash: Box::new(move |key| hasher.hash_one(key)),
             weigh: self.weigh,
+            asks: version.is_some() || self.lifetime.is_some() || self.class.is_some(),
             version,
             lifetime: self.lifetime,
             class: self.class,

@@ -64,6 +64,8 @@ pub(super) struct Address<K, M> {
     pub(super) version: Option<Arc<Version<M>>>,
     pub(super) lifetime: Option<Lifetime<M>>,
     pub(super) class: Option<ClassOf<M>>,
+    /// Whether any of the last three is there, to be asked of each message.
+    pub(super) asks: bool,
 }
 
 /// How long a message may wait for its start.
@@ -119,7 +121,7 @@ where
     /// Dropped before it is ready, nothing was accepted, no room is taken, and the message is
     /// dropped with the future. To keep the message, [`reserve`](Self::reserve) first.
     pub async fn send(&self, message: M) -> Result<(), SendError<M>> {
-        self.post(message, None, None).await
+        self.post(message, None, || None).await
     }
 
     /// Like [`send`](Self::send), for a message that is not to start before `at`.
@@ -139,7 +141,7 @@ where
     ///
     /// As [`send`](Self::send).
     pub async fn send_at(&self, message: M, at: tokio::time::Instant) -> Result<(), SendError<M>> {
-        self.post(message, None, Some(at.into_std())).await
+        self.post(message, None, || Some(at.into_std())).await
     }
 
     /// Like [`send_at`](Self::send_at), for a message that is not to start before `delay` has passed.
@@ -157,7 +159,7 @@ where
     /// As [`send`](Self::send).
     pub async fn send_after(&self, message: M, delay: Duration) -> Result<(), SendError<M>> {
         match crate::clock::now().checked_add(delay) {
-            Some(at) => self.post(message, None, Some(at)).await,
+            Some(at) => self.post(message, None, || Some(at)).await,
             None => Err(SendError::TooFar(message)),
         }
     }
@@ -184,7 +186,7 @@ where
             return Err(SendError::TooFar(message));
         };
         let (reply, answer) = oneshot::channel();
-        self.post(message, Some(reply), Some(at)).await?;
+        self.post(message, Some(reply), || Some(at)).await?;
         Ok(Receipt { answer })
     }
 
@@ -203,7 +205,7 @@ where
     /// As [`send`](Self::send).
     pub async fn submit(&self, message: M) -> Result<Receipt<M, O, E>, SendError<M>> {
         let (reply, answer) = oneshot::channel();
-        self.post(message, Some(reply), None).await?;
+        self.post(message, Some(reply), || None).await?;
         Ok(Receipt { answer })
     }
 
@@ -324,12 +326,12 @@ where
         &self,
         message: M,
         reply: Option<Reply<M, O, E>>,
-        not_before: Option<Instant>,
+        not_before: impl FnOnce() -> Option<Instant>,
     ) -> Result<(), SendError<M>> {
         let (key, hash) = (self.address.locate)(&message);
         match self.room(key.as_ref(), hash, &message).await {
             Ok(room) => self
-                .put(room, key, hash, message, (reply, not_before))
+                .put(room, key, hash, message, reply, not_before())
                 .map_err(SendError::Closed),
             Err(refusal) => Err(refusal.of_waiting(message)),
         }
@@ -339,7 +341,7 @@ where
         let (key, hash) = (self.address.locate)(&message);
         match self.try_room(key.as_ref(), hash, &message) {
             Ok(room) => self
-                .put(room, key, hash, message, (reply, None))
+                .put(room, key, hash, message, reply, None)
                 .map_err(TrySendError::Closed),
             Err(refusal) => Err(refusal.of(message)),
         }
@@ -353,16 +355,11 @@ where
         key: Option<K>,
         hash: u64,
         message: M,
-        (reply, not_before): (Option<Reply<M, O, E>>, Option<Instant>),
+        reply: Option<Reply<M, O, E>>,
+        not_before: Option<Instant>,
     ) -> Result<(), M> {
-        let class = self
-            .address
-            .class
-            .as_ref()
-            .map_or(0, |class| class(&message));
-        let mut debt = Debt::new(room.weight, class, reply);
-        let address = &self.address;
-        if not_before.is_some() || address.version.is_some() || address.lifetime.is_some() {
+        let mut debt = Debt::new(room.weight, reply);
+        if self.address.asks || not_before.is_some() {
             self.set_terms(&message, not_before, &mut debt);
         }
         let accepted = Accepted {
@@ -384,6 +381,9 @@ where
     #[cold]
     fn set_terms(&self, message: &M, not_before: Option<Instant>, debt: &mut Debt<M, O, E>) {
         let address = &self.address;
+        if let Some(class) = &address.class {
+            debt.load_mut().class = class(message);
+        }
         let version = address.version.as_ref().map(|version| version(message));
         let lifetime = address.lifetime.as_ref().and_then(|of| of(message));
         let expires_at = lifetime.and_then(|lifetime| crate::clock::now().checked_add(lifetime));

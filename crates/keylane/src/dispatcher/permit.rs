@@ -55,7 +55,7 @@ where
             .try_fill(self.count, key.as_ref(), hash, &message)
         {
             Ok(room) => {
-                let put = self.dispatcher.put(room, key, hash, message, (reply, None));
+                let put = self.dispatcher.put(room, key, hash, message, reply, None);
                 put.map_err(TrySendError::Closed)
             }
             Err(refusal) => Err(refusal.of(message)),

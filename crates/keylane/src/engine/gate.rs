@@ -59,9 +59,16 @@ where
     /// The gate of this key, if its lane is full.
     #[inline]
     pub(crate) fn gate(&self, hash: u64, key: &K) -> Option<Gate> {
-        let Some(places) = &self.places else {
-            return self.gate_of(hash, key);
-        };
+        match &self.places {
+            None => self.gate_of(hash, key),
+            Some(_) => self.gate_of_place(hash, key),
+        }
+    }
+
+    /// The same where the number of lanes may change.
+    #[cold]
+    fn gate_of_place(&self, hash: u64, key: &K) -> Option<Gate> {
+        let places = self.places.as_ref()?;
         places.gate(key).or_else(|| {
             let (lane, hash) = places.lane(key, hash);
             self.gate_of(hash, &lane)

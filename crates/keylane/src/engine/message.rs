@@ -139,12 +139,12 @@ impl Drop for Load {
 
 impl<M, O, E> Debt<M, O, E> {
     #[inline]
-    pub(crate) fn new(weight: u32, class: u8, reply: Option<Reply<M, O, E>>) -> Self {
+    pub(crate) fn new(weight: u32, reply: Option<Reply<M, O, E>>) -> Self {
         let load = Load {
             weight: weight.to_ne_bytes(),
             standing: Standing::Load,
             earlier: 0,
-            class,
+            class: 0,
         };
         match reply {
             Some(reply) => Self::Answer(load, reply),

@@ -248,36 +248,33 @@ where
             rest: self.batch.drain(..),
             stamp: &mut self.stamp,
         };
-        for accepted in arrivals.rest.by_ref() {
-            let accepted = if accepted.debt.is_termed() && !engine.shutdown.hands_back() {
+        for mut accepted in arrivals.rest.by_ref() {
+            if accepted.debt.is_termed() && !engine.shutdown.hands_back() {
                 match engine.set_aside(accepted, moment) {
-                    Some(accepted) => accepted,
+                    Some(back) => accepted = back,
                     None => continue,
                 }
-            } else {
-                accepted
-            };
-            let accepted = match &mut self.relaning {
-                Some(relaning) if !engine.shutdown.hands_back() => {
-                    let (over, displaced) = match relaning.place(engine, accepted) {
-                        Placed::Lane(accepted) => (Ok(accepted), false),
-                        Placed::Kept => continue,
-                        Placed::Displaced(old) => (Err(old), true),
-                        Placed::Refused(new) => (Err(new), false),
-                    };
-                    match over {
-                        Ok(accepted) => accepted,
-                        Err(over) => {
-                            *arrivals.stamp = now.max(*arrivals.stamp + 1);
-                            let stamp = *arrivals.stamp;
-                            let letter = engine.give_up_crowded(&mut tally, over, stamp, displaced);
-                            self.turns.extend(letter.map(Queued::Turn));
-                            continue;
-                        }
+            }
+            if let Some(relaning) = &mut self.relaning
+                && !engine.shutdown.hands_back()
+            {
+                let (over, displaced) = match relaning.place(engine, accepted) {
+                    Placed::Lane(placed) => (Ok(placed), false),
+                    Placed::Kept => continue,
+                    Placed::Displaced(old) => (Err(old), true),
+                    Placed::Refused(new) => (Err(new), false),
+                };
+                match over {
+                    Ok(placed) => accepted = placed,
+                    Err(over) => {
+                        *arrivals.stamp = now.max(*arrivals.stamp + 1);
+                        let stamp = *arrivals.stamp;
+                        let letter = engine.give_up_crowded(&mut tally, over, stamp, displaced);
+                        self.turns.extend(letter.map(Queued::Turn));
+                        continue;
                     }
                 }
-                _ => accepted,
-            };
+            }
             let Accepted {
                 key,
                 hash,

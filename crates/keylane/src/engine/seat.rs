@@ -233,7 +233,7 @@ where
         self.quantum -= 1;
         let goes_on = self.quantum > 0;
         if goes_on && self.engine.ready.is_plain() {
-            return self.start_queued(next);
+            return self.start(next);
         }
         let chosen = if goes_on {
             self.engine.ready.go_on(next)
@@ -242,7 +242,7 @@ where
             self.engine.ready.rotate(next)
         };
         match chosen {
-            Ok(front) => self.start_queued(front?),
+            Ok(front) => self.start(front?),
             Err(closed) => {
                 self.engine.hand_back_queued(closed);
                 None
@@ -250,34 +250,42 @@ where
         }
     }
 
-    /// Lets what was in the ready queue start; a call is answered by its lane.
-    #[inline]
-    fn start_queued(&mut self, queued: Queued<K, M, O, E>) -> Option<Turn<K, M, O, E>> {
-        match queued {
-            Queued::Turn(turn) => self.start(turn),
-            call @ Queued::Call { .. } if self.engine.shutdown.hands_back() => {
-                self.engine.hand_back_queued(call);
-                None
-            }
-            Queued::Call { key, hash, .. } => self.engine.ask(key, hash),
-        }
-    }
-
-    /// Lets a turn start, unless the end hands it back.
+    /// Lets what was in the ready queue start, unless the end hands it back; a call is answered by its
+    /// lane.
     ///
     /// Asked for every turn, and not left to the ready queue's being closed: a message that the
     /// router still lets in while runners see the end already may be behind one of its key that a
     /// runner has handed back, and must not run after it.
+    ///
+    /// A plain turn is looked at where it is and moved once: it is as large as its message.
     #[inline]
-    fn start(&mut self, turn: Turn<K, M, O, E>) -> Option<Turn<K, M, O, E>> {
-        if self.engine.shutdown.hands_back() && !cfg!(keylane_mutant = "late-start") {
-            self.engine.hand_back_turn(turn);
-            return None;
+    fn start(&mut self, queued: Queued<K, M, O, E>) -> Option<Turn<K, M, O, E>> {
+        let is_plain = match &queued {
+            Queued::Turn(turn) => !turn.ticket.debt.is_termed(),
+            Queued::Call { .. } => false,
+        };
+        let ends = self.engine.shutdown.hands_back() && !cfg!(keylane_mutant = "late-start");
+        if is_plain
+            && !ends
+            && !self.engine.has_paused()
+            && let Queued::Turn(turn) = queued
+        {
+            return Some(turn);
         }
-        if turn.ticket.debt.is_termed() || self.engine.has_paused() {
-            return self.engine.reconsider(&mut self.tally, turn);
+        self.start_warily(queued, ends)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn start_warily(&mut self, queued: Queued<K, M, O, E>, ends: bool) -> Option<Turn<K, M, O, E>> {
+        match queued {
+            queued if ends => {
+                self.engine.hand_back_queued(queued);
+                None
+            }
+            Queued::Turn(turn) => self.engine.reconsider(&mut self.tally, turn),
+            Queued::Call { key, hash, .. } => self.engine.ask(key, hash),
         }
-        Some(turn)
     }
 
     fn poll_again(&mut self) -> bool {
@@ -302,7 +310,7 @@ where
     #[inline]
     fn follow(&mut self, taken: Take<Queued<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
         match taken {
-            Take::Turn(queued) => return self.start_queued(queued),
+            Take::Turn(queued) => return self.start(queued),
             Take::Aside(recruit) => {
                 self.recruited = true;
                 self.engine.recruit(recruit);

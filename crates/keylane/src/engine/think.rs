@@ -148,6 +148,8 @@ where
 
     /// The head of a lane that thinks has settled. Whoever takes its call asks what to run: that may
     /// be later, and by then the answer may be another one.
+    // Not into the way of plain lanes.
+    #[inline(never)]
     pub(super) fn advance_thinking(&self, key: K, hash: u64) -> Option<Queued<K, M, O, E>> {
         let now = clock::now();
         let mut forgotten = None;

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use super::apart::Freed;
 use super::caught::{caught, cloned};
+use super::gate::Opening;
 use super::hand::Owed;
-use super::message::{Due, Held, Queued, Turn, Work};
+use super::message::{Due, Held, Parked, Queued, Turn, Work};
 use super::settle::{Outcome, Tally};
 use super::think::After;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::lanes::{Rest, Timer};
+use crate::lanes::{Next, Rest, Timer};
 use crate::letter::Exhausted;
 use crate::observe::trace::cut;
 use crate::rt::Arc;
@@ -28,6 +29,13 @@ pub(super) const TICK: Duration = Duration::from_millis(1);
 /// The first wait for a dead-letter sink that refused; it doubles up to `LONGEST_SINK_WAIT`.
 const SINK_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
+
+/// What is to be done once a head has left a lane that was not plain.
+struct Departure<M, O, E> {
+    opening: Opening,
+    after: After<M, O, E>,
+    drained: bool,
+}
 
 impl<K, M, O, E> Engine<K, M, O, E>
 where
@@ -44,31 +52,55 @@ where
         if self.settings.thinks {
             return self.advance_thinking(key, hash);
         }
-        let mut rested = None;
-        let (opening, next) = self.lanes.advance(hash, &key, |lane| {
-            let opening = self.see_departure(lane);
-            if lane.is_paused() {
-                lane.finish_calling();
-                let after = rested.insert(After::new());
-                let why = (Rest::Paused, None);
-                let next = self.rest(lane, &key, hash, why, clock::now(), after);
-                let drained = self.passes_bar(lane, &key, &next);
-                return Some(((opening, drained), next));
+        let (departure, next) = self.lanes.advance(hash, &key, |lane| {
+            // Hardly any lane is full, paused or barred, and what is not is not asked further.
+            if lane.extra().is_none() {
+                return Some((None, lane.finish()));
             }
-            let next = lane.finish();
-            let drained = self.passes_bar(lane, &key, &next);
-            Some(((opening, drained), next))
+            let (departure, next) = self.depart(lane, &key, hash);
+            Some((Some(departure), next))
         })?;
-        let (opening, drained) = opening;
-        opening.carry_out();
-        if drained {
-            self.tell_drained();
-        }
-        if let Some(after) = rested {
-            self.carry_out(after, &key, hash);
+        if let Some(departure) = departure {
+            self.see_off(departure, &key, hash);
         }
         let parked = next?;
         Some(Turn::first(Some(key), hash, parked).into())
+    }
+
+    /// Under the shard's lock: the head has settled of a lane that is full, paused or barred, or was.
+    #[cold]
+    fn depart(
+        &self,
+        lane: &mut Lane<K, M, O, E>,
+        key: &K,
+        hash: u64,
+    ) -> (Departure<M, O, E>, Next<Parked<M, O, E>>) {
+        let opening = self.see_departure(lane);
+        let mut after = After::new();
+        let next = if lane.is_paused() {
+            lane.finish_calling();
+            let why = (Rest::Paused, None);
+            self.rest(lane, key, hash, why, clock::now(), &mut after)
+        } else {
+            lane.finish()
+        };
+        let drained = self.passes_bar(lane, key, &next);
+        let departure = Departure {
+            opening,
+            after,
+            drained,
+        };
+        (departure, next)
+    }
+
+    /// What a departure has brought about, without the lock.
+    #[cold]
+    fn see_off(&self, departure: Departure<M, O, E>, key: &K, hash: u64) {
+        departure.opening.carry_out();
+        if departure.drained {
+            self.tell_drained();
+        }
+        self.carry_out(departure.after, key, hash);
     }
 
     /// An attempt failed. Decides, and returns the turn of the next message if the head settled.
