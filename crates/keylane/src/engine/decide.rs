@@ -131,8 +131,8 @@ where
                 lane.call();
                 (None, true)
             }
-            // Its timer has gone off, or is about to.
-            State::Backoff { until, .. } if *until <= now + TICK => {
+            // Its timer has gone off, perhaps since `now` was read, or is about to.
+            State::Backoff { until, .. } if !lane.is_timed() || *until <= now + TICK => {
                 self.forget_timer(lane);
                 (Some(lane.due()), false)
             }

@@ -209,4 +209,11 @@ pub(super) async fn a_failing_batch_meets_arrivals() {
         .iter()
         .filter_map(|back| Some(back.message.as_ref()?.number));
     assert!(back.is_sorted(), "handed back in order");
+    drop(done);
+    // Nothing of the engine is left, or its tasks would be dropped in the middle of a step.
+    let engine = rt::Arc::downgrade(&orders.engine);
+    drop(orders);
+    while engine.strong_count() > 0 {
+        rt::yield_now().await;
+    }
 }
