@@ -57,8 +57,9 @@ where
             if lane.extra().is_none() {
                 return Some((None, lane.finish()));
             }
-            let (departure, next) = self.depart(lane, &key, hash);
-            Some((Some(departure), next))
+            let mut departure = None;
+            let next = self.depart(lane, &key, hash, &mut departure);
+            Some((departure, next))
         })?;
         if let Some(departure) = departure {
             self.see_off(departure, &key, hash);
@@ -74,7 +75,8 @@ where
         lane: &mut Lane<K, M, O, E>,
         key: &K,
         hash: u64,
-    ) -> (Departure<M, O, E>, Next<Parked<M, O, E>>) {
+        departure: &mut Option<Departure<M, O, E>>,
+    ) -> Next<Parked<M, O, E>> {
         let opening = self.see_departure(lane);
         let mut after = After::new();
         let next = if lane.is_paused() {
@@ -85,12 +87,12 @@ where
             lane.finish()
         };
         let drained = self.passes_bar(lane, key, &next);
-        let departure = Departure {
+        *departure = Some(Departure {
             opening,
             after,
             drained,
-        };
-        (departure, next)
+        });
+        next
     }
 
     /// What a departure has brought about, without the lock.
