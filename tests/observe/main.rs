@@ -1,4 +1,6 @@
-//! What can be seen from outside: spans, events, the hottest keys.
+//! What can be seen from outside: spans.
+//!
+//! Nothing else is here: subscribers are set per thread, but what they are asked is remembered per process.
 #![cfg(not(keylane_shuttle))]
 #![allow(
     clippy::unwrap_used,
@@ -8,6 +10,3 @@
 mod recorder;
 
 mod spans;
-
-mod events;
-mod hottest;

@@ -1,0 +1,9 @@
+//! What an operator watches: events, the hottest keys.
+#![cfg(not(keylane_shuttle))]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod events;
+mod hottest;
