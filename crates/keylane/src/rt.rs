@@ -45,6 +45,21 @@ pub(crate) use std::sync::Arc;
 
 use std::task::{Context, Poll};
 
+/// On a cache line of its own: read for every message and hardly ever written, so that those who write
+/// beside it do not take it from the readers' caches.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Quiet<T>(pub(crate) T);
+
+impl<T> std::ops::Deref for Quiet<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// Locks a mutex whose critical sections run none of the user's code.
 ///
 /// A poisoned lock is entered all the same: the sections move owned values and leave the data

@@ -150,9 +150,10 @@ where
         now: Instant,
         arrival: &mut Arrival<K, M, O, E>,
     ) {
-        arrival.filled |= self.see_arrival(lane, hash);
-        arrival.depth = lane.depth();
-        if lane.depth() > self.settings.lane_capacity {
+        let depth = lane.depth();
+        arrival.filled |= self.see_arrival(lane, depth, hash);
+        arrival.depth = depth;
+        if depth > self.settings.lane_capacity {
             self.set_lane_apart(lane, &mut arrival.after.freed);
         }
         if self.settings.expires {

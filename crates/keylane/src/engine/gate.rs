@@ -114,11 +114,13 @@ where
         ) && self.share.is_none()
     }
 
-    /// A message came into this lane. True: with it the lane became full. Under the shard's lock.
-    pub(super) fn see_arrival(&self, lane: &mut Lane<K, M, O, E>, hash: u64) -> bool {
+    /// A message came into this lane, which is `depth` deep now. True: with it the lane became full. Under
+    /// the shard's lock.
+    #[inline]
+    pub(super) fn see_arrival(&self, lane: &mut Lane<K, M, O, E>, depth: usize, hash: u64) -> bool {
         if let Some(full) = lane.full() {
             full.granted = full.granted.saturating_sub(1);
-        } else if lane.depth() >= self.settings.lane_capacity
+        } else if depth >= self.settings.lane_capacity
             && matches!(self.settings.overflow, Overflow::Wait | Overflow::Reject)
             && !self.holds_two_at_most()
         {

@@ -110,7 +110,7 @@ use crate::observe::heat::Heat;
 use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Arc, Mutex, Semaphore, mpsc};
+use crate::rt::{Arc, Mutex, Quiet, Semaphore, mpsc};
 use message::{Due, Held, Parked, Queued, Rouse};
 use rest::Later;
 use shutdown::Shutdown;
@@ -145,7 +145,7 @@ pub(crate) struct Engine<K, M, O, E> {
     postponed: AtomicUsize,
     halted: AtomicUsize,
     /// Lanes that are paused. Runners read it relaxed before each start: it only says where to look.
-    paused: AtomicUsize,
+    paused: Quiet<AtomicUsize>,
     /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more
     /// messages into the lane.
     full_lanes: [AtomicUsize; gate::SLOTS],
@@ -200,7 +200,7 @@ where
             stalled: AtomicUsize::new(0),
             postponed: AtomicUsize::new(0),
             halted: AtomicUsize::new(0),
-            paused: AtomicUsize::new(0),
+            paused: Quiet(AtomicUsize::new(0)),
             full_lanes: std::array::from_fn(|_| AtomicUsize::new(0)),
             counters: Counters::default(),
             facade: Facade::new(settings.name.as_deref()),

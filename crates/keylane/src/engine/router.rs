@@ -310,9 +310,10 @@ where
                 let calls = lane.is_idle();
                 let limit = engine.settings.lane_capacity;
                 let offered = lane.offer(parked, limit, engine.at_limit(), engine.lanes.spares());
+                let depth = lane.depth();
                 if let Offered::Parked = offered {
-                    filled = engine.see_arrival(lane, hash);
-                    if lane.depth() > limit {
+                    filled = engine.see_arrival(lane, depth, hash);
+                    if depth > limit {
                         // It came in before its sender could see the lane full. If that were load,
                         // one flooded key could take all the room from the others.
                         let above = engine.set_above_apart(lane);
@@ -322,7 +323,7 @@ where
                 if calls {
                     lane.call();
                 }
-                (offered, freed, calls, filled, lane.depth())
+                (offered, freed, calls, filled, depth)
             });
             match entered {
                 Entered::Created(parked) => {
@@ -330,7 +331,7 @@ where
                         // Full with its first message.
                         let filled = engine
                             .lanes
-                            .with(hash, &key, |lane| engine.see_arrival(lane, hash));
+                            .with(hash, &key, |lane| engine.see_arrival(lane, 1, hash));
                         if filled == Some(true) {
                             engine.tell_overflowed(&key);
                         }
