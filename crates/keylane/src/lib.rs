@@ -99,6 +99,7 @@ mod observe;
 pub use observe::{By, Hot, Stats};
 
 mod clock;
+mod random;
 mod rt;
 
 #[cfg(all(test, keylane_shuttle))]

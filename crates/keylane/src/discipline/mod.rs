@@ -21,10 +21,27 @@ pub(crate) use record::Recorded;
 mod delayed;
 pub use delayed::Delayed;
 
+use crate::rt::Arc;
+
 /// What the builder decided about arrivals.
 pub(crate) enum Discipline<K, M> {
     /// One after the other.
     Fifo,
     Coalesce(Coalesce<M>),
     Sequence(Box<Sequencing<K>>),
+}
+
+impl<K, M> Discipline<K, M> {
+    /// How lanes sequence, if they do.
+    pub(crate) fn sequencing(&self) -> Option<&Sequencing<K>> {
+        match self {
+            Self::Sequence(sequencing) => Some(sequencing),
+            Self::Fifo | Self::Coalesce(_) => None,
+        }
+    }
+
+    /// Where versions are kept, if they are.
+    pub(crate) fn store(&self) -> Option<Arc<dyn VersionStore<K>>> {
+        self.sequencing()?.versions.store.clone()
+    }
 }

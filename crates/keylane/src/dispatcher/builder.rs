@@ -501,11 +501,7 @@ where
             return Err(BuildError::Batch);
         }
         let version = self.prepare()?;
-        let store = match &self.settings.discipline {
-            Discipline::Sequence(sequencing) => sequencing.versions.store.clone(),
-            Discipline::Fifo | Discipline::Coalesce(_) => None,
-        };
-        match store {
+        match self.settings.discipline.store() {
             Some(store) => {
                 let handler = Arc::new(Recorded { handler, store });
                 self.start(version, move |seat| run(seat, Arc::clone(&handler)))
@@ -615,10 +611,7 @@ where
             idle: 16 * workers,
         };
 
-        let store = match &settings.discipline {
-            Discipline::Sequence(sequencing) => sequencing.versions.store.clone(),
-            Discipline::Fifo | Discipline::Coalesce(_) => None,
-        };
+        let store = settings.discipline.store();
         let runners = runtime.clone();
         let spawn = Box::new(move |engine: &Arc<Engine<K, M, O, E>>| {
             engine.runners.start(|number| {

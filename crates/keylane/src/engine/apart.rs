@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::message::{Debt, Load, Parked, Standing, Ticket};
+use super::message::{Debt, Load, Standing, Ticket};
 use super::{Engine, Lane};
 use crate::rt::atomic::Ordering;
 
@@ -26,7 +26,7 @@ where
     }
 
     /// The same for what is owed for a message that has not come into its lane.
-    pub(super) fn set_debt_apart(&self, debt: &mut Debt<M, O, E>, freed: &mut Freed) -> bool {
+    fn set_debt_apart(&self, debt: &mut Debt<M, O, E>, freed: &mut Freed) -> bool {
         let claimed = self.set_load_apart(debt.load_mut(), freed);
         if debt.terms().is_some_and(|terms| !terms.merged.is_empty()) {
             // From the newest: the older ones may be apart from an earlier stall.
@@ -58,7 +58,7 @@ where
         claimed
     }
 
-    /// Takes a whole stalled lane out of the load. Under the shard's lock.
+    /// Takes a whole lane out of the load that is stalled, or above its limit. Under the shard's lock.
     ///
     /// From the back: what is already apart is in front, from an earlier stall, so that each
     /// message is looked at once and not once for every retry before it.
@@ -71,20 +71,6 @@ where
         if let Some(head) = lane.head_mut() {
             self.set_apart(&mut head.ticket, freed);
         }
-    }
-
-    /// A message arrived in a stalled lane: it is no load either. Under the shard's lock.
-    pub(super) fn park_stalled(&self, parked: &mut Parked<M, O, E>) -> (usize, usize) {
-        let mut freed = Freed::default();
-        self.set_apart(&mut parked.ticket, &mut freed);
-        (freed.room, freed.bytes)
-    }
-
-    /// Takes a lane that is above its limit out of the load. Under the shard's lock.
-    pub(super) fn set_above_apart(&self, lane: &mut Lane<K, M, O, E>) -> (usize, usize) {
-        let mut freed = Freed::default();
-        self.set_lane_apart(lane, &mut freed);
-        (freed.room, freed.bytes)
     }
 
     /// Takes a message out of the load that waits outside of the lanes. Not under a lock.

@@ -104,10 +104,7 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    let parked = match turn.ticket.debt.is_termed() {
-        true => std::mem::take(&mut turn.ticket.debt.terms_mut().mates),
-        false => Vec::new(),
-    };
+    let parked = turn.ticket.debt.take_mates();
     let mut mates = Mates {
         engine,
         key: turn.key.as_ref().and_then(cloned),

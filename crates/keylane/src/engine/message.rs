@@ -213,6 +213,14 @@ impl<M, O, E> Debt<M, O, E> {
         .filter(|merged| !merged.is_empty())
     }
 
+    /// The messages that were to start, or started, with this one.
+    pub(crate) fn take_mates(&mut self) -> Vec<Parked<M, O, E>> {
+        match self {
+            Self::Termed(_, terms) => std::mem::take(&mut terms.mates),
+            Self::Silent(_) | Self::Answer(..) => Vec::new(),
+        }
+    }
+
     /// Whether it is too late to start it.
     pub(crate) fn is_expired(&self, now: Instant) -> bool {
         let expires_at = self.terms().and_then(|terms| terms.expires_at);

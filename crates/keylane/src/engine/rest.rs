@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::apart::Freed;
 use super::caught::cloned;
 use super::message::{Accepted, Held, Parked, Queued, Rouse, Turn, Work};
 use super::settle::{Outcome, Tally};
@@ -117,12 +116,10 @@ where
         let Some(until) = accepted.debt.waits_until(now) else {
             return Some(accepted);
         };
-        let mut freed = Freed::default();
-        self.set_debt_apart(&mut accepted.debt, &mut freed);
+        self.keep_aside(&mut accepted.debt);
         if let Some(at) = self.later.insert(accepted, until) {
             self.rouse_at(Rouse::Delayed(at), at, now);
         }
-        self.free(&freed);
         None
     }
 
@@ -191,11 +188,7 @@ where
                 after.rests = true;
                 return;
             }
-            let mates = match ticket.debt.is_termed() {
-                true => std::mem::take(&mut ticket.debt.terms_mut().mates),
-                false => Vec::new(),
-            };
-            for mate in mates.into_iter().rev() {
+            for mate in ticket.debt.take_mates().into_iter().rev() {
                 lane.put_back(mate, self.lanes.spares());
             }
             lane.put_back(Parked { message, ticket }, self.lanes.spares());

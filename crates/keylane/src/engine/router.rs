@@ -17,6 +17,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use super::Engine;
+use super::apart::Freed;
 use super::message::{Accepted, Due, Parked, Queued, Rouse, Ticket, Turn, Work};
 use super::relane::{Placed, Relaning};
 use super::release::Release;
@@ -242,7 +243,7 @@ where
         // One moment for the whole batch: a clock costs more than a lane.
         let moment = clock::now();
         let now = engine.stamp(moment);
-        let (mut room, mut bytes) = (0, 0);
+        let mut freed = Freed::default();
         let mut arrivals = Arrivals {
             engine,
             rest: self.batch.drain(..),
@@ -303,9 +304,9 @@ where
                 continue;
             }
             let entered = engine.lanes.enter(hash, &key, parked, |lane, mut parked| {
-                let (mut freed, mut filled) = ((0, 0), false);
+                let mut filled = false;
                 if lane.is_stalled() {
-                    freed = engine.park_stalled(&mut parked);
+                    engine.set_apart(&mut parked.ticket, &mut freed);
                 }
                 let calls = lane.is_idle();
                 let limit = engine.settings.lane_capacity;
@@ -316,14 +317,13 @@ where
                     if depth > limit {
                         // It came in before its sender could see the lane full. If that were load,
                         // one flooded key could take all the room from the others.
-                        let above = engine.set_above_apart(lane);
-                        freed = (freed.0 + above.0, freed.1 + above.1);
+                        engine.set_lane_apart(lane, &mut freed);
                     }
                 }
                 if calls {
                     lane.call();
                 }
-                (offered, freed, calls, filled, depth)
+                (offered, calls, filled, depth)
             });
             match entered {
                 Entered::Created(parked) => {
@@ -338,13 +338,11 @@ where
                     }
                     self.turns.push(Turn::first(Some(key), hash, parked).into());
                 }
-                Entered::Present((offered, freed, calls, filled, depth)) => {
+                Entered::Present((offered, calls, filled, depth)) => {
                     if calls {
                         let key = key.clone();
                         self.turns.push(engine.called(key, hash));
                     }
-                    room += freed.0;
-                    bytes += freed.1;
                     engine.see_depth(&mut self.grown, hash, depth);
                     if filled || !matches!(offered, Offered::Parked) {
                         engine.tell_overflowed(&key);
@@ -366,7 +364,7 @@ where
                 }
             }
         }
-        engine.give_room(room, bytes);
+        engine.free(&freed);
         engine.flush(&mut tally);
         routed
     }

@@ -155,7 +155,7 @@ where
         self.return_room(tally, &mut ticket.debt);
         if ticket.debt.is_termed() {
             self.settle_merged(tally, &mut ticket.debt, None);
-            for mate in std::mem::take(&mut ticket.debt.terms_mut().mates) {
+            for mate in ticket.debt.take_mates() {
                 let key = back.key.as_ref().and_then(cloned);
                 let back = HandedBack::idle(key, mate.message, 0);
                 self.hand_back(tally, back, mate.ticket);

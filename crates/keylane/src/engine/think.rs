@@ -13,7 +13,7 @@ use super::settle::{Outcome, Tally};
 use super::verdict::TICK;
 use super::{Batch, Engine, Lane};
 use crate::clock::{self, Instant};
-use crate::discipline::{Discipline, Forgotten, Mode, OnGap, Sequencing};
+use crate::discipline::{Forgotten, Mode, OnGap, Sequencing};
 use crate::lanes::{Next, Rest};
 
 /// What is to be done once the shard's lock is gone.
@@ -52,10 +52,7 @@ where
 {
     /// The settings of lanes that sequence.
     pub(super) fn sequencing(&self) -> Option<&Sequencing<K>> {
-        match &self.settings.discipline {
-            Discipline::Sequence(sequencing) => Some(sequencing),
-            Discipline::Fifo | Discipline::Coalesce(_) => None,
-        }
+        self.settings.discipline.sequencing()
     }
 
     /// Asks a lane that was called for its next turn, which starts at once.
@@ -65,15 +62,7 @@ where
         let mut forgotten = None;
         let asked = self.lanes.advance(hash, &key, |lane| {
             let next = self.pick(lane, &key, hash, now, &mut after);
-            if let Next::Remove = next
-                && !cfg!(keylane_mutant = "forgetful-lane")
-            {
-                forgotten = self.remember(lane, &key, hash, now);
-            }
-            after.opening = match next {
-                Next::Remove => self.remove_gate(lane),
-                Next::Start(_) | Next::Stay => self.open_or_renew_gate(lane),
-            };
+            forgotten = self.see_next(lane, &key, hash, now, &next, &mut after);
             Some((self.passes_bar(lane, &key, &next), next))
         });
         self.carry_out(after, &key, hash);
@@ -162,15 +151,7 @@ where
                 true => Next::Stay,
                 false => self.pick(lane, &key, hash, now, &mut after),
             };
-            after.opening = match next {
-                Next::Remove => self.remove_gate(lane),
-                Next::Start(_) | Next::Stay => self.open_or_renew_gate(lane),
-            };
-            if let Next::Remove = next
-                && !cfg!(keylane_mutant = "forgetful-lane")
-            {
-                forgotten = self.remember(lane, &key, hash, now);
-            }
+            forgotten = self.see_next(lane, &key, hash, now, &next, &mut after);
             Some((self.passes_bar(lane, &key, &next), next))
         });
         self.carry_out(after, &key, hash);
@@ -179,6 +160,32 @@ where
             self.tell_drained();
         }
         calls.then(|| self.called(key, hash))
+    }
+
+    /// Under the shard's lock: what the answer of a lane means for those at its gate, and for what its
+    /// key remembers.
+    fn see_next(
+        &self,
+        lane: &mut Lane<K, M, O, E>,
+        key: &K,
+        hash: u64,
+        now: Instant,
+        next: &Next<Parked<M, O, E>>,
+        after: &mut After<M, O, E>,
+    ) -> Option<Forgotten<K>> {
+        match next {
+            Next::Remove => {
+                after.opening = self.remove_gate(lane);
+                if cfg!(keylane_mutant = "forgetful-lane") {
+                    return None;
+                }
+                self.remember(lane, key, hash, now)
+            }
+            Next::Start(_) | Next::Stay => {
+                after.opening = self.open_or_renew_gate(lane);
+                None
+            }
+        }
     }
 
     /// Decides what a lane that was called lets start.

@@ -17,6 +17,7 @@ use crate::handler::Context;
 use crate::lanes::{Next, Rest, Timer};
 use crate::letter::Exhausted;
 use crate::observe::trace::cut;
+use crate::random;
 use crate::rt::Arc;
 use crate::rt::atomic::Ordering;
 
@@ -453,20 +454,6 @@ where
 
 /// A number from 0 to 1 for jitter; it need not be more than spread.
 fn dice() -> f64 {
-    use std::cell::Cell;
-    use std::hash::{BuildHasher, RandomState};
-    thread_local! {
-        static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one("jitter"));
-    }
-    // SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
-    let next = STATE.try_with(|state| {
-        state.set(state.get().wrapping_add(0x9E37_79B9_7F4A_7C15));
-        let mut bits = state.get();
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
-    });
-    // A thread that is ending has no state any more.
-    let bits = next.unwrap_or(1 << 63);
+    let bits = random::bits().unwrap_or(1 << 63);
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -36,7 +36,6 @@ impl Gcra {
     }
 
     /// From when on this word says the same as one that was never used.
-    #[allow(dead_code)] // For those who keep a word per key, and want to forget it.
     pub(crate) fn forgets_at(&self, tat: u64) -> u64 {
         tat
     }

@@ -3,6 +3,8 @@
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 
+use crate::random::mix;
+
 /// The lane of a key, out of `lanes` that are numbered from 0. The same key always has the same.
 ///
 /// As a key function this is the classic way to keep order: a fixed number of workers, each with a
@@ -107,14 +109,6 @@ pub(crate) fn lane_of(point: u64, lanes: NonZeroUsize) -> usize {
         next = ((lane + 1) as f64 / draw) as u64;
     }
     lane as usize
-}
-
-/// The mixer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-/// 2014): every bit of the result depends on every bit that comes in.
-pub(super) fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
 }
 
 /// 64-bit FNV-1a (Fowler, Noll and Vo; RFC 9923), with numbers as the same bytes on every machine.

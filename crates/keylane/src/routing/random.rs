@@ -1,10 +1,9 @@
 //! Any lane will do.
 
-use std::cell::Cell;
-use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
 
-use super::hash::{lane_of, mix};
+use super::hash::lane_of;
+use crate::random::bits;
 
 /// A lane at random, out of `lanes` that are numbered from 0: for work that has no order.
 ///
@@ -43,16 +42,7 @@ use super::hash::{lane_of, mix};
 /// ```
 #[must_use]
 pub fn random_lane(lanes: NonZeroUsize) -> usize {
-    thread_local! {
-        static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one("lane"));
-    }
-    // The state of SplitMix64 counts in steps of the golden ratio.
-    let point = STATE.try_with(|state| {
-        state.set(state.get().wrapping_add(0x9E37_79B9_7F4A_7C15));
-        mix(state.get())
-    });
-    // A thread that is ending has no state any more.
-    lane_of(point.unwrap_or_default(), lanes)
+    lane_of(bits().unwrap_or_default(), lanes)
 }
 
 #[cfg(all(test, not(keylane_shuttle)))]
