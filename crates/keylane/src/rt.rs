@@ -45,13 +45,14 @@ pub(crate) use std::sync::Arc;
 
 use std::task::{Context, Poll};
 
-/// On a cache line of its own: read for every message and hardly ever written, so that those who write
-/// beside it do not take it from the readers' caches.
+/// With cache lines of its own: for what is read for every message and hardly ever written, so that
+/// those who write beside it do not take it from the readers' caches; and for what many write, so
+/// that they fetch as few lines as it has.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Quiet<T>(pub(crate) T);
+pub(crate) struct OwnLine<T>(pub(crate) T);
 
-impl<T> std::ops::Deref for Quiet<T> {
+impl<T> std::ops::Deref for OwnLine<T> {
     type Target = T;
 
     #[inline]

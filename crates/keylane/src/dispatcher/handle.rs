@@ -388,6 +388,7 @@ where
         let lifetime = address.lifetime.as_ref().and_then(|of| of(message));
         let expires_at = lifetime.and_then(|lifetime| crate::clock::now().checked_add(lifetime));
         if version.is_some() || expires_at.is_some() || not_before.is_some() {
+            self.engine.expect_terms();
             let terms = debt.terms_mut();
             terms.version = version.unwrap_or_default();
             terms.expires_at = expires_at;

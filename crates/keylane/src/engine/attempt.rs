@@ -29,8 +29,16 @@ impl Watched {
     #[inline]
     pub(super) fn end<K, M, O, E>(&mut self, engine: &Engine<K, M, O, E>) {
         self.stopwatch.stop(&engine.facade);
-        self.span = None;
+        if let Some(span) = self.span.take() {
+            drop_span(span);
+        }
     }
+}
+
+/// Out of the way of those without a subscriber.
+#[cold]
+fn drop_span(span: Box<tracing::Span>) {
+    drop(span);
 }
 
 impl<K, M, O, E> Engine<K, M, O, E>
@@ -96,7 +104,7 @@ pub(super) fn poll<F, O, X, E>(
     watched: &Watched,
     engine: usize,
     hash: u64,
-) -> Poll<Result<O, Failure<E>>>
+) -> Poll<Result<O, Box<Failure<E>>>>
 where
     F: Future<Output = Result<O, X>>,
     X: Into<Failure<E>>,
@@ -109,8 +117,8 @@ where
     match caught(|| future.poll(cx)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Ok(answer)),
-        Ok(Poll::Ready(Err(error))) => Poll::Ready(Err(error.into())),
-        Err(text) => Poll::Ready(Err(Failure::Panicked(text))),
+        Ok(Poll::Ready(Err(error))) => Poll::Ready(Err(Box::new(error.into()))),
+        Err(text) => Poll::Ready(Err(Box::new(Failure::Panicked(text)))),
     }
 }
 

@@ -220,7 +220,7 @@ where
         context: &mut Context<K>,
         owed: Owed<M, O, E>,
         mates: Vec<Mate<M, O, E>>,
-        answer: Result<Vec<Result<O, E>>, Failure<E>>,
+        answer: Result<Vec<Result<O, E>>, Box<Failure<E>>>,
     ) -> Option<Queued<K, M, O, E>> {
         let Owed { hash, ticket, kept } = owed;
         let had_mates = !mates.is_empty();
@@ -233,7 +233,7 @@ where
                 failed.extend(crew.map(|Mate { ticket, kept }| Failed {
                     ticket,
                     kept,
-                    failure: failure.take(),
+                    failure: failure.take().map(|failure| *failure),
                 }));
             }
             Ok(answers) => {

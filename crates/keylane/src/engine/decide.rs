@@ -42,7 +42,7 @@ where
     /// Whether any lane is paused.
     #[inline]
     pub(super) fn has_paused(&self) -> bool {
-        self.paused.load(Ordering::Relaxed) > 0
+        self.cautions.paused.load(Ordering::Relaxed) > 0
     }
 
     /// Nothing of this key starts until it is resumed.
@@ -53,7 +53,7 @@ where
                 return;
             }
             lane.extra_mut().paused = true;
-            self.paused.fetch_add(1, Ordering::SeqCst);
+            self.cautions.paused.fetch_add(1, Ordering::SeqCst);
             if let State::Resting { why, .. } = *lane.state() {
                 if why == Rest::HaltedGap {
                     self.halted.fetch_sub(1, Ordering::Relaxed);

@@ -41,6 +41,13 @@ where
     failed: Option<Box<Failure<E>>>,
 }
 
+/// How an attempt went.
+pub(super) enum Concluded<M, O, E> {
+    /// The message of the lane with this hash has settled.
+    Settled(u64),
+    Failed(Failure<E>, Owed<M, O, E>),
+}
+
 /// What is owed for a message whose handler has answered.
 pub(super) struct Owed<M, O, E> {
     pub(super) hash: u64,
@@ -114,13 +121,13 @@ where
         slot: Pin<&mut Option<F>>,
         seat: &mut Seat<K, M, O, E>,
         cx: &mut task::Context<'_>,
-    ) -> Poll<Result<A, Failure<E>>>
+    ) -> Poll<Result<A, Box<Failure<E>>>>
     where
         F: Future<Output = Result<A, X>>,
         X: Into<Failure<E>>,
     {
         if let Some(failure) = self.failed.take() {
-            return Poll::Ready(Err(*failure));
+            return Poll::Ready(Err(failure));
         }
         let polled = attempt::poll(slot, cx, &self.watched, self.engine.id(), self.hash);
         if polled.is_ready() {
@@ -130,7 +137,8 @@ where
         let parked_at = self.ticket.as_ref().map_or(0, |ticket| ticket.parked_at);
         seat.hold(context.key.as_ref(), self.hash, context.attempt, parked_at);
         let limit = self.engine.settings.attempt_timeout;
-        attempt::poll_deadline(context, &mut self.alarm, limit, cx).map(Err)
+        attempt::poll_deadline(context, &mut self.alarm, limit, cx)
+            .map(|failure| Err(Box::new(failure)))
     }
 
     /// The key moves on while the handler's future is still there.
@@ -140,17 +148,50 @@ where
         next.map_or((), |next| self.engine.enqueue(next));
     }
 
-    /// The handler has answered: what is owed goes on to be settled.
+    /// The handler has answered. With success the message settles here: to move a ticket would cost
+    /// more than to settle it where it is.
     #[inline]
-    pub(super) fn done<A>(mut self, answer: &Result<A, Failure<E>>) -> Owed<M, O, E> {
-        self.watched.end(self.engine);
-        if let Some(started) = self.watched.started.take() {
-            self.engine.measure(&started, answer);
+    pub(super) fn conclude(
+        mut self,
+        seat: &mut Seat<K, M, O, E>,
+        answer: Result<O, Box<Failure<E>>>,
+    ) -> Concluded<M, O, E> {
+        self.unwatch(&answer);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(failure) => return Concluded::Failed(*failure, self.owed()),
+        };
+        if let Some(ticket) = &mut self.ticket {
+            seat.settle_done(self.context.key.as_ref(), self.hash, ticket, answer);
         }
+        self.ticket = None;
+        if std::mem::needs_drop::<M>()
+            && let Some(kept) = self.kept.take()
+        {
+            self.engine.drop_quietly(kept);
+        }
+        Concluded::Settled(self.hash)
+    }
+
+    /// The handler of a batch has answered: what is owed goes on to be settled.
+    pub(super) fn done<A>(mut self, answer: &Result<A, Box<Failure<E>>>) -> Owed<M, O, E> {
+        self.unwatch(answer);
+        self.owed()
+    }
+
+    fn owed(mut self) -> Owed<M, O, E> {
         Owed {
             hash: self.hash,
             ticket: self.ticket.take().expect("a hand is done once"),
             kept: self.kept.take(),
+        }
+    }
+
+    #[inline]
+    fn unwatch<A>(&mut self, answer: &Result<A, Box<Failure<E>>>) {
+        self.watched.end(self.engine);
+        if let Some(started) = self.watched.started.take() {
+            self.engine.measure(&started, answer);
         }
     }
 }

@@ -58,18 +58,6 @@ impl<M, O, E> Default for Terms<M, O, E> {
     }
 }
 
-impl<M, O, E> Terms<M, O, E> {
-    /// Cold, so that messages without terms do not carry the dropping of them.
-    #[cold]
-    #[allow(
-        clippy::boxed_local,
-        reason = "the box is taken apart here, and not where it is rare"
-    )]
-    fn into_reply(self: Box<Self>) -> Option<Reply<M, O, E>> {
-        self.reply
-    }
-}
-
 /// What a message takes up until it settles. Without a word in it, so that it fits beside the tag of
 /// its [`Debt`].
 #[derive(Debug)]
@@ -107,6 +95,7 @@ pub(super) fn take_lost() -> u64 {
 
 impl Load {
     /// The load of nothing.
+    #[inline]
     fn settled() -> Self {
         Self {
             weight: [0; 4],
@@ -114,6 +103,12 @@ impl Load {
             earlier: 0,
             class: 0,
         }
+    }
+
+    /// Moves it out; what stays is the load of nothing.
+    #[inline]
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::settled())
     }
 
     /// Size against the capacity in bytes.
@@ -166,12 +161,19 @@ impl<M, O, E> Debt<M, O, E> {
         }
     }
 
+    /// Where the answer goes, if anybody waits for it still.
     #[inline]
-    pub(crate) fn into_reply(self) -> Option<Reply<M, O, E>> {
+    pub(crate) fn take_reply(&mut self) -> Option<Reply<M, O, E>> {
         match self {
             Self::Silent(_) => None,
-            Self::Answer(_, reply) => Some(reply),
-            Self::Termed(_, terms) => terms.into_reply(),
+            Self::Answer(load, _) => {
+                let load = load.take();
+                match std::mem::replace(self, Self::Silent(load)) {
+                    Self::Answer(_, reply) => Some(reply),
+                    Self::Silent(_) | Self::Termed(..) => None,
+                }
+            }
+            Self::Termed(_, terms) => terms.reply.take(),
         }
     }
 
@@ -190,13 +192,11 @@ impl<M, O, E> Debt<M, O, E> {
     /// The terms of a message, made if it has none.
     pub(crate) fn terms_mut(&mut self) -> &mut Terms<M, O, E> {
         if !self.is_termed() {
-            let load = std::mem::replace(self.load_mut(), Load::settled());
-            let old = std::mem::replace(self, Self::Silent(Load::settled()));
             let terms = Terms {
-                reply: old.into_reply(),
+                reply: self.take_reply(),
                 ..Terms::default()
             };
-            *self = Self::Termed(load, Box::new(terms));
+            *self = Self::Termed(self.load_mut().take(), Box::new(terms));
         }
         match self {
             Self::Termed(_, terms) => terms,
@@ -347,6 +347,15 @@ impl<K, M, O, E> Turn<K, M, O, E> {
             ticket,
             work: Work::Attempt(1),
         }
+    }
+
+    /// The head of a lane, as it was before it was let out.
+    #[inline]
+    pub(crate) fn parked(self) -> Parked<M, O, E> {
+        let Self {
+            message, ticket, ..
+        } = self;
+        Parked { message, ticket }
     }
 
     /// Whether it is for the dead-letter sink, and not for the handler. By value, because what is

@@ -109,8 +109,8 @@ use crate::observe::facade::Facade;
 use crate::observe::heat::Heat;
 use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
-use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Arc, Mutex, Quiet, Semaphore, mpsc};
+use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::rt::{Arc, Mutex, OwnLine, Semaphore, mpsc};
 use message::{Due, Held, Parked, Queued, Rouse};
 use rest::Later;
 use shutdown::Shutdown;
@@ -144,8 +144,8 @@ pub(crate) struct Engine<K, M, O, E> {
     /// Heads whose retry is due and waits for the retry budget, in the router.
     postponed: AtomicUsize,
     halted: AtomicUsize,
-    /// Lanes that are paused. Runners read it relaxed before each start: it only says where to look.
-    paused: Quiet<AtomicUsize>,
+    /// Whether turns are to be looked at before they start.
+    cautions: OwnLine<Cautions>,
     /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more
     /// messages into the lane.
     full_lanes: [AtomicUsize; gate::SLOTS],
@@ -172,6 +172,19 @@ pub(crate) struct Engine<K, M, O, E> {
     epoch: Instant,
 }
 
+/// Why a turn may not be allowed to start although it is its turn.
+///
+/// Read relaxed for every message: it only says where to look. What a plain message is made of is
+/// not looked at on its way: the parts would be moved one by one from then on, and read as a whole
+/// while they are still being written.
+#[derive(Debug, Default)]
+struct Cautions {
+    /// Lanes that are paused.
+    paused: AtomicUsize,
+    /// Whether any message ever came with terms.
+    terms: AtomicBool,
+}
+
 impl<K, M, O, E> Engine<K, M, O, E>
 where
     K: Eq + Clone + Send + Sync + 'static,
@@ -179,6 +192,25 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
+    /// Whether a message may have terms.
+    #[inline]
+    fn has_terms(&self) -> bool {
+        self.cautions.terms.load(Ordering::Relaxed)
+    }
+
+    /// A message with terms is about to come.
+    pub(crate) fn expect_terms(&self) {
+        if !self.has_terms() {
+            self.cautions.terms.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a turn is to be looked at before it starts.
+    #[inline]
+    fn is_wary(&self) -> bool {
+        self.has_terms() || self.has_paused()
+    }
+
     pub(crate) fn new(
         settings: Settings<K, M, E>,
         shards: Option<usize>,
@@ -200,7 +232,7 @@ where
             stalled: AtomicUsize::new(0),
             postponed: AtomicUsize::new(0),
             halted: AtomicUsize::new(0),
-            paused: Quiet(AtomicUsize::new(0)),
+            cautions: OwnLine(Cautions::default()),
             full_lanes: std::array::from_fn(|_| AtomicUsize::new(0)),
             counters: Counters::default(),
             facade: Facade::new(settings.name.as_deref()),
@@ -246,7 +278,7 @@ where
             backing_off: (self.timers.len() + self.postponed.load(Ordering::Relaxed))
                 .saturating_sub(self.stale.load(Ordering::Relaxed)),
             halted: self.halted.load(Ordering::Relaxed),
-            paused: self.paused.load(Ordering::Relaxed),
+            paused: self.cautions.paused.load(Ordering::Relaxed),
             full_lanes: self
                 .full_lanes
                 .iter()

@@ -19,9 +19,13 @@ where
     ///
     /// Apart from the hot path: without the option nothing was started.
     #[cold]
-    pub(super) fn measure<A>(self: &Arc<Self>, started: &Started, answer: &Result<A, Failure<E>>) {
+    pub(super) fn measure<A>(
+        self: &Arc<Self>,
+        started: &Started,
+        answer: &Result<A, Box<Failure<E>>>,
+    ) {
         let Some(meter) = &self.meter else { return };
-        let ended = match answer {
+        let ended = match answer.as_ref().map_err(AsRef::as_ref) {
             Ok(_) => Ended::Answered,
             Err(Failure::TimedOut(_)) => Ended::TimedOut,
             Err(_) => Ended::Failed,

@@ -105,6 +105,7 @@ where
 
     /// Keeps a message until its time, if that is to come and others may pass it. It is no load
     /// meanwhile. A message without a key stands in nobody's way.
+    #[inline(never)]
     pub(super) fn set_aside(
         &self,
         mut accepted: Accepted<K, M, O, E>,

@@ -25,7 +25,7 @@ use super::settle::{Outcome, Tally};
 use super::shutdown::{HandedBack, Stage};
 use crate::clock::{self, Alarm};
 use crate::error::Failure;
-use crate::lanes::{Entered, Offered};
+use crate::lanes::Offered;
 use crate::observe::heat::Grown;
 use crate::retry::Bucket;
 use crate::rt::atomic::Ordering;
@@ -250,7 +250,7 @@ where
             stamp: &mut self.stamp,
         };
         for mut accepted in arrivals.rest.by_ref() {
-            if accepted.debt.is_termed() && !engine.shutdown.hands_back() {
+            if engine.has_terms() && !engine.shutdown.hands_back() {
                 match engine.set_aside(accepted, moment) {
                     Some(back) => accepted = back,
                     None => continue,
@@ -292,19 +292,30 @@ where
                 engine.hand_back(&mut tally, back, ticket);
                 continue;
             }
-            let parked = Parked { message, ticket };
-            let Some(key) = key else {
-                self.turns.push(Turn::first(None, hash, parked).into());
-                continue;
-            };
-            if engine.settings.thinks {
+            if engine.settings.thinks
+                && let Some(key) = key
+            {
+                let parked = Parked { message, ticket };
                 let turns = &mut self.turns;
                 let depth = engine.arrive(&mut tally, key, hash, parked, moment, turns);
                 engine.see_depth(&mut self.grown, hash, depth);
                 continue;
             }
-            let entered = engine.lanes.enter(hash, &key, parked, |lane, mut parked| {
-                let mut filled = false;
+            // Its turn has come, unless its lane says otherwise: so most are moved once.
+            self.turns.push(Queued::Turn(Turn {
+                key: None,
+                hash,
+                message,
+                ticket,
+                work: Work::Attempt(1),
+            }));
+            let Some(key) = key else { continue };
+            let turns = &mut self.turns;
+            let present = engine.lanes.enter(hash, &key, |lane| {
+                let Some(Queued::Turn(turn)) = turns.pop() else {
+                    unreachable!("its turn was pushed")
+                };
+                let (mut parked, mut filled) = (turn.parked(), false);
                 if lane.is_stalled() {
                     engine.set_apart(&mut parked.ticket, &mut freed);
                 }
@@ -325,8 +336,8 @@ where
                 }
                 (offered, calls, filled, depth)
             });
-            match entered {
-                Entered::Created(parked) => {
+            match present {
+                None => {
                     if engine.settings.lane_capacity == 1 {
                         // Full with its first message.
                         let filled = engine
@@ -336,9 +347,11 @@ where
                             engine.tell_overflowed(&key);
                         }
                     }
-                    self.turns.push(Turn::first(Some(key), hash, parked).into());
+                    if let Some(Queued::Turn(turn)) = self.turns.last_mut() {
+                        turn.key = Some(key);
+                    }
                 }
-                Entered::Present((offered, calls, filled, depth)) => {
+                Some((offered, calls, filled, depth)) => {
                     if calls {
                         let key = key.clone();
                         self.turns.push(engine.called(key, hash));

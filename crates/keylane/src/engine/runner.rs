@@ -59,7 +59,7 @@ where
                     let accepted = deliver(&engine, &post, &mut seat).await;
                     seat.after_letter(post.done(), accepted)
                 } else {
-                    let (answer, owed) = {
+                    let concluded = {
                         let (message, mut hand) = Hand::take(&engine, &mut context, head);
                         let mut slot = pin!(None);
                         hand.call(message, slot.as_mut(), |context, message| {
@@ -70,10 +70,9 @@ where
                         hand.move_on();
                         // Gone before the key moves on, whatever its drop does.
                         engine.drop_future(|| slot.set(None));
-                        let owed = hand.done(&answer);
-                        (answer, owed)
+                        hand.conclude(&mut seat, answer)
                     };
-                    seat.after_attempt(&mut context, owed, answer)
+                    seat.after_attempt(&mut context, concluded)
                 };
                 match seat.proceed(next) {
                     Some(next) => turn = next,

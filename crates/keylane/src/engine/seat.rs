@@ -5,8 +5,8 @@ use std::future::poll_fn;
 
 use super::Engine;
 use super::batch::Mate;
-use super::hand::{Letter, Owed};
-use super::message::{Queued, Turn, Work};
+use super::hand::{Concluded, Letter, Owed};
+use super::message::{Queued, Ticket, Turn, Work};
 use super::settle::{Outcome, Tally};
 use crate::clock;
 use crate::error::Failure;
@@ -130,33 +130,36 @@ where
         }
     }
 
-    /// Settles, retries or gives up; returns the turn of the next message of the key.
+    /// Settles a message that was handled.
+    #[inline]
+    pub(super) fn settle_done(
+        &mut self,
+        key: Option<&K>,
+        hash: u64,
+        ticket: &mut Ticket<M, O, E>,
+        answer: O,
+    ) {
+        if self.engine.loads.is_some()
+            && let Some(terms) = ticket.debt.terms()
+        {
+            self.engine.note_recorded(key, hash, terms.version);
+        }
+        self.engine
+            .settle_in_place(&mut self.tally, ticket, Outcome::Done(answer));
+    }
+
+    /// Moves the lane on, retries or gives up; returns the turn of the next message of the key.
     #[inline]
     pub(super) fn after_attempt(
         &mut self,
         context: &mut Context<K>,
-        owed: Owed<M, O, E>,
-        answer: Result<O, Failure<E>>,
+        concluded: Concluded<M, O, E>,
     ) -> Option<Queued<K, M, O, E>> {
-        match answer {
-            Ok(answer) => {
-                let Owed { hash, ticket, kept } = owed;
-                if self.engine.loads.is_some()
-                    && let Some(terms) = ticket.debt.terms()
-                {
-                    let (key, version) = (context.key.as_ref(), terms.version);
-                    self.engine.note_recorded(key, hash, version);
-                }
-                if std::mem::needs_drop::<M>()
-                    && let Some(kept) = kept
-                {
-                    self.engine.drop_quietly(kept);
-                }
-                self.engine
-                    .settle(&mut self.tally, ticket, Outcome::Done(answer));
-                self.engine.advance(context.key.take(), hash)
+        match concluded {
+            Concluded::Settled(hash) => self.engine.advance(context.key.take(), hash),
+            Concluded::Failed(failure, owed) => {
+                self.engine.failed(&mut self.tally, context, owed, failure)
             }
-            Err(failure) => self.engine.failed(&mut self.tally, context, owed, failure),
         }
     }
 
@@ -166,7 +169,7 @@ where
         context: &mut Context<K>,
         owed: Owed<M, O, E>,
         mates: Vec<Mate<M, O, E>>,
-        answer: Result<Vec<Result<O, E>>, Failure<E>>,
+        answer: Result<Vec<Result<O, E>>, Box<Failure<E>>>,
     ) -> Option<Queued<K, M, O, E>> {
         self.engine
             .after_batch(&mut self.tally, context, owed, mates, answer)
@@ -256,23 +259,13 @@ where
     /// Asked for every turn, and not left to the ready queue's being closed: a message that the
     /// router still lets in while runners see the end already may be behind one of its key that a
     /// runner has handed back, and must not run after it.
-    ///
-    /// A plain turn is looked at where it is and moved once: it is as large as its message.
     #[inline]
     fn start(&mut self, queued: Queued<K, M, O, E>) -> Option<Turn<K, M, O, E>> {
-        let is_plain = match &queued {
-            Queued::Turn(turn) => !turn.ticket.debt.is_termed(),
-            Queued::Call { .. } => false,
-        };
         let ends = self.engine.shutdown.hands_back() && !cfg!(keylane_mutant = "late-start");
-        if is_plain
-            && !ends
-            && !self.engine.has_paused()
-            && let Queued::Turn(turn) = queued
-        {
-            return Some(turn);
+        match queued {
+            Queued::Turn(turn) if !ends && !self.engine.is_wary() => Some(turn),
+            queued => self.start_warily(queued, ends),
         }
-        self.start_warily(queued, ends)
     }
 
     #[cold]
@@ -282,6 +275,9 @@ where
             queued if ends => {
                 self.engine.hand_back_queued(queued);
                 None
+            }
+            Queued::Turn(turn) if !turn.ticket.debt.is_termed() && !self.engine.has_paused() => {
+                Some(turn)
             }
             Queued::Turn(turn) => self.engine.reconsider(&mut self.tally, turn),
             Queued::Call { key, hash, .. } => self.engine.ask(key, hash),

@@ -61,6 +61,17 @@ where
         mut ticket: Ticket<M, O, E>,
         outcome: Outcome<M, O, E>,
     ) {
+        self.settle_in_place(tally, &mut ticket, outcome);
+    }
+
+    /// The same for a message whose ticket stays where it is: then it is of no more use.
+    #[inline]
+    pub(super) fn settle_in_place(
+        &self,
+        tally: &mut Tally,
+        ticket: &mut Ticket<M, O, E>,
+        outcome: Outcome<M, O, E>,
+    ) {
         self.return_room(tally, &mut ticket.debt);
         if ticket.debt.is_termed() {
             self.settle_merged(tally, &mut ticket.debt, Some(&outcome));
@@ -71,7 +82,7 @@ where
                 tally.done += 1;
                 #[cfg(keylane_mutant = "double-settle")]
                 self.counters.discarded.add(1);
-                match ticket.debt.into_reply() {
+                match ticket.debt.take_reply() {
                     Some(reply) => self.answer(reply, Ok(answer)),
                     None if std::mem::needs_drop::<O>() => self.drop_quietly(answer),
                     None => {}
@@ -96,7 +107,7 @@ where
             Outcome::Duplicate(message) => (&counters.duplicates, ReceiptError::Duplicate(message)),
             Outcome::Expired(message) => (&counters.expired, ReceiptError::Expired(message)),
         };
-        match ticket.debt.into_reply() {
+        match ticket.debt.take_reply() {
             Some(reply) => self.answer(reply, Err(answer)),
             None => self.drop_quietly(answer),
         }
@@ -115,7 +126,7 @@ where
         for mut merged in std::mem::take(&mut debt.terms_mut().merged) {
             self.return_room(tally, &mut merged);
             self.flush_room(tally);
-            if let Some(reply) = merged.into_reply() {
+            if let Some(reply) = merged.take_reply() {
                 match caught(|| self.shared(outcome)) {
                     Ok(answer) => self.answer(reply, answer),
                     Err(text) => {
@@ -165,7 +176,7 @@ where
             .attempts
             .saturating_add(ticket.debt.load().earlier.into());
         let parked_at = ticket.parked_at;
-        let reply = ticket.debt.into_reply().filter(|reply| !reply.is_closed());
+        let reply = ticket.debt.take_reply().filter(|reply| !reply.is_closed());
         let reported = match reply {
             None => true,
             Some(reply) => {

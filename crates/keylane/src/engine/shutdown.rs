@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Instant;
 use crate::rt::atomic::{AtomicBool, AtomicU8, Ordering};
-use crate::rt::{Mutex, Quiet, lock};
+use crate::rt::{Mutex, OwnLine, lock};
 
 /// How far the end has come. It only ever grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,7 +139,7 @@ impl<K, M> fmt::Display for Report<K, M> {
 pub(crate) struct Shutdown<K, M> {
     /// Partner of every read: `advance`. A runner that reads a late stage is caught by the router,
     /// which looks again after each flush.
-    stage: Quiet<AtomicU8>,
+    stage: OwnLine<AtomicU8>,
     /// The channel is empty for good: no message of any key will come any more.
     exhausted: AtomicBool,
     /// The dispatcher task is gone before its time, and what is in flight ends without it.
@@ -168,7 +168,7 @@ struct Returned<K, M> {
 impl<K, M> Shutdown<K, M> {
     pub(crate) fn new() -> Self {
         Self {
-            stage: Quiet(AtomicU8::new(Stage::Open as u8)),
+            stage: OwnLine(AtomicU8::new(Stage::Open as u8)),
             exhausted: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
             deadline: Mutex::new(Deadline::default()),

@@ -85,7 +85,7 @@ where
     pub(super) fn forget_pause(&self, lane: &mut Lane<K, M, O, E>) {
         if lane.is_paused() {
             lane.extra_mut().paused = false;
-            self.paused.fetch_sub(1, Ordering::Relaxed);
+            self.cautions.paused.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

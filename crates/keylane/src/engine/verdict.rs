@@ -53,20 +53,28 @@ where
         if self.settings.thinks {
             return self.advance_thinking(key, hash);
         }
-        let (departure, next) = self.lanes.advance(hash, &key, |lane| {
+        let (mut turn, mut departure) = (None, None);
+        self.lanes.advance(hash, &key, |lane| {
             // Hardly any lane is full, paused or barred, and what is not is not asked further.
-            if lane.extra().is_none() {
-                return Some((None, lane.finish()));
-            }
-            let mut departure = None;
-            let next = self.depart(lane, &key, hash, &mut departure);
-            Some((departure, next))
+            let next = match lane.extra() {
+                None => lane.finish(),
+                Some(_) => self.depart(lane, &key, hash, &mut departure),
+            };
+            let next = match next {
+                Next::Start(parked) => {
+                    turn = Some(Turn::first(None, hash, parked));
+                    Next::Stay
+                }
+                next => next,
+            };
+            Some(((), next))
         })?;
         if let Some(departure) = departure {
             self.see_off(departure, &key, hash);
         }
-        let parked = next?;
-        Some(Turn::first(Some(key), hash, parked).into())
+        let mut turn = turn?;
+        turn.key = Some(key);
+        Some(turn.into())
     }
 
     /// Under the shard's lock: the head has settled of a lane that is full, paused or barred, or was.

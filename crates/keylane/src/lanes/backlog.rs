@@ -69,10 +69,18 @@ impl<T> Backlog<T> {
 
     #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<T> {
-        let item = self.first.pop_front()?;
-        if self.first.is_empty()
-            && let Some(next) = self.more.pop_front()
-        {
+        if self.first.len() == 1 && !self.more.is_empty() {
+            return self.pop_last_of_first();
+        }
+        self.first.pop_front()
+    }
+
+    /// The first chunk runs out: the next one takes its place.
+    // Once in a chunk, and not in the way of the others.
+    #[inline(never)]
+    fn pop_last_of_first(&mut self) -> Option<T> {
+        let item = self.first.pop_front();
+        if let Some(next) = self.more.pop_front() {
             let emptied = std::mem::replace(&mut self.first, next);
             if self.spare.len() < SPARE_CHUNKS {
                 self.spare.push(emptied);
@@ -82,7 +90,7 @@ impl<T> Backlog<T> {
                 self.more = VecDeque::new();
             }
         }
-        Some(item)
+        item
     }
 
     /// Puts an item before all others. The first chunk may grow above its size for that.

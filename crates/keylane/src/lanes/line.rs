@@ -82,6 +82,18 @@ impl<T: Ranked> Line<T> {
         self.pop_by_rules()
     }
 
+    /// Whether more than their order decides about turns.
+    #[inline]
+    pub(super) fn has_rules(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// The next turn, where there are no rules.
+    #[inline]
+    pub(super) fn pop_first(&mut self) -> Option<T> {
+        self.first.pop_front()
+    }
+
     // Cold, here and below, so that the way without rules costs what it did before there were any.
     #[cold]
     fn pop_by_rules(&mut self) -> Option<T> {

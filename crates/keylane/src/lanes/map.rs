@@ -42,15 +42,6 @@ impl<K> std::hash::Hash for Slot<K> {
 
 type Unasked = BuildHasherDefault<DefaultHasher>;
 
-/// What happened to a message at the door of its lane.
-#[derive(Debug)]
-pub(crate) enum Entered<T, R> {
-    /// It made the lane and is its head: its turn is the caller's now.
-    Created(T),
-    /// The lane was there, and the offer went as `R` says.
-    Present(R),
-}
-
 /// All lanes that hold or run something.
 pub(crate) struct LaneMap<K, T, H, G> {
     lanes: DashMap<Slot<K>, Lane<T, H, G>, Unasked>,
@@ -73,7 +64,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         &self.spares
     }
 
-    /// Makes a lane whose head is out, or lets `offer` put the message into the lane that exists.
+    /// Lends the lane that exists, or makes one whose head is out: then there is nothing to return.
     ///
     /// A new lane costs one lock and one clone of the key; an existing one costs one lock.
     #[inline]
@@ -81,14 +72,13 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         &self,
         hash: u64,
         key: &K,
-        item: T,
-        offer: impl FnOnce(&mut Lane<T, H, G>, T) -> R,
-    ) -> Entered<T, R> {
+        offer: impl FnOnce(&mut Lane<T, H, G>) -> R,
+    ) -> Option<R> {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
         match shard.get_mut(hash, |(slot, _)| slot.key == *key) {
             #[cfg(keylane_mutant = "exclusion")]
-            Some((_, lane)) if lane.get().depth() == 1 => Entered::Created(item),
-            Some((_, lane)) => Entered::Present(offer(lane.get_mut(), item)),
+            Some((_, lane)) if lane.get().depth() == 1 => None,
+            Some((_, lane)) => Some(offer(lane.get_mut())),
             None => {
                 let slot = Slot {
                     hash,
@@ -97,7 +87,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
                 shard.insert(hash, (slot, SharedValue::new(Lane::new())), |(slot, _)| {
                     slot.hash
                 });
-                Entered::Created(item)
+                None
             }
         }
     }
@@ -153,23 +143,22 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
     ) -> Option<(R, Option<T>)> {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
         let (_, lane) = shard.get_mut(hash, |(slot, _)| slot.key == *key)?;
-        let (seen, next) = step(lane.get_mut())?;
-        match next {
-            Next::Start(item) => Some((seen, Some(item))),
-            Next::Stay => Some((seen, None)),
+        let seen = match step(lane.get_mut()) {
+            None => return None,
+            Some((seen, Next::Start(item))) => return Some((seen, Some(item))),
+            Some((seen, Next::Stay)) => return Some((seen, None)),
             #[cfg(keylane_mutant = "leak-lane")]
-            Next::Remove => Some((seen, None)),
+            Some((seen, Next::Remove)) => return Some((seen, None)),
             #[cfg(not(keylane_mutant = "leak-lane"))]
-            Next::Remove => {
-                let removed = shard.remove_entry(hash, |(slot, _)| slot.key == *key);
-                // The key's `Drop` is the user's: not under the lock.
-                drop(shard);
-                if let Some((_, lane)) = removed {
-                    lane.into_inner().recycle(&self.spares);
-                }
-                Some((seen, None))
-            }
+            Some((seen, Next::Remove)) => seen,
+        };
+        let removed = shard.remove_entry(hash, |(slot, _)| slot.key == *key);
+        // The key's `Drop` is the user's: not under the lock.
+        drop(shard);
+        if let Some((_, lane)) = removed {
+            lane.into_inner().recycle(&self.spares);
         }
+        Some((seen, None))
     }
 
     /// Lends the lane of a key for reading.

@@ -10,7 +10,7 @@ mod sequencer;
 pub(crate) use sequencer::{Came, Gap, Sequencer};
 
 mod map;
-pub(crate) use map::{Entered, LaneMap};
+pub(crate) use map::LaneMap;
 
 mod ready;
 pub(crate) use ready::{Limits, Ready, Recruit, Role, Take};

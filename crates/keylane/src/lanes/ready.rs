@@ -29,7 +29,7 @@ use std::task::{Context, Poll, Waker};
 use super::line::{Line, Ranked};
 use crate::clock::Instant;
 use crate::rate::Gcra;
-use crate::rt::{Mutex, lock};
+use crate::rt::{Mutex, OwnLine, lock};
 
 /// What the caller must do about runners.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(crate) struct Ready<T> {
     limits: Limits,
     /// First come, first served: nothing decides about turns but their order.
     plain: bool,
-    state: Mutex<State<T>>,
+    state: OwnLine<Mutex<State<T>>>,
 }
 
 /// A runner that waits to poll again.
@@ -120,11 +120,28 @@ impl<T: Ranked> State<T> {
         {
             return Take::Aside(recruit);
         }
+        if self.turns.has_rules() || self.is_over() {
+            return self.take_warily(limits);
+        }
+        match self.turns.pop_first() {
+            Some(turn) => Take::Turn(turn),
+            None => self.leave(limits),
+        }
+    }
+
+    /// The same by rules, or above the limit.
+    #[cold]
+    #[inline(never)]
+    fn take_warily(&mut self, limits: &Limits) -> Take<T> {
         if !self.is_over()
             && let Some(turn) = self.turns.pop()
         {
             return Take::Turn(turn);
         }
+        self.leave(limits)
+    }
+
+    fn leave(&mut self, limits: &Limits) -> Take<T> {
         self.pollers -= 1;
         self.rest(limits)
     }
@@ -165,7 +182,7 @@ impl<T: Ranked> Ready<T> {
         Self {
             limits,
             plain: true,
-            state: Mutex::new(state),
+            state: OwnLine(Mutex::new(state)),
         }
     }
 

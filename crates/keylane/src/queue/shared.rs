@@ -11,7 +11,7 @@ use super::report::QueueReport;
 use super::returned::Returned;
 use crate::clock;
 use crate::engine::{caught, shielded};
-use crate::lanes::{AtLimit, Entered, LaneMap, Next};
+use crate::lanes::{AtLimit, LaneMap, Next};
 use crate::rt::{AbortHandle, Arc, Mutex, MutexGuard, Semaphore, lock};
 
 /// The key of a message, and its hash.
@@ -134,12 +134,12 @@ impl<K: Eq + Clone, M> Shared<K, M> {
             hash,
             message: Quiet::new(message),
         });
-        let parked = Arc::clone(&item);
-        let entered = self.lanes.enter(hash, &item.key, parked, |lane, item| {
-            lane.offer(item, usize::MAX, AtLimit::Park, self.lanes.spares())
+        let present = self.lanes.enter(hash, &item.key, |lane| {
+            let parked = Arc::clone(&item);
+            lane.offer(parked, usize::MAX, AtLimit::Park, self.lanes.spares())
         });
         std::mem::forget(accepted);
-        if let Entered::Created(item) = entered {
+        if present.is_none() {
             self.push(Turn::new(item));
         }
         Ok(())

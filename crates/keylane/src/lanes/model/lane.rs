@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::clock::{self, Instant};
 use crate::lanes::lane::{AtLimit, Event, Lane, Next, Offered, Phase, Rest};
-use crate::lanes::map::{Entered, LaneMap};
+use crate::lanes::map::LaneMap;
 
 type Key = u8;
 type Id = u32;
@@ -151,7 +151,7 @@ impl World {
         self.next += 1;
         let id = self.next;
         let spares = self.lanes.spares();
-        let entered = self.lanes.enter(hash(key), &key, id, |lane, id| {
+        let present = self.lanes.enter(hash(key), &key, |lane| {
             lane.offer(id, LIMIT, at_limit, spares)
         });
         let naive = self.naive.entry(key).or_insert_with(|| Naive {
@@ -160,20 +160,20 @@ impl World {
             until: None,
         });
         let messages = &mut naive.messages;
-        match entered {
-            Entered::Created(head) => {
+        match present {
+            None => {
                 assert!(
                     messages.is_empty(),
                     "a lane was made although there was one"
                 );
                 messages.push_back(id);
-                self.start(key, head);
+                self.start(key, id);
             }
-            Entered::Present(Offered::Parked) => {
+            Some(Offered::Parked) => {
                 assert!(messages.len() < LIMIT || at_limit == AtLimit::Park);
                 messages.push_back(id);
             }
-            Entered::Present(Offered::Displaced(oldest)) => {
+            Some(Offered::Displaced(oldest)) => {
                 assert!(messages.len() >= LIMIT && at_limit == AtLimit::DropOldest);
                 let behind = usize::from(!matches!(naive.phase, Phase::Called | Phase::Resting));
                 assert_eq!(
@@ -184,7 +184,7 @@ impl World {
                 messages.push_back(id);
                 self.settle(oldest);
             }
-            Entered::Present(Offered::Refused(refused)) => {
+            Some(Offered::Refused(refused)) => {
                 assert!(messages.len() >= LIMIT && at_limit != AtLimit::Park);
                 assert_eq!(refused, id);
                 self.settle(refused);
@@ -382,10 +382,10 @@ fn a_deep_lane_keeps_its_order() {
     let lanes: LaneMap<Key, Id, Id, ()> = LaneMap::new(Some(2));
     let spares = lanes.spares();
     for id in 0..1_000 {
-        let entered = lanes.enter(0, &0, id, |lane, id| {
+        let present = lanes.enter(0, &0, |lane| {
             lane.offer(id, usize::MAX, AtLimit::Park, spares)
         });
-        assert_eq!(matches!(entered, Entered::Created(_)), id == 0);
+        assert_eq!(present.is_none(), id == 0);
     }
     for id in 1..1_000 {
         let advanced = lanes.advance(0, &0, |lane| Some(((), lane.finish())));
