@@ -115,7 +115,9 @@ where
                     request,
                     turn,
                 } => {
-                    if let Err(error) = ready!(service.poll_ready(cx)) {
+                    if !cfg!(keylane_mutant = "called-unready")
+                        && let Err(error) = ready!(service.poll_ready(cx))
+                    {
                         return Poll::Ready(Err(Error::Inner(error)));
                     }
                     let request = request.take().expect("it is called once");
@@ -150,7 +152,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut over = Over(self.project().state);
         let polled = over.0.as_mut().advance(cx);
-        if polled.is_pending() {
+        if polled.is_pending() || cfg!(keylane_mutant = "turn-kept") {
             std::mem::forget(over);
         }
         polled
