@@ -99,6 +99,9 @@ mod tell;
 mod caught;
 pub(crate) use caught::{caught, dropped, shielded};
 
+mod quiet;
+pub(crate) use quiet::Quiet;
+
 use std::fmt;
 use std::time::Duration;
 

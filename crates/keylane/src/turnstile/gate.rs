@@ -10,6 +10,8 @@ use crate::rt::{Arc, Mutex, OwnLine, lock};
 const LINE: usize = 1;
 /// One that is free.
 const ONE: usize = 2;
+/// So many may always wait without asking for memory.
+const SPARE: usize = 16;
 
 /// A number of permits, given to one after the other.
 ///
@@ -29,6 +31,20 @@ struct Line {
     /// About how many of them have left.
     gone: usize,
     closed: bool,
+}
+
+impl Line {
+    /// Sweeps out those who have left once they are the half of it, and gives their memory back.
+    fn tidy(&mut self) {
+        if self.gone > self.waiters.len() / 2 {
+            self.waiters.retain(|waiter| waiter.stage() != Stage::Gone);
+            self.gone = 0;
+        }
+        let used = self.waiters.len().max(SPARE);
+        if self.waiters.capacity() / 4 > used {
+            self.waiters.shrink_to(2 * used);
+        }
+    }
 }
 
 /// What came of asking for a permit.
@@ -118,6 +134,7 @@ impl Gate {
                     None => break None,
                 }
             };
+            line.tidy();
             if granted.is_none() {
                 self.word.fetch_add(ONE, Ordering::AcqRel);
             }
@@ -138,11 +155,8 @@ impl Gate {
             return false;
         }
         line.gone += 1;
-        if line.gone > line.waiters.len() / 2 {
-            line.waiters.retain(|waiter| waiter.stage() != Stage::Gone);
-            line.gone = 0;
-            // The flag stays: whoever gives one back next finds the line empty and takes it down.
-        }
+        // The flag stays: whoever gives one back next finds the line empty and takes it down.
+        line.tidy();
         true
     }
 

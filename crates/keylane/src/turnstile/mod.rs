@@ -31,7 +31,8 @@
 //! 3. Whoever leaves while called moves its lane on; so does whoever drops a turn.
 //! 4. Who has left costs nothing for long: as soon as half of a lane, or of a line, have left, they are
 //!    swept out of it.
-//! 5. Lock order: a shard's, then none. A line's, then none. No waker is woken under a lock.
+//! 5. Lock order: a shard's, then none. A line's, then none. A waiter's, then none. No waker is cloned,
+//!    woken or dropped under a lock: whoever leaves drops its own first.
 
 mod builder;
 pub use builder::TurnstileBuilder;

@@ -9,6 +9,7 @@ use super::error::TurnstileClosed;
 use super::shared::Owner;
 use super::turn::Turn;
 use super::waiter::{Stage, Waiter};
+use crate::engine::Quiet;
 use crate::rt::Arc;
 
 /// A place in the lane of a key: a future of its [`Turn`].
@@ -36,7 +37,13 @@ impl<K: Eq + Clone> Place<K> {
 
     /// The key, if the place stands in a lane and has not become a turn.
     pub fn key(&self) -> Option<&K> {
-        self.owner.as_ref()?.key.as_ref()
+        self.owner.as_ref()?.key.as_ref().map(Quiet::get)
+    }
+
+    /// Its turn has not come, or it was sent home.
+    fn waits(&self) -> bool {
+        let mut waiter = self.waiter.iter();
+        waiter.any(|waiter| waiter.stage() != Stage::Granted)
     }
 
     /// The turn, if it has come already.
@@ -46,7 +53,7 @@ impl<K: Eq + Clone> Place<K> {
     /// The place itself, if it has to wait.
     #[inline]
     pub fn try_turn(mut self) -> Result<Turn<K>, Self> {
-        if self.waiter.is_some() {
+        if self.waits() {
             return Err(self);
         }
         match self.owner.take() {
@@ -100,7 +107,7 @@ impl<K: Eq + Clone> Drop for Place<K> {
 impl<K: Eq + Clone> fmt::Debug for Place<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place")
-            .field("waits", &self.waiter.is_some())
+            .field("waits", &self.waits())
             .finish_non_exhaustive()
     }
 }

@@ -10,6 +10,7 @@ use super::gate::Asked;
 use super::place::Place;
 use super::shared::{Owner, Shared, Standing};
 use super::waiter::{Stage, Waiter};
+use crate::engine::Quiet;
 use crate::rt::Arc;
 
 /// Room for one place at a [`Turnstile`](super::Turnstile): who has it can enter at once.
@@ -34,12 +35,13 @@ impl<K: Eq + Clone> Room<K> {
         let Some(shared) = &self.0 else {
             return Err(EnterError::Closed(key));
         };
-        let hash = (shared.hash)(&key);
+        let key = Quiet::new(key);
+        let hash = (shared.hash)(key.get());
         let waiter = match shared.enter(Some(&key), hash) {
             Standing::Granted => None,
             Standing::Waits(waiter) => Some(waiter),
-            Standing::LaneFull => return Err(EnterError::LaneFull(key)),
-            Standing::Closed => return Err(EnterError::Closed(key)),
+            Standing::LaneFull => return Err(EnterError::LaneFull(key.into_inner())),
+            Standing::Closed => return Err(EnterError::Closed(key.into_inner())),
         };
         Ok(self.place(Some(key), hash, waiter))
     }
@@ -59,7 +61,7 @@ impl<K: Eq + Clone> Room<K> {
         Ok(self.place(None, 0, waiter))
     }
 
-    fn place(mut self, key: Option<K>, hash: u64, waiter: Option<Arc<Waiter>>) -> Place<K> {
+    fn place(mut self, key: Option<Quiet<K>>, hash: u64, waiter: Option<Arc<Waiter>>) -> Place<K> {
         // From here on the room is the place's.
         let shared = self.0.take();
         Place::new(shared.map(|shared| Owner { shared, key, hash }), waiter)
@@ -131,9 +133,14 @@ impl<K> Future for Reserve<K> {
 
 impl<K> Drop for Reserve<K> {
     fn drop(&mut self) {
-        if let Some(waiter) = self.waiter.take()
-            && !self.shared.room.leave(&waiter)
+        let Some(waiter) = self.waiter.take() else {
+            return;
+        };
+        waiter.hush();
+        let left = self.shared.room.leave(&waiter);
+        if !left
             && waiter.stage() == Stage::Granted
+            && !cfg!(keylane_mutant = "turnstile-room-lost")
         {
             self.shared.room.give();
         }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use super::gate::{Asked, Gate};
 use super::waiter::{Stage, Waiter};
-use crate::engine::caught;
+use crate::engine::{Quiet, caught};
 use crate::lanes::{AtLimit, LaneMap, Next};
 use crate::rt::Arc;
 use crate::rt::atomic::{AtomicBool, Ordering};
@@ -14,13 +14,14 @@ pub(super) type Hash<K> = Box<dyn Fn(&K) -> u64 + Send + Sync>;
 type Lane = crate::lanes::Lane<Arc<Waiter>, Infallible, ()>;
 
 pub(super) struct Shared<K> {
-    lanes: LaneMap<K, Arc<Waiter>, Infallible, ()>,
+    lanes: LaneMap<Quiet<K>, Arc<Waiter>, Infallible, ()>,
     /// One for each room that is given out, until its place or its turn is gone.
     pub(super) room: Gate,
     /// One for each turn, where there are fewer than rooms.
     turns: Option<Gate>,
     lane_capacity: usize,
-    /// Partner: itself. Read late, it lets somebody in who came before.
+    /// Partner: itself. Read late, it lets somebody in who came before; but it is read again under
+    /// the shard's lock, so nobody is parked where `close` has swept already.
     closed: AtomicBool,
     pub(super) hash: Hash<K>,
 }
@@ -28,7 +29,7 @@ pub(super) struct Shared<K> {
 /// Whose lane it is. A place without a key stands in no lane.
 pub(super) struct Owner<K> {
     pub(super) shared: Arc<Shared<K>>,
-    pub(super) key: Option<K>,
+    pub(super) key: Option<Quiet<K>>,
     pub(super) hash: u64,
 }
 
@@ -84,7 +85,7 @@ impl<K: Eq + Clone> Shared<K> {
 
     /// Takes its place in the lane of a key, now.
     #[inline]
-    pub(super) fn enter(&self, key: Option<&K>, hash: u64) -> Standing {
+    pub(super) fn enter(&self, key: Option<&Quiet<K>>, hash: u64) -> Standing {
         if self.is_closed() {
             return Standing::Closed;
         }
@@ -92,6 +93,9 @@ impl<K: Eq + Clone> Shared<K> {
             return self.ask_for_turn();
         };
         let present = self.lanes.enter(hash, key, |lane| {
+            if self.is_closed() && !cfg!(keylane_mutant = "turnstile-late-park") {
+                return Standing::Closed;
+            }
             let gone = lane.extra().map_or(0, |extra| extra.gone);
             if lane.depth() - gone >= self.lane_capacity {
                 return Standing::LaneFull;
@@ -134,7 +138,7 @@ impl<K: Eq + Clone> Shared<K> {
     }
 
     /// The head of a lane is gone: calls the next one.
-    fn move_on(&self, key: &K, hash: u64) {
+    fn move_on(&self, key: &Quiet<K>, hash: u64) {
         let next = caught(|| {
             self.lanes.advance(hash, key, |lane| {
                 let next = call_next(lane);
@@ -152,7 +156,7 @@ impl<K: Eq + Clone> Shared<K> {
             Some(gate) => match gate.take_or_wait(&waiter) {
                 Asked::Taken => {
                     let granted = waiter.shift(Stage::Called, Stage::Granted);
-                    if !granted {
+                    if !granted && !cfg!(keylane_mutant = "turnstile-permit-lost") {
                         gate.give();
                     }
                     granted
@@ -168,7 +172,7 @@ impl<K: Eq + Clone> Shared<K> {
     }
 
     /// Ends a turn, or the place of a head that had none yet.
-    pub(super) fn end(&self, key: Option<&K>, hash: u64, had_turn: bool) {
+    pub(super) fn end(&self, key: Option<&Quiet<K>>, hash: u64, had_turn: bool) {
         // Before the lane moves on: with one permit and one key its next one takes it.
         if had_turn && let Some(gate) = &self.turns {
             gate.give();
@@ -180,7 +184,8 @@ impl<K: Eq + Clone> Shared<K> {
     }
 
     /// Somebody who waits for its turn leaves.
-    pub(super) fn leave(&self, key: Option<&K>, hash: u64, waiter: &Waiter) {
+    pub(super) fn leave(&self, key: Option<&Quiet<K>>, hash: u64, waiter: &Waiter) {
+        waiter.hush();
         if let Some(key) = key {
             let left = caught(|| self.lanes.with(hash, key, |lane| leave_lane(lane, waiter)));
             match left {
@@ -196,10 +201,17 @@ impl<K: Eq + Clone> Shared<K> {
             None => waiter.shift(Stage::Called, Stage::Gone),
         };
         match waiter.stage() {
+            _ if left && cfg!(keylane_mutant = "turnstile-called-stays") => self.room.give(),
             _ if left => self.end(key, hash, false),
             Stage::Granted => self.end(key, hash, true),
             Stage::Recalled => self.end(key, hash, false),
-            Stage::Parked | Stage::Called | Stage::Gone | Stage::Dismissed => self.room.give(),
+            Stage::Parked | Stage::Called | Stage::Gone | Stage::Dismissed => {
+                // Parked where its key does not find it, and not because somebody closes.
+                if waiter.stage() == Stage::Parked && !self.is_closed() {
+                    self.broken();
+                }
+                self.room.give();
+            }
         }
     }
 
@@ -239,6 +251,7 @@ fn call_next(lane: &mut Lane) -> Next<Arc<Waiter>> {
             return next;
         };
         if waiter.shift(Stage::Parked, Stage::Called) {
+            tidy(lane);
             return next;
         }
         if let Some(extra) = lane.extra_if_any() {
@@ -252,12 +265,19 @@ fn leave_lane(lane: &mut Lane, waiter: &Waiter) -> bool {
     if !waiter.shift(Stage::Parked, Stage::Gone) {
         return false;
     }
+    lane.extra_mut().gone += 1;
+    tidy(lane);
+    true
+}
+
+/// Under the shard's lock: sweeps out those who have left once they are the half of it.
+fn tidy(lane: &mut Lane) {
     let parked = lane.parked_len();
-    let extra = lane.extra_mut();
-    extra.gone += 1;
-    if extra.gone > parked / 2 {
+    if let Some(extra) = lane.extra_if_any()
+        && extra.gone > parked / 2
+        && !cfg!(keylane_mutant = "turnstile-gone-kept")
+    {
         extra.gone = 0;
         lane.retain_parked(|waiter| waiter.stage() != Stage::Gone);
     }
-    true
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::shared::Owner;
+use crate::engine::Quiet;
 
 /// The turn of a key: while it lives, no other of the key does.
 ///
@@ -18,7 +19,7 @@ impl<K: Eq + Clone> Turn<K> {
 
     /// The key; `None` if it entered without one.
     pub fn key(&self) -> Option<&K> {
-        self.0.key.as_ref()
+        self.0.key.as_ref().map(Quiet::get)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Somebody who waits, and how far it has come.
 
-use futures::task::AtomicWaker;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
+use crate::engine::{dropped, shielded};
 use crate::rt::atomic::{AtomicU8, Ordering};
+use crate::rt::{Mutex, lock};
 
 /// How far somebody who waits has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,8 @@ pub(super) struct Waiter {
     /// Partner of every load and exchange: the one that wrote before it; what was done for the waiter
     /// is seen by it.
     stage: AtomicU8,
-    waker: AtomicWaker,
+    /// Under its lock none of the user's code runs: a waker is cloned before, woken and dropped after.
+    waker: Mutex<Option<Waker>>,
 }
 
 impl Stage {
@@ -47,7 +49,7 @@ impl Waiter {
     pub(super) fn new(stage: Stage) -> Self {
         Self {
             stage: AtomicU8::new(stage as u8),
-            waker: AtomicWaker::new(),
+            waker: Mutex::default(),
         }
     }
 
@@ -62,18 +64,43 @@ impl Waiter {
             .is_ok()
     }
 
-    /// Not under a lock: the waker is the user's.
+    /// Not under a lock: the waker is the user's, and may panic or come back here.
     pub(super) fn wake(&self) {
-        self.waker.wake();
+        let waker = lock(&self.waker).take();
+        if let Some(waker) = waker {
+            shielded(|| waker.wake());
+        }
+    }
+
+    /// Its owner is about to leave: drops the waker, which may hold a whole task, so that whoever
+    /// sweeps the waiter out under a lock drops nothing of the user's.
+    pub(super) fn hush(&self) {
+        if cfg!(keylane_mutant = "turnstile-waker-kept") {
+            return;
+        }
+        let waker = lock(&self.waker).take();
+        dropped(waker);
+    }
+
+    fn register(&self, waker: &Waker) {
+        let same = |old: &Waker| old.will_wake(waker);
+        if lock(&self.waker).as_ref().is_some_and(same) {
+            return;
+        }
+        let waker = waker.clone();
+        let old = lock(&self.waker).replace(waker);
+        drop(old);
     }
 
     /// Ready once it is neither parked nor called.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<Stage> {
         let mut stage = self.stage();
         if matches!(stage, Stage::Parked | Stage::Called) {
-            self.waker.register(cx.waker());
-            // It may have come just before.
-            stage = self.stage();
+            self.register(cx.waker());
+            if !cfg!(keylane_mutant = "turnstile-lost-wake") {
+                // It may have come just before.
+                stage = self.stage();
+            }
         }
         match stage {
             Stage::Parked | Stage::Called => Poll::Pending,
