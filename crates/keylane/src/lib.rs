@@ -93,6 +93,12 @@ pub use queue::{
     TryDequeueError, TryEnqueueError,
 };
 
+mod stream;
+pub use stream::{
+    DispatcherSink, ForEachKeyed, KeyedStreamExt, MapKeyed, MapKeyedUnordered, OnError,
+    TryForEachKeyed, TryMapKeyed, TryMapKeyedUnordered,
+};
+
 mod lanes;
 
 mod observe;

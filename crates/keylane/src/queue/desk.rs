@@ -355,8 +355,8 @@ impl<K, M> Desk<K, M> {
 
 #[cfg(all(test, not(keylane_shuttle)))]
 mod tests {
-    use super::super::item::Quiet;
     use super::*;
+    use crate::engine::Quiet;
 
     const TIME: Duration = Duration::from_secs(30);
 

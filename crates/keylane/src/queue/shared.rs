@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::desk::{Desk, Grant, Orders, Outcome, Watch};
 use super::error::LeaseError;
-use super::item::{Item, Quiet, Turn, Waiting};
+use super::item::{Item, Turn, Waiting};
 use super::lease::Lease;
 use super::report::QueueReport;
 use super::returned::Returned;
 use crate::clock;
-use crate::engine::{caught, shielded};
+use crate::engine::{Quiet, caught, shielded};
 use crate::lanes::{AtLimit, LaneMap, Next};
 use crate::rt::{AbortHandle, Arc, Mutex, MutexGuard, Semaphore, lock};
 
