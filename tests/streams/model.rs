@@ -229,7 +229,8 @@ impl<'a> Bench<'a> {
                 .values()
                 .any(|parked| *parked == self.plan.lane_capacity);
             let inside = state.pulled - state.lost.len() - answered.len();
-            let full = inside == self.capacity();
+            // The answer of this poll was there as well when it decided.
+            let full = inside + usize::from(ready) >= self.capacity();
             let takeable = if self.plan.ordered {
                 let kept = (0..state.pulled).filter(|n| !state.lost.contains(n));
                 let next = kept.skip(answered.len());
@@ -237,7 +238,6 @@ impl<'a> Bench<'a> {
             } else {
                 state.finished.len() - answered.len()
             };
-            // The answer of this poll was there as well when it decided.
             let slow = ready && takeable + 1 >= self.plan.concurrency;
             assert!(
                 held || full || slow,
@@ -286,7 +286,7 @@ impl<'a> Bench<'a> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn the_adapters_lose_nothing_and_let_nothing_wait(plan in plans()) {

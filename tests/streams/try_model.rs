@@ -52,7 +52,7 @@ fn finish(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn errors_stop_or_do_not(
