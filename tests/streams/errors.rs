@@ -187,3 +187,27 @@ fn the_size_of_a_stream_that_may_stop() {
     let goes_on = stops.on_error(OnError::GoOn);
     assert_eq!(goes_on.size_hint(), (9, Some(9)));
 }
+
+#[test]
+fn endless_errors_of_the_source_keep_nobody_from_finishing() {
+    let done = std::cell::Cell::new(false);
+    let endless = stream::iter(0_u64..).map(|n| if n == 0 { Ok(n) } else { Err(n) });
+    let mut all = endless
+        .try_for_each_keyed(
+            4,
+            |n| *n,
+            |_| {
+                Box::pin(async {
+                    done.set(true);
+                    Ok(())
+                })
+            },
+        )
+        .on_error(OnError::GoOn);
+    let task = Task::new();
+    for _ in 0..3 {
+        assert!(task.poll(&mut all).is_pending());
+        assert!(task.was_woken());
+    }
+    assert!(done.get());
+}

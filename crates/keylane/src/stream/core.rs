@@ -114,14 +114,16 @@ where
             return Stop::Over;
         }
         let mut work = WORK;
-        loop {
+        while work > 0 {
+            #[cfg(keylane_mutant = "stream-restart-late")]
+            if self.answers.len() > 0 {
+                return Stop::Waiting;
+            }
             // First of all, or a new element could take the key that was freed, or its place.
             self.as_mut().move_on();
-            while work > 0 && self.as_mut().poll_enter(cx, &open, &is_last).is_ready() {
+            // The last of the work is for what is in flight, however much comes in.
+            while work > 1 && self.as_mut().poll_enter(cx, &open, &is_last).is_ready() {
                 work -= 1;
-            }
-            if work == 0 {
-                return Stop::Tired;
             }
             work -= 1;
             match self.as_mut().project().inside.poll_landed(cx) {
@@ -134,11 +136,16 @@ where
                 Poll::Ready(None) | Poll::Pending => break,
             }
         }
+        // A key that was freed last moves on in this poll all the same.
+        self.as_mut().move_on();
         let this = self.project();
         if *this.stage == Stage::Finishing && this.inside.is_still() {
             *this.stage = Stage::Over;
             this.inside.clear();
             return Stop::Over;
+        }
+        if work == 0 {
+            return Stop::Tired;
         }
         Stop::Waiting
     }
