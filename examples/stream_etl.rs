@@ -139,7 +139,7 @@ async fn main() {
 
 /// Asks a service, which takes its time for some.
 async fn calibration(reading: &Reading) {
-    let slow = (reading.number + reading.device) % 3 == 0;
+    let slow = (reading.number + reading.device).is_multiple_of(3);
     sleep(Duration::from_millis(if slow { 12 } else { 2 })).await;
 }
 

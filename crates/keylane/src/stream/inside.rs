@@ -46,6 +46,9 @@ pub(super) struct Arrival<K, T> {
     pub(super) parked: Parked<T>,
 }
 
+/// The place of an element, and what its future answered or threw.
+pub(super) type Outcome<A> = (u64, Result<A, Thrown>);
+
 /// An element that panicked before it had a future.
 #[must_use = "its place must not be waited for, and the panic goes on"]
 pub(super) struct Lost {
@@ -133,7 +136,7 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Inside<K, T, Fut> {
     pub(super) fn poll_landed(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<(u64, Result<Fut::Output, Thrown>)>> {
+    ) -> Poll<Option<Outcome<Fut::Output>>> {
         loop {
             match Pin::new(&mut self.futures).poll_next(cx) {
                 Poll::Ready(Some(Some(landed))) => {
