@@ -93,6 +93,12 @@ pub use queue::{
     TryDequeueError, TryEnqueueError,
 };
 
+mod turnstile;
+pub use turnstile::{
+    EnterError, Place, Reserve, Room, TryEnterError, Turn, Turnstile, TurnstileBuilder,
+    TurnstileClosed,
+};
+
 mod stream;
 pub use stream::{
     DispatcherSink, ForEachKeyed, KeyedStreamExt, MapKeyed, MapKeyedUnordered, OnError,

@@ -97,7 +97,10 @@ mod hottest;
 mod tell;
 
 mod caught;
-pub(crate) use caught::{Quiet, caught, shielded};
+pub(crate) use caught::{caught, dropped, shielded};
+
+mod quiet;
+pub(crate) use quiet::Quiet;
 
 use std::fmt;
 use std::time::Duration;

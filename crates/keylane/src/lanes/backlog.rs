@@ -98,6 +98,17 @@ impl<T> Backlog<T> {
         self.first.push_front(item);
     }
 
+    /// Keeps those of which `keep` says so, in their order.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        for _ in 0..self.len() {
+            if let Some(item) = self.pop_front()
+                && keep(&item)
+            {
+                self.push_back(item);
+            }
+        }
+    }
+
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.first.iter().chain(self.more.iter().flatten())
     }

@@ -238,6 +238,8 @@ pub(crate) struct Extra<T, G> {
     pub(crate) merged: usize,
     /// Messages that are in the handler with the head, as one batch.
     pub(crate) mates: usize,
+    /// Parked messages that nobody wants any more, where they may be given up one by one.
+    pub(crate) gone: usize,
     /// The moment at which a timer looks for expired messages.
     pub(crate) expiry: Option<Instant>,
     /// Whether what is here may start before the batch is full.
@@ -257,6 +259,7 @@ impl<T, G> Default for Extra<T, G> {
             tat: 0,
             merged: 0,
             mates: 0,
+            gone: 0,
             expiry: None,
             lingered: false,
             bar: None,
@@ -661,6 +664,13 @@ impl<T, H, G> Lane<T, H, G> {
         self.parked
             .get_or_insert_with(|| spares.take())
             .push_back(item);
+    }
+
+    /// Gives up the parked messages that are not to be kept.
+    pub(crate) fn retain_parked(&mut self, keep: impl FnMut(&T) -> bool) {
+        if let Some(parked) = &mut self.parked {
+            parked.retain(keep);
+        }
     }
 
     #[inline]

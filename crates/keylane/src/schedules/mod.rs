@@ -32,6 +32,7 @@ mod queue;
 mod rate;
 mod resize;
 mod sequence;
+mod turnstile;
 
 use explore::explore;
 use witness::Witness;
@@ -107,4 +108,12 @@ scenarios! {
     operator_purge_meets_completion = operator::purge_meets_completion;
     resize_twice_under_load = resize::twice_under_load;
     resize_meets_the_end = resize::meets_the_end;
+    turnstile_hand_on_meets_leaving = turnstile::hand_on_meets_leaving;
+    turnstile_called_leaves_and_is_granted = turnstile::called_leaves_and_is_granted;
+    turnstile_enter_meets_the_last_one = turnstile::enter_meets_the_last_one;
+    turnstile_reserve_leaves_with_room_on_its_way = turnstile::reserve_leaves_with_room_on_its_way;
+    turnstile_close_meets_enter = turnstile::close_meets_enter;
+    turnstile_close_meets_hand_on = turnstile::close_meets_hand_on;
+    turnstile_one_turn_for_two_keys = turnstile::one_turn_for_two_keys;
+    turnstile_all_at_once = turnstile::all_at_once;
 }

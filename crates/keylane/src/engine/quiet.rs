@@ -1,0 +1,54 @@
+//! The user's values, dropped without being taken down by it.
+
+use std::hash::{Hash, Hasher};
+
+use super::caught::dropped;
+
+/// What is the user's, and may panic in its `Drop` without consequence: its last owner may be a lane
+/// that is being removed, the task that keeps the time, or work that unwinds.
+pub(crate) struct Quiet<T>(Option<T>);
+
+impl<T> Quiet<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+
+    pub(crate) fn get(&self) -> &T {
+        self.0.as_ref().expect("only its end takes the value out")
+    }
+
+    pub(crate) fn into_inner(mut self) -> T {
+        self.0.take().expect("only its end takes the value out")
+    }
+}
+
+impl<T> Drop for Quiet<T> {
+    fn drop(&mut self) {
+        if let Some(value) = self.0.take()
+            && std::mem::needs_drop::<T>()
+            && dropped(value)
+        {
+            tracing::error!(target: "keylane", "a message or a key panicked in its drop");
+        }
+    }
+}
+
+impl<T: Clone> Clone for Quiet<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: PartialEq> PartialEq for Quiet<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T: Eq> Eq for Quiet<T> {}
+
+impl<T: Hash> Hash for Quiet<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
