@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Request};
 use keylane::BuildError;
-use keylane_tower::error::{Closed, LaneFull};
+use keylane_tower::error::LaneFull;
 use keylane_tower::{KeyedLayer, Turnstile};
 use tonic::{Code, Status};
 use tower::BoxError;
@@ -70,8 +70,6 @@ pub(crate) fn status(error: BoxError) -> Status {
             Code::DeadlineExceeded,
             "the call took too long and was dropped",
         )
-    } else if error.is::<Closed>() {
-        (Code::Unavailable, "the bank is closing: ask another server")
     } else {
         return Status::from_error(error);
     };

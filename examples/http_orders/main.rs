@@ -73,8 +73,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         "stopping: {} in lanes or running; who waits is sent home",
         lanes.places()
     );
-    lanes.close();
     drop(stop);
+    lanes.close();
     match timeout(GRACE, server).await {
         Ok(ended) => ended??,
         Err(_) => println!("some connections did not end in time"),

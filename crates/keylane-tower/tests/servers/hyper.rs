@@ -10,17 +10,32 @@ use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use keylane_tower::Error;
+use keylane_testkit::Evidence;
+use keylane_tower::{Error, Turnstile};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 
 use crate::desk::Desk;
-use crate::front::{Front, scenarios};
+use crate::front::{Answer, Ask, Front, Server, run, scenarios};
 use crate::http::{Connection, refusal};
 
 struct Hyper;
 
 scenarios!(Hyper);
+
+/// `then` sees no error of `poll_ready`: hyper ends the connection.
+#[test]
+fn after_the_close_each_connection_ends() {
+    run(async {
+        let desk = Desk::new(Turnstile::builder(), |script, _| script);
+        let server = Server::start::<Hyper>(&desk).await;
+        let mut client = Hyper::connect(server.address, 1).await.remove(0);
+        assert_eq!(client.ask(7, 1).await, Answer::Done);
+        desk.lanes.close();
+        assert_eq!(client.ask(7, 2).await, Answer::Broken);
+        desk.judge(Evidence::new()).await;
+    });
+}
 
 type Nothing = Empty<&'static [u8]>;
 
