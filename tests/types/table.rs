@@ -10,11 +10,12 @@ use std::marker::PhantomData;
 
 use keylane::{
     Adaptive, Again, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed,
-    Dispatcher, Ending, EnqueueError, Event, Events, Exhausted, Failure, HandedBack, HashLane,
-    HashLanes, Hot, Lane, LaneError, LaneState, LaneView, Lease, LeaseError, OnGap, Overflow,
-    Permit, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, ReserveError, ResizeError,
-    Retry, RetryBudget, Returned, SendError, Sequence, Stats, TryDequeueError, TryEnqueueError,
-    TrySendError, VersionStore,
+    Dispatcher, Ending, EnqueueError, EnterError, Event, Events, Exhausted, Failure, HandedBack,
+    HashLane, HashLanes, Hot, Lane, LaneError, LaneState, LaneView, Lease, LeaseError, OnGap,
+    Overflow, Permit, Place, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, Reserve,
+    ReserveError, ResizeError, Retry, RetryBudget, Returned, Room, SendError, Sequence, Stats,
+    TryDequeueError, TryEnqueueError, TryEnterError, TrySendError, Turn, Turnstile,
+    TurnstileBuilder, TurnstileClosed, VersionStore,
 };
 
 const EXPECTED: &str = "\
@@ -68,6 +69,16 @@ EnqueueError                     Send  Sync  Unpin
 TryEnqueueError                  Send  Sync  Unpin
 TryDequeueError                  Send  Sync  Unpin
 LeaseError                       Send  Sync  Unpin
+Turnstile                        Send  Sync  Unpin
+TurnstileBuilder                 Send  Sync  Unpin
+Room                             Send  Sync  Unpin
+Reserve                          Send  Sync  Unpin
+Place                            Send  Sync  Unpin
+Turn                             Send  Sync  Unpin
+EnterError                       Send  Sync  Unpin
+TryEnterError                    Send  Sync  Unpin
+TurnstileClosed                  Send  Sync  Unpin
+Place, keys not Send             -     -     Unpin
 future of send                   Send  Sync  -
 future of submit                 Send  Sync  -
 future of send_after             Send  Sync  -
@@ -81,6 +92,7 @@ future of cancelled              Send  Sync  -
 future of enqueue                Send  Sync  -
 future of dequeue                Send  Sync  -
 future of a queue's drain        Send  Sync  -
+future of a turnstile's turn     Send  Sync  -
 (Rc, which is neither)           -     -     Unpin
 ";
 
@@ -229,6 +241,16 @@ async fn every_public_type_and_future_is_what_it_was() {
         "TryEnqueueError": TryEnqueueError<String>,
         "TryDequeueError": TryDequeueError,
         "LeaseError": LeaseError,
+        "Turnstile": Turnstile<u64>,
+        "TurnstileBuilder": TurnstileBuilder<u64>,
+        "Room": Room<u64>,
+        "Reserve": Reserve<u64>,
+        "Place": Place<u64>,
+        "Turn": Turn<u64>,
+        "EnterError": EnterError<u64>,
+        "TryEnterError": TryEnterError<u64>,
+        "TurnstileClosed": TurnstileClosed,
+        "Place, keys not Send": Place<std::rc::Rc<u8>>,
     });
     rows.push(row!(
         "future of send",
@@ -273,6 +295,11 @@ async fn every_public_type_and_future_is_what_it_was() {
     ));
     rows.push(row!("future of dequeue", of_value(&pull.dequeue())));
     rows.push(row!("future of a queue's drain", of_value(&pull.drain())));
+    let turnstile = Turnstile::<u64>::builder().build().unwrap();
+    rows.push(row!(
+        "future of a turnstile's turn",
+        of_value(&turnstile.turn(1))
+    ));
     rows.push(row!(
         "(Rc, which is neither)",
         Of::<std::rc::Rc<u8>>(PhantomData)
