@@ -6,16 +6,21 @@
 use std::cell::Cell;
 use std::fmt;
 use std::future::IntoFuture;
-use std::marker::PhantomData;
+use std::marker::{PhantomData, PhantomPinned};
+use std::pin::Pin;
+use std::task::{self, Poll};
+
+use futures::{Stream, stream};
 
 use keylane::{
     Adaptive, Again, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed,
-    Dispatcher, Ending, EnqueueError, EnterError, Event, Events, Exhausted, Failure, HandedBack,
-    HashLane, HashLanes, Hot, Lane, LaneError, LaneState, LaneView, Lease, LeaseError, OnGap,
-    Overflow, Permit, Place, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, Reserve,
-    ReserveError, ResizeError, Retry, RetryBudget, Returned, Room, SendError, Sequence, Stats,
-    TryDequeueError, TryEnqueueError, TryEnterError, TrySendError, Turn, Turnstile,
-    TurnstileBuilder, TurnstileClosed, VersionStore,
+    Dispatcher, DispatcherSink, Ending, EnqueueError, EnterError, Event, Events, Exhausted,
+    Failure, ForEachKeyed, HandedBack, HashLane, HashLanes, Hot, Lane, LaneError, LaneState,
+    LaneView, Lease, LeaseError, MapKeyed, MapKeyedUnordered, OnError, OnGap, Overflow, Permit,
+    Place, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, Reserve, ReserveError,
+    ResizeError, Retry, RetryBudget, Returned, Room, SendError, Sequence, Stats, TryDequeueError,
+    TryEnqueueError, TryEnterError, TryForEachKeyed, TryMapKeyed, TryMapKeyedUnordered,
+    TrySendError, Turn, Turnstile, TurnstileBuilder, TurnstileClosed, VersionStore,
 };
 
 const EXPECTED: &str = "\
@@ -79,6 +84,17 @@ EnterError                       Send  Sync  Unpin
 TryEnterError                    Send  Sync  Unpin
 TurnstileClosed                  Send  Sync  Unpin
 Place, keys not Send             -     -     Unpin
+DispatcherSink                   Send  Sync  Unpin
+OnError                          Send  Sync  Unpin
+MapKeyed                         Send  Sync  Unpin
+MapKeyed, futures not Send       -     -     Unpin
+MapKeyed, futures not Unpin      Send  Sync  Unpin
+MapKeyed, stream not Unpin       Send  Sync  -
+MapKeyedUnordered                Send  Sync  Unpin
+ForEachKeyed                     Send  Sync  Unpin
+TryMapKeyed                      Send  Sync  Unpin
+TryMapKeyedUnordered             Send  Sync  Unpin
+TryForEachKeyed                  Send  Sync  Unpin
 future of send                   Send  Sync  -
 future of submit                 Send  Sync  -
 future of send_after             Send  Sync  -
@@ -98,6 +114,35 @@ future of a turnstile's turn     Send  Sync  -
 
 type Error = std::num::ParseIntError;
 type Orders = Dispatcher<u64, String, u8, Error>;
+
+// What adapters of streams are made of.
+type Elements = stream::Iter<std::vec::IntoIter<String>>;
+type Results = stream::Iter<std::vec::IntoIter<Result<String, Error>>>;
+type KeyOf = fn(&String) -> u64;
+type Start<T> = fn(String) -> Work<T>;
+type Work<T> = std::future::Ready<T>;
+
+/// A future that must not be moved.
+struct Pinned(PhantomPinned);
+
+impl Future for Pinned {
+    type Output = u8;
+
+    fn poll(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<u8> {
+        Poll::Pending
+    }
+}
+
+/// A stream that must not be moved.
+struct Fixed(PhantomPinned);
+
+impl Stream for Fixed {
+    type Item = String;
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<Option<String>> {
+        Poll::Pending
+    }
+}
 
 /// Asks what a type is. The inherent method exists only where the bound holds, and is then preferred
 /// over the trait's.
@@ -251,6 +296,21 @@ async fn every_public_type_and_future_is_what_it_was() {
         "TryEnterError": TryEnterError<u64>,
         "TurnstileClosed": TurnstileClosed,
         "Place, keys not Send": Place<std::rc::Rc<u8>>,
+    });
+    rows.extend(rows! {
+        "DispatcherSink": DispatcherSink<u64, String, u8, Error>,
+        "OnError": OnError,
+        "MapKeyed": MapKeyed<Elements, u64, KeyOf, Start<u8>, Work<u8>>,
+        "MapKeyed, futures not Send":
+            MapKeyed<Elements, u64, KeyOf, Start<std::rc::Rc<u8>>, Work<std::rc::Rc<u8>>>,
+        "MapKeyed, futures not Unpin": MapKeyed<Elements, u64, KeyOf, Start<u8>, Pinned>,
+        "MapKeyed, stream not Unpin": MapKeyed<Fixed, u64, KeyOf, Start<u8>, Work<u8>>,
+        "MapKeyedUnordered": MapKeyedUnordered<Elements, u64, KeyOf, Start<u8>, Work<u8>>,
+        "ForEachKeyed": ForEachKeyed<Elements, u64, KeyOf, Start<u8>, Work<()>>,
+        "TryMapKeyed": TryMapKeyed<Results, u64, KeyOf, Start<u8>, Work<Result<u8, Error>>>,
+        "TryMapKeyedUnordered":
+            TryMapKeyedUnordered<Results, u64, KeyOf, Start<u8>, Work<Result<u8, Error>>>,
+        "TryForEachKeyed": TryForEachKeyed<Results, u64, KeyOf, Start<u8>, Work<Result<(), Error>>>,
     });
     rows.push(row!(
         "future of send",

@@ -53,7 +53,31 @@ pub fn bars(results: &Results) -> Vec<Bar> {
     bars.extend(flat(results));
     bars.extend(round_trips(results));
     bars.extend(footprint(results));
+    bars.extend(fronts(results));
     bars
+}
+
+/// In front of a service.
+fn fronts(results: &Results) -> Vec<Bar> {
+    let beside = |rival: &'static str| {
+        let of = |stack: &'static str| results.fronts.iter().filter(move |f| f.stack == stack);
+        of("keylane").filter_map(move |ours| {
+            let theirs = of(rival).find(|front| front.inner == ours.inner)?;
+            Some((ours.ratio / theirs.ratio, format!("service {}", ours.inner)))
+        })
+    };
+    vec![
+        at_most(
+            "in front of a service: ≤ 1.5× `ConcurrencyLimit`, which keeps no order",
+            1.5,
+            beside("ConcurrencyLimit"),
+        ),
+        at_most(
+            "in front of a service: below `Buffer`",
+            1.0,
+            beside("Buffer"),
+        ),
+    ]
 }
 
 /// keylane's rows of the empty handler; the run of 10 million is a workload of its own.

@@ -15,6 +15,7 @@ pub mod keys;
 pub mod measure;
 pub mod probe;
 pub mod pull;
+pub mod tower;
 
 // What is said about it.
 pub mod bars;

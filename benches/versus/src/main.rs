@@ -18,6 +18,7 @@ use versus::measure::Cut;
 use versus::pull::{self, Pull};
 use versus::results::Results;
 use versus::table::{self, Table};
+use versus::tower::{self, Front};
 use versus::workload::{Scale, Workload};
 use versus::{glob, plot, work};
 
@@ -26,6 +27,8 @@ const MEMORY: &str = "memory";
 
 /// The name under which `--only` finds the pull queues.
 const PULL: &str = "pull";
+/// The name under which `--only` finds what stands in front of a service.
+const TOWER: &str = "tower";
 
 /// The name under which `--only` finds the disciplines.
 const DISCIPLINES: &str = "disciplines";
@@ -81,10 +84,16 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     workloads.retain(|workload| glob::any(&arguments.only, &workload.name));
     let memory = glob::any(&arguments.only, MEMORY);
     let pull = glob::any(&arguments.only, PULL);
+    let tower = glob::any(&arguments.only, TOWER);
     let disciplines = glob::any(&arguments.only, DISCIPLINES);
     let mut ids = Id::ALL.to_vec();
     ids.retain(|id| glob::any(&arguments.contender, id.name()));
-    let extras = [(memory, MEMORY), (pull, PULL), (disciplines, DISCIPLINES)];
+    let extras = [
+        (memory, MEMORY),
+        (pull, PULL),
+        (tower, TOWER),
+        (disciplines, DISCIPLINES),
+    ];
     let nothing = workloads.is_empty() && !extras.iter().any(|(wanted, _)| *wanted);
     if ids.is_empty() || nothing {
         return Err("nothing of that name; `--list` names all".into());
@@ -107,6 +116,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     if pull {
         results.pulls = pulls(scale.quick, rounds);
+    }
+    if tower {
+        results.fronts = fronts(scale.quick, rounds);
     }
     if disciplines {
         results.disciplines = costs(scale.quick, rounds);
@@ -155,6 +167,7 @@ fn glance(results: &Results, bars: &[Bar]) -> Vec<Table> {
     tables.extend(table::round_trips(results));
     tables.extend(table::footprints(&results.footprints));
     tables.extend(table::pulls(&results.pulls));
+    tables.extend(table::fronts(&results.fronts));
     tables.extend(table::disciplines(&results.disciplines));
     tables.push(table::bars(bars));
     tables
@@ -269,6 +282,16 @@ fn pulls(quick: bool, rounds: usize) -> Vec<Pull> {
     pulls
 }
 
+/// keylane's layer beside tower's own.
+fn fronts(quick: bool, rounds: usize) -> Vec<Front> {
+    let progress = Progress::new();
+    progress.show(TOWER);
+    let fronts = tower::measure(quick, rounds);
+    progress.note(TOWER);
+    progress.finish();
+    fronts
+}
+
 /// Each discipline beside plain FIFO.
 fn costs(quick: bool, rounds: usize) -> Vec<Discipline> {
     let progress = Progress::new();
@@ -296,6 +319,7 @@ fn write_json(
         "rows": results.records(),
         "memory": results.footprints,
         "pull": results.pulls,
+        "tower": results.fronts,
         "disciplines": results.disciplines,
         "bars": bars,
     });

@@ -9,6 +9,7 @@ use crate::disciplines::Discipline;
 use crate::footprint::Footprint;
 use crate::measure::{Cut, Latency, Sample};
 use crate::pull::Pull;
+use crate::tower::Front;
 use crate::workload::{Shape, Workload};
 
 /// Everything measured.
@@ -20,6 +21,8 @@ pub struct Results {
     pub footprints: Vec<Footprint>,
     /// One per pull queue and number of parked messages.
     pub pulls: Vec<Pull>,
+    /// One per stack in front of a service.
+    pub fronts: Vec<Front>,
     /// One per discipline and number of keys.
     pub disciplines: Vec<Discipline>,
 }

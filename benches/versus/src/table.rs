@@ -10,6 +10,7 @@ use crate::keys::Keys;
 use crate::measure::Cut;
 use crate::pull::{self, Pull};
 use crate::results::{Results, Row};
+use crate::tower::{self, Front};
 use crate::work::Handler;
 use crate::workload::Shape;
 
@@ -464,6 +465,28 @@ pub fn pulls(pulls: &[Pull]) -> Option<Table> {
             optional(pull.map(|pull| pull.nanos))
         });
         table.push(std::iter::once(name.to_owned()).chain(figures));
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// What stands in front of a service.
+pub fn fronts(fronts: &[Front]) -> Option<Table> {
+    let mut table = Table::new(
+        "In front of a service: one request, 64 callers, 10,000 keys",
+        "Nanoseconds per request, and in brackets the ratio to `ConcurrencyLimit` in the same round, which \
+         keeps no order. `Buffer` keeps the order of all requests, and sends each to a worker.",
+        &["in front of it", "service ready at once", "pending once"],
+    );
+    for stack in tower::STACKS {
+        let figures = tower::INNER.into_iter().map(|inner| {
+            let mut fronts = fronts.iter();
+            let front = fronts.find(|front| front.stack == stack && front.inner == inner);
+            front.map(|front| format!("{:.0} ({:.2})", front.nanos, front.ratio))
+        });
+        let figures: Option<Vec<String>> = figures.collect();
+        if let Some(figures) = figures {
+            table.push(std::iter::once(stack.to_owned()).chain(figures));
+        }
     }
     (!table.rows.is_empty()).then_some(table)
 }

@@ -99,6 +99,12 @@ pub use turnstile::{
     TurnstileClosed,
 };
 
+mod stream;
+pub use stream::{
+    DispatcherSink, ForEachKeyed, KeyedStreamExt, MapKeyed, MapKeyedUnordered, OnError,
+    TryForEachKeyed, TryMapKeyed, TryMapKeyedUnordered,
+};
+
 mod lanes;
 
 mod observe;

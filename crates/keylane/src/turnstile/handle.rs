@@ -136,6 +136,13 @@ impl<K: Hash + Eq + Clone> Turnstile<K> {
     }
 }
 
+/// With the defaults of [`TurnstileBuilder`].
+impl<K: Hash + Eq + Clone> Default for Turnstile<K> {
+    fn default() -> Self {
+        Self::builder().build().expect("the defaults fit")
+    }
+}
+
 impl<K> Clone for Turnstile<K> {
     fn clone(&self) -> Self {
         Self {

@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+
+mod layer;
+pub use layer::KeyedLayer;
+
+mod service;
+pub use service::KeyedService;
+
+pub mod future;
+
+pub mod error;
+pub use error::Error;
+
+mod on_drop;
+pub use on_drop::{Cancel, Finish, OnDrop};
+
+mod handler;
+pub use handler::{ContextHandler, Delivery, ServiceHandler};
+
+pub mod order;
+
+/// The lanes behind the layer, with their limits.
+pub use keylane::{Turnstile, TurnstileBuilder};

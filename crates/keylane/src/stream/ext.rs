@@ -1,0 +1,343 @@
+//! What a stream can be asked for.
+
+use std::hash::Hash;
+
+use futures::{Stream, TryStream};
+
+use super::for_each::{ForEachKeyed, TryForEachKeyed};
+use super::map::{MapKeyed, MapKeyedUnordered};
+use super::try_map::{TryMapKeyed, TryMapKeyedUnordered};
+
+/// Keyed work on any [`Stream`]: in order for each key, and as many keys at once as you allow.
+///
+/// As `buffered`, `buffer_unordered` and `for_each_concurrent` of the `futures` crate, with a key. At most
+/// one future of a key is in flight; a key starts its next element as soon as its last one has finished, and
+/// not when that answer was taken. Elements of a busy key are parked in a lane of their own
+/// (`lane_capacity`), so a hot key does not take the places of others.
+///
+/// Everything happens in the task that polls: nothing is spawned, there need be no runtime, and elements,
+/// keys and futures need be neither `Send` nor `'static`. Nothing moves while nobody polls, and dropped,
+/// an adapter drops its futures and what is parked.
+///
+/// # Limits
+///
+/// | setting | default | at the limit |
+/// | --- | --- | --- |
+/// | `concurrency`, the first argument | must be given | nothing is pulled |
+/// | `lane_capacity` | 64 elements of a key, the one in flight included | nothing is pulled until this key has room |
+/// | `capacity` | the concurrency times the capacity of a lane | nothing is pulled |
+///
+/// Nor is anything pulled while as many answers as the concurrency can be taken and nobody takes
+/// them.
+///
+/// # Panics
+///
+/// A panic of the stream, of `key`, of `f` or of a future goes to whoever polls, and so does one of the
+/// key's `Hash`, `Eq` or `Clone`. The element that panicked is gone. Nothing else is: polled again, the
+/// adapter goes on with all others, in order, those of the same key included. A panic in the `Drop` of an
+/// element, a key or a future is logged and changes nothing.
+///
+/// # Examples
+///
+/// ```
+/// use futures::{StreamExt, stream};
+/// use keylane::KeyedStreamExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let readings = stream::iter([("kitchen", 20), ("cellar", 12), ("kitchen", 21)]);
+/// let fahrenheit: Vec<_> = readings
+///     .map_keyed(8, |(room, _)| *room, |(room, celsius)| async move {
+///         tokio::task::yield_now().await; // a request, say: one at a time for each room
+///         (room, celsius * 9 / 5 + 32)
+///     })
+///     .collect()
+///     .await;
+/// assert_eq!(fahrenheit, [("kitchen", 68), ("cellar", 53), ("kitchen", 69)]);
+/// # }
+/// ```
+pub trait KeyedStreamExt: Stream {
+    /// Runs `f` for each element, and answers in the order of the elements.
+    ///
+    /// What has finished before an older element waits for it, and counts against `capacity`. Work on other
+    /// keys goes on meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If `concurrency` is zero. When polled: [see above](KeyedStreamExt#panics).
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped `next()` loses nothing; what is inside stays, and goes on with the next one.
+    ///
+    /// # Examples
+    ///
+    /// [See above](KeyedStreamExt#examples).
+    #[track_caller]
+    fn map_keyed<K, G, F, Fut>(
+        self,
+        concurrency: usize,
+        key: G,
+        f: F,
+    ) -> MapKeyed<Self, K, G, F, Fut>
+    where
+        Self: Sized,
+        K: Hash + Eq + Clone,
+        G: FnMut(&Self::Item) -> K,
+        F: FnMut(Self::Item) -> Fut,
+        Fut: Future,
+    {
+        MapKeyed::new(self, concurrency, key, f)
+    }
+
+    /// Runs `f` for each element, and answers as they finish: those of one key are in order.
+    ///
+    /// # Panics
+    ///
+    /// If `concurrency` is zero. When polled: [see above](KeyedStreamExt#panics).
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped `next()` loses nothing; what is inside stays, and goes on with the next one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::{StreamExt, stream};
+    /// use keylane::KeyedStreamExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let slow_and_fast = stream::iter([("slow", 1), ("slow", 2), ("fast", 1)]);
+    /// let order: Vec<_> = slow_and_fast
+    ///     .map_keyed_unordered(8, |(who, _)| *who, |(who, n)| async move {
+    ///         if who == "slow" {
+    ///             tokio::task::yield_now().await;
+    ///         }
+    ///         (who, n)
+    ///     })
+    ///     .collect()
+    ///     .await;
+    /// assert_eq!(order, [("fast", 1), ("slow", 1), ("slow", 2)]);
+    /// # }
+    /// ```
+    #[track_caller]
+    fn map_keyed_unordered<K, G, F, Fut>(
+        self,
+        concurrency: usize,
+        key: G,
+        f: F,
+    ) -> MapKeyedUnordered<Self, K, G, F, Fut>
+    where
+        Self: Sized,
+        K: Hash + Eq + Clone,
+        G: FnMut(&Self::Item) -> K,
+        F: FnMut(Self::Item) -> Fut,
+        Fut: Future,
+    {
+        MapKeyedUnordered::new(self, concurrency, key, f)
+    }
+
+    /// Runs `f` for each element; ready when the stream has ended and all is done.
+    ///
+    /// # Panics
+    ///
+    /// If `concurrency` is zero. When polled: [see above](KeyedStreamExt#panics).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it is ready, it drops what is in flight and what is parked. Polled by reference it
+    /// can be left alone and gone on with.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::cell::RefCell;
+    /// use std::collections::HashMap;
+    ///
+    /// use futures::stream;
+    /// use keylane::KeyedStreamExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let totals = RefCell::new(HashMap::new()); // nothing is sent to another thread
+    /// stream::iter([("ann", 3), ("bob", 4), ("ann", 5)])
+    ///     .for_each_keyed(8, |(user, _)| *user, |(user, cents)| {
+    ///         let totals = &totals;
+    ///         async move { *totals.borrow_mut().entry(user).or_insert(0) += cents }
+    ///     })
+    ///     .await;
+    /// assert_eq!(totals.into_inner(), HashMap::from([("ann", 8), ("bob", 4)]));
+    /// # }
+    /// ```
+    #[track_caller]
+    fn for_each_keyed<K, G, F, Fut>(
+        self,
+        concurrency: usize,
+        key: G,
+        f: F,
+    ) -> ForEachKeyed<Self, K, G, F, Fut>
+    where
+        Self: Sized,
+        K: Hash + Eq + Clone,
+        G: FnMut(&Self::Item) -> K,
+        F: FnMut(Self::Item) -> Fut,
+        Fut: Future<Output = ()>,
+    {
+        ForEachKeyed::new(self, concurrency, key, f)
+    }
+
+    /// Like [`map_keyed`](Self::map_keyed), for a stream and for futures that can fail.
+    ///
+    /// What an error does to the others is [`TryMapKeyed::on_error`]: unless you say otherwise, it is the last
+    /// answer ([`OnError::Stop`](crate::OnError::Stop)).
+    ///
+    /// # Panics
+    ///
+    /// If `concurrency` is zero. When polled: [see above](KeyedStreamExt#panics).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`map_keyed`](Self::map_keyed).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::{StreamExt, TryStreamExt, stream};
+    /// use keylane::{KeyedStreamExt, OnError};
+    ///
+    /// async fn load(row: u32) -> Result<u32, String> {
+    ///     if row % 10 == 7 { Err(format!("row {row} is refused")) } else { Ok(row) }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let rows = || stream::iter((5..9).map(Ok));
+    ///
+    /// // Up to the first error.
+    /// let loaded = rows().try_map_keyed(4, |row| row % 2, load);
+    /// let loaded: Result<Vec<_>, _> = loaded.try_collect().await;
+    /// assert_eq!(loaded, Err("row 7 is refused".to_owned()));
+    ///
+    /// // All of it, each error in its place.
+    /// let loaded = rows().try_map_keyed(4, |row| row % 2, load).on_error(OnError::GoOn);
+    /// let loaded: Vec<_> = loaded.collect().await;
+    /// assert_eq!(loaded, [Ok(5), Ok(6), Err("row 7 is refused".to_owned()), Ok(8)]);
+    /// # }
+    /// ```
+    #[track_caller]
+    fn try_map_keyed<K, G, F, Fut, A>(
+        self,
+        concurrency: usize,
+        key: G,
+        f: F,
+    ) -> TryMapKeyed<Self, K, G, F, Fut>
+    where
+        Self: TryStream + Sized,
+        K: Hash + Eq + Clone,
+        G: FnMut(&Self::Ok) -> K,
+        F: FnMut(Self::Ok) -> Fut,
+        Fut: Future<Output = Result<A, Self::Error>>,
+    {
+        TryMapKeyed::new(self, concurrency, key, f)
+    }
+
+    /// Like [`map_keyed_unordered`](Self::map_keyed_unordered), for a stream and for futures that can fail.
+    ///
+    /// What an error does to the others is [`TryMapKeyedUnordered::on_error`]: unless you say otherwise, it
+    /// is the last answer ([`OnError::Stop`](crate::OnError::Stop)), and all that had not finished is dropped.
+    ///
+    /// # Panics
+    ///
+    /// If `concurrency` is zero. When polled: [see above](KeyedStreamExt#panics).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`map_keyed_unordered`](Self::map_keyed_unordered).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::{TryStreamExt, stream};
+    /// use keylane::KeyedStreamExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), std::num::ParseIntError> {
+    /// let numbers = stream::iter(["3", "4", "5"].map(Ok));
+    /// let parsed = numbers.try_map_keyed_unordered(8, |text| text.len(), async |text| text.parse::<u64>());
+    /// let sum = parsed.try_fold(0, async |sum, n| Ok(sum + n)).await?;
+    /// assert_eq!(sum, 12);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    fn try_map_keyed_unordered<K, G, F, Fut, A>(
+        self,
+        concurrency: usize,
+        key: G,
+        f: F,
+    ) -> TryMapKeyedUnordered<Self, K, G, F, Fut>
+    where
+        Self: TryStream + Sized,
+        K: Hash + Eq + Clone,
+        G: FnMut(&Self::Ok) -> K,
+        F: FnMut(Self::Ok) -> Fut,
+        Fut: Future<Output = Result<A, Self::Error>>,
+    {
+        TryMapKeyedUnordered::new(self, concurrency, key, f)
+    }
+
+    /// Like [`for_each_keyed`](Self::for_each_keyed), for a stream and for futures that can fail.
+    ///
+    /// What an error does to the others is [`TryForEachKeyed::on_error`].
+    ///
+    /// # Errors
+    ///
+    /// The first error that was seen, of the stream or of a future: at once, and all else is dropped, or
+    /// under [`OnError::GoOn`](crate::OnError::GoOn) when all is done.
+    ///
+    /// # Panics
+    ///
+    /// If `concurrency` is zero. When polled: [see above](KeyedStreamExt#panics).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`for_each_keyed`](Self::for_each_keyed).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::stream;
+    /// use keylane::{KeyedStreamExt, OnError};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let orders = stream::iter([(1, 250), (2, 0), (1, 99)].map(Ok));
+    /// let billed = orders
+    ///     .try_for_each_keyed(8, |(user, _)| *user, |(user, cents)| async move {
+    ///         if cents == 0 { Err(format!("user {user} has nothing to pay")) } else { Ok(()) }
+    ///     })
+    ///     .on_error(OnError::GoOn)
+    ///     .await;
+    /// assert_eq!(billed, Err("user 2 has nothing to pay".to_owned()));
+    /// # }
+    /// ```
+    #[track_caller]
+    fn try_for_each_keyed<K, G, F, Fut>(
+        self,
+        concurrency: usize,
+        key: G,
+        f: F,
+    ) -> TryForEachKeyed<Self, K, G, F, Fut>
+    where
+        Self: TryStream + Sized,
+        K: Hash + Eq + Clone,
+        G: FnMut(&Self::Ok) -> K,
+        F: FnMut(Self::Ok) -> Fut,
+        Fut: Future<Output = Result<(), Self::Error>>,
+    {
+        TryForEachKeyed::new(self, concurrency, key, f)
+    }
+}
+
+impl<S: Stream + ?Sized> KeyedStreamExt for S {}

@@ -1,0 +1,75 @@
+//! How much may be inside.
+
+/// How deep a lane may be unless that is set.
+const LANE_CAPACITY: usize = 64;
+
+pub(super) struct Limits {
+    pub(super) concurrency: usize,
+    pub(super) lane_capacity: usize,
+    capacity: Option<usize>,
+}
+
+impl Limits {
+    #[track_caller]
+    pub(super) fn new(concurrency: usize) -> Self {
+        assert!(concurrency > 0, "the concurrency must not be zero");
+        Self {
+            concurrency,
+            lane_capacity: LANE_CAPACITY,
+            capacity: None,
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn set_lane_capacity(&mut self, elements: usize) {
+        assert!(elements > 0, "the capacity of a lane must not be zero");
+        self.lane_capacity = elements;
+    }
+
+    #[track_caller]
+    pub(super) fn set_capacity(&mut self, elements: usize) {
+        assert!(elements > 0, "the capacity must not be zero");
+        self.capacity = Some(elements);
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        let every_lane = || self.concurrency.saturating_mul(self.lane_capacity);
+        self.capacity.unwrap_or_else(every_lane)
+    }
+}
+
+/// The settings that every adapter has.
+macro_rules! settings {
+    () => {
+        /// Most elements of one key that are inside, the one in flight included. Default: 64.
+        ///
+        /// At that limit the next element of the key is held, and nothing is pulled until one of the key
+        /// has finished. So a hot key takes no place of others: it has one future in flight, and its own
+        /// lane for the rest.
+        ///
+        /// # Panics
+        ///
+        /// If it is zero.
+        #[track_caller]
+        pub fn lane_capacity(mut self, elements: usize) -> Self {
+            self.core.limits.set_lane_capacity(elements);
+            self
+        }
+
+        /// Most elements pulled and not yet answered to the consumer: parked, in flight, and answers
+        /// that nobody has taken. Default: the concurrency times the capacity of a lane.
+        ///
+        /// At that limit nothing is pulled.
+        ///
+        /// # Panics
+        ///
+        /// If it is zero.
+        #[track_caller]
+        pub fn capacity(mut self, elements: usize) -> Self {
+            self.core.limits.set_capacity(elements);
+            self
+        }
+    };
+}
+
+pub(super) use settings;

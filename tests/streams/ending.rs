@@ -1,0 +1,106 @@
+//! The end: of the stream, and of an adapter that is dropped.
+
+use std::rc::Rc;
+use std::task::Poll;
+
+use futures::stream::FusedStream;
+use futures::{Stream, StreamExt, stream};
+use keylane::KeyedStreamExt;
+
+use crate::rig::World;
+use crate::task::{Task, run};
+
+#[test]
+fn a_dropped_adapter_drops_its_futures_and_what_is_parked() {
+    let token = Rc::new(());
+    let elements = vec![(1, Rc::clone(&token)), (1, Rc::clone(&token))];
+    let held = Rc::clone(&token);
+    let mut answers = stream::iter(elements).map_keyed(
+        4,
+        |(key, _)| *key,
+        |element| {
+            let held = Rc::clone(&held);
+            Box::pin(async move {
+                std::future::pending::<()>().await;
+                drop((held, element));
+            })
+        },
+    );
+    assert!(Task::new().next(&mut answers).is_pending());
+    assert_eq!(Rc::strong_count(&token), 5);
+    drop(answers);
+    assert_eq!(Rc::strong_count(&token), 2);
+}
+
+#[test]
+fn a_dropped_adapter_leaves_nobody_in_flight() {
+    let world = World::of(&[(1, 1), (2, 1), (1, 1)]);
+    let mut answers = world.stream().map_keyed(4, world.key(), world.start());
+    assert!(Task::new().next(&mut answers).is_pending());
+    drop(answers);
+    assert!(world.in_flight().is_empty());
+    assert_eq!(world.started(), [0, 1]);
+}
+
+#[test]
+fn after_its_end_it_stays_over_and_does_not_ask_the_source() {
+    // The rig minds a source that is polled after its end.
+    let world = World::of(&[(1, 0)]);
+    let mut answers = world.stream().map_keyed(4, world.key(), world.start());
+    let task = Task::new();
+    assert!(!answers.is_terminated());
+    assert_eq!(task.settle(&mut answers), Poll::Ready(Some(Ok(0))));
+    for _ in 0..3 {
+        assert_eq!(task.settle(&mut answers), Poll::Ready(None));
+        assert!(answers.is_terminated());
+    }
+    assert_eq!(world.see(|state| std::mem::take(&mut state.wrong)), [""; 0]);
+}
+
+#[test]
+fn it_is_not_over_before_the_last_answer_was_taken() {
+    let world = World::of(&[(1, 0), (2, 0)]);
+    let mut answers = world.stream().map_keyed(4, world.key(), world.start());
+    let task = Task::new();
+    assert_eq!(task.settle(&mut answers), Poll::Ready(Some(Ok(0))));
+    assert!(!answers.is_terminated());
+    assert_eq!(task.settle(&mut answers), Poll::Ready(Some(Ok(1))));
+    assert_eq!(task.settle(&mut answers), Poll::Ready(None));
+}
+
+#[test]
+fn an_empty_stream() {
+    let nothing = stream::empty::<u8>().map_keyed(4, |n| *n, async |n| n);
+    assert_eq!(run(nothing.collect::<Vec<_>>()), [0; 0]);
+    run(stream::empty::<u8>().for_each_keyed(4, |n| *n, async |_| ()));
+}
+
+#[test]
+fn the_size_is_known_at_every_step() {
+    let world = World::of(&(0..30).map(|n| (n % 4, 1)).collect::<Vec<_>>());
+    let mut answers = world
+        .stream()
+        .map_keyed(4, world.key(), world.start())
+        .lane_capacity(2);
+    let (task, mut left) = (Task::new(), 30);
+    loop {
+        assert_eq!(answers.size_hint(), (left, Some(left)));
+        match task.settle(&mut answers) {
+            Poll::Ready(Some(_)) => left -= 1,
+            Poll::Ready(None) => break,
+            Poll::Pending => world.release(*world.in_flight().last().unwrap()),
+        }
+    }
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn debug_shows_numbers_and_nothing_of_the_users() {
+    let secrets = stream::iter(["secret"]);
+    let mut answers = secrets.map_keyed(4, |s| *s, |s| Box::pin(async move { s }));
+    assert!(Task::new().next(&mut answers).is_ready());
+    assert_eq!(
+        format!("{answers:?}"),
+        "MapKeyed { in_flight: 0, parked: 0, answers: 0, stage: Over, .. }"
+    );
+}

@@ -1,0 +1,299 @@
+//! Random streams, keys, concurrencies and patterns of readiness against what must hold after every poll.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::task::Poll;
+
+use futures::Stream;
+use keylane::KeyedStreamExt;
+use proptest::prelude::*;
+
+use crate::rig::{Fate, Script, State, World};
+use crate::task::{Task, catch};
+
+/// Above this much work a poll may stop early.
+const SHORT_POLL: usize = 60;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// The consumer asks, woken or not.
+    Ask,
+    /// It asks as long as it is woken or gets answers, at most so often.
+    Run(usize),
+    Release(usize),
+    /// All that is in flight has to wait once less, at the same time.
+    ReleaseAll,
+    Feed(usize),
+    Disturb,
+}
+
+#[derive(Clone, Debug)]
+struct Plan {
+    scripts: Vec<Script>,
+    fed: usize,
+    concurrency: usize,
+    lane_capacity: usize,
+    capacity: Option<usize>,
+    ordered: bool,
+    steps: Vec<Step>,
+}
+
+fn scripts(keys: u64) -> impl Strategy<Value = Vec<Script>> {
+    let fate = prop_oneof![
+        40 => Just(Fate::Fine),
+        1 => Just(Fate::ThrowsInKey),
+        1 => Just(Fate::ThrowsInF),
+        1 => Just(Fate::ThrowsInPoll),
+    ];
+    // One key in three is the hot one.
+    let key = prop_oneof![1 => Just(0), 2 => 0..keys];
+    let waits = prop_oneof![3 => Just(0), 3 => Just(1), 1 => 2..4_u32];
+    let script = (key, waits, fate).prop_map(|(key, waits, fate)| Script { key, waits, fate });
+    proptest::collection::vec(script, 0..150)
+}
+
+fn plans() -> impl Strategy<Value = Plan> {
+    let step = prop_oneof![
+        4 => Just(Step::Ask),
+        3 => (1..20_usize).prop_map(Step::Run),
+        8 => any::<usize>().prop_map(Step::Release),
+        1 => Just(Step::ReleaseAll),
+        2 => (1..20_usize).prop_map(Step::Feed),
+        1 => Just(Step::Disturb),
+    ];
+    let limits = (
+        prop_oneof![1..4_usize, 1..=64_usize],
+        prop_oneof![1..4_usize, Just(64)],
+        proptest::option::of(1..40_usize),
+    );
+    let scripts = prop_oneof![1..5_u64, 1..=100_u64].prop_flat_map(scripts);
+    let steps = proptest::collection::vec(step, 0..150);
+    (scripts, 0..150_usize, limits, any::<bool>(), steps).prop_map(
+        |(scripts, fed, limits, ordered, steps)| Plan {
+            scripts,
+            fed,
+            concurrency: limits.0,
+            lane_capacity: limits.1,
+            capacity: limits.2,
+            ordered,
+            steps,
+        },
+    )
+}
+
+/// What the consumer has seen.
+struct Seen {
+    answered: Vec<usize>,
+    over: bool,
+}
+
+struct Bench<'a> {
+    plan: &'a Plan,
+    world: World,
+    task: Task,
+    stream: Pin<Box<dyn Stream<Item = Result<usize, usize>>>>,
+    seen: Seen,
+}
+
+impl<'a> Bench<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let world = World::new(plan.scripts.clone());
+        world.feed(plan.fed);
+        // Two types of the same shape.
+        macro_rules! limited {
+            ($adapter:expr) => {{
+                let adapter = $adapter.lane_capacity(plan.lane_capacity);
+                match plan.capacity {
+                    Some(capacity) => Box::pin(adapter.capacity(capacity)),
+                    None => Box::pin(adapter),
+                }
+            }};
+        }
+        let (source, key, start) = (world.stream(), world.key(), world.start());
+        let stream: Pin<Box<dyn Stream<Item = _>>> = if plan.ordered {
+            limited!(source.map_keyed(plan.concurrency, key, start))
+        } else {
+            limited!(source.map_keyed_unordered(plan.concurrency, key, start))
+        };
+        Self {
+            plan,
+            world,
+            task: Task::new(),
+            stream,
+            seen: Seen {
+                answered: Vec::new(),
+                over: false,
+            },
+        }
+    }
+
+    /// One poll, and what must hold behind it. True: ask again.
+    fn ask(&mut self) -> bool {
+        let work = |state: &mut State| state.pulled + state.finished.len();
+        let before = self.world.see(work);
+        self.task.was_woken();
+        let polled = catch(|| self.task.next(&mut self.stream));
+        let short = self.world.see(work) - before < SHORT_POLL;
+        let woken = self.task.was_woken();
+        let (threw, ready) = match polled {
+            Err(_) => (true, true),
+            Ok(Poll::Pending) => (false, false),
+            Ok(Poll::Ready(None)) => {
+                self.seen.over = true;
+                (false, false)
+            }
+            Ok(Poll::Ready(Some(answer))) => {
+                self.seen.answered.push(answer.unwrap());
+                (false, true)
+            }
+        };
+        self.check_safety();
+        if !threw {
+            self.check_lanes();
+            if !woken && !self.seen.over && (short || !ready) {
+                self.check_progress(ready);
+            }
+        }
+        woken || ready
+    }
+
+    /// Nothing is lost, swapped or run twice, and every limit holds.
+    fn check_safety(&self) {
+        let Seen { answered, over } = &self.seen;
+        self.world.see(|state| {
+            assert_eq!(state.wrong, [""; 0], "in the world");
+            assert!(state.dropped.is_empty(), "{:?} dropped", state.dropped);
+            assert!(state.most <= self.plan.concurrency);
+            let mut last = HashMap::new();
+            for n in answered {
+                assert!(state.finished.contains(n), "{n} was not finished");
+                let before = last.insert(state.scripts[*n].key, *n);
+                assert!(before < Some(*n), "{n} is answered after {before:?}");
+            }
+            if self.plan.ordered {
+                let kept = (0..state.pulled).filter(|n| !state.lost.contains(n));
+                assert!(kept.zip(answered).all(|(n, answer)| n == *answer));
+            }
+            let inside = state.pulled - state.lost.len() - answered.len();
+            assert!(inside <= self.capacity());
+            if *over {
+                assert_eq!((inside, state.pulled), (0, state.scripts.len()));
+            }
+        });
+    }
+
+    fn capacity(&self) -> usize {
+        let every_lane = self.plan.concurrency * self.plan.lane_capacity;
+        self.plan.capacity.unwrap_or(every_lane)
+    }
+
+    /// Elements of each key that are inside and have not started.
+    fn parked(state: &State) -> HashMap<u64, usize> {
+        let mut parked = HashMap::new();
+        for n in (0..state.pulled).filter(|n| !state.lost.contains(n)) {
+            if !state.started.contains(&n) {
+                *parked.entry(state.scripts[n].key).or_default() += 1;
+            }
+        }
+        parked
+    }
+
+    /// What has not started waits for its key, and for nothing else.
+    fn check_lanes(&self) {
+        self.world.see(|state| {
+            for (key, parked) in Self::parked(state) {
+                let flies = state.flying.values().any(|flying| flying.key == key);
+                assert!(flies, "{parked} of key {key} wait for nobody");
+                // Behind the one in flight; one more may be held.
+                assert!(parked <= self.plan.lane_capacity);
+            }
+        });
+    }
+
+    /// Nothing that could move stands still.
+    fn check_progress(&self, ready: bool) {
+        let Seen { answered, .. } = &self.seen;
+        self.world.see(|state| {
+            if !ready {
+                let stuck = state.flying.values().any(|flying| flying.waits == 0);
+                assert!(!stuck, "a future that is ready was not polled");
+            }
+            if state.flying.len() >= self.plan.concurrency
+                || state.pulled == state.fed
+                || state.pulled == state.scripts.len()
+            {
+                return;
+            }
+            let held = Self::parked(state);
+            let held = held
+                .values()
+                .any(|parked| *parked == self.plan.lane_capacity);
+            let inside = state.pulled - state.lost.len() - answered.len();
+            // The answer of this poll was there as well when it decided.
+            let full = inside + usize::from(ready) >= self.capacity();
+            let takeable = if self.plan.ordered {
+                let kept = (0..state.pulled).filter(|n| !state.lost.contains(n));
+                let next = kept.skip(answered.len());
+                next.take_while(|n| state.finished.contains(n)).count()
+            } else {
+                state.finished.len() - answered.len()
+            };
+            let slow = ready && takeable + 1 >= self.plan.concurrency;
+            assert!(
+                held || full || slow,
+                "{} of {} in flight, and an element can be pulled",
+                state.flying.len(),
+                self.plan.concurrency
+            );
+        });
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Ask => _ = self.ask(),
+            Step::Run(most) => _ = (0..*most).all(|_| self.ask()),
+            Step::Release(which) => {
+                let flying = self.world.in_flight();
+                if !flying.is_empty() {
+                    self.world.release(flying[which % flying.len()]);
+                }
+            }
+            Step::ReleaseAll => {
+                let flying = self.world.in_flight();
+                flying.into_iter().for_each(|n| self.world.release(n));
+            }
+            Step::Feed(elements) => self.world.feed(*elements),
+            Step::Disturb => self.world.disturb(),
+        }
+    }
+
+    /// From here on the consumer asks only if it was woken or got an answer.
+    fn finish(&mut self) {
+        self.world.feed(usize::MAX / 2);
+        let mut ask = true;
+        while !self.seen.over {
+            if std::mem::take(&mut ask) || self.task.was_woken() {
+                ask = self.ask();
+                continue;
+            }
+            let flying = self.world.in_flight();
+            let oldest = *flying.first().expect("somebody would wake it");
+            self.world.release(oldest);
+        }
+        assert!(self.world.in_flight().is_empty());
+        assert_eq!(self.task.next(&mut self.stream), Poll::Ready(None));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn the_adapters_lose_nothing_and_let_nothing_wait(plan in plans()) {
+        let mut bench = Bench::new(&plan);
+        for step in &plan.steps {
+            bench.step(step);
+        }
+        bench.finish();
+    }
+}
