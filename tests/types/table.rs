@@ -14,12 +14,13 @@ use futures::{Stream, stream};
 
 use keylane::{
     Adaptive, Again, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed,
-    Dispatcher, DispatcherSink, Ending, EnqueueError, Event, Events, Exhausted, Failure,
-    ForEachKeyed, HandedBack, HashLane, HashLanes, Hot, Lane, LaneError, LaneState, LaneView,
-    Lease, LeaseError, MapKeyed, MapKeyedUnordered, OnError, OnGap, Overflow, Permit, Queue,
-    QueueReport, Rate, Receipt, ReceiptError, Report, ReserveError, ResizeError, Retry,
-    RetryBudget, Returned, SendError, Sequence, Stats, TryDequeueError, TryEnqueueError,
-    TryForEachKeyed, TryMapKeyed, TryMapKeyedUnordered, TrySendError, VersionStore,
+    Dispatcher, DispatcherSink, Ending, EnqueueError, EnterError, Event, Events, Exhausted,
+    Failure, ForEachKeyed, HandedBack, HashLane, HashLanes, Hot, Lane, LaneError, LaneState,
+    LaneView, Lease, LeaseError, MapKeyed, MapKeyedUnordered, OnError, OnGap, Overflow, Permit,
+    Place, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, Reserve, ReserveError,
+    ResizeError, Retry, RetryBudget, Returned, Room, SendError, Sequence, Stats, TryDequeueError,
+    TryEnqueueError, TryEnterError, TryForEachKeyed, TryMapKeyed, TryMapKeyedUnordered,
+    TrySendError, Turn, Turnstile, TurnstileBuilder, TurnstileClosed, VersionStore,
 };
 
 const EXPECTED: &str = "\
@@ -73,6 +74,16 @@ EnqueueError                     Send  Sync  Unpin
 TryEnqueueError                  Send  Sync  Unpin
 TryDequeueError                  Send  Sync  Unpin
 LeaseError                       Send  Sync  Unpin
+Turnstile                        Send  Sync  Unpin
+TurnstileBuilder                 Send  Sync  Unpin
+Room                             Send  Sync  Unpin
+Reserve                          Send  Sync  Unpin
+Place                            Send  Sync  Unpin
+Turn                             Send  Sync  Unpin
+EnterError                       Send  Sync  Unpin
+TryEnterError                    Send  Sync  Unpin
+TurnstileClosed                  Send  Sync  Unpin
+Place, keys not Send             -     -     Unpin
 DispatcherSink                   Send  Sync  Unpin
 OnError                          Send  Sync  Unpin
 MapKeyed                         Send  Sync  Unpin
@@ -97,6 +108,7 @@ future of cancelled              Send  Sync  -
 future of enqueue                Send  Sync  -
 future of dequeue                Send  Sync  -
 future of a queue's drain        Send  Sync  -
+future of a turnstile's turn     Send  Sync  -
 (Rc, which is neither)           -     -     Unpin
 ";
 
@@ -274,6 +286,16 @@ async fn every_public_type_and_future_is_what_it_was() {
         "TryEnqueueError": TryEnqueueError<String>,
         "TryDequeueError": TryDequeueError,
         "LeaseError": LeaseError,
+        "Turnstile": Turnstile<u64>,
+        "TurnstileBuilder": TurnstileBuilder<u64>,
+        "Room": Room<u64>,
+        "Reserve": Reserve<u64>,
+        "Place": Place<u64>,
+        "Turn": Turn<u64>,
+        "EnterError": EnterError<u64>,
+        "TryEnterError": TryEnterError<u64>,
+        "TurnstileClosed": TurnstileClosed,
+        "Place, keys not Send": Place<std::rc::Rc<u8>>,
     });
     rows.extend(rows! {
         "DispatcherSink": DispatcherSink<u64, String, u8, Error>,
@@ -333,6 +355,11 @@ async fn every_public_type_and_future_is_what_it_was() {
     ));
     rows.push(row!("future of dequeue", of_value(&pull.dequeue())));
     rows.push(row!("future of a queue's drain", of_value(&pull.drain())));
+    let turnstile = Turnstile::<u64>::builder().build().unwrap();
+    rows.push(row!(
+        "future of a turnstile's turn",
+        of_value(&turnstile.turn(1))
+    ));
     rows.push(row!(
         "(Rc, which is neither)",
         Of::<std::rc::Rc<u8>>(PhantomData)
