@@ -14,6 +14,7 @@
 //! | settle | the single final outcome of an accepted message |
 //! | receipt | a future the sender may keep; it resolves with the handler's answer, or why there is none |
 //! | dead letter | a message given up on, with its key, its attempts and its last error |
+//! | turn | the one right to run what is at the head of a lane; a [`Turnstile`] gives it to you |
 //! | runner | the task in which handlers run |
 //! | concurrency | most handlers in flight at once |
 //! | capacity | most messages accepted and not settled |
