@@ -11,7 +11,8 @@
 //!
 //! Every third reading of a device comes late from its calibration service, and still no reading of a device
 //! overtakes another one: each change is against the reading before it. A row that the warehouse refuses
-//! comes out as an error in its place, and all others are loaded. (Device 0 always reads 0 mV.) Nothing is spawned: the state of the
+//! comes out as an error in its place, and all others are loaded: no change is refused, so the first row of
+//! each device is, and all of device 0, which always reads 0 mV. Nothing is spawned: the state of the
 //! devices is a `RefCell` that the futures borrow.
 
 use std::cell::{Cell, RefCell};

@@ -29,7 +29,10 @@ impl Ask {
         if port == 0 {
             return Err("name the server's port, which it prints: --port PORT".into());
         }
-        let mut client = Client::connect(SocketAddr::from(([127, 0, 0, 1], port))).await?;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut client = Client::connect(address)
+            .await
+            .map_err(|_| format!("no server answers at {address}"))?;
         let answer = match &self {
             Self::Deposit { account, cents } => client.deposit(account, *cents).await,
             Self::Withdraw { account, cents } => client.withdraw(account, *cents).await,

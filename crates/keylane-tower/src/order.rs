@@ -14,6 +14,11 @@
 //! | `rate_limit` | slows all keys together, before they have a place | the one whose turn it is waits, and holds its turn |
 //! | panic catching | sees the panic when the next of the key has its turn already | the panic is an answer, during the turn |
 //!
+//! Some of them change the error: around `timeout`, `load_shed` and `buffer` it is a boxed one, in which
+//! [`LaneFull`](crate::error::LaneFull) and [`Closed`](crate::error::Closed) are found with `is` or
+//! `downcast_ref`. In axum all of that stands below its `HandleErrorLayer`, which then takes a `BoxError`
+//! and not an [`Error`](crate::Error): the front page of this crate has it.
+//!
 //! A layer outside that calls from several tasks, or makes clones ready in any order, decides the order
 //! in which `call` happens; from there on it is kept.
 //!

@@ -82,6 +82,13 @@ where
     E: fmt::Debug + Send + Sync + 'static,
 {
     /// A [`Sink`] for messages, for `forward` and `send_all`. Each sink holds at most one.
+    ///
+    /// A stream of plain messages needs `map(Ok)` before `forward` and `send_all`, which take streams of
+    /// `Result`s.
+    ///
+    /// # Examples
+    ///
+    /// [At the sink](DispatcherSink#examples).
     pub fn sink(&self) -> DispatcherSink<K, M, O, E> {
         DispatcherSink {
             dispatcher: self.clone(),
