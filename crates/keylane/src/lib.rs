@@ -10,7 +10,6 @@
 //! | parked | accepted, waiting in its lane |
 //! | ready | a lane whose head may start |
 //! | in flight | the head's handler has started and has not finished |
-//! | turn | the right of one message or one caller of a key to run; the next of the key has it afterwards |
 //! | attempt | one run of the handler for one message, counted from 1 |
 //! | settle | the single final outcome of an accepted message |
 //! | receipt | a future the sender may keep; it resolves with the handler's answer, or why there is none |
