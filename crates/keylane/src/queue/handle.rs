@@ -221,7 +221,8 @@ where
     /// order. It is settled as handed back.
     ///
     /// Messages that are leased stay with their workers; should they come back to the queue, they can
-    /// be taken back then. It takes time in proportion to the messages and the keys that are there.
+    /// be taken back then. A message whose `enqueue` is under way may come in right behind, and be leased
+    /// although an earlier one of its key was taken back. It takes time in proportion to the messages and the keys that are there.
     pub fn take_parked(&self) -> Vec<Returned<K, M>> {
         self.shared.take_parked()
     }

