@@ -181,7 +181,7 @@ where
             return Poll::Pending;
         }
         if *this.stage != Stage::Pulling
-            || this.inside.len() + this.answers.len() >= this.limits.capacity()
+            || this.inside.len() + this.answers.held() >= this.limits.capacity()
             || this.answers.ready() >= this.limits.concurrency
         {
             return Poll::Pending;
