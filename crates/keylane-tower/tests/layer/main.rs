@@ -5,6 +5,7 @@
 mod contract;
 mod dropped;
 mod handler;
+mod hard_services;
 mod limits;
 mod order;
 mod stacks;
