@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use keylane_tower::{Error, KeyedLayer, KeyedService, Turnstile};
+use keylane_tower::{Error, KeyedLayer, KeyedService, OnDrop, Turnstile};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task::spawn};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -119,9 +119,9 @@ fn whatever_panics_the_next_of_the_key_has_its_turn() {
 }
 
 /// As the test before, with somebody who waits, and looked at before the response is dropped.
-#[test]
-fn a_future_that_panics_twice_passes_its_turn_on() {
-    let layer = KeyedLayer::by_key(|_: &u32| Some("alice"));
+fn panics_twice<D: OnDrop<HardFuture, &'static str>>(
+    layer: &KeyedLayer<impl Fn(&u32) -> Option<&'static str> + Clone, &'static str, D>,
+) {
     let mut service = layer.layer(Hard {
         part: Part::PollAndDrop,
         lit: Rc::default(),
@@ -135,6 +135,13 @@ fn a_future_that_panics_twice_passes_its_turn_on() {
     assert_eq!(thrown.downcast_ref(), Some(&"in poll"));
     assert!(second.is_woken());
     assert_ready_ok!(second.poll());
+}
+
+#[tokio::test]
+async fn a_future_that_panics_twice_passes_its_turn_on() {
+    let layer = KeyedLayer::by_key(|_: &u32| Some("alice"));
+    panics_twice(&layer);
+    panics_twice(&layer.finish_dropped());
 }
 
 #[test]
