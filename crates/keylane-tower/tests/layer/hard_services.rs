@@ -2,27 +2,17 @@
 
 use std::cell::RefCell;
 use std::convert::Infallible;
-use std::future::{Future, Ready, ready};
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use keylane_tower::{Error, KeyedLayer, KeyedService, OnDrop, Turnstile};
+use keylane_tower::{Error, KeyedLayer, OnDrop, Turnstile};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task::spawn};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::{answer, call, keyed, lanes, reached};
-
-fn room<S, F, K, D, R>(service: &mut KeyedService<S, F, K, D>)
-where
-    KeyedService<S, F, K, D>: Service<R>,
-{
-    let polled = spawn(()).enter(|cx, _| service.poll_ready(cx));
-    assert!(matches!(polled, Poll::Ready(Ok(()))), "there is room");
-}
+use crate::support::{answer, call, keyed, lanes, reached, room};
 
 /// What of it panics, for the request 1.
 #[derive(Clone, Copy, PartialEq)]
@@ -276,151 +266,4 @@ fn a_clone_that_asked_keeps_its_place_in_the_line_until_it_is_dropped() {
     drop(shed);
     assert!(task.is_woken());
     assert_ready_ok!(task.enter(|cx, _| late.poll_ready(cx)));
-}
-
-/// Ready once it is let go. Says when it has finished, and when it was dropped.
-#[derive(Clone, Default)]
-struct Slow {
-    let_go: Arc<AtomicBool>,
-    finished: Arc<AtomicBool>,
-    throws: bool,
-}
-
-impl Service<u32> for Slow {
-    type Response = ();
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<(), Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: u32) -> Self::Future {
-        let slow = self.clone();
-        Box::pin(async move {
-            while !slow.let_go.load(Ordering::SeqCst) {
-                tokio::task::yield_now().await;
-            }
-            assert!(!slow.throws, "in the task of its own");
-            slow.finished.store(true, Ordering::SeqCst);
-            Ok(())
-        })
-    }
-}
-
-fn current_thread() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap()
-}
-
-#[test]
-fn a_runtime_that_ends_drops_what_it_was_to_finish() {
-    let slow = Slow::default();
-    let layer = KeyedLayer::by_key(|_: &u32| Some(())).finish_dropped();
-    let mut service = layer.layer(slow.clone());
-    // Dropped while the runtime stands still, and by a thread that has none.
-    let runtime = current_thread();
-    room(&mut service);
-    let mut first = spawn(service.call(1));
-    assert_pending!(runtime.block_on(async { first.poll() }));
-    std::thread::spawn(move || drop(first)).join().unwrap();
-    assert_eq!(layer.turnstile().places(), 1, "it is to be finished");
-    drop(runtime);
-    assert_eq!(layer.turnstile().places(), 0);
-    // Dropped when the runtime has ended.
-    let runtime = current_thread();
-    room(&mut service);
-    let mut second = spawn(service.call(2));
-    assert_pending!(runtime.block_on(async { second.poll() }));
-    drop(runtime);
-    drop(second);
-    assert_eq!(layer.turnstile().places(), 0);
-    // In a task that the end of its runtime drops, local or not.
-    for local in [true, false] {
-        let runtime = current_thread();
-        let set = tokio::task::LocalSet::new();
-        room(&mut service);
-        let third = service.call(3);
-        if local {
-            set.spawn_local(third);
-            set.block_on(&runtime, tokio::task::yield_now());
-        } else {
-            runtime.spawn(third);
-            runtime.block_on(tokio::task::yield_now());
-        }
-        assert_eq!(layer.turnstile().places(), 1);
-        drop(runtime);
-        drop(set);
-        assert_eq!(layer.turnstile().places(), 0);
-    }
-    assert!(!slow.finished.load(Ordering::SeqCst));
-}
-
-#[test]
-fn a_response_that_a_panic_drops_is_finished_too() {
-    for throws in [false, true] {
-        let slow = Slow {
-            throws,
-            ..Slow::default()
-        };
-        let layer = KeyedLayer::by_key(|_: &u32| Some(())).finish_dropped();
-        let mut service = layer.layer(slow.clone());
-        let runtime = current_thread();
-        room(&mut service);
-        let mut first = spawn(service.call(1));
-        assert_pending!(runtime.block_on(async { first.poll() }));
-        let thrown = catch_unwind(AssertUnwindSafe(move || {
-            let _first = first;
-            panic!("of the caller");
-        }));
-        assert!(thrown.is_err());
-        assert_eq!(layer.turnstile().places(), 1);
-        slow.let_go.store(true, Ordering::SeqCst);
-        runtime.block_on(async {
-            while layer.turnstile().places() > 0 {
-                tokio::task::yield_now().await;
-            }
-        });
-        assert_eq!(slow.finished.load(Ordering::SeqCst), !throws);
-    }
-}
-
-/// Its first clone panics.
-struct Unclonable(Arc<AtomicBool>);
-
-impl Clone for Unclonable {
-    fn clone(&self) -> Self {
-        assert!(self.0.swap(true, Ordering::SeqCst), "in clone");
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl Service<u64> for Unclonable {
-    type Response = u64;
-    type Error = Infallible;
-    type Future = Ready<Result<u64, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, number: u64) -> Self::Future {
-        ready(Ok(number))
-    }
-}
-
-#[tokio::test]
-async fn a_handler_whose_clone_panics_costs_one_attempt() {
-    let handler = keylane_tower::ServiceHandler::new(Unclonable(Arc::default()));
-    let numbers = keylane::Dispatcher::builder(|_: &u64| ())
-        .spawn(handler)
-        .unwrap();
-    let [first, second] = [1, 2].map(|n| numbers.try_submit(n).unwrap());
-    let failed = first.await.unwrap_err();
-    assert!(matches!(
-        failed,
-        keylane::ReceiptError::Failed(keylane::Failure::Panicked(_))
-    ));
-    assert_eq!(second.await.unwrap(), 2);
 }

@@ -4,6 +4,7 @@
 
 mod contract;
 mod dropped;
+mod finished;
 mod handler;
 mod hard_services;
 mod limits;
