@@ -42,6 +42,53 @@ async fn later_messages_wait() {
     bench.finish(jobs).await;
 }
 
+/// Plain messages are ready and wait for their runner when the first one comes that may not start yet.
+#[tokio::test(start_paused = true)]
+async fn the_first_later_message_comes_behind_plain_ones_that_are_ready() {
+    let bench = Bench::new();
+    let handler = bench.handler(|id, _| match id {
+        100 => Act::Takes(100),
+        _ => Act::Ok,
+    });
+    let jobs = jobs()
+        .concurrency(1)
+        .delayed(Delayed::Wait)
+        .spawn(handler)
+        .unwrap();
+    send_all(&jobs, 9, [100]).await;
+    quiet().await;
+    send_all(&jobs, 1, [1]).await;
+    send_all(&jobs, 2, [2]).await;
+    send_all(&jobs, None, [7]).await;
+    quiet().await;
+    jobs.send_after(job(1, 3), 50 * MS).await.unwrap();
+    jobs.send_after(job(2, 4), 150 * MS).await.unwrap();
+    jobs.send_after(job(3, 5), 150 * MS).await.unwrap();
+    jobs.send_after(job(None, 8), 150 * MS).await.unwrap();
+    send_all(&jobs, 3, [6]).await;
+    at(&bench, 200).await;
+    let mut times = bench.times();
+    times.sort_unstable();
+    assert_eq!(
+        times,
+        [
+            (0, 100),
+            (100, 1),
+            (100, 2),
+            (100, 3),
+            (100, 7),
+            (150, 4),
+            (150, 5),
+            (150, 6),
+            (150, 8)
+        ]
+    );
+    let ids = bench.ids();
+    let place = |of: u64| ids.iter().position(|id| *id == of);
+    assert!(place(1) < place(3) && place(5) < place(6), "{ids:?}");
+    bench.finish(jobs).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn later_messages_pass() {
     let bench = Bench::new();

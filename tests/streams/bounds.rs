@@ -4,8 +4,8 @@ use std::task::Poll;
 
 use keylane::KeyedStreamExt;
 
-use crate::rig::World;
-use crate::task::Task;
+use crate::rig::{Fate, World};
+use crate::task::{Scripted, Task, catch};
 
 fn hot(elements: usize) -> Vec<(u64, u32)> {
     vec![(0, 1); elements]
@@ -77,6 +77,32 @@ fn a_blocked_oldest_element_cannot_make_it_grow() {
         let expected: Vec<_> = (0..1_001).map(Ok).collect();
         assert_eq!(task.all(&mut answers), expected);
     }
+}
+
+#[test]
+fn panics_behind_a_blocked_oldest_element_cannot_make_it_grow() {
+    let mut elements = vec![(0, 1, Fate::Fine)];
+    elements.extend((0..500).map(|n| (1 + n % 50, 0, Fate::ThrowsInPoll)));
+    elements.push((0, 0, Fate::Fine));
+    let world = World::with_fates(&elements);
+    let mut answers = world
+        .stream()
+        .map_keyed(4, world.key(), world.start())
+        .capacity(30);
+    let (task, mut thrown) = (Task::new(), 0);
+    let mut take = |answers: &mut _| loop {
+        match catch(|| task.settle(answers)) {
+            Err(Scripted(_)) => thrown += 1,
+            Ok(polled) => return polled,
+        }
+    };
+    assert_eq!(take(&mut answers), Poll::Pending);
+    assert_eq!(world.pulled(), 30);
+    world.release(0);
+    assert_eq!(take(&mut answers), Poll::Ready(Some(Ok(0))));
+    assert_eq!(take(&mut answers), Poll::Ready(Some(Ok(501))));
+    assert_eq!(take(&mut answers), Poll::Ready(None));
+    assert_eq!(thrown, 500);
 }
 
 #[test]

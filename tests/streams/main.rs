@@ -11,6 +11,7 @@ mod task;
 mod bounds;
 mod ending;
 mod errors;
+mod hard_input;
 mod local;
 mod model;
 mod order;

@@ -175,7 +175,7 @@ impl<'a> Bench<'a> {
                 assert!(kept.zip(answered).all(|(n, answer)| n == *answer));
             }
             let inside = state.pulled - state.lost.len() - answered.len();
-            assert!(inside <= self.capacity());
+            assert!(inside + self.gone(state, answered.len()) <= self.capacity());
             if *over {
                 assert_eq!((inside, state.pulled), (0, state.scripts.len()));
             }
@@ -185,6 +185,20 @@ impl<'a> Bench<'a> {
     fn capacity(&self) -> usize {
         let every_lane = self.plan.concurrency * self.plan.lane_capacity;
         self.plan.capacity.unwrap_or(every_lane)
+    }
+
+    /// Elements that panicked behind one that is not answered, and keep their place in the order.
+    fn gone(&self, state: &State, answered: usize) -> usize {
+        if !self.plan.ordered {
+            return 0;
+        }
+        let mut all = (0..state.pulled).filter(|n| !state.lost.contains(n));
+        let Some(next) = all.nth(answered) else {
+            return 0;
+        };
+        let had_place = |n: &&usize| state.scripts[**n].fate != Fate::ThrowsInKey;
+        let behind = state.lost.iter().filter(|n| **n > next);
+        behind.filter(had_place).count()
     }
 
     /// Elements of each key that are inside and have not started.
@@ -230,7 +244,9 @@ impl<'a> Bench<'a> {
                 .any(|parked| *parked == self.plan.lane_capacity);
             let inside = state.pulled - state.lost.len() - answered.len();
             // The answer of this poll was there as well when it decided.
-            let full = inside + usize::from(ready) >= self.capacity();
+            let before = answered.len() - usize::from(ready);
+            let gone = self.gone(state, before);
+            let full = inside + usize::from(ready) + gone >= self.capacity();
             let takeable = if self.plan.ordered {
                 let kept = (0..state.pulled).filter(|n| !state.lost.contains(n));
                 let next = kept.skip(answered.len());

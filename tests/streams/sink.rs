@@ -169,6 +169,27 @@ async fn a_dropped_sink_drops_the_held_message_alone() {
 }
 
 #[tokio::test]
+async fn whoever_asked_last_is_woken() {
+    let gate = Gate::new();
+    let orders = orders(&gate, 1);
+    let mut sink = orders.sink();
+    sink.send(1).await.unwrap();
+    sink.feed(2).await.unwrap();
+    assert!(sink.flush().now_or_never().is_none());
+    // In another task from here on, and only there.
+    let other = tokio::spawn(async move {
+        sink.flush().await.unwrap();
+        sink.feed(3).await.unwrap();
+        sink
+    });
+    tokio::task::yield_now().await;
+    gate.open();
+    let mut sink = other.await.unwrap();
+    sink.close().await.unwrap();
+    assert_eq!(orders.drain().await.done, 3);
+}
+
+#[tokio::test]
 async fn after_a_panic_of_the_key_the_sink_goes_on() {
     let gate = Gate::new();
     gate.open();

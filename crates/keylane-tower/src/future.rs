@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -16,6 +17,8 @@ pin_project! {
     /// The future of a response: waits for the turn of its key, makes the inner service ready, calls it,
     /// and polls its response.
     ///
+    /// Its place was taken by the `call`. So one that is neither polled nor dropped holds its key up.
+    ///
     /// # Cancel safety
     ///
     /// Dropped before its turn has come, the request leaves its lane at once; those behind it move up.
@@ -26,8 +29,9 @@ pin_project! {
     /// # Panics
     ///
     /// A panic of the inner service, or of its future, goes to whoever polls; the inner future is dropped
-    /// and the next of the key has its turn before it does. Polled again after that, or after it was
-    /// ready, it panics.
+    /// and the next of the key has its turn before it does. Should it panic once more while it is
+    /// dropped for that, the first panic goes on. Polled again after that, or after it was ready, it
+    /// panics.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, R, K, D>
     where
@@ -174,7 +178,12 @@ where
     D: OnDrop<S::Future, K>,
 {
     fn drop(&mut self) {
-        self.0.set(State::Done);
+        if !std::thread::panicking() {
+            return self.0.set(State::Done);
+        }
+        // A second panic that got out of here would end the process. The first one goes on.
+        let done = AssertUnwindSafe(|| self.0.set(State::Done));
+        catch_unwind(done).unwrap_or_else(std::mem::forget);
     }
 }
 

@@ -77,8 +77,9 @@ where
     F::Output: Send,
     K: Eq + Clone + Send + Sync + 'static,
 {
-    /// `None` once it is done, or has panicked.
+    /// `None` once it is done.
     tied: Option<Pin<Box<Tied<F, K>>>>,
+    /// Where it is finished. `None`: nowhere, or it has panicked.
     runtime: Option<Handle>,
 }
 
@@ -107,12 +108,14 @@ where
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // Out of its place, so that one that panics is dropped and not finished.
-        let mut tied = self.tied.take().expect("a response is had once");
+        // Without it meanwhile, so that one that panics is dropped and not finished.
+        let runtime = self.runtime.take();
+        let tied = self.tied.as_mut().expect("a response is had once");
         let polled = tied.as_mut().poll(cx);
-        if polled.is_pending() {
-            self.tied = Some(tied);
+        if polled.is_ready() {
+            self.tied = None;
         }
+        self.runtime = runtime;
         polled
     }
 }

@@ -22,9 +22,12 @@ use crate::on_drop::{Cancel, OnDrop};
 /// # Readiness
 ///
 /// `poll_ready` waits for room for one more request, below the capacity, and keeps it for the next
-/// `call` of *this* clone; another clone has to ask for itself. It does not ask the inner service: a
-/// request may wait long for its turn, and should not keep one of the inner service's places meanwhile.
-/// When its turn has come, the response future makes a clone of the inner service ready and calls that.
+/// `call` of *this* clone; another clone has to ask for itself. A clone that asked and is not called keeps
+/// its room, or its place in the line for it, until it is dropped.
+///
+/// The inner service is not asked: a request may wait long for its turn, and should not keep one of the
+/// inner service's places meanwhile. When its turn has come, the response future makes a clone of the
+/// inner service ready and calls that.
 pub struct KeyedService<S, F, K, D = Cancel> {
     inner: S,
     key: F,

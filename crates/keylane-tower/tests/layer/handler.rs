@@ -1,10 +1,14 @@
 //! Services as handlers of a dispatcher.
 
 use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
 use keylane::{Dispatcher, Failure, Retry};
 use keylane_tower::{Delivery, ServiceHandler};
-use tower::{ServiceBuilder, service_fn};
+use tower::{Service, ServiceBuilder, service_fn};
 use tower_test::mock;
 
 #[tokio::test]
@@ -85,4 +89,41 @@ async fn a_service_that_fails_to_be_ready_is_a_failed_attempt() {
         failed,
         keylane::ReceiptError::Failed(Failure::Error(text)) if text == "gone"
     ));
+}
+
+/// Its first clone panics.
+struct Unclonable(Arc<AtomicBool>);
+
+impl Clone for Unclonable {
+    fn clone(&self) -> Self {
+        assert!(self.0.swap(true, Ordering::SeqCst), "in clone");
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Service<u64> for Unclonable {
+    type Response = u64;
+    type Error = Infallible;
+    type Future = Ready<Result<u64, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, number: u64) -> Self::Future {
+        ready(Ok(number))
+    }
+}
+
+#[tokio::test]
+async fn a_handler_whose_clone_panics_costs_one_attempt() {
+    let handler = ServiceHandler::new(Unclonable(Arc::default()));
+    let numbers = Dispatcher::builder(|_: &u64| ()).spawn(handler).unwrap();
+    let [first, second] = [1, 2].map(|n| numbers.try_submit(n).unwrap());
+    let failed = first.await.unwrap_err();
+    assert!(matches!(
+        failed,
+        keylane::ReceiptError::Failed(Failure::Panicked(_))
+    ));
+    assert_eq!(second.await.unwrap(), 2);
 }

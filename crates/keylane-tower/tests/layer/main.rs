@@ -4,7 +4,9 @@
 
 mod contract;
 mod dropped;
+mod finished;
 mod handler;
+mod hard_services;
 mod limits;
 mod order;
 mod stacks;

@@ -1,5 +1,7 @@
 //! A mock behind the layer.
 
+use std::task::Poll;
+
 use keylane_tower::{KeyedLayer, KeyedService, Turnstile};
 use tokio_test::task::{Spawn, spawn};
 use tower::{Layer, Service};
@@ -33,6 +35,15 @@ pub(crate) fn lanes() -> Turnstile<&'static str> {
     Turnstile::default()
 }
 
+/// Makes it ready, which takes the room.
+pub(crate) fn room<S, F, K, D, R>(service: &mut KeyedService<S, F, K, D>)
+where
+    KeyedService<S, F, K, D>: Service<R>,
+{
+    let polled = spawn(()).enter(|cx, _| service.poll_ready(cx));
+    assert!(matches!(polled, Poll::Ready(Ok(()))), "there is room");
+}
+
 /// Calls, which takes the place; the response is polled once.
 pub(crate) fn call(service: &mut Keyed, key: &'static str, number: u32) -> Response {
     call_as(service, Some(key), number)
@@ -52,8 +63,8 @@ pub(crate) fn call_as(service: &mut Keyed, key: Option<&'static str>, number: u3
 pub(crate) fn reached(handle: &mut Handle<Request, u32>) -> Option<(u32, mock::SendResponse<u32>)> {
     let mut next = spawn(handle.next_request());
     match next.poll() {
-        std::task::Poll::Ready(request) => request.map(|((_, number), answer)| (number, answer)),
-        std::task::Poll::Pending => None,
+        Poll::Ready(request) => request.map(|((_, number), answer)| (number, answer)),
+        Poll::Pending => None,
     }
 }
 

@@ -24,6 +24,12 @@ pub(super) trait Answers {
     /// How many are here.
     fn len(&self) -> usize;
 
+    /// How many places are held: by those that are here, and by those that were skipped and wait behind
+    /// somebody.
+    fn held(&self) -> usize {
+        self.len()
+    }
+
     /// The element from which on nothing is to start any more once the one at `index` is the last.
     fn over_from(&self, index: u64) -> u64;
 
@@ -33,6 +39,7 @@ pub(super) trait Answers {
 
 /// In the order of the elements.
 pub(super) struct InOrder<A> {
+    /// The first is never [`Place::Gone`]: it is waited for, or can be taken.
     places: VecDeque<Place<A>>,
     /// The index of the first place.
     first: u64,
@@ -41,6 +48,7 @@ pub(super) struct InOrder<A> {
     /// Answers among these.
     ready: usize,
     len: usize,
+    gone: usize,
 }
 
 enum Place<A> {
@@ -57,6 +65,7 @@ impl<A> InOrder<A> {
             run: 0,
             ready: 0,
             len: 0,
+            gone: 0,
         }
     }
 
@@ -84,6 +93,16 @@ impl<A> InOrder<A> {
             self.run += 1;
         }
     }
+
+    /// Nobody comes for the skipped places in front.
+    fn trim(&mut self) {
+        while let Some(Place::Gone) = self.places.front() {
+            self.places.pop_front();
+            self.first += 1;
+            self.run -= 1;
+            self.gone -= 1;
+        }
+    }
 }
 
 impl<A> Answers for InOrder<A> {
@@ -99,21 +118,24 @@ impl<A> Answers for InOrder<A> {
     }
 
     fn skip(&mut self, index: u64) {
+        self.gone += 1;
         self.set(index, Place::Gone);
+        self.trim();
     }
 
     fn take(&mut self) -> Option<A> {
-        while self.run > 0 {
-            let place = self.places.pop_front();
-            self.first += 1;
-            self.run -= 1;
-            if let Some(Place::Here(answer)) = place {
-                self.ready -= 1;
-                self.len -= 1;
-                return Some(answer);
-            }
-        }
-        None
+        let first = self
+            .places
+            .pop_front_if(|place| matches!(place, Place::Here(_)));
+        let Some(Place::Here(answer)) = first else {
+            return None;
+        };
+        self.first += 1;
+        self.run -= 1;
+        self.ready -= 1;
+        self.len -= 1;
+        self.trim();
+        Some(answer)
     }
 
     fn ready(&self) -> usize {
@@ -122,6 +144,10 @@ impl<A> Answers for InOrder<A> {
 
     fn len(&self) -> usize {
         self.len
+    }
+
+    fn held(&self) -> usize {
+        self.len + self.gone
     }
 
     fn over_from(&self, index: u64) -> u64 {
@@ -134,6 +160,8 @@ impl<A> Answers for InOrder<A> {
         let after = self.places.split_off(keep);
         let here = |place: &&Place<A>| matches!(place, Place::Here(_));
         self.len = self.places.iter().filter(here).count();
+        let gone = |place: &&Place<A>| matches!(place, Place::Gone);
+        self.gone = self.places.iter().filter(gone).count();
         (self.run, self.ready) = (0, 0);
         self.stretch();
         // The user's, and may panic: last.

@@ -131,7 +131,7 @@ where
                     self.as_mut().project().settle(index, answer, &is_last);
                 }
                 Poll::Ready(Some((index, Err(thrown)))) => {
-                    self.as_mut().project().lose(index, thrown)
+                    self.as_mut().project().lose([index], thrown)
                 }
                 Poll::Ready(None) | Poll::Pending => break,
             }
@@ -152,8 +152,8 @@ where
 
     fn move_on(self: Pin<&mut Self>) {
         let mut this = self.project();
-        if let Err(Lost { index, thrown }) = this.inside.move_on(this.f) {
-            this.lose(index, thrown);
+        if let Err(Lost { indices, thrown }) = this.inside.move_on(this.f) {
+            this.lose(indices, thrown);
         }
     }
 
@@ -181,7 +181,7 @@ where
             return Poll::Pending;
         }
         if *this.stage != Stage::Pulling
-            || this.inside.len() + this.answers.len() >= this.limits.capacity()
+            || this.inside.len() + this.answers.held() >= this.limits.capacity()
             || this.answers.ready() >= this.limits.concurrency
         {
             return Poll::Pending;
@@ -225,8 +225,8 @@ where
 
     fn enter(&mut self, arrival: Arrival<K, T>) {
         let lane_capacity = self.limits.lane_capacity;
-        if let Err(Lost { index, thrown }) = self.inside.enter(arrival, lane_capacity, self.f) {
-            self.lose(index, thrown);
+        if let Err(Lost { indices, thrown }) = self.inside.enter(arrival, lane_capacity, self.f) {
+            self.lose(indices, thrown);
         }
     }
 
@@ -247,9 +247,11 @@ where
         }
     }
 
-    /// An element has panicked.
-    fn lose(&mut self, index: u64, thrown: Thrown) -> ! {
-        self.answers.skip(index);
+    /// These elements will have no answer, because something has panicked.
+    fn lose(&mut self, indices: impl IntoIterator<Item = u64>, thrown: Thrown) -> ! {
+        for index in indices {
+            self.answers.skip(index);
+        }
         resume_unwind(thrown)
     }
 }

@@ -35,7 +35,8 @@ use super::try_map::{TryMapKeyed, TryMapKeyedUnordered};
 /// A panic of the stream, of `key`, of `f` or of a future goes to whoever polls, and so does one of the
 /// key's `Hash`, `Eq` or `Clone`. The element that panicked is gone. Nothing else is: polled again, the
 /// adapter goes on with all others, in order, those of the same key included. A panic in the `Drop` of an
-/// element, a key or a future is logged and changes nothing.
+/// element, a key or a future is logged and changes nothing. A key that is not equal to itself panics, and
+/// loses what is parked behind it.
 ///
 /// # Examples
 ///

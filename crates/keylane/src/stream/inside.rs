@@ -49,11 +49,18 @@ pub(super) struct Arrival<K, T> {
 /// The place of an element, and what its future answered or threw.
 pub(super) type Outcome<A> = (u64, Result<A, Thrown>);
 
-/// An element that panicked before it had a future.
-#[must_use = "its place must not be waited for, and the panic goes on"]
+/// Elements that will have no future, because something panicked.
+#[must_use = "their places must not be waited for, and the panic goes on"]
 pub(super) struct Lost {
-    pub(super) index: u64,
+    pub(super) indices: Vec<u64>,
     pub(super) thrown: Thrown,
+}
+
+impl Lost {
+    fn one(index: u64, thrown: Thrown) -> Self {
+        let indices = vec![index];
+        Self { indices, thrown }
+    }
 }
 
 impl<K: Hash + Eq + Clone, T, Fut: Future> Inside<K, T, Fut> {
@@ -100,16 +107,18 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Inside<K, T, Fut> {
                 let parked = waiting.expect("a lane that was made has taken nothing");
                 return self.start(at, parked, f);
             }
-            Err(thrown) => return Err(Lost { index, thrown }),
+            Err(thrown) => return Err(Lost::one(index, thrown)),
         }
         Ok(())
     }
 
     /// Moves the lane of the key that was freed on: its oldest parked element starts.
     ///
+    /// A key that does not find its lane, because its `Eq` is wrong, loses what is parked there.
+    ///
     /// # Panics
     ///
-    /// If the key's `Eq` does; then it is asked again next time. If it is wrong.
+    /// If the key's `Eq` does; then it is asked again next time.
     pub(super) fn move_on(&mut self, f: &mut impl FnMut(T) -> Fut) -> Result<(), Lost> {
         let Some(at) = &self.freed else {
             return Ok(());
@@ -127,9 +136,28 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Inside<K, T, Fut> {
                 self.parked -= 1;
                 self.start(at, parked, f)
             }
-            (Some(((), None)), _) => Ok(()),
-            _ => panic!("a key is not equal to itself: what is parked behind it is lost"),
+            (Some(((), None)), _) | (_, None) => Ok(()),
+            (None, Some(at)) => Err(self.strand(at.hash)),
         }
+    }
+
+    /// Gives up the lane of a key that is not equal to itself.
+    #[cold]
+    fn strand(&mut self, hash: u64) -> Lost {
+        let mut parked = Vec::new();
+        self.lanes.sweep(|_, of, lane| {
+            if of == hash {
+                parked.extend(lane.hand_back().1);
+            }
+            of != hash
+        });
+        self.parked -= parked.len();
+        let indices = parked.iter().map(|parked| parked.index);
+        let indices = indices.filter(|index| *index < self.over_from).collect();
+        let Err(thrown) = catch_unwind(|| -> Infallible {
+            panic!("a key is not equal to itself: what is parked behind it is lost")
+        });
+        Lost { indices, thrown }
     }
 
     /// The next future that has finished; its key is freed. `None`: there are no futures.
@@ -199,7 +227,7 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Inside<K, T, Fut> {
             }
             Err(thrown) => {
                 self.freed = Some(at);
-                Err(Lost { index, thrown })
+                Err(Lost::one(index, thrown))
             }
         }
     }

@@ -57,7 +57,8 @@ macro_rules! settings {
         }
 
         /// Most elements pulled and not yet answered to the consumer: parked, in flight, and answers
-        /// that nobody has taken. Default: the concurrency times the capacity of a lane.
+        /// that nobody has taken. In input order also those that panicked behind one that is not
+        /// answered. Default: the concurrency times the capacity of a lane.
         ///
         /// At that limit nothing is pulled.
         ///

@@ -26,8 +26,9 @@
 //! 2. The key that was freed moves on before the source is asked, before what is held tries again, and
 //!    before another future is polled. So nothing overtakes.
 //! 3. The source is polled only while fewer than `concurrency` futures are in flight, nothing is held, fewer
-//!    than `capacity` elements are inside or answered, and fewer than `concurrency` answers can be
-//!    taken: a consumer that is slow is not run ahead of. All other places are filled in each poll.
+//!    than `capacity` elements are inside or have a place among the answers, and fewer than `concurrency`
+//!    answers can be taken: a consumer that is slow is not run ahead of. All other places are filled in
+//!    each poll.
 //! 4. Each index is expected by the answers once, and then put or skipped once. A panic skips it.
 //! 5. The user's code runs where nothing is half done: what it was about is written down before
 //!    (`freed`), or put right behind it (`Lost`). So a panic goes to the consumer, who may ask again.
