@@ -16,6 +16,7 @@ mod server;
 mod wire;
 
 use std::error::Error;
+use std::process::ExitCode;
 
 use clap::Parser;
 use tokio::net::TcpListener;
@@ -28,7 +29,7 @@ use lanes::Mode;
 #[derive(Parser)]
 struct Arguments {
     /// The port on 127.0.0.1, to listen on or to ask; 0 takes any free port
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, global = true)]
     port: u16,
 
     /// Run it against itself, print what there is to see, and end
@@ -41,8 +42,17 @@ struct Arguments {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let arguments = Arguments::parse();
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<(), Box<dyn Error + Send + Sync>> {
     let wish = async {
         match arguments.ask {
             Some(ask) => ask.put(arguments.port).await,
