@@ -61,6 +61,7 @@ where
                 Some(_) => self.depart(lane, &key, hash, &mut departure),
             };
             let next = match next {
+                // Made here and handed past the map, so that the message is moved once.
                 Next::Start(parked) => {
                     turn = Some(Turn::first(None, hash, parked));
                     Next::Stay

@@ -190,9 +190,8 @@ impl<K: Eq + Clone> Shared<K> {
             let left = caught(|| self.lanes.with(hash, key, |lane| leave_lane(lane, waiter)));
             match left {
                 Ok(Some(true)) => return self.room.give(),
-                Ok(Some(false)) => {}
-                // Without a lane it has been called, granted or sent home.
-                Ok(None) => {}
+                // It has been called, granted or sent home; its lane may be gone.
+                Ok(Some(false) | None) => {}
                 Err(_) => self.broken(),
             }
         }
