@@ -114,6 +114,8 @@ pub use observe::{By, Hot, Stats};
 mod clock;
 mod random;
 mod rt;
+mod types;
+mod unwind;
 
 #[cfg(all(test, keylane_shuttle))]
 mod schedules;

@@ -23,6 +23,7 @@ use crate::rate::Rate;
 use crate::retry::{Retry, RetryBudget};
 use crate::routing::MOST_LANES;
 use crate::rt::{self, Arc, mpsc};
+use crate::types::Of;
 
 /// Each shard is a lock and a table; more than this helps nobody.
 const MOST_SHARDS: usize = 1 << 16;
@@ -580,7 +581,7 @@ where
     fn start<O, Run>(
         mut self,
         version: Option<Arc<Version<M>>>,
-        run: impl Fn(Seat<K, M, O, E>) -> Run + Send + Sync + 'static,
+        run: impl Fn(Seat<Of<K, M, O, E>>) -> Run + Send + Sync + 'static,
     ) -> Result<Dispatcher<K, M, O, E>, BuildError>
     where
         O: Send + 'static,
@@ -613,7 +614,7 @@ where
 
         let store = settings.discipline.store();
         let runners = runtime.clone();
-        let spawn = Box::new(move |engine: &Arc<Engine<K, M, O, E>>| {
+        let spawn = Box::new(move |engine: &Arc<Engine<Of<K, M, O, E>>>| {
             engine.runners.start(|number| {
                 let seat = Seat::new(Arc::clone(engine), number);
                 runners.spawn(run(seat)).abort_handle()

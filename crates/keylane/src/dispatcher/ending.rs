@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::engine::{Engine, Report, Stage};
 use crate::rt::Arc;
+use crate::types::Of;
 
 /// A shutdown that starts when it is awaited: [`drain`], [`close`] or [`abort`].
 ///
@@ -46,13 +47,13 @@ use crate::rt::Arc;
 /// [`abort`]: crate::Dispatcher::abort
 #[must_use = "the shutdown starts when it is awaited"]
 pub struct Ending<K, M, O, E> {
-    engine: Arc<Engine<K, M, O, E>>,
+    engine: Arc<Engine<Of<K, M, O, E>>>,
     stage: Stage,
     within: Option<Duration>,
 }
 
 impl<K, M, O, E> Ending<K, M, O, E> {
-    pub(super) fn new(engine: Arc<Engine<K, M, O, E>>, stage: Stage) -> Self {
+    pub(super) fn new(engine: Arc<Engine<Of<K, M, O, E>>>, stage: Stage) -> Self {
         Self {
             engine,
             stage,

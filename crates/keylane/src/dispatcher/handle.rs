@@ -15,6 +15,7 @@ use crate::engine::{Accepted, Debt, Engine, Reply, Stage};
 use crate::error::{ReserveError, SendError, TrySendError};
 use crate::observe::Stats;
 use crate::rt::{Arc, mpsc, oneshot};
+use crate::types::Of;
 
 /// Takes messages, keeps the order of each key, and runs the handler for them.
 ///
@@ -50,8 +51,8 @@ use crate::rt::{Arc, mpsc, oneshot};
 /// # }
 /// ```
 pub struct Dispatcher<K, M, O = (), E = std::convert::Infallible> {
-    pub(crate) engine: Arc<Engine<K, M, O, E>>,
-    pub(super) channel: mpsc::UnboundedSender<Accepted<K, M, O, E>>,
+    pub(crate) engine: Arc<Engine<Of<K, M, O, E>>>,
+    pub(super) channel: mpsc::UnboundedSender<Accepted<Of<K, M, O, E>>>,
     pub(super) address: Arc<Address<K, M>>,
 }
 
@@ -325,7 +326,7 @@ where
     async fn post(
         &self,
         message: M,
-        reply: Option<Reply<M, O, E>>,
+        reply: Option<Reply<Of<K, M, O, E>>>,
         not_before: impl FnOnce() -> Option<Instant>,
     ) -> Result<(), SendError<M>> {
         let (key, hash) = (self.address.locate)(&message);
@@ -337,7 +338,11 @@ where
         }
     }
 
-    fn try_post(&self, message: M, reply: Option<Reply<M, O, E>>) -> Result<(), TrySendError<M>> {
+    fn try_post(
+        &self,
+        message: M,
+        reply: Option<Reply<Of<K, M, O, E>>>,
+    ) -> Result<(), TrySendError<M>> {
         let (key, hash) = (self.address.locate)(&message);
         match self.try_room(key.as_ref(), hash, &message) {
             Ok(room) => self
@@ -355,7 +360,7 @@ where
         key: Option<K>,
         hash: u64,
         message: M,
-        reply: Option<Reply<M, O, E>>,
+        reply: Option<Reply<Of<K, M, O, E>>>,
         not_before: Option<Instant>,
     ) -> Result<(), M> {
         let mut debt = Debt::new(room.weight, reply);
@@ -379,7 +384,7 @@ where
 
     /// Writes down what this message asks for beyond its turn.
     #[cold]
-    fn set_terms(&self, message: &M, not_before: Option<Instant>, debt: &mut Debt<M, O, E>) {
+    fn set_terms(&self, message: &M, not_before: Option<Instant>, debt: &mut Debt<Of<K, M, O, E>>) {
         let address = &self.address;
         if let Some(class) = &address.class {
             debt.load_mut().class = class(message);

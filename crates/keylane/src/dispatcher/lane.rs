@@ -9,6 +9,7 @@ use crate::clock;
 use crate::engine::{Engine, Undecidable, Waiting};
 use crate::error::LaneError;
 use crate::rt::Arc;
+use crate::types::Of;
 
 /// The lane of one key, whether or not it exists at the moment.
 ///
@@ -35,7 +36,7 @@ use crate::rt::Arc;
 /// # }
 /// ```
 pub struct Lane<K, M, O, E> {
-    pub(super) engine: Arc<Engine<K, M, O, E>>,
+    pub(super) engine: Arc<Engine<Of<K, M, O, E>>>,
     pub(super) address: Arc<Address<K, M>>,
     pub(super) key: K,
     pub(super) hash: u64,

@@ -8,6 +8,7 @@ use super::receipt::Receipt;
 use crate::engine::Reply;
 use crate::error::TrySendError;
 use crate::rt::{SemaphorePermit, oneshot};
+use crate::types::Of;
 
 /// Room for one message in the capacity of a dispatcher. Dropped unused, the room goes back.
 ///
@@ -48,7 +49,7 @@ where
         Ok(Receipt { answer })
     }
 
-    fn put(self, message: M, reply: Option<Reply<M, O, E>>) -> Result<(), TrySendError<M>> {
+    fn put(self, message: M, reply: Option<Reply<Of<K, M, O, E>>>) -> Result<(), TrySendError<M>> {
         let (key, hash) = (self.dispatcher.address.locate)(&message);
         match self
             .dispatcher

@@ -1,10 +1,9 @@
 //! The stalled: messages behind failing heads are no load, and are counted apart.
 
-use std::fmt;
-
 use super::message::{Debt, Load, Standing, Ticket};
 use super::{Engine, Lane};
 use crate::rt::atomic::Ordering;
+use crate::types::Spec;
 
 /// Room to return after a lock is gone: returning it wakes senders.
 #[derive(Debug, Default)]
@@ -13,20 +12,14 @@ pub(super) struct Freed {
     pub(super) bytes: usize,
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Takes a message out of the load, if the limit of the stalled allows.
-    pub(super) fn set_apart(&self, ticket: &mut Ticket<M, O, E>, freed: &mut Freed) -> bool {
+    pub(super) fn set_apart(&self, ticket: &mut Ticket<T>, freed: &mut Freed) -> bool {
         self.set_debt_apart(&mut ticket.debt, freed)
     }
 
     /// The same for what is owed for a message that has not come into its lane.
-    fn set_debt_apart(&self, debt: &mut Debt<M, O, E>, freed: &mut Freed) -> bool {
+    fn set_debt_apart(&self, debt: &mut Debt<T>, freed: &mut Freed) -> bool {
         let claimed = self.set_load_apart(debt.load_mut(), freed);
         if debt.terms().is_some_and(|terms| !terms.merged.is_empty()) {
             // From the newest: the older ones may be apart from an earlier stall.
@@ -62,7 +55,7 @@ where
     ///
     /// From the back: what is already apart is in front, from an earlier stall, so that each
     /// message is looked at once and not once for every retry before it.
-    pub(super) fn set_lane_apart(&self, lane: &mut Lane<K, M, O, E>, freed: &mut Freed) {
+    pub(super) fn set_lane_apart(&self, lane: &mut Lane<T>, freed: &mut Freed) {
         for parked in lane.parked_mut().rev() {
             if !self.set_apart(&mut parked.ticket, freed) {
                 break;
@@ -74,7 +67,7 @@ where
     }
 
     /// Takes a message out of the load that waits outside of the lanes. Not under a lock.
-    pub(super) fn keep_aside(&self, debt: &mut Debt<M, O, E>) {
+    pub(super) fn keep_aside(&self, debt: &mut Debt<T>) {
         let mut freed = Freed::default();
         self.set_debt_apart(debt, &mut freed);
         self.free(&freed);

@@ -1,8 +1,5 @@
 //! A message comes to a lane that thinks.
 
-use std::fmt;
-
-use super::caught::caught;
 use super::message::{Debt, Parked, Queued, Rouse, Turn, Work};
 use super::settle::{Outcome, Tally};
 use super::think::{After, later};
@@ -12,16 +9,18 @@ use crate::discipline::{Coalesce, Discipline, Forgotten, How, Mode, OnGap, Seque
 use crate::error::Failure;
 use crate::lanes::{AtLimit, Came, Gap, Offered, Rest, Sequencer, State};
 use crate::rt::atomic::Ordering;
+use crate::types::{Spec, Types};
+use crate::unwind::caught;
 
 /// A message, and what became of it.
-type Settled<M, O, E> = (Parked<M, O, E>, fn(M) -> Outcome<M, O, E>);
+type Settled<T> = (Parked<T>, fn(<T as Types>::Message) -> Outcome<T>);
 
 /// The message that waited, and the newcomer.
-type Pair<M, O, E> = (Parked<M, O, E>, Parked<M, O, E>);
+type Pair<T> = (Parked<T>, Parked<T>);
 
 /// What an arrival has brought about, to be carried out once the shard's lock is gone.
-struct Arrival<K, M, O, E> {
-    after: After<M, O, E>,
+struct Arrival<T: Types> {
+    after: After<T>,
     /// The lane is to be asked what to run.
     calls: bool,
     /// The lane has come to its limit.
@@ -31,22 +30,22 @@ struct Arrival<K, M, O, E> {
     /// The store is to be asked where the key stands.
     loads: bool,
     /// Messages with an outcome.
-    settled: Vec<Settled<M, O, E>>,
+    settled: Vec<Settled<T>>,
     /// Met a full lane, or were pushed out of one.
-    displaced: Vec<Parked<M, O, E>>,
-    refused: Vec<Parked<M, O, E>>,
+    displaced: Vec<Parked<T>>,
+    refused: Vec<Parked<T>>,
     /// Their debts live on in the messages that stand for them.
-    dropped: Vec<M>,
+    dropped: Vec<T::Message>,
     /// To become one.
-    merges: Option<Pair<M, O, E>>,
+    merges: Option<Pair<T>>,
     /// Missing versions that were given up, and what waited behind them.
     gap: Option<Gap>,
-    behind_gap: Vec<Parked<M, O, E>>,
+    behind_gap: Vec<Parked<T>>,
     /// A key to be dropped.
-    asked: Option<Forgotten<K>>,
+    asked: Option<Forgotten<T::Key>>,
 }
 
-impl<K, M, O, E> Arrival<K, M, O, E> {
+impl<T: Spec> Arrival<T> {
     fn new() -> Self {
         Self {
             after: After::new(),
@@ -66,22 +65,16 @@ impl<K, M, O, E> Arrival<K, M, O, E> {
     }
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Lets a message into the lane of its key. Returns how deep the lane is now.
     pub(super) fn arrive(
         &self,
         tally: &mut Tally,
-        key: K,
+        key: T::Key,
         hash: u64,
-        parked: Parked<M, O, E>,
+        parked: Parked<T>,
         now: Instant,
-        turns: &mut Vec<Queued<K, M, O, E>>,
+        turns: &mut Vec<Queued<T>>,
     ) -> usize {
         let mut arrival = Arrival::new();
         self.lanes.with_any(hash, &key, |lane| {
@@ -114,12 +107,12 @@ where
     /// Under the shard's lock: the discipline decides.
     fn admit(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        key: &K,
+        lane: &mut Lane<T>,
+        key: &T::Key,
         hash: u64,
-        mut parked: Parked<M, O, E>,
+        mut parked: Parked<T>,
         now: Instant,
-        arrival: &mut Arrival<K, M, O, E>,
+        arrival: &mut Arrival<T>,
     ) {
         if lane.is_stalled() {
             self.set_apart(&mut parked.ticket, &mut arrival.after.freed);
@@ -144,11 +137,11 @@ where
     /// Under the shard's lock: what is in the lane now may call, expire, or be too much.
     fn settle_in(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        key: &K,
+        lane: &mut Lane<T>,
+        key: &T::Key,
         hash: u64,
         now: Instant,
-        arrival: &mut Arrival<K, M, O, E>,
+        arrival: &mut Arrival<T>,
     ) {
         let depth = lane.depth();
         arrival.filled |= self.see_arrival(lane, depth, hash);
@@ -164,7 +157,7 @@ where
     }
 
     /// Lets the call of a resting lane out, if there is something to run now. True: it is out.
-    pub(super) fn stir(&self, lane: &mut Lane<K, M, O, E>, now: Instant) -> bool {
+    pub(super) fn stir(&self, lane: &mut Lane<T>, now: Instant) -> bool {
         let State::Resting { why, .. } = *lane.state() else {
             return false;
         };
@@ -199,10 +192,10 @@ where
     /// Under the shard's lock.
     fn coalesce(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        coalesce: &Coalesce<M>,
-        mut parked: Parked<M, O, E>,
-        arrival: &mut Arrival<K, M, O, E>,
+        lane: &mut Lane<T>,
+        coalesce: &Coalesce<T::Message>,
+        mut parked: Parked<T>,
+        arrival: &mut Arrival<T>,
     ) {
         let spares = self.lanes.spares();
         if lane.parked_len() == 0 {
@@ -261,12 +254,12 @@ where
     fn merge(
         &self,
         tally: &mut Tally,
-        key: &K,
+        key: &T::Key,
         hash: u64,
-        waited: Parked<M, O, E>,
-        newcomer: Parked<M, O, E>,
+        waited: Parked<T>,
+        newcomer: Parked<T>,
         now: Instant,
-        arrival: &mut Arrival<K, M, O, E>,
+        arrival: &mut Arrival<T>,
     ) {
         let Discipline::Coalesce(Coalesce {
             how: How::Merge(merge),
@@ -305,13 +298,13 @@ where
     #[allow(clippy::too_many_arguments, reason = "one step of `admit`")]
     fn sequence(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        sequencing: &Sequencing<K>,
-        key: &K,
+        lane: &mut Lane<T>,
+        sequencing: &Sequencing<T::Key>,
+        key: &T::Key,
         hash: u64,
-        mut parked: Parked<M, O, E>,
+        mut parked: Parked<T>,
         now: Instant,
-        arrival: &mut Arrival<K, M, O, E>,
+        arrival: &mut Arrival<T>,
     ) {
         let version = parked.ticket.debt.terms_mut().version;
         let gaps = sequencing.mode == Mode::Contiguous;
@@ -366,7 +359,7 @@ where
     }
 
     /// Parks the early messages whose turn has come. Under the shard's lock.
-    pub(super) fn line_up(&self, lane: &mut Lane<K, M, O, E>, gaps: bool, now: Instant) {
+    pub(super) fn line_up(&self, lane: &mut Lane<T>, gaps: bool, now: Instant) {
         while let Some(next) = lane
             .extra_mut()
             .sequencer
@@ -380,9 +373,9 @@ where
     /// Arms the timer of a gap that was not there before. Under the shard's lock.
     pub(super) fn watch_gap(
         &self,
-        lane: &Lane<K, M, O, E>,
-        sequencing: &Sequencing<K>,
-        (key, hash): (&K, u64),
+        lane: &Lane<T>,
+        sequencing: &Sequencing<T::Key>,
+        (key, hash): (&T::Key, u64),
         had_gap: Option<Instant>,
         now: Instant,
     ) {
@@ -400,10 +393,10 @@ where
     /// The missing versions have not come in time, or too much waits for them. Under the shard's lock.
     fn give_gap_up(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        sequencing: &Sequencing<K>,
+        lane: &mut Lane<T>,
+        sequencing: &Sequencing<T::Key>,
         now: Instant,
-        arrival: &mut Arrival<K, M, O, E>,
+        arrival: &mut Arrival<T>,
     ) {
         let Some(sequencer) = &mut lane.extra_mut().sequencer else {
             return;
@@ -433,9 +426,9 @@ where
     pub(super) fn gap_due(
         &self,
         tally: &mut Tally,
-        (key, hash, since): (K, u64, Instant),
+        (key, hash, since): (T::Key, u64, Instant),
         now: Instant,
-        turns: &mut Vec<Queued<K, M, O, E>>,
+        turns: &mut Vec<Queued<T>>,
     ) {
         let Some(sequencing) = self.sequencing() else {
             return;
@@ -464,11 +457,11 @@ where
     pub(super) fn learn(
         &self,
         tally: &mut Tally,
-        key: K,
+        key: T::Key,
         hash: u64,
         last: Option<u64>,
         now: Instant,
-    ) -> Vec<Queued<K, M, O, E>> {
+    ) -> Vec<Queued<T>> {
         let mut turns = Vec::new();
         let Some(sequencing) = self.sequencing() else {
             return turns;
@@ -489,7 +482,7 @@ where
             let old = sequencer.learn(last, first, now);
             let old = old
                 .into_iter()
-                .map(|old| (old, Outcome::Duplicate as fn(M) -> _));
+                .map(|old| (old, Outcome::Duplicate as fn(T::Message) -> _));
             arrival.settled.extend(old);
             if sequencer.is_unknown() {
                 // What it was asked for is gone. Whoever comes next has the store asked again.
@@ -504,12 +497,7 @@ where
     }
 
     /// A resting lane may have something to run now, or nothing at all any more.
-    fn empty_or_stir(
-        &self,
-        lane: &mut Lane<K, M, O, E>,
-        now: Instant,
-        arrival: &mut Arrival<K, M, O, E>,
-    ) {
+    fn empty_or_stir(&self, lane: &mut Lane<T>, now: Instant, arrival: &mut Arrival<T>) {
         arrival.calls |= self.stir(lane, now);
         arrival.after.opening = self.open_or_renew_gate(lane);
         if let State::Resting { .. } = lane.state() {
@@ -532,10 +520,10 @@ where
     fn follow_arrival(
         &self,
         tally: &mut Tally,
-        key: K,
+        key: T::Key,
         hash: u64,
-        arrival: Arrival<K, M, O, E>,
-        turns: &mut Vec<Queued<K, M, O, E>>,
+        arrival: Arrival<T>,
+        turns: &mut Vec<Queued<T>>,
     ) {
         let Arrival {
             after,
@@ -591,7 +579,7 @@ where
     }
 
     /// Says which versions are missing.
-    fn report_gap(&self, key: &K, hash: u64, gap: Gap) {
+    fn report_gap(&self, key: &T::Key, hash: u64, gap: Gap) {
         tracing::warn!(
             target: "keylane",
             key = %self.shown(Some(key), hash),
@@ -620,7 +608,7 @@ fn forget_delay<T, H, G>(lane: &mut crate::lanes::Lane<T, H, G>) {
 }
 
 /// What is owed for `old` is owed with `new` from here on. Flat, however many were joined before.
-fn join<M, O, E>(new: &mut Debt<M, O, E>, mut old: Debt<M, O, E>) {
+fn join<T: Spec>(new: &mut Debt<T>, mut old: Debt<T>) {
     let mut merged = old.take_merged().unwrap_or_default();
     #[cfg(keylane_mutant = "merged-forgotten")]
     merged.clear();

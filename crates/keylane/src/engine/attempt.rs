@@ -1,12 +1,10 @@
 //! One run of a handler, with everything a user's future can do wrong.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
 use super::Engine;
-use super::caught::caught;
 use crate::adaptive::Started;
 use crate::clock::{self, Alarm};
 use crate::error::Failure;
@@ -14,6 +12,8 @@ use crate::handler::Context;
 use crate::observe::Beat;
 use crate::observe::facade::Stopwatch;
 use crate::observe::trace;
+use crate::types::Spec;
+use crate::unwind::caught;
 
 /// What observes one attempt. Without a subscriber and without metrics it is a null pointer.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Watched {
 impl Watched {
     /// The attempt is over.
     #[inline]
-    pub(super) fn end<K, M, O, E>(&mut self, engine: &Engine<K, M, O, E>) {
+    pub(super) fn end<T: Spec>(&mut self, engine: &Engine<T>) {
         self.stopwatch.stop(&engine.facade);
         if let Some(span) = self.span.take() {
             drop_span(span);
@@ -41,18 +41,12 @@ fn drop_span(span: Box<tracing::Span>) {
     drop(span);
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Prepares the context of an attempt. Reads the clock only where somebody wants to know.
     #[inline]
     pub(super) fn start(
         &self,
-        context: &mut Context<K>,
+        context: &mut Context<T::Key>,
         hash: u64,
         attempt: u32,
         parked_at: u64,
@@ -76,7 +70,10 @@ where
 
     /// The message for the handler, and the one that is kept for another attempt or a letter.
     #[inline]
-    pub(super) fn keep(&self, message: M) -> (Result<M, Failure<E>>, Option<M>) {
+    pub(super) fn keep(
+        &self,
+        message: T::Message,
+    ) -> (Result<T::Message, Failure<T::Error>>, Option<T::Message>) {
         match self.settings.keep {
             None => (Ok(message), None),
             Some(keep) => {

@@ -1,6 +1,5 @@
 //! Several messages of one key in one handler.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
@@ -8,7 +7,6 @@ use futures::FutureExt;
 
 use super::Engine;
 use super::apart::Freed;
-use super::caught::{caught, cloned};
 use super::gate::Opening;
 use super::hand::{Hand, Owed, Post};
 use super::message::{Parked, Queued, Standing, Ticket, Turn};
@@ -21,23 +19,21 @@ use crate::error::Failure;
 use crate::handler::Context;
 use crate::lanes::Role;
 use crate::rt::{self, Arc};
+use crate::types::{Spec, Types};
+use crate::unwind::{caught, cloned};
 
 /// As [`run`](super::run), with a handler that takes batches.
 ///
 /// Beside it and not in it: what is alive across the await of a handler is memory for each handler in
 /// flight, and plain handlers should not pay for batches.
 #[allow(clippy::manual_async_fn)]
-pub(crate) fn run_batches<K, M, O, E, H, A>(
-    mut seat: Seat<K, M, O, E>,
+pub(crate) fn run_batches<T: Spec, H, A>(
+    mut seat: Seat<T>,
     handler: Arc<H>,
 ) -> impl Future<Output = ()> + Send
 where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-    H: BatchHandler<K, M, A>,
-    H::Answer: BatchAnswer<Output = O, Error = E>,
+    H: BatchHandler<T::Key, T::Message, A>,
+    H::Answer: BatchAnswer<Output = T::Output, Error = T::Error>,
 {
     async move {
         let engine = Arc::clone(seat.engine());
@@ -89,21 +85,15 @@ where
 
 /// Takes a turn in hand: the messages for the handler, and the guards of what is owed for them.
 #[allow(clippy::type_complexity, reason = "the messages and their two guards")]
-fn take<'a, K, M, O, E>(
-    engine: &'a Arc<Engine<K, M, O, E>>,
-    context: &'a mut Context<K>,
-    mut turn: Turn<K, M, O, E>,
+fn take<'a, T: Spec>(
+    engine: &'a Arc<Engine<T>>,
+    context: &'a mut Context<T::Key>,
+    mut turn: Turn<T>,
 ) -> (
-    Result<Vec<M>, Failure<E>>,
-    Mates<'a, K, M, O, E>,
-    Hand<'a, K, M, O, E>,
-)
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+    Result<Vec<T::Message>, Failure<T::Error>>,
+    Mates<'a, T>,
+    Hand<'a, T>,
+) {
     let parked = turn.ticket.debt.take_mates();
     let mut mates = Mates {
         engine,
@@ -135,48 +125,30 @@ where
 }
 
 /// What is owed for a message that is in a handler behind the first one of its batch.
-pub(super) struct Mate<M, O, E> {
-    ticket: Ticket<M, O, E>,
-    kept: Option<M>,
+pub(super) struct Mate<T: Types> {
+    ticket: Ticket<T>,
+    kept: Option<T::Message>,
 }
 
 /// Settles the messages behind the first one if their handler is dropped in the middle.
-struct Mates<'a, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    engine: &'a Arc<Engine<K, M, O, E>>,
-    key: Option<K>,
-    owed: Vec<Mate<M, O, E>>,
+struct Mates<'a, T: Spec> {
+    engine: &'a Arc<Engine<T>>,
+    key: Option<T::Key>,
+    owed: Vec<Mate<T>>,
 }
 
-impl<K, M, O, E> Mates<'_, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Mates<'_, T> {
     fn len(&self) -> usize {
         self.owed.len()
     }
 
     /// The handler has answered.
-    fn done(mut self) -> Vec<Mate<M, O, E>> {
+    fn done(mut self) -> Vec<Mate<T>> {
         std::mem::take(&mut self.owed)
     }
 }
 
-impl<K, M, O, E> Drop for Mates<'_, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Drop for Mates<'_, T> {
     fn drop(&mut self) {
         if self.owed.is_empty() {
             return;
@@ -198,30 +170,24 @@ where
 }
 
 /// A message of a batch that has failed.
-struct Failed<M, O, E> {
-    ticket: Ticket<M, O, E>,
-    kept: Option<M>,
+struct Failed<T: Types> {
+    ticket: Ticket<T>,
+    kept: Option<T::Message>,
     /// `None`: it failed with the batch, whose failure is another one's.
-    failure: Option<Failure<E>>,
+    failure: Option<Failure<T::Error>>,
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Settles a batch as far as it succeeded. Returns the turn of the next message if the first one
     /// of the lane has settled.
     pub(super) fn after_batch(
         self: &Arc<Self>,
         tally: &mut Tally,
-        context: &mut Context<K>,
-        owed: Owed<M, O, E>,
-        mates: Vec<Mate<M, O, E>>,
-        answer: Result<Vec<Result<O, E>>, Box<Failure<E>>>,
-    ) -> Option<Queued<K, M, O, E>> {
+        context: &mut Context<T::Key>,
+        owed: Owed<T>,
+        mates: Vec<Mate<T>>,
+        answer: Result<Vec<Result<T::Output, T::Error>>, Box<Failure<T::Error>>>,
+    ) -> Option<Queued<T>> {
         let Owed { hash, ticket, kept } = owed;
         let had_mates = !mates.is_empty();
         let head = std::iter::once(Mate { ticket, kept });
@@ -286,10 +252,10 @@ where
     fn put_failed_back(
         &self,
         tally: &mut Tally,
-        key: Option<&K>,
+        key: Option<&T::Key>,
         hash: u64,
         why: &str,
-        failed: impl Iterator<Item = Failed<M, O, E>>,
+        failed: impl Iterator<Item = Failed<T>>,
     ) {
         let mut back = Vec::new();
         for Failed {
@@ -316,7 +282,7 @@ where
     }
 
     /// A batch is over: these of it go back into their lane, in front of all others.
-    fn put_back(&self, tally: &mut Tally, key: Option<&K>, hash: u64, back: Vec<Parked<M, O, E>>) {
+    fn put_back(&self, tally: &mut Tally, key: Option<&T::Key>, hash: u64, back: Vec<Parked<T>>) {
         let Some(key) = key else { return };
         let now = clock::now();
         let mut back = Some(back);

@@ -1,7 +1,5 @@
 //! What an operator decides about one key.
 
-use std::fmt;
-
 use super::message::{Held, Parked, Standing, Ticket, Turn, Work};
 use super::settle::{Outcome, Tally};
 use super::think::{After, later};
@@ -12,6 +10,7 @@ use crate::error::Failure;
 use crate::lanes::{Next, Rest, State, Timer};
 use crate::rt::Arc;
 use crate::rt::atomic::Ordering;
+use crate::types::{Spec, Types};
 
 /// Why a decision does not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,22 +22,16 @@ pub(crate) enum Undecidable {
 }
 
 /// What a decision took out of a lane.
-enum Taken<K, M, O, E> {
+enum Taken<T: Types> {
     /// The head that the lane held: it is out, and in the operator's hands.
-    Head(Box<Held<K, M, O, E>>),
+    Head(Box<Held<T>>),
     /// The first of the parked, which was the head.
-    Parked(Parked<M, O, E>),
+    Parked(Parked<T>),
     /// The wait for missing versions.
     Gap,
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Whether any lane is paused.
     #[inline]
     pub(super) fn has_paused(&self) -> bool {
@@ -46,7 +39,7 @@ where
     }
 
     /// Nothing of this key starts until it is resumed.
-    pub(crate) fn pause(&self, key: &K, hash: u64) {
+    pub(crate) fn pause(&self, key: &T::Key, hash: u64) {
         let mut after = After::new();
         self.lanes.with_any(hash, key, |lane| {
             if lane.is_paused() {
@@ -70,7 +63,7 @@ where
 
     /// A paused lane goes on; or a halted head goes out again, as a first attempt; or missing versions
     /// are waited for once more.
-    pub(crate) fn resume(self: &Arc<Self>, key: &K, hash: u64) -> Result<(), Undecidable> {
+    pub(crate) fn resume(self: &Arc<Self>, key: &T::Key, hash: u64) -> Result<(), Undecidable> {
         let owner = key.clone();
         let now = clock::now();
         let mut again = None;
@@ -116,11 +109,7 @@ where
 
     /// Under the shard's lock: what a lane lets out that is not paused any more.
     #[allow(clippy::type_complexity, reason = "the two things that may be out now")]
-    fn unpause(
-        &self,
-        lane: &mut Lane<K, M, O, E>,
-        now: clock::Instant,
-    ) -> (Option<Box<Held<K, M, O, E>>>, bool) {
+    fn unpause(&self, lane: &mut Lane<T>, now: clock::Instant) -> (Option<Box<Held<T>>>, bool) {
         match lane.state() {
             // The store has not answered; when it has, the lane goes on.
             State::Resting {
@@ -141,7 +130,7 @@ where
     }
 
     /// Under the shard's lock: the missing versions get their time once more.
-    fn miss_anew(&self, lane: &mut Lane<K, M, O, E>, key: &K, hash: u64, now: clock::Instant) {
+    fn miss_anew(&self, lane: &mut Lane<T>, key: &T::Key, hash: u64, now: clock::Instant) {
         let Some(sequencing) = self.sequencing() else {
             return;
         };
@@ -156,7 +145,7 @@ where
 
     /// The waiting head settles as skipped, or as the failure it was halted by; the key goes on
     /// behind it. Missing versions are given up.
-    pub(crate) fn skip(self: &Arc<Self>, key: &K, hash: u64) -> Result<(), Undecidable> {
+    pub(crate) fn skip(self: &Arc<Self>, key: &T::Key, hash: u64) -> Result<(), Undecidable> {
         let owner = key.clone();
         let now = clock::now();
         let mut after = After::new();
@@ -243,7 +232,7 @@ where
     }
 
     /// Under the shard's lock: the head that the lane holds is out, in the operator's hands.
-    fn take_held(&self, lane: &mut Lane<K, M, O, E>, halted: bool) -> Box<Held<K, M, O, E>> {
+    fn take_held(&self, lane: &mut Lane<T>, halted: bool) -> Box<Held<T>> {
         if halted {
             self.halted.fetch_sub(1, Ordering::Relaxed);
             lane.resume()
@@ -254,7 +243,7 @@ where
     }
 
     /// The timer of a head in backoff, if there is one, will find nothing. Under the shard's lock.
-    fn forget_timer(&self, lane: &Lane<K, M, O, E>) {
+    fn forget_timer(&self, lane: &Lane<T>) {
         if lane.is_timed() {
             self.stale.fetch_add(1, Ordering::Relaxed);
         }
@@ -264,11 +253,11 @@ where
     /// goes out at once, as a first attempt.
     pub(crate) fn replace(
         self: &Arc<Self>,
-        key: &K,
+        key: &T::Key,
         hash: u64,
-        message: M,
+        message: T::Message,
         weight: u32,
-    ) -> Result<M, (M, Undecidable)> {
+    ) -> Result<T::Message, (T::Message, Undecidable)> {
         let owner = key.clone();
         let mut message = Some(message);
         let mut swapped = None;
@@ -305,7 +294,7 @@ where
 
     /// Another message, of another size, stands for this ticket from now on. Returns the bytes that
     /// are to be given back once the shard's lock is gone.
-    fn reweigh(&self, ticket: &mut Ticket<M, O, E>, weight: u32) -> usize {
+    fn reweigh(&self, ticket: &mut Ticket<T>, weight: u32) -> usize {
         let load = ticket.debt.load_mut();
         load.earlier = 0;
         let mut freed = 0;
@@ -323,7 +312,7 @@ where
         freed
     }
 
-    fn restart(self: &Arc<Self>, key: K, hash: u64, head: Held<K, M, O, E>) {
+    fn restart(self: &Arc<Self>, key: T::Key, hash: u64, head: Held<T>) {
         let Held {
             message,
             ticket,
@@ -342,7 +331,7 @@ where
     }
 
     /// Settles everything of a key that has not started, or waits after a failure. Returns how many.
-    pub(crate) fn purge(self: &Arc<Self>, key: &K, hash: u64) -> usize {
+    pub(crate) fn purge(self: &Arc<Self>, key: &T::Key, hash: u64) -> usize {
         let owner = key.clone();
         let (mut forgotten, mut calls) = (None, false);
         let now = clock::now();
@@ -409,7 +398,7 @@ where
     }
 
     /// A head that waits for its next attempt, or for the dead-letter sink, goes out now.
-    pub(crate) fn retry_now(self: &Arc<Self>, key: &K, hash: u64) -> Result<(), Undecidable> {
+    pub(crate) fn retry_now(self: &Arc<Self>, key: &T::Key, hash: u64) -> Result<(), Undecidable> {
         let owner = key.clone();
         let head = self.lanes.with(hash, key, |lane| match lane.state() {
             State::Backoff { .. } if !lane.is_paused() => Ok(self.take_held(lane, false)),

@@ -6,14 +6,13 @@
 //! permit, and the next one gets it. The gate goes when the lane is half empty with nobody
 //! waiting, or when the lane goes.
 
-use std::fmt;
-
-use super::caught::shielded;
 use super::{Engine, Lane, Overflow};
 use crate::discipline::{Coalesce, Discipline, How};
 use crate::lanes::{AtLimit, Rest, State};
 use crate::rt::atomic::Ordering;
 use crate::rt::{Arc, Semaphore};
+use crate::types::Spec;
+use crate::unwind::shielded;
 
 pub(crate) type Gate = Arc<Semaphore>;
 
@@ -49,16 +48,10 @@ impl Opening {
     }
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// The gate of this key, if its lane is full.
     #[inline]
-    pub(crate) fn gate(&self, hash: u64, key: &K) -> Option<Gate> {
+    pub(crate) fn gate(&self, hash: u64, key: &T::Key) -> Option<Gate> {
         match &self.places {
             None => self.gate_of(hash, key),
             Some(_) => self.gate_of_place(hash, key),
@@ -67,7 +60,7 @@ where
 
     /// The same where the number of lanes may change.
     #[cold]
-    fn gate_of_place(&self, hash: u64, key: &K) -> Option<Gate> {
+    fn gate_of_place(&self, hash: u64, key: &T::Key) -> Option<Gate> {
         let places = self.places.as_ref()?;
         places.gate(key).or_else(|| {
             let (lane, hash) = places.lane(key, hash);
@@ -76,7 +69,7 @@ where
     }
 
     #[inline]
-    fn gate_of(&self, hash: u64, key: &K) -> Option<Gate> {
+    fn gate_of(&self, hash: u64, key: &T::Key) -> Option<Gate> {
         if self.full_lanes[slot_of(hash)].load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -87,7 +80,7 @@ where
 
     /// Whether the lane of this key waits for a version, and this is it. Its sender must not wait at the
     /// gate behind those whose messages wait for it.
-    pub(crate) fn is_awaited(&self, hash: u64, key: &K, version: u64) -> bool {
+    pub(crate) fn is_awaited(&self, hash: u64, key: &T::Key, version: u64) -> bool {
         let awaited = self.lanes.peek(hash, key, |lane| {
             let sequencer = lane.extra().and_then(|extra| extra.sequencer.as_ref());
             is_in_gap(lane) && sequencer.is_some_and(|sequencer| sequencer.is_awaited(version))
@@ -117,7 +110,7 @@ where
     /// A message came into this lane, which is `depth` deep now. True: with it the lane became full. Under
     /// the shard's lock.
     #[inline]
-    pub(super) fn see_arrival(&self, lane: &mut Lane<K, M, O, E>, depth: usize, hash: u64) -> bool {
+    pub(super) fn see_arrival(&self, lane: &mut Lane<T>, depth: usize, hash: u64) -> bool {
         if let Some(full) = lane.full() {
             full.granted = full.granted.saturating_sub(1);
         } else if depth >= self.settings.lane_capacity
@@ -134,7 +127,7 @@ where
 
     /// The head of this lane is about to leave it for good. Under the shard's lock.
     #[inline]
-    pub(super) fn see_departure(&self, lane: &mut Lane<K, M, O, E>) -> Opening {
+    pub(super) fn see_departure(&self, lane: &mut Lane<T>) -> Opening {
         // Counting the depth is not free, and hardly any lane is full.
         if lane.gate().is_none() {
             return Opening::Nothing;
@@ -143,7 +136,7 @@ where
     }
 
     /// This lane is about to be this deep. Under the shard's lock.
-    pub(super) fn open_gate(&self, lane: &mut Lane<K, M, O, E>, depth: usize) -> Opening {
+    pub(super) fn open_gate(&self, lane: &mut Lane<T>, depth: usize) -> Opening {
         let limit = self.settings.lane_capacity;
         let Some(full) = lane.full() else {
             return Opening::Nothing;
@@ -165,7 +158,7 @@ where
     ///
     /// One that waits for a version gets a new gate: whoever waits at the old one looks again, and one of
     /// them may bring that version.
-    pub(super) fn open_or_renew_gate(&self, lane: &mut Lane<K, M, O, E>) -> Opening {
+    pub(super) fn open_or_renew_gate(&self, lane: &mut Lane<T>) -> Opening {
         let depth = lane.depth();
         if depth == 0 || !is_in_gap(lane) {
             return self.open_gate(lane, depth);
@@ -184,7 +177,7 @@ where
     }
 
     /// Has everybody at the gate look again where to go. Under the shard's lock.
-    pub(super) fn renew_gate(&self, lane: &mut Lane<K, M, O, E>) -> Opening {
+    pub(super) fn renew_gate(&self, lane: &mut Lane<T>) -> Opening {
         let Some(old) = lane.take_full() else {
             return Opening::Nothing;
         };
@@ -198,7 +191,7 @@ where
     }
 
     /// Takes the gate away. Under the shard's lock.
-    pub(super) fn remove_gate(&self, lane: &mut Lane<K, M, O, E>) -> Opening {
+    pub(super) fn remove_gate(&self, lane: &mut Lane<T>) -> Opening {
         match lane.take_full() {
             Some(full) => {
                 self.full_lanes[full.slot].fetch_sub(1, Ordering::Relaxed);

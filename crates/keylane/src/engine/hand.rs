@@ -4,14 +4,12 @@
 //! task is aborted or its runtime goes away. They are declared before the future they guard, so
 //! the future is dropped first and the key moves on only after it.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
 use super::Engine;
 use super::attempt::{self, Watched};
-use super::caught::{caught, cloned};
 use super::message::{GivenUp, Ticket, Turn, Work};
 use super::seat::Seat;
 use super::settle::Tally;
@@ -21,54 +19,44 @@ use crate::handler::Context;
 use crate::letter::{DeadLetter, Exhausted, Sink};
 use crate::observe::Beat;
 use crate::rt::Arc;
+use crate::types::{Spec, Types};
+use crate::unwind::{caught, cloned};
 
 /// A message in its handler.
-pub(super) struct Hand<'a, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    engine: &'a Arc<Engine<K, M, O, E>>,
-    context: &'a Context<K>,
+pub(super) struct Hand<'a, T: Spec> {
+    engine: &'a Arc<Engine<T>>,
+    context: &'a Context<T::Key>,
     hash: u64,
-    ticket: Option<Ticket<M, O, E>>,
-    kept: Option<M>,
+    ticket: Option<Ticket<T>>,
+    kept: Option<T::Message>,
     watched: Watched,
     alarm: Option<Alarm>,
     /// Why there is no future to poll. Boxed: it is rare, and there is a hand for each handler.
-    failed: Option<Box<Failure<E>>>,
+    failed: Option<Box<Failure<T::Error>>>,
 }
 
 /// How an attempt went.
-pub(super) enum Concluded<M, O, E> {
+pub(super) enum Concluded<T: Types> {
     /// The message of the lane with this hash has settled.
     Settled(u64),
-    Failed(Failure<E>, Owed<M, O, E>),
+    Failed(Failure<T::Error>, Owed<T>),
 }
 
 /// What is owed for a message whose handler has answered.
-pub(super) struct Owed<M, O, E> {
+pub(super) struct Owed<T: Types> {
     pub(super) hash: u64,
-    pub(super) ticket: Ticket<M, O, E>,
-    pub(super) kept: Option<M>,
+    pub(super) ticket: Ticket<T>,
+    pub(super) kept: Option<T::Message>,
 }
 
-impl<'a, K, M, O, E> Hand<'a, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<'a, T: Spec> Hand<'a, T> {
     /// Takes a turn in hand: the message for its handler, and the guard of what is owed for it.
     #[inline]
     pub(super) fn take(
-        engine: &'a Arc<Engine<K, M, O, E>>,
-        context: &'a mut Context<K>,
-        turn: Turn<K, M, O, E>,
-    ) -> (Result<M, Failure<E>>, Self) {
+        engine: &'a Arc<Engine<T>>,
+        context: &'a mut Context<T::Key>,
+        turn: Turn<T>,
+    ) -> (Result<T::Message, Failure<T::Error>>, Self) {
         let attempt = turn.attempt();
         let Turn {
             key,
@@ -96,11 +84,11 @@ where
 
     /// Calls the handler, and puts its future where it stays.
     #[inline]
-    pub(super) fn call<F, T>(
+    pub(super) fn call<F, I>(
         &mut self,
-        message: Result<T, Failure<E>>,
+        message: Result<I, Failure<T::Error>>,
         mut slot: Pin<&mut Option<F>>,
-        handle: impl FnOnce(&'a Context<K>, T) -> F,
+        handle: impl FnOnce(&'a Context<T::Key>, I) -> F,
     ) {
         let context = self.context;
         let called = message.and_then(|message| {
@@ -119,12 +107,12 @@ where
     pub(super) fn poll<F, A, X>(
         &mut self,
         slot: Pin<&mut Option<F>>,
-        seat: &mut Seat<K, M, O, E>,
+        seat: &mut Seat<T>,
         cx: &mut task::Context<'_>,
-    ) -> Poll<Result<A, Box<Failure<E>>>>
+    ) -> Poll<Result<A, Box<Failure<T::Error>>>>
     where
         F: Future<Output = Result<A, X>>,
-        X: Into<Failure<E>>,
+        X: Into<Failure<T::Error>>,
     {
         if let Some(failure) = self.failed.take() {
             return Poll::Ready(Err(failure));
@@ -153,9 +141,9 @@ where
     #[inline]
     pub(super) fn conclude(
         mut self,
-        seat: &mut Seat<K, M, O, E>,
-        answer: Result<O, Box<Failure<E>>>,
-    ) -> Concluded<M, O, E> {
+        seat: &mut Seat<T>,
+        answer: Result<T::Output, Box<Failure<T::Error>>>,
+    ) -> Concluded<T> {
         self.unwatch(&answer);
         let answer = match answer {
             Ok(answer) => answer,
@@ -165,7 +153,7 @@ where
             seat.settle_done(self.context.key.as_ref(), self.hash, ticket, answer);
         }
         self.ticket = None;
-        if std::mem::needs_drop::<M>()
+        if std::mem::needs_drop::<T::Message>()
             && let Some(kept) = self.kept.take()
         {
             self.engine.drop_quietly(kept);
@@ -174,12 +162,12 @@ where
     }
 
     /// The handler of a batch has answered: what is owed goes on to be settled.
-    pub(super) fn done<A>(mut self, answer: &Result<A, Box<Failure<E>>>) -> Owed<M, O, E> {
+    pub(super) fn done<A>(mut self, answer: &Result<A, Box<Failure<T::Error>>>) -> Owed<T> {
         self.unwatch(answer);
         self.owed()
     }
 
-    fn owed(mut self) -> Owed<M, O, E> {
+    fn owed(mut self) -> Owed<T> {
         Owed {
             hash: self.hash,
             ticket: self.ticket.take().expect("a hand is done once"),
@@ -188,7 +176,7 @@ where
     }
 
     #[inline]
-    fn unwatch<A>(&mut self, answer: &Result<A, Box<Failure<E>>>) {
+    fn unwatch<A>(&mut self, answer: &Result<A, Box<Failure<T::Error>>>) {
         self.watched.end(self.engine);
         if let Some(started) = self.watched.started.take() {
             self.engine.measure(&started, answer);
@@ -196,13 +184,7 @@ where
     }
 }
 
-impl<K, M, O, E> Drop for Hand<'_, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Drop for Hand<'_, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let Context { key, attempt, .. } = self.context;
@@ -220,44 +202,35 @@ where
 }
 
 /// A letter as it leaves for the sink, and as it comes back.
-pub(super) struct Letter<K, M, O, E> {
-    pub(super) key: Option<K>,
+pub(super) struct Letter<T: Types> {
+    pub(super) key: Option<T::Key>,
     pub(super) hash: u64,
-    pub(super) message: M,
-    pub(super) ticket: Ticket<M, O, E>,
-    pub(super) given_up: Box<GivenUp<K, E>>,
+    pub(super) message: T::Message,
+    pub(super) ticket: Ticket<T>,
+    pub(super) given_up: Box<GivenUp<T>>,
 }
 
 /// A letter, and what is owed for it.
-type Sealed<K, M, O, E> = (DeadLetter<K, M, E>, Ticket<M, O, E>);
+type Sealed<T> = (
+    DeadLetter<<T as Types>::Key, <T as Types>::Message, <T as Types>::Error>,
+    Ticket<T>,
+);
 
 /// A message on its way to the dead-letter sink.
-pub(super) struct Post<'a, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    engine: &'a Arc<Engine<K, M, O, E>>,
+pub(super) struct Post<'a, T: Spec> {
+    engine: &'a Arc<Engine<T>>,
     hash: u64,
     refusals: u32,
     /// Whether a lane waits for the letter.
     in_lane: bool,
     /// Boxed: a runner carries one only while it delivers.
-    letter: Option<Box<Sealed<K, M, O, E>>>,
+    letter: Option<Box<Sealed<T>>>,
 }
 
-impl<'a, K, M, O, E> Post<'a, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<'a, T: Spec> Post<'a, T> {
     /// Takes the turn of a letter.
     #[inline]
-    pub(super) fn take(engine: &'a Arc<Engine<K, M, O, E>>, turn: Turn<K, M, O, E>) -> Self {
+    pub(super) fn take(engine: &'a Arc<Engine<T>>, turn: Turn<T>) -> Self {
         let Turn {
             key,
             hash,
@@ -303,7 +276,7 @@ where
     }
 
     /// The key of the lane that waits for the letter.
-    pub(super) fn key(&self) -> Option<&K> {
+    pub(super) fn key(&self) -> Option<&T::Key> {
         let letter = self.letter.as_ref().filter(|_| self.in_lane)?;
         letter.0.key.as_ref()
     }
@@ -322,7 +295,7 @@ where
 
     /// The sink has answered: the letter goes on to be settled, or to wait.
     #[inline]
-    pub(super) fn done(mut self) -> Letter<K, M, O, E> {
+    pub(super) fn done(mut self) -> Letter<T> {
         let letter = self.letter.take().expect("a post is done once");
         let (
             DeadLetter {
@@ -354,13 +327,7 @@ where
     }
 }
 
-impl<K, M, O, E> Drop for Post<'_, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Drop for Post<'_, T> {
     fn drop(&mut self) {
         if let Some(letter) = self.letter.take() {
             let (
@@ -385,15 +352,9 @@ where
     }
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Where dead letters go.
-    pub(super) fn sink(&self) -> Option<&Sink<K, M, E>> {
+    pub(super) fn sink(&self) -> Option<&Sink<T::Key, T::Message, T::Error>> {
         match &self.settings.exhausted {
             Exhausted::DeadLetter(sink) => Some(sink),
             Exhausted::Discard | Exhausted::Halt => self.settings.sink.as_ref(),
@@ -404,10 +365,10 @@ where
     /// which is one. The message goes back, and nothing of its key runs after it.
     fn interrupted(
         self: &Arc<Self>,
-        lane: Option<K>,
+        lane: Option<T::Key>,
         hash: u64,
-        ticket: Ticket<M, O, E>,
-        back: super::HandedBack<K, M>,
+        ticket: Ticket<T>,
+        back: super::HandedBack<T::Key, T::Message>,
     ) {
         self.shutdown.interrupted();
         self.shutdown.advance(super::Stage::Aborting);

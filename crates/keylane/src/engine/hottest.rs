@@ -1,17 +1,17 @@
 //! Feeding the tables of hot keys, and asking them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use super::Engine;
-use super::caught::caught;
 use crate::clock::{self, Instant};
 use crate::lanes::State;
 use crate::observe::heat::{Grown, NO_PLACE, Still, Wait};
 use crate::observe::{By, Hot};
 use crate::rt::atomic::Ordering;
 use crate::rt::{self, lock};
+use crate::types::Spec;
+use crate::unwind::caught;
 
 /// Candidates looked at, or places of handlers read, before others may run.
 const BATCH: usize = 64;
@@ -33,13 +33,7 @@ struct Figures {
     stalled: bool,
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// The router has parked a message, and now the lane is this deep.
     #[inline]
     pub(super) fn see_depth(&self, grown: &mut Grown, hash: u64, depth: usize) {
@@ -130,7 +124,7 @@ where
     }
 
     /// The hottest keys, the hottest first. Never two locks at once, never one across an await.
-    pub(crate) async fn hottest(&self, most: usize, by: By) -> Vec<Hot<K>> {
+    pub(crate) async fn hottest(&self, most: usize, by: By) -> Vec<Hot<T::Key>> {
         let now = clock::now();
         let seen = self.look_at_candidates(now).await;
         let stamp = self.stamp(now);

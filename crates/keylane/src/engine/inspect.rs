@@ -1,12 +1,12 @@
 //! Why one key waits.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::message::{Held, Parked, Work};
 use super::{Engine, Lane};
 use crate::clock::Instant;
 use crate::lanes::{Rest, Sequencer, State};
+use crate::types::Spec;
 
 /// What a lane is seen to be.
 #[derive(Debug)]
@@ -60,14 +60,8 @@ pub(crate) enum Waiting {
     Messages,
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    pub(crate) fn inspect(&self, key: &K, hash: u64, now: Instant) -> Option<Seen> {
+impl<T: Spec> Engine<T> {
+    pub(crate) fn inspect(&self, key: &T::Key, hash: u64, now: Instant) -> Option<Seen> {
         self.lanes.peek(hash, key, |lane| Seen {
             depth: lane.depth(),
             head_age: self.head_stamp(lane).map(|stamp| self.waited(stamp, now)),
@@ -99,7 +93,7 @@ where
     }
 
     /// The oldest message behind the head, which may be the first of those that are parked.
-    fn oldest_behind(lane: &Lane<K, M, O, E>) -> Option<&Parked<M, O, E>> {
+    fn oldest_behind(lane: &Lane<T>) -> Option<&Parked<T>> {
         match lane.state() {
             State::Called | State::Resting { .. } => lane.parked().nth(1),
             _ => lane.oldest_parked(),
@@ -107,7 +101,7 @@ where
     }
 
     /// When the head of a lane was parked, where the lane knows it.
-    pub(super) fn head_stamp(&self, lane: &Lane<K, M, O, E>) -> Option<u64> {
+    pub(super) fn head_stamp(&self, lane: &Lane<T>) -> Option<u64> {
         match lane.state() {
             State::Ready => None,
             State::Running { parked_at, .. } => Some(*parked_at),
@@ -119,7 +113,7 @@ where
         }
     }
 
-    fn at_rest(lane: &Lane<K, M, O, E>, why: Rest, due_in: Option<Duration>) -> Waiting {
+    fn at_rest(lane: &Lane<T>, why: Rest, due_in: Option<Duration>) -> Waiting {
         let soon = due_in.unwrap_or_default();
         match why {
             Rest::Paused => Waiting::Resume,
@@ -142,7 +136,7 @@ where
         }
     }
 
-    fn in_backoff(head: &Held<K, M, O, E>, due_in: Duration) -> Waiting {
+    fn in_backoff(head: &Held<T>, due_in: Duration) -> Waiting {
         let why = head.why.to_string();
         match &head.work {
             Work::Attempt(next) => Waiting::Retry {
@@ -160,6 +154,6 @@ where
 }
 
 /// The first message of a lane that came before its turn.
-fn first_early<K, M, O, E>(lane: &Lane<K, M, O, E>) -> Option<&Parked<M, O, E>> {
+fn first_early<T: Spec>(lane: &Lane<T>) -> Option<&Parked<T>> {
     lane.extra()?.sequencer.as_ref()?.first_early()
 }

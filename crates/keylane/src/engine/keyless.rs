@@ -2,18 +2,17 @@
 
 use super::message::Held;
 use crate::rt::{Mutex, NumberMap, lock};
+use crate::types::{Spec, Types};
 
 /// What a lane is to a head in backoff, for messages that have none.
-#[derive(Debug)]
-pub(super) struct Keyless<K, M, O, E>(Mutex<Waiting<K, M, O, E>>);
+pub(super) struct Keyless<T: Types>(Mutex<Waiting<T>>);
 
-#[derive(Debug)]
-struct Waiting<K, M, O, E> {
+struct Waiting<T: Types> {
     next: u64,
-    held: NumberMap<u64, Held<K, M, O, E>>,
+    held: NumberMap<u64, Held<T>>,
 }
 
-impl<K, M, O, E> Keyless<K, M, O, E> {
+impl<T: Spec> Keyless<T> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Waiting {
             next: 0,
@@ -22,7 +21,7 @@ impl<K, M, O, E> Keyless<K, M, O, E> {
     }
 
     /// Keeps a message, and returns its number.
-    pub(super) fn insert(&self, held: Held<K, M, O, E>) -> u64 {
+    pub(super) fn insert(&self, held: Held<T>) -> u64 {
         let mut waiting = lock(&self.0);
         waiting.next += 1;
         let number = waiting.next;
@@ -30,19 +29,15 @@ impl<K, M, O, E> Keyless<K, M, O, E> {
         number
     }
 
-    pub(super) fn take(&self, number: u64) -> Option<Held<K, M, O, E>> {
+    pub(super) fn take(&self, number: u64) -> Option<Held<T>> {
         lock(&self.0).held.remove(&number)
     }
 
-    pub(super) fn peek<R>(
-        &self,
-        number: u64,
-        see: impl FnOnce(&Held<K, M, O, E>) -> R,
-    ) -> Option<R> {
+    pub(super) fn peek<R>(&self, number: u64, see: impl FnOnce(&Held<T>) -> R) -> Option<R> {
         lock(&self.0).held.get(&number).map(see)
     }
 
-    pub(super) fn take_all(&self) -> Vec<Held<K, M, O, E>> {
+    pub(super) fn take_all(&self) -> Vec<Held<T>> {
         let held = std::mem::take(&mut lock(&self.0).held);
         held.into_values().collect()
     }

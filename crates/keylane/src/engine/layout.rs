@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::caught::shielded;
 use super::gate::Gate;
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Mutex, Semaphore, lock, oneshot};
+use crate::unwind::shielded;
 
 /// The number of lanes, as senders and those who want to change it see it.
 #[derive(Debug)]

@@ -9,12 +9,13 @@ use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryFutureExt};
 
 use super::Engine;
-use super::caught::{caught, dropped};
 use super::settle::Tally;
 use crate::clock::{self, Alarm};
 use crate::discipline::VersionStore;
 use crate::lanes::{Rest, State};
 use crate::rt::{Arc, mpsc};
+use crate::types::Spec;
+use crate::unwind::{caught, dropped};
 
 /// Most questions to the store at once.
 const AT_ONCE: usize = 64;
@@ -34,15 +35,15 @@ pub(crate) struct Load<K> {
 }
 
 /// Answers until the dispatcher has ended. There are no more questions than lanes.
-pub(crate) async fn load<K, M, O, E>(
-    engine: Arc<Engine<K, M, O, E>>,
-    store: Arc<dyn VersionStore<K>>,
-    mut loads: mpsc::UnboundedReceiver<Load<K>>,
+pub(crate) async fn load<T: Spec>(
+    engine: Arc<Engine<T>>,
+    store: Arc<dyn VersionStore<T::Key>>,
+    mut loads: mpsc::UnboundedReceiver<Load<T::Key>>,
 ) where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
+    T::Key: Eq + Clone + Send + Sync + 'static,
+    T::Message: Send + Sync + 'static,
+    T::Output: Send + 'static,
+    T::Error: fmt::Debug + Send + Sync + 'static,
 {
     let mut asked = FuturesUnordered::new();
     // Keys that wait after an error are not in the way of those that were not asked about yet.
@@ -126,15 +127,9 @@ async fn wait<K>(mut load: Load<K>) -> Load<K> {
     load
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// The store knows this version, by the attempt that handled it.
-    pub(super) fn note_recorded(&self, key: Option<&K>, hash: u64, version: u64) {
+    pub(super) fn note_recorded(&self, key: Option<&T::Key>, hash: u64, version: u64) {
         let Some(key) = key else { return };
         self.lanes.with(hash, key, |lane| {
             let sequencer = lane.extra_if_any().and_then(|e| e.sequencer.as_mut());
@@ -145,7 +140,7 @@ where
     }
 
     /// The store knows this version: the lane goes on.
-    fn recorded(self: &Arc<Self>, key: K, hash: u64, version: u64) {
+    fn recorded(self: &Arc<Self>, key: T::Key, hash: u64, version: u64) {
         let calls = self.lanes.with(hash, &key, |lane| {
             let sequencer = lane.extra_if_any().and_then(|e| e.sequencer.as_mut());
             if let Some(sequencer) = sequencer {
@@ -172,7 +167,7 @@ where
     }
 
     /// Has the store asked about a key, or told of a version.
-    pub(super) fn load(&self, key: K, hash: u64, record: Option<u64>) {
+    pub(super) fn load(&self, key: T::Key, hash: u64, record: Option<u64>) {
         if let Some(loads) = &self.loads {
             // Without the task the dispatcher's runtime is gone.
             let _ = loads.send(Load {
@@ -184,7 +179,7 @@ where
         }
     }
 
-    fn loaded(self: &Arc<Self>, load: Load<K>, last: Option<u64>) {
+    fn loaded(self: &Arc<Self>, load: Load<T::Key>, last: Option<u64>) {
         let Load {
             key, hash, record, ..
         } = load;

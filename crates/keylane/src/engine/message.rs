@@ -6,14 +6,16 @@ use crate::clock::Instant;
 use crate::error::{Failure, ReceiptError};
 use crate::lanes::Ranked;
 use crate::rt::oneshot;
+use crate::types::{Spec, Types};
 
 /// Where the answer to a submitted message goes.
-pub(crate) type Reply<M, O, E> = oneshot::Sender<Result<O, ReceiptError<M, E>>>;
+pub(crate) type Reply<T> = oneshot::Sender<
+    Result<<T as Types>::Output, ReceiptError<<T as Types>::Message, <T as Types>::Error>>,
+>;
 
 /// What the engine owes for an accepted message: exactly one settlement.
-#[derive(Debug)]
-pub(crate) struct Ticket<M, O, E> {
-    pub(crate) debt: Debt<M, O, E>,
+pub(crate) struct Ticket<T: Types> {
+    pub(crate) debt: Debt<T>,
     /// Nanoseconds from the engine's start to the routing of the message. Each message has its
     /// own, and they grow in the order of acceptance.
     pub(crate) parked_at: u64,
@@ -22,17 +24,15 @@ pub(crate) struct Ticket<M, O, E> {
 /// What a message takes up, and where its answer goes if somebody wants one.
 ///
 /// In this form the choice takes no memory of its own, and every parked message has one.
-#[derive(Debug)]
-pub(crate) enum Debt<M, O, E> {
+pub(crate) enum Debt<T: Types> {
     Silent(Load),
-    Answer(Load, Reply<M, O, E>),
-    Termed(Load, Box<Terms<M, O, E>>),
+    Answer(Load, Reply<T>),
+    Termed(Load, Box<Terms<T>>),
 }
 
 /// What some messages bring with them, and most do not.
-#[derive(Debug)]
-pub(crate) struct Terms<M, O, E> {
-    pub(crate) reply: Option<Reply<M, O, E>>,
+pub(crate) struct Terms<T: Types> {
+    pub(crate) reply: Option<Reply<T>>,
     /// Its place among the messages of its key, where lanes sequence.
     pub(crate) version: u64,
     /// It is not to start before.
@@ -40,12 +40,12 @@ pub(crate) struct Terms<M, O, E> {
     /// It is not to start any more from then on.
     pub(crate) expires_at: Option<Instant>,
     /// What is owed for the messages that were merged into this one.
-    pub(crate) merged: Vec<Debt<M, O, E>>,
+    pub(crate) merged: Vec<Debt<T>>,
     /// The messages that start with this one, as one batch.
-    pub(crate) mates: Vec<Parked<M, O, E>>,
+    pub(crate) mates: Vec<Parked<T>>,
 }
 
-impl<M, O, E> Default for Terms<M, O, E> {
+impl<T: Types> Default for Terms<T> {
     fn default() -> Self {
         Self {
             reply: None,
@@ -132,9 +132,9 @@ impl Drop for Load {
     }
 }
 
-impl<M, O, E> Debt<M, O, E> {
+impl<T: Types> Debt<T> {
     #[inline]
-    pub(crate) fn new(weight: u32, reply: Option<Reply<M, O, E>>) -> Self {
+    pub(crate) fn new(weight: u32, reply: Option<Reply<T>>) -> Self {
         let load = Load {
             weight: weight.to_ne_bytes(),
             standing: Standing::Load,
@@ -163,7 +163,7 @@ impl<M, O, E> Debt<M, O, E> {
 
     /// Where the answer goes, if anybody waits for it still.
     #[inline]
-    pub(crate) fn take_reply(&mut self) -> Option<Reply<M, O, E>> {
+    pub(crate) fn take_reply(&mut self) -> Option<Reply<T>> {
         match self {
             Self::Silent(_) => None,
             Self::Answer(load, _) => {
@@ -182,7 +182,7 @@ impl<M, O, E> Debt<M, O, E> {
         matches!(self, Self::Termed(..))
     }
 
-    pub(crate) fn terms(&self) -> Option<&Terms<M, O, E>> {
+    pub(crate) fn terms(&self) -> Option<&Terms<T>> {
         match self {
             Self::Termed(_, terms) => Some(terms),
             Self::Silent(_) | Self::Answer(..) => None,
@@ -190,7 +190,7 @@ impl<M, O, E> Debt<M, O, E> {
     }
 
     /// The terms of a message, made if it has none.
-    pub(crate) fn terms_mut(&mut self) -> &mut Terms<M, O, E> {
+    pub(crate) fn terms_mut(&mut self) -> &mut Terms<T> {
         if !self.is_termed() {
             let terms = Terms {
                 reply: self.take_reply(),
@@ -205,7 +205,7 @@ impl<M, O, E> Debt<M, O, E> {
     }
 
     /// What is owed for the messages that were merged into this one, if any were.
-    pub(crate) fn take_merged(&mut self) -> Option<Vec<Debt<M, O, E>>> {
+    pub(crate) fn take_merged(&mut self) -> Option<Vec<Debt<T>>> {
         match self {
             Self::Termed(_, terms) => Some(std::mem::take(&mut terms.merged)),
             Self::Silent(_) | Self::Answer(..) => None,
@@ -214,7 +214,7 @@ impl<M, O, E> Debt<M, O, E> {
     }
 
     /// The messages that were to start, or started, with this one.
-    pub(crate) fn take_mates(&mut self) -> Vec<Parked<M, O, E>> {
+    pub(crate) fn take_mates(&mut self) -> Vec<Parked<T>> {
         match self {
             Self::Termed(_, terms) => std::mem::take(&mut terms.mates),
             Self::Silent(_) | Self::Answer(..) => Vec::new(),
@@ -241,44 +241,44 @@ impl<M, O, E> Debt<M, O, E> {
 }
 
 /// A message in the channel.
-#[derive(Debug)]
-pub(crate) struct Accepted<K, M, O, E> {
-    pub(crate) key: Option<K>,
+pub(crate) struct Accepted<T: Types> {
+    pub(crate) key: Option<T::Key>,
     /// The key's hash, computed once by the sender; 0 for a keyless message.
     pub(crate) hash: u64,
-    pub(crate) message: M,
-    pub(crate) debt: Debt<M, O, E>,
+    pub(crate) message: T::Message,
+    pub(crate) debt: Debt<T>,
 }
 
 /// A message behind the head of its lane.
-#[derive(Debug)]
-pub(crate) struct Parked<M, O, E> {
-    pub(crate) message: M,
-    pub(crate) ticket: Ticket<M, O, E>,
+pub(crate) struct Parked<T: Types> {
+    pub(crate) message: T::Message,
+    pub(crate) ticket: Ticket<T>,
 }
 
 /// A head that its lane holds, because it waits for time or for a decision.
-#[derive(Debug)]
-pub(crate) struct Held<K, M, O, E> {
-    pub(crate) message: M,
-    pub(crate) ticket: Ticket<M, O, E>,
-    pub(crate) work: Work<K, E>,
+pub(crate) struct Held<T: Types> {
+    pub(crate) message: T::Message,
+    pub(crate) ticket: Ticket<T>,
+    pub(crate) work: Work<T>,
     /// Why it waits, in a few words: the last error.
     pub(crate) why: Box<str>,
 }
 
 /// What is to be done with a head.
-#[derive(Debug)]
-pub(crate) enum Work<K, E> {
+pub(crate) enum Work<T: Types> {
     /// Run the handler, for the n-th time.
     Attempt(u32),
     /// The last attempt failed: bring it to the dead-letter sink.
-    Letter(Box<GivenUp<K, E>>),
+    Letter(Box<GivenUp<T>>),
 }
 
-impl<K, E> Work<K, E> {
+impl<T: Types> Work<T> {
     /// A message that was just given up on; `beside` is its key if no lane waits for the letter.
-    pub(crate) fn letter(attempts: u32, failure: Failure<E>, beside: Option<K>) -> Self {
+    pub(crate) fn letter(
+        attempts: u32,
+        failure: Failure<T::Error>,
+        beside: Option<T::Key>,
+    ) -> Self {
         Self::Letter(Box::new(GivenUp {
             attempts,
             failure,
@@ -297,48 +297,45 @@ impl<K, E> Work<K, E> {
 }
 
 /// Why a message was given up on.
-#[derive(Debug)]
-pub(crate) struct GivenUp<K, E> {
+pub(crate) struct GivenUp<T: Types> {
     pub(crate) attempts: u32,
-    pub(crate) failure: Failure<E>,
+    pub(crate) failure: Failure<T::Error>,
     /// How often the sink has refused it.
     pub(crate) refusals: u32,
     /// The key of a letter that no lane waits for, because its lane was full.
-    pub(crate) beside: Option<K>,
+    pub(crate) beside: Option<T::Key>,
 }
 
 /// The one right to run the head of a lane, and the head itself.
 ///
 /// It is moved from the dispatcher to the ready queue to a runner and never copied, so exclusion
 /// per key needs no check. A keyless message is a turn without a lane.
-#[derive(Debug)]
-pub(crate) struct Turn<K, M, O, E> {
-    pub(crate) key: Option<K>,
+pub(crate) struct Turn<T: Types> {
+    pub(crate) key: Option<T::Key>,
     pub(crate) hash: u64,
-    pub(crate) message: M,
-    pub(crate) ticket: Ticket<M, O, E>,
-    pub(crate) work: Work<K, E>,
+    pub(crate) message: T::Message,
+    pub(crate) ticket: Ticket<T>,
+    pub(crate) work: Work<T>,
 }
 
 /// What stands in the ready queue.
-#[derive(Debug)]
-pub(crate) enum Queued<K, M, O, E> {
+pub(crate) enum Queued<T: Types> {
     /// A head that is out.
-    Turn(Turn<K, M, O, E>),
+    Turn(Turn<T>),
     /// The lane of this key says what to run when it is asked.
-    Call { key: K, hash: u64, class: u8 },
+    Call { key: T::Key, hash: u64, class: u8 },
 }
 
-impl<K, M, O, E> From<Turn<K, M, O, E>> for Queued<K, M, O, E> {
+impl<T: Spec> From<Turn<T>> for Queued<T> {
     #[inline]
-    fn from(turn: Turn<K, M, O, E>) -> Self {
+    fn from(turn: Turn<T>) -> Self {
         Self::Turn(turn)
     }
 }
 
-impl<K, M, O, E> Turn<K, M, O, E> {
+impl<T: Spec> Turn<T> {
     #[inline]
-    pub(crate) fn first(key: Option<K>, hash: u64, parked: Parked<M, O, E>) -> Self {
+    pub(crate) fn first(key: Option<T::Key>, hash: u64, parked: Parked<T>) -> Self {
         let Parked { message, ticket } = parked;
         Self {
             key,
@@ -351,7 +348,7 @@ impl<K, M, O, E> Turn<K, M, O, E> {
 
     /// The head of a lane, as it was before it was let out.
     #[inline]
-    pub(crate) fn parked(self) -> Parked<M, O, E> {
+    pub(crate) fn parked(self) -> Parked<T> {
         let Self {
             message, ticket, ..
         } = self;
@@ -375,7 +372,7 @@ impl<K, M, O, E> Turn<K, M, O, E> {
         }
     }
 
-    pub(crate) fn again(key: Option<K>, hash: u64, held: Held<K, M, O, E>) -> Self {
+    pub(crate) fn again(key: Option<T::Key>, hash: u64, held: Held<T>) -> Self {
         let Held {
             message,
             ticket,
@@ -392,7 +389,7 @@ impl<K, M, O, E> Turn<K, M, O, E> {
     }
 }
 
-impl<K, M, O, E> Ranked for Queued<K, M, O, E> {
+impl<T: Spec> Ranked for Queued<T> {
     #[inline]
     fn class(&self) -> u8 {
         match self {
@@ -436,20 +433,22 @@ pub(crate) enum Due<K> {
 #[cfg(all(test, not(keylane_shuttle)))]
 mod tests {
     use super::*;
+    use crate::types::Of;
+
+    type Plain<M> = Of<u64, M, (), std::convert::Infallible>;
 
     #[test]
     fn a_parked_message_takes_24_bytes_more_than_itself() {
-        type Of<M> = Parked<M, (), std::convert::Infallible>;
-        assert_eq!(size_of::<Of<[u64; 3]>>(), 24 + 24);
-        assert_eq!(size_of::<Of<[u64; 30]>>(), 240 + 24);
-        assert_eq!(size_of::<Debt<u64, (), ()>>(), 16);
+        assert_eq!(size_of::<Parked<Plain<[u64; 3]>>>(), 24 + 24);
+        assert_eq!(size_of::<Parked<Plain<[u64; 30]>>>(), 240 + 24);
+        assert_eq!(size_of::<Debt<Plain<u64>>>(), 16);
     }
 
     #[test]
     fn a_call_makes_a_turn_no_larger() {
         assert_eq!(
-            size_of::<Queued<u64, u64, (), ()>>(),
-            size_of::<Turn<u64, u64, (), ()>>()
+            size_of::<Queued<Plain<u64>>>(),
+            size_of::<Turn<Plain<u64>>>()
         );
     }
 }

@@ -96,11 +96,7 @@ pub use events::{Event, Events};
 mod hottest;
 mod tell;
 
-mod caught;
-pub(crate) use caught::{caught, dropped, shielded};
-
-mod quiet;
-pub(crate) use quiet::Quiet;
+pub(crate) use crate::unwind::{Quiet, caught, dropped, shielded};
 
 use std::fmt;
 use std::time::Duration;
@@ -114,30 +110,31 @@ use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::rt::{Arc, Mutex, OwnLine, Semaphore, mpsc};
+use crate::types::{Spec, Types};
 use message::{Due, Held, Parked, Queued, Rouse};
 use rest::Later;
 use shutdown::Shutdown;
 
-type Lanes<K, M, O, E> = LaneMap<K, Parked<M, O, E>, Held<K, M, O, E>, Gate>;
+type Lanes<T> = LaneMap<<T as Types>::Key, Parked<T>, Held<T>, Gate>;
 
-pub(crate) type Lane<K, M, O, E> = lanes::Lane<Parked<M, O, E>, Held<K, M, O, E>, Gate>;
+pub(crate) type Lane<T> = lanes::Lane<Parked<T>, Held<T>, Gate>;
 
-type Spawn<K, M, O, E> = Box<dyn Fn(&Arc<Engine<K, M, O, E>>) + Send + Sync>;
+type Spawn<T> = Box<dyn Fn(&Arc<Engine<T>>) + Send + Sync>;
 
 /// What senders, the router, runners and lane handles share.
-pub(crate) struct Engine<K, M, O, E> {
-    pub(crate) settings: Settings<K, M, E>,
-    lanes: Lanes<K, M, O, E>,
-    ready: Ready<Queued<K, M, O, E>>,
-    timers: Timers<Due<K>>,
+pub(crate) struct Engine<T: Types> {
+    pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
+    lanes: Lanes<T>,
+    ready: Ready<Queued<T>>,
+    timers: Timers<Due<T::Key>>,
     /// Timers of heads that an operator took out before their time. Statistics.
     stale: AtomicUsize,
     /// Of lanes that rest, and of messages that are delayed.
-    rests: Timers<Rouse<K>>,
+    rests: Timers<Rouse<T::Key>>,
     /// Messages that come into their lanes later.
-    later: Later<K, M, O, E>,
+    later: Later<T>,
     /// Messages without a lane that wait for their next attempt.
-    keyless: Keyless<K, M, O, E>,
+    keyless: Keyless<T>,
     /// Room for messages that are accepted and not settled.
     pub(crate) capacity: Semaphore,
     /// The same in bytes.
@@ -157,21 +154,21 @@ pub(crate) struct Engine<K, M, O, E> {
     /// Measures attempts, where the concurrency is adaptive.
     meter: Option<Meter>,
     /// Those who watch.
-    feed: events::Feed<K>,
+    feed: events::Feed<T::Key>,
     /// Which keys are hot.
     heat: Heat,
-    pub(crate) shutdown: Shutdown<K, M>,
+    pub(crate) shutdown: Shutdown<T::Key, T::Message>,
     pub(crate) runners: Runners,
     /// How those whose message was merged into another get its answer, where they do.
-    pub(crate) share: Option<Share<O, E>>,
+    pub(crate) share: Option<Share<T::Output, T::Error>>,
     /// How many lanes there are, where that is fixed.
-    pub(crate) places: Option<Arc<Places<K>>>,
+    pub(crate) places: Option<Arc<Places<T::Key>>>,
     /// Lanes that have drained up to their marks, for the router.
-    drained: Mutex<Vec<K>>,
+    drained: Mutex<Vec<T::Key>>,
     /// To the task that asks the version store.
-    pub(crate) loads: Option<mpsc::UnboundedSender<Load<K>>>,
+    pub(crate) loads: Option<mpsc::UnboundedSender<Load<T::Key>>>,
     /// Starts a runner; knows the type of the handler, which nothing else here does.
-    spawn: Spawn<K, M, O, E>,
+    spawn: Spawn<T>,
     epoch: Instant,
 }
 
@@ -188,13 +185,7 @@ struct Cautions {
     terms: AtomicBool,
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Whether a message may have terms.
     #[inline]
     fn has_terms(&self) -> bool {
@@ -215,10 +206,10 @@ where
     }
 
     pub(crate) fn new(
-        settings: Settings<K, M, E>,
+        settings: Settings<T::Key, T::Message, T::Error>,
         shards: Option<usize>,
         limits: Limits,
-        spawn: Spawn<K, M, O, E>,
+        spawn: Spawn<T>,
     ) -> Self {
         let epoch = clock::now();
         Self {
@@ -317,7 +308,7 @@ where
     }
 
     /// What became of every message.
-    pub(crate) fn report(&self) -> Report<K, M> {
+    pub(crate) fn report(&self) -> Report<T::Key, T::Message> {
         let (returned, interrupted) = self.shutdown.take_returned();
         Report {
             accepted: self.counters.accepted.get(),
@@ -357,7 +348,7 @@ where
     }
 
     /// Puts one turn at the back of the ready queue; hands it back when nothing starts any more.
-    fn enqueue(self: &Arc<Self>, queued: impl Into<Queued<K, M, O, E>>) {
+    fn enqueue(self: &Arc<Self>, queued: impl Into<Queued<T>>) {
         match self.ready.push_one(queued.into()) {
             Ok(recruit) => self.recruit(recruit),
             Err(queued) => self.hand_back_queued(queued),
@@ -365,7 +356,7 @@ where
     }
 
     /// How this key looks in spans and events.
-    fn shown<'a>(&self, key: Option<&'a K>, hash: u64) -> Shown<'a, K> {
+    fn shown<'a>(&self, key: Option<&'a T::Key>, hash: u64) -> Shown<'a, T::Key> {
         Shown {
             key,
             hash,
@@ -374,9 +365,9 @@ where
     }
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
+impl<T: Spec> Engine<T>
 where
-    K: Eq + Clone,
+    T::Key: Eq + Clone,
 {
     /// How a key looks of which only the hash is known, while it has a lane.
     fn shown_by_hash(&self, hash: u64) -> String {
@@ -393,7 +384,7 @@ where
     }
 }
 
-impl<K, M, O, E> fmt::Debug for Engine<K, M, O, E> {
+impl<T: Types> fmt::Debug for Engine<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
             .field("settings", &self.settings)

@@ -1,20 +1,13 @@
 //! The concurrency limit, where it is adaptive: what runners measure, and what they make of it.
 
-use std::fmt;
-
 use super::Engine;
 use crate::adaptive::{Decided, Ended, Started};
 use crate::clock;
 use crate::error::Failure;
 use crate::rt::Arc;
+use crate::types::Spec;
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// An attempt has ended, and its future is gone.
     ///
     /// Apart from the hot path: without the option nothing was started.
@@ -22,7 +15,7 @@ where
     pub(super) fn measure<A>(
         self: &Arc<Self>,
         started: &Started,
-        answer: &Result<A, Box<Failure<E>>>,
+        answer: &Result<A, Box<Failure<T::Error>>>,
     ) {
         let Some(meter) = &self.meter else { return };
         let ended = match answer.as_ref().map_err(AsRef::as_ref) {

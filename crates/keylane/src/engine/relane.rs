@@ -1,9 +1,7 @@
 //! The number of lanes changes: keys that move drain from their old lane first.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 
-use super::caught::shielded;
 use super::gate::Opening;
 use super::layout::Places;
 use super::message::{Accepted, Parked, Ticket, Turn};
@@ -11,44 +9,40 @@ use super::settle::{Outcome, Tally};
 use super::{Engine, Lane, Overflow};
 use crate::lanes::Next;
 use crate::rt::{Arc, lock, oneshot};
+use crate::types::{Spec, Types};
+use crate::unwind::shielded;
 
 /// Carries out changes, in the router.
-pub(crate) struct Relaning<K, M, O, E> {
-    places: Arc<Places<K>>,
+pub(crate) struct Relaning<T: Spec> {
+    places: Arc<Places<T::Key>>,
     from: usize,
     to: usize,
     /// Old lanes that have not drained, by their number.
-    draining: BTreeMap<usize, Draining<K, M, O, E>>,
+    draining: BTreeMap<usize, Draining<T>>,
     done: Vec<oneshot::Sender<()>>,
 }
 
 /// An old lane, and the messages whose keys move from it.
-struct Draining<K, M, O, E> {
-    lane: K,
+struct Draining<T: Types> {
+    lane: T::Key,
     hash: u64,
-    held: VecDeque<Accepted<K, M, O, E>>,
+    held: VecDeque<Accepted<T>>,
 }
 
 /// Where a message goes while the number of lanes changes.
-pub(super) enum Placed<K, M, O, E> {
+pub(super) enum Placed<T: Types> {
     /// Into the lane of its key.
-    Lane(Accepted<K, M, O, E>),
+    Lane(Accepted<T>),
     /// It is kept until its old lane has drained.
     Kept,
     /// It is kept, and so many are that the oldest had to go.
-    Displaced(Accepted<K, M, O, E>),
+    Displaced(Accepted<T>),
     /// So many are kept that there is no room for it.
-    Refused(Accepted<K, M, O, E>),
+    Refused(Accepted<T>),
 }
 
-impl<K, M, O, E> Relaning<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    pub(crate) fn new(places: Arc<Places<K>>) -> Self {
+impl<T: Spec> Relaning<T> {
+    pub(crate) fn new(places: Arc<Places<T::Key>>) -> Self {
         let lanes = places.layout().lanes();
         Self {
             places,
@@ -65,17 +59,13 @@ where
     }
 
     /// Whether an old lane has gone without draining, which happens at the end alone.
-    pub(super) fn has_lost(&self, engine: &Engine<K, M, O, E>) -> bool {
+    pub(super) fn has_lost(&self, engine: &Engine<T>) -> bool {
         let mut draining = self.draining.values();
         draining.any(|old| !engine.is_barred(&old.lane, old.hash))
     }
 
     /// Brings a message to the lane of its key, or keeps it until its old lane has drained.
-    pub(super) fn place(
-        &mut self,
-        engine: &Engine<K, M, O, E>,
-        mut accepted: Accepted<K, M, O, E>,
-    ) -> Placed<K, M, O, E> {
+    pub(super) fn place(&mut self, engine: &Engine<T>, mut accepted: Accepted<T>) -> Placed<T> {
         let Some(key) = accepted.key.take() else {
             return Placed::Lane(accepted);
         };
@@ -101,9 +91,9 @@ where
     /// how many messages that is.
     pub(super) fn step(
         &mut self,
-        engine: &Engine<K, M, O, E>,
+        engine: &Engine<T>,
         stamp: u64,
-        batch: &mut Vec<Accepted<K, M, O, E>>,
+        batch: &mut Vec<Accepted<T>>,
     ) -> usize {
         let mut released = Vec::new();
         loop {
@@ -132,7 +122,7 @@ where
         count
     }
 
-    fn begin(&mut self, engine: &Engine<K, M, O, E>, stamp: u64, lanes: usize) {
+    fn begin(&mut self, engine: &Engine<T>, stamp: u64, lanes: usize) {
         self.from = self.to;
         self.to = lanes;
         self.places.layout().change(self.from, self.to);
@@ -154,11 +144,7 @@ where
 
     /// Everything that was kept, for the end. Only what is behind lanes that are gone: of these nobody
     /// will say that they have drained.
-    pub(super) fn give_up(
-        &mut self,
-        engine: &Engine<K, M, O, E>,
-        all: bool,
-    ) -> Vec<Accepted<K, M, O, E>> {
+    pub(super) fn give_up(&mut self, engine: &Engine<T>, all: bool) -> Vec<Accepted<T>> {
         let mut given_up = Vec::new();
         let before = self.draining.len();
         self.draining.retain(|_, old| {
@@ -177,20 +163,9 @@ where
     }
 }
 
-impl<K, M, O, E> Draining<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Draining<T> {
     /// Keeps a message, with the limit of a lane and what happens there.
-    fn keep(
-        &mut self,
-        engine: &Engine<K, M, O, E>,
-        mut accepted: Accepted<K, M, O, E>,
-        number: usize,
-    ) -> Placed<K, M, O, E> {
+    fn keep(&mut self, engine: &Engine<T>, mut accepted: Accepted<T>, number: usize) -> Placed<T> {
         let limit = match cfg!(keylane_mutant = "crowd-unbounded") {
             true => usize::MAX,
             false => engine.settings.lane_capacity,
@@ -220,7 +195,7 @@ where
     }
 }
 
-impl<K, M, O, E> Drop for Relaning<K, M, O, E> {
+impl<T: Spec> Drop for Relaning<T> {
     fn drop(&mut self) {
         let done = std::mem::take(&mut self.done);
         shielded(|| drop(done));
@@ -228,22 +203,16 @@ impl<K, M, O, E> Drop for Relaning<K, M, O, E> {
     }
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// What was displaced or refused because too many wait for their old lane settles, or becomes a
     /// letter beside its lane.
     pub(super) fn give_up_crowded(
         &self,
         tally: &mut Tally,
-        accepted: Accepted<K, M, O, E>,
+        accepted: Accepted<T>,
         parked_at: u64,
         displaced: bool,
-    ) -> Option<Turn<K, M, O, E>> {
+    ) -> Option<Turn<T>> {
         let Accepted {
             key,
             hash,
@@ -261,7 +230,7 @@ where
     }
 
     /// Marks the end of what is in a lane now. False: there is nothing in it.
-    fn bar(&self, lane: &K, hash: u64, stamp: u64) -> bool {
+    fn bar(&self, lane: &T::Key, hash: u64, stamp: u64) -> bool {
         let barred = self.lanes.with(hash, lane, |lane| {
             let holds = !lane.is_bare() && (lane.depth() > 0 || lane.is_out());
             if !holds {
@@ -276,7 +245,7 @@ where
         holds
     }
 
-    fn is_barred(&self, lane: &K, hash: u64) -> bool {
+    fn is_barred(&self, lane: &T::Key, hash: u64) -> bool {
         let barred = self.lanes.peek(hash, lane, |lane| {
             lane.extra().is_some_and(|extra| extra.bar.is_some())
         });
@@ -289,7 +258,7 @@ where
         self.places.is_some() && !lock(&self.drained).is_empty()
     }
 
-    fn take_drained(&self) -> Vec<K> {
+    fn take_drained(&self) -> Vec<T::Key> {
         std::mem::take(&mut *lock(&self.drained))
     }
 
@@ -298,15 +267,15 @@ where
     #[inline]
     pub(super) fn passes_bar(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        key: &K,
-        next: &Next<Parked<M, O, E>>,
+        lane: &mut Lane<T>,
+        key: &T::Key,
+        next: &Next<Parked<T>>,
     ) -> bool {
         let Some(extra) = lane.extra() else {
             return false;
         };
         let Some(stamp) = extra.bar else { return false };
-        let is_behind = |parked: &Parked<M, O, E>| {
+        let is_behind = |parked: &Parked<T>| {
             parked.ticket.parked_at > stamp || cfg!(keylane_mutant = "drained-early")
         };
         let has_early = extra.sequencer.as_ref().is_some_and(|s| s.early_len() > 0);

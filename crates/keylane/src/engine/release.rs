@@ -6,6 +6,7 @@ use std::task::Context;
 use super::Engine;
 use crate::clock::Alarm;
 use crate::rt::Arc;
+use crate::types::Spec;
 
 /// The router's alarm for turns that the rate holds up.
 ///
@@ -17,15 +18,12 @@ pub(super) struct Release(Option<Alarm>);
 impl Release {
     /// Recruits for what may go by now, or sees to it that the router is woken when it may.
     #[inline]
-    pub(super) fn poll<K, M, O, E>(
-        &mut self,
-        engine: &Arc<Engine<K, M, O, E>>,
-        cx: &mut Context<'_>,
-    ) where
-        K: Eq + Clone + Send + Sync + 'static,
-        M: Send + Sync + 'static,
-        O: Send + 'static,
-        E: fmt::Debug + Send + Sync + 'static,
+    pub(super) fn poll<T: Spec>(&mut self, engine: &Arc<Engine<T>>, cx: &mut Context<'_>)
+    where
+        T::Key: Eq + Clone + Send + Sync + 'static,
+        T::Message: Send + Sync + 'static,
+        T::Output: Send + 'static,
+        T::Error: fmt::Debug + Send + Sync + 'static,
     {
         if engine.ready.is_plain() {
             return;

@@ -1,9 +1,7 @@
 //! Lanes and messages that wait without having failed: put to rest, and roused.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use super::caught::cloned;
 use super::message::{Accepted, Held, Parked, Queued, Rouse, Turn, Work};
 use super::settle::{Outcome, Tally};
 use super::think::After;
@@ -13,21 +11,21 @@ use crate::clock::{self, Instant};
 use crate::discipline::Delayed;
 use crate::lanes::{Next, Rest, State, Timer};
 use crate::rt::{Mutex, lock};
+use crate::types::{Spec, Types};
+use crate::unwind::cloned;
 
 /// Messages that come into their lanes when their time has come.
-#[derive(Debug)]
-pub(super) struct Later<K, M, O, E>(Mutex<Waiting<K, M, O, E>>);
+pub(super) struct Later<T: Types>(Mutex<Waiting<T>>);
 
-#[derive(Debug)]
-struct Waiting<K, M, O, E> {
+struct Waiting<T: Types> {
     /// How many there were, which is the order of those with the same time.
     count: u64,
-    accepted: BTreeMap<(Instant, u64), Accepted<K, M, O, E>>,
+    accepted: BTreeMap<(Instant, u64), Accepted<T>>,
     /// When the one timer for all of them goes off.
     armed: Option<Instant>,
 }
 
-impl<K, M, O, E> Later<K, M, O, E> {
+impl<T: Spec> Later<T> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Waiting {
             count: 0,
@@ -41,7 +39,7 @@ impl<K, M, O, E> Later<K, M, O, E> {
     }
 
     /// Keeps a message. Returns the time for which a timer is to be armed, if for another one.
-    fn insert(&self, accepted: Accepted<K, M, O, E>, until: Instant) -> Option<Instant> {
+    fn insert(&self, accepted: Accepted<T>, until: Instant) -> Option<Instant> {
         let mut waiting = lock(&self.0);
         waiting.count += 1;
         let place = (until, waiting.count);
@@ -52,7 +50,7 @@ impl<K, M, O, E> Later<K, M, O, E> {
     /// The timer for `at` has gone off: takes what is due, in the order of the times, and of
     /// acceptance. And the time for which a timer is to be armed.
     #[allow(clippy::type_complexity, reason = "what is due, and when the next is")]
-    fn take_due(&self, at: Instant, now: Instant) -> (Vec<Accepted<K, M, O, E>>, Option<Instant>) {
+    fn take_due(&self, at: Instant, now: Instant) -> (Vec<Accepted<T>>, Option<Instant>) {
         let mut waiting = lock(&self.0);
         if waiting.armed == Some(at) {
             waiting.armed = None;
@@ -69,7 +67,7 @@ impl<K, M, O, E> Later<K, M, O, E> {
         (due, next)
     }
 
-    pub(super) fn take_all(&self) -> Vec<Accepted<K, M, O, E>> {
+    pub(super) fn take_all(&self) -> Vec<Accepted<T>> {
         let mut waiting = lock(&self.0);
         waiting.armed = None;
         std::mem::take(&mut waiting.accepted)
@@ -78,7 +76,7 @@ impl<K, M, O, E> Later<K, M, O, E> {
     }
 }
 
-impl<K, M, O, E> Waiting<K, M, O, E> {
+impl<T: Spec> Waiting<T> {
     fn rearm(&mut self) -> Option<Instant> {
         let first = self.accepted.first_key_value()?.0.0;
         if self.armed.is_some_and(|armed| armed <= first) {
@@ -89,15 +87,9 @@ impl<K, M, O, E> Waiting<K, M, O, E> {
     }
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Arms a timer, and makes sure that the router waits for it. May be called under a shard's lock.
-    pub(super) fn rouse_at(&self, rouse: Rouse<K>, at: Instant, now: Instant) {
+    pub(super) fn rouse_at(&self, rouse: Rouse<T::Key>, at: Instant, now: Instant) {
         if self.rests.arm(rouse, at, now) {
             self.shutdown.nudge();
         }
@@ -106,11 +98,7 @@ where
     /// Keeps a message until its time, if that is to come and others may pass it. It is no load
     /// meanwhile. A message without a key stands in nobody's way.
     #[inline(never)]
-    pub(super) fn set_aside(
-        &self,
-        mut accepted: Accepted<K, M, O, E>,
-        now: Instant,
-    ) -> Option<Accepted<K, M, O, E>> {
+    pub(super) fn set_aside(&self, mut accepted: Accepted<T>, now: Instant) -> Option<Accepted<T>> {
         if self.settings.delayed == Delayed::Wait && accepted.key.is_some() {
             return Some(accepted);
         }
@@ -128,11 +116,7 @@ where
     ///
     /// Returns the turn that starts instead, if any.
     #[cold]
-    pub(super) fn reconsider(
-        &self,
-        tally: &mut Tally,
-        turn: Turn<K, M, O, E>,
-    ) -> Option<Turn<K, M, O, E>> {
+    pub(super) fn reconsider(&self, tally: &mut Tally, turn: Turn<T>) -> Option<Turn<T>> {
         let mut turn = turn;
         let now = clock::now();
         while turn.ticket.debt.is_expired(now) && matches!(turn.work, Work::Attempt(_)) {
@@ -203,10 +187,10 @@ where
     pub(super) fn rouse(
         &self,
         tally: &mut Tally,
-        rouse: Rouse<K>,
+        rouse: Rouse<T::Key>,
         now: Instant,
-        turns: &mut Vec<Queued<K, M, O, E>>,
-    ) -> Vec<Accepted<K, M, O, E>> {
+        turns: &mut Vec<Queued<T>>,
+    ) -> Vec<Accepted<T>> {
         match rouse {
             Rouse::Delayed(at) => {
                 let (due, next) = self.later.take_due(at, now);
@@ -244,13 +228,7 @@ where
     ///
     /// A timer outlives what it was armed for. With very many of them messages settle as expired when
     /// their turn comes, and not at their moment.
-    pub(super) fn watch_expiry(
-        &self,
-        lane: &mut Lane<K, M, O, E>,
-        key: &K,
-        hash: u64,
-        now: Instant,
-    ) {
+    pub(super) fn watch_expiry(&self, lane: &mut Lane<T>, key: &T::Key, hash: u64, now: Instant) {
         let newest = lane.parked_mut().next_back();
         let expires_at = newest.and_then(|newest| newest.ticket.debt.terms()?.expires_at);
         if let Some(at) = expires_at {
@@ -261,8 +239,8 @@ where
     /// Arms a timer for something in a lane that expires then. Under the shard's lock.
     pub(super) fn watch_until(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        key: &K,
+        lane: &mut Lane<T>,
+        key: &T::Key,
         hash: u64,
         at: Instant,
         now: Instant,
@@ -284,9 +262,9 @@ where
     /// Settles what has expired in a lane.
     fn expiry_due(
         &self,
-        (key, hash, at): (K, u64, Instant),
+        (key, hash, at): (T::Key, u64, Instant),
         now: Instant,
-        turns: &mut Vec<Queued<K, M, O, E>>,
+        turns: &mut Vec<Queued<T>>,
     ) {
         let mut after = After::new();
         let called = self.lanes.with(hash, &key, |lane| {

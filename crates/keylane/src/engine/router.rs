@@ -12,7 +12,6 @@
 //! 5. Every accepted message has settled and no runner is active: the report stands.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
@@ -30,6 +29,7 @@ use crate::observe::heat::Grown;
 use crate::retry::Bucket;
 use crate::rt::atomic::Ordering;
 use crate::rt::{self, Arc, mpsc};
+use crate::types::Spec;
 
 /// Most messages taken from the channel at once.
 const BATCH: usize = 256;
@@ -45,27 +45,21 @@ const BUSY: usize = 32;
 /// then take turns while another core sleeps.
 const PATIENCE: u32 = 16;
 
-pub(crate) struct Router<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    engine: Arc<Engine<K, M, O, E>>,
-    ingress: mpsc::UnboundedReceiver<Accepted<K, M, O, E>>,
-    batch: Vec<Accepted<K, M, O, E>>,
-    due: Vec<Due<K>>,
+pub(crate) struct Router<T: Spec> {
+    engine: Arc<Engine<T>>,
+    ingress: mpsc::UnboundedReceiver<Accepted<T>>,
+    batch: Vec<Accepted<T>>,
+    due: Vec<Due<T::Key>>,
     /// Due retries that wait for the budget, in the order in which they came to it.
-    postponed: VecDeque<Due<K>>,
+    postponed: VecDeque<Due<T::Key>>,
     /// Where the number of lanes may change.
-    relaning: Option<Relaning<K, M, O, E>>,
+    relaning: Option<Relaning<T>>,
     /// When the budget has grown enough for the first of them.
     refill: Option<Alarm>,
     /// Brings back what waits for the rate.
     release: Release,
-    turns: Vec<Queued<K, M, O, E>>,
-    roused: Vec<Rouse<K>>,
+    turns: Vec<Queued<T>>,
+    roused: Vec<Rouse<T::Key>>,
     /// Messages in `batch` that were delayed, and were counted when they came.
     delayed: usize,
     budget: Option<Bucket>,
@@ -86,17 +80,11 @@ enum Heard {
     Exhausted,
 }
 
-impl<K, M, O, E> Router<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Router<T> {
     pub(crate) fn new(
-        engine: Arc<Engine<K, M, O, E>>,
-        ingress: mpsc::UnboundedReceiver<Accepted<K, M, O, E>>,
-        relaning: Option<Relaning<K, M, O, E>>,
+        engine: Arc<Engine<T>>,
+        ingress: mpsc::UnboundedReceiver<Accepted<T>>,
+        relaning: Option<Relaning<T>>,
     ) -> Self {
         let budget = engine
             .settings
@@ -361,7 +349,9 @@ where
                         engine.tell_overflowed(&key);
                     }
                     match offered {
-                        Offered::Parked if std::mem::needs_drop::<K>() => engine.drop_quietly(key),
+                        Offered::Parked if std::mem::needs_drop::<T::Key>() => {
+                            engine.drop_quietly(key)
+                        }
                         Offered::Parked => {}
                         Offered::Displaced(old) => {
                             engine.counters.overflowed.add(1);
@@ -560,26 +550,14 @@ where
 ///
 /// If those panic, the message in hand is lost, and its receipt says so; the rest of the batch is
 /// handed back.
-struct Arrivals<'a, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    engine: &'a Engine<K, M, O, E>,
-    rest: std::vec::Drain<'a, Accepted<K, M, O, E>>,
+struct Arrivals<'a, T: Spec> {
+    engine: &'a Engine<T>,
+    rest: std::vec::Drain<'a, Accepted<T>>,
     /// The last message's place in the order of acceptance.
     stamp: &'a mut u64,
 }
 
-impl<K, M, O, E> Drop for Arrivals<'_, K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Drop for Arrivals<'_, T> {
     fn drop(&mut self) {
         let mut tally = Tally::default();
         for accepted in &mut self.rest {
@@ -596,13 +574,7 @@ where
 /// In the good case everything has settled and this finds nothing. If the runtime drops the task,
 /// or the user's `Hash` or `Eq` panics in it, it is an abort: senders are refused, and what is
 /// still here goes back.
-impl<K, M, O, E> Drop for Router<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Drop for Router<T> {
     fn drop(&mut self) {
         let engine = Arc::clone(&self.engine);
         if std::thread::panicking() {
@@ -638,18 +610,12 @@ where
     }
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Hands back a message that did not come into any lane.
     pub(super) fn hand_back_accepted(
         &self,
         tally: &mut Tally,
-        accepted: Accepted<K, M, O, E>,
+        accepted: Accepted<T>,
         parked_at: u64,
     ) {
         let Accepted {
@@ -664,10 +630,10 @@ where
     pub(super) fn refuse(
         &self,
         tally: &mut Tally,
-        key: K,
+        key: T::Key,
         hash: u64,
-        refused: Parked<M, O, E>,
-    ) -> Option<Turn<K, M, O, E>> {
+        refused: Parked<T>,
+    ) -> Option<Turn<T>> {
         let Parked { message, ticket } = refused;
         if self.settings.overflow != super::Overflow::DeadLetter {
             self.settle(tally, ticket, Outcome::Displaced(message));

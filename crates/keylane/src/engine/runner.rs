@@ -1,6 +1,5 @@
 //! The task that polls handlers.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
@@ -12,6 +11,7 @@ use crate::error::Failure;
 use crate::handler::{Context, Handler};
 use crate::lanes::Role;
 use crate::rt::{self, Arc};
+use crate::types::Spec;
 
 /// Takes turns from the ready queue and runs them, until there are runners enough.
 ///
@@ -22,16 +22,12 @@ use crate::rt::{self, Arc};
 /// moved on whole, into functions, and the handler's future is made in the place where it stays.
 // Not an `async fn`: that would keep its arguments twice, as given and as bound.
 #[allow(clippy::manual_async_fn)]
-pub(crate) fn run<K, M, O, E, H, A>(
-    mut seat: Seat<K, M, O, E>,
+pub(crate) fn run<T: Spec, H, A>(
+    mut seat: Seat<T>,
     handler: Arc<H>,
 ) -> impl Future<Output = ()> + Send
 where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-    H: Handler<K, M, A, Output = O, Error: Into<Failure<E>>>,
+    H: Handler<T::Key, T::Message, A, Output = T::Output, Error: Into<Failure<T::Error>>>,
 {
     async move {
         let engine = Arc::clone(seat.engine());
@@ -84,17 +80,11 @@ where
 }
 
 /// The sink's verdict on a letter. The first `Pending` makes the runner a holder.
-pub(super) async fn deliver<K, M, O, E>(
-    engine: &Arc<Engine<K, M, O, E>>,
-    post: &Post<'_, K, M, O, E>,
-    seat: &mut Seat<K, M, O, E>,
-) -> Result<(), String>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+pub(super) async fn deliver<T: Spec>(
+    engine: &Arc<Engine<T>>,
+    post: &Post<'_, T>,
+    seat: &mut Seat<T>,
+) -> Result<(), String> {
     let mut delivery = pin!(Some(post.deliver()));
     let accepted = poll_fn(|cx| {
         let polled = attempt::poll_delivery(delivery.as_mut(), cx);

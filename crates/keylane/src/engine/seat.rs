@@ -1,6 +1,5 @@
 //! A runner's place among the runners, given back when its task is gone.
 
-use std::fmt;
 use std::future::poll_fn;
 
 use super::Engine;
@@ -14,17 +13,12 @@ use crate::handler::Context;
 use crate::lanes::{Role, Take};
 use crate::observe::heat::NO_PLACE;
 use crate::rt::{self, Arc};
+use crate::types::Spec;
 
 /// Made before the task is spawned and moved into it, so that a task which is dropped before its
 /// first poll gives its place back too.
-pub(crate) struct Seat<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    engine: Arc<Engine<K, M, O, E>>,
+pub(crate) struct Seat<T: Spec> {
+    engine: Arc<Engine<T>>,
     number: u64,
     role: Role,
     tally: Tally,
@@ -41,14 +35,8 @@ where
 /// A turn is a small part of what Tokio's budget counts as one operation.
 const TURNS_PER_OPERATION: u8 = if cfg!(keylane_shuttle) { 1 } else { 4 };
 
-impl<K, M, O, E> Seat<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    pub(crate) fn new(engine: Arc<Engine<K, M, O, E>>, number: u64) -> Self {
+impl<T: Spec> Seat<T> {
+    pub(crate) fn new(engine: Arc<Engine<T>>, number: u64) -> Self {
         Self {
             engine,
             number,
@@ -62,7 +50,7 @@ where
     }
 
     #[inline]
-    pub(super) fn engine(&self) -> &Arc<Engine<K, M, O, E>> {
+    pub(super) fn engine(&self) -> &Arc<Engine<T>> {
         &self.engine
     }
 
@@ -95,7 +83,7 @@ where
 
     /// The next turn for a poller; without one the role has changed.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Turn<K, M, O, E>> {
+    pub(super) fn take(&mut self) -> Option<Turn<T>> {
         let first = self.role == Role::Starting;
         self.role = Role::Poller;
         self.quantum = self.engine.settings.quantum;
@@ -112,7 +100,7 @@ where
     }
 
     /// The handler returned `Pending`: from the first time on, this runner holds its lane.
-    pub(super) fn hold(&mut self, key: Option<&K>, hash: u64, attempt: u32, parked_at: u64) {
+    pub(super) fn hold(&mut self, key: Option<&T::Key>, hash: u64, attempt: u32, parked_at: u64) {
         if self.role == Role::Holder {
             return;
         }
@@ -134,10 +122,10 @@ where
     #[inline]
     pub(super) fn settle_done(
         &mut self,
-        key: Option<&K>,
+        key: Option<&T::Key>,
         hash: u64,
-        ticket: &mut Ticket<M, O, E>,
-        answer: O,
+        ticket: &mut Ticket<T>,
+        answer: T::Output,
     ) {
         if self.engine.loads.is_some()
             && let Some(terms) = ticket.debt.terms()
@@ -152,9 +140,9 @@ where
     #[inline]
     pub(super) fn after_attempt(
         &mut self,
-        context: &mut Context<K>,
-        concluded: Concluded<M, O, E>,
-    ) -> Option<Queued<K, M, O, E>> {
+        context: &mut Context<T::Key>,
+        concluded: Concluded<T>,
+    ) -> Option<Queued<T>> {
         match concluded {
             Concluded::Settled(hash) => self.engine.advance(context.key.take(), hash),
             Concluded::Failed(failure, owed) => {
@@ -166,11 +154,11 @@ where
     /// Settles a batch as far as it succeeded.
     pub(super) fn after_batch(
         &mut self,
-        context: &mut Context<K>,
-        owed: Owed<M, O, E>,
-        mates: Vec<Mate<M, O, E>>,
-        answer: Result<Vec<Result<O, E>>, Box<Failure<E>>>,
-    ) -> Option<Queued<K, M, O, E>> {
+        context: &mut Context<T::Key>,
+        owed: Owed<T>,
+        mates: Vec<Mate<T>>,
+        answer: Result<Vec<Result<T::Output, T::Error>>, Box<Failure<T::Error>>>,
+    ) -> Option<Queued<T>> {
         self.engine
             .after_batch(&mut self.tally, context, owed, mates, answer)
     }
@@ -178,9 +166,9 @@ where
     /// Settles a letter that was accepted, or brings it back later.
     pub(super) fn after_letter(
         &mut self,
-        letter: Letter<K, M, O, E>,
+        letter: Letter<T>,
         accepted: Result<(), String>,
-    ) -> Option<Queued<K, M, O, E>> {
+    ) -> Option<Queued<T>> {
         let Letter {
             key,
             hash,
@@ -214,7 +202,7 @@ where
 
     /// Decides who runs the next message of the key: this runner at once, or whoever comes.
     #[inline]
-    pub(super) fn proceed(&mut self, next: Option<Queued<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
+    pub(super) fn proceed(&mut self, next: Option<Queued<T>>) -> Option<Turn<T>> {
         if self.role == Role::Holder {
             self.engine.end_wait(&mut self.place);
             match next {
@@ -260,7 +248,7 @@ where
     /// router still lets in while runners see the end already may be behind one of its key that a
     /// runner has handed back, and must not run after it.
     #[inline]
-    fn start(&mut self, queued: Queued<K, M, O, E>) -> Option<Turn<K, M, O, E>> {
+    fn start(&mut self, queued: Queued<T>) -> Option<Turn<T>> {
         let ends = self.engine.shutdown.hands_back() && !cfg!(keylane_mutant = "late-start");
         match queued {
             Queued::Turn(turn) if !ends && !self.engine.is_wary() => Some(turn),
@@ -270,7 +258,7 @@ where
 
     #[cold]
     #[inline(never)]
-    fn start_warily(&mut self, queued: Queued<K, M, O, E>, ends: bool) -> Option<Turn<K, M, O, E>> {
+    fn start_warily(&mut self, queued: Queued<T>, ends: bool) -> Option<Turn<T>> {
         match queued {
             queued if ends => {
                 self.engine.hand_back_queued(queued);
@@ -294,7 +282,7 @@ where
 
     /// A holder whose lane is in other hands, or gone, looks for something else to do.
     #[inline]
-    fn come_back(&mut self) -> Option<Turn<K, M, O, E>> {
+    fn come_back(&mut self) -> Option<Turn<T>> {
         self.role = Role::Poller;
         self.quantum = self.engine.settings.quantum;
         self.engine.flush_some(&mut self.tally);
@@ -304,7 +292,7 @@ where
     }
 
     #[inline]
-    fn follow(&mut self, taken: Take<Queued<K, M, O, E>>) -> Option<Turn<K, M, O, E>> {
+    fn follow(&mut self, taken: Take<Queued<T>>) -> Option<Turn<T>> {
         match taken {
             Take::Turn(queued) => return self.start(queued),
             Take::Aside(recruit) => {
@@ -331,13 +319,7 @@ where
     }
 }
 
-impl<K, M, O, E> Drop for Seat<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Drop for Seat<T> {
     fn drop(&mut self) {
         self.engine.runners.remove(self.number);
         self.engine.end_wait(&mut self.place);

@@ -1,32 +1,30 @@
 //! The one outcome of a message, and the only place where it is given.
 
-use std::fmt;
-
 use super::Engine;
-use super::caught::{caught, cloned, dropped, shielded};
 use super::message::{Debt, Standing, Ticket};
 use super::shutdown::HandedBack;
 use crate::error::{Failure, ReceiptError};
 use crate::rt::atomic::Ordering;
+use crate::types::{Spec, Types};
+use crate::unwind::{caught, cloned, dropped, shielded};
 
 /// The one outcome of a message.
-#[derive(Debug)]
-pub(super) enum Outcome<M, O, E> {
-    Done(O),
-    DeadLettered(Failure<E>),
-    Discarded(Failure<E>),
+pub(super) enum Outcome<T: Types> {
+    Done(T::Output),
+    DeadLettered(Failure<T::Error>),
+    Discarded(Failure<T::Error>),
     /// Pushed out of a full lane before it was started.
-    Displaced(M),
+    Displaced(T::Message),
     /// Taken out of its lane by an operator before it was started.
-    Purged(M),
+    Purged(T::Message),
     /// Another message of its key waits already, and stands for it.
-    Declined(M),
+    Declined(T::Message),
     /// A newer message of its key stands for it.
-    Superseded(M),
+    Superseded(T::Message),
     /// Its version was there already.
-    Duplicate(M),
+    Duplicate(T::Message),
     /// It was too old to be started.
-    Expired(M),
+    Expired(T::Message),
 }
 
 /// How to give the answer of one message to several receipts.
@@ -46,21 +44,10 @@ pub(super) struct Tally {
     bytes: usize,
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Settles a message: its receipt, its count, its room.
     #[inline]
-    pub(super) fn settle(
-        &self,
-        tally: &mut Tally,
-        mut ticket: Ticket<M, O, E>,
-        outcome: Outcome<M, O, E>,
-    ) {
+    pub(super) fn settle(&self, tally: &mut Tally, mut ticket: Ticket<T>, outcome: Outcome<T>) {
         self.settle_in_place(tally, &mut ticket, outcome);
     }
 
@@ -69,8 +56,8 @@ where
     pub(super) fn settle_in_place(
         &self,
         tally: &mut Tally,
-        ticket: &mut Ticket<M, O, E>,
-        outcome: Outcome<M, O, E>,
+        ticket: &mut Ticket<T>,
+        outcome: Outcome<T>,
     ) {
         self.return_room(tally, &mut ticket.debt);
         if ticket.debt.is_termed() {
@@ -84,7 +71,7 @@ where
                 self.counters.discarded.add(1);
                 match ticket.debt.take_reply() {
                     Some(reply) => self.answer(reply, Ok(answer)),
-                    None if std::mem::needs_drop::<O>() => self.drop_quietly(answer),
+                    None if std::mem::needs_drop::<T::Output>() => self.drop_quietly(answer),
                     None => {}
                 }
                 return;
@@ -117,12 +104,7 @@ where
 
     /// Settles the messages that were merged into this one, with its outcome or without one.
     #[cold]
-    fn settle_merged(
-        &self,
-        tally: &mut Tally,
-        debt: &mut Debt<M, O, E>,
-        outcome: Option<&Outcome<M, O, E>>,
-    ) {
+    fn settle_merged(&self, tally: &mut Tally, debt: &mut Debt<T>, outcome: Option<&Outcome<T>>) {
         for mut merged in std::mem::take(&mut debt.terms_mut().merged) {
             self.return_room(tally, &mut merged);
             self.flush_room(tally);
@@ -141,13 +123,16 @@ where
     }
 
     /// The answer for a message that was merged into one with this outcome.
-    fn shared(&self, outcome: Option<&Outcome<M, O, E>>) -> Result<O, ReceiptError<M, E>> {
+    fn shared(
+        &self,
+        outcome: Option<&Outcome<T>>,
+    ) -> Result<T::Output, ReceiptError<T::Message, T::Error>> {
         let handled = matches!(outcome, Some(Outcome::Done(_)));
         let merged = Err(ReceiptError::Merged { handled });
         let Some(share) = &self.share else {
             return merged;
         };
-        let again = |failure: &Failure<E>| failure.again(share.failure);
+        let again = |failure: &Failure<T::Error>| failure.again(share.failure);
         match outcome {
             Some(Outcome::Done(answer)) => Ok((share.answer)(answer)),
             Some(Outcome::DeadLettered(failure)) => Err(ReceiptError::DeadLettered(again(failure))),
@@ -160,8 +145,8 @@ where
     pub(super) fn hand_back(
         &self,
         tally: &mut Tally,
-        mut back: HandedBack<K, M>,
-        mut ticket: Ticket<M, O, E>,
+        mut back: HandedBack<T::Key, T::Message>,
+        mut ticket: Ticket<T>,
     ) {
         self.return_room(tally, &mut ticket.debt);
         if ticket.debt.is_termed() {
@@ -239,7 +224,7 @@ where
     }
 
     #[inline]
-    fn return_room(&self, tally: &mut Tally, debt: &mut Debt<M, O, E>) {
+    fn return_room(&self, tally: &mut Tally, debt: &mut Debt<T>) {
         let load = debt.load_mut();
         match std::mem::replace(&mut load.standing, Standing::Settled) {
             Standing::Apart => {
@@ -253,7 +238,11 @@ where
         }
     }
 
-    fn answer(&self, reply: super::Reply<M, O, E>, answer: Result<O, ReceiptError<M, E>>) {
+    fn answer(
+        &self,
+        reply: super::Reply<T>,
+        answer: Result<T::Output, ReceiptError<T::Message, T::Error>>,
+    ) {
         // Waking the receipt runs the user's waker, and a receipt that is gone leaves the answer
         // to be dropped here.
         if caught(|| drop(reply.send(answer))).is_err() {
@@ -262,7 +251,7 @@ where
     }
 
     /// Drops a value of the user's, whatever its drop does.
-    pub(super) fn drop_quietly<T>(&self, value: T) {
+    pub(super) fn drop_quietly<V>(&self, value: V) {
         if dropped(value) {
             self.counters.panics.add(1);
         }

@@ -1,8 +1,5 @@
 //! Handing back what will not be handled.
 
-use std::fmt;
-
-use super::caught::{caught, cloned};
 use super::gate::Opening;
 use super::message::{Held, Parked, Queued, Turn, Work};
 use super::settle::Tally;
@@ -10,16 +7,12 @@ use super::shutdown::HandedBack;
 use super::{Engine, Lane};
 use crate::lanes::Next;
 use crate::rt::atomic::Ordering;
+use crate::types::Spec;
+use crate::unwind::{caught, cloned};
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// Hands back a turn that will not start, and everything behind it.
-    pub(super) fn hand_back_turn(&self, turn: Turn<K, M, O, E>) {
+    pub(super) fn hand_back_turn(&self, turn: Turn<T>) {
         let mut tally = Tally::default();
         let Turn {
             key,
@@ -38,7 +31,7 @@ where
     }
 
     /// The same for whatever stood in the ready queue.
-    pub(super) fn hand_back_queued(&self, queued: Queued<K, M, O, E>) {
+    pub(super) fn hand_back_queued(&self, queued: Queued<T>) {
         match queued {
             Queued::Turn(turn) => self.hand_back_turn(turn),
             Queued::Call { key, hash, .. } => {
@@ -50,7 +43,7 @@ where
     }
 
     /// Hands back everything behind a head that is out and has just settled, and its lane.
-    pub(super) fn release_handing_back(&self, tally: &mut Tally, key: Option<K>, hash: u64) {
+    pub(super) fn release_handing_back(&self, tally: &mut Tally, key: Option<T::Key>, hash: u64) {
         let Some(key) = key else { return };
         // Also run while a panic of the key's own `Eq` unwinds, and must not be the second one. The
         // messages first: the removal drops a key, and that is the user's too.
@@ -82,14 +75,14 @@ where
     }
 
     /// A lane that goes is not paused any more. Under the shard's lock.
-    pub(super) fn forget_pause(&self, lane: &mut Lane<K, M, O, E>) {
+    pub(super) fn forget_pause(&self, lane: &mut Lane<T>) {
         if lane.is_paused() {
             lane.extra_mut().paused = false;
             self.cautions.paused.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn hand_back_held(&self, tally: &mut Tally, key: Option<K>, held: Held<K, M, O, E>) {
+    pub(super) fn hand_back_held(&self, tally: &mut Tally, key: Option<T::Key>, held: Held<T>) {
         let Held {
             message,
             ticket,
@@ -103,7 +96,7 @@ where
     }
 
     /// Hands back one lane whose head is in, if the end has come for it.
-    pub(super) fn sweep_one(&self, tally: &mut Tally, key: &K, hash: u64) {
+    pub(super) fn sweep_one(&self, tally: &mut Tally, key: &T::Key, hash: u64) {
         let all = self.shutdown.hands_back();
         let swept = self.lanes.advance(hash, key, |lane| {
             let is_over = lane.is_endless() || (all && !lane.is_out());
@@ -150,9 +143,9 @@ where
     fn hand_back_lane(
         &self,
         tally: &mut Tally,
-        key: Option<&K>,
-        head: Option<Box<Held<K, M, O, E>>>,
-        parked: Vec<Parked<M, O, E>>,
+        key: Option<&T::Key>,
+        head: Option<Box<Held<T>>>,
+        parked: Vec<Parked<T>>,
         halted: bool,
     ) {
         if halted {
@@ -169,7 +162,7 @@ where
 
     /// Lets every sender that waits at a gate see that the dispatcher is closed. Returns the calls of
     /// batches that wait for more messages: there will be none.
-    pub(super) fn open_gates(&self) -> Vec<Queued<K, M, O, E>> {
+    pub(super) fn open_gates(&self) -> Vec<Queued<T>> {
         let (mut openings, mut called) = (Vec::new(), Vec::new());
         self.lanes.sweep(|key, hash, lane| {
             openings.push(self.remove_gate(lane));
@@ -201,7 +194,7 @@ where
 }
 
 /// The key of a letter that no lane waits for.
-fn beside<K: Clone, E>(work: &Work<K, E>) -> Option<K> {
+fn beside<T: Spec>(work: &Work<T>) -> Option<T::Key> {
     match work {
         Work::Attempt(_) => None,
         Work::Letter(given_up) => given_up.beside.as_ref().and_then(cloned),

@@ -3,7 +3,6 @@
 //! Everything here runs under the lane's shard lock but [`Engine::ask`], which takes the lock, and
 //! carries out afterwards what must not happen under it.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::apart::Freed;
@@ -15,11 +14,12 @@ use super::{Batch, Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::discipline::{Forgotten, Mode, OnGap, Sequencing};
 use crate::lanes::{Next, Rest};
+use crate::types::{Spec, Types};
 
 /// What is to be done once the shard's lock is gone.
 #[must_use = "messages, room and senders wait for it"]
-pub(super) struct After<M, O, E> {
-    pub(super) expired: Vec<Parked<M, O, E>>,
+pub(super) struct After<T: Types> {
+    pub(super) expired: Vec<Parked<T>>,
     pub(super) freed: Freed,
     pub(super) opening: Opening,
     /// When the oldest message was parked that may wait for long now.
@@ -30,7 +30,7 @@ pub(super) struct After<M, O, E> {
     pub(super) rests: bool,
 }
 
-impl<M, O, E> After<M, O, E> {
+impl<T: Types> After<T> {
     pub(super) fn new() -> Self {
         Self {
             expired: Vec::new(),
@@ -43,20 +43,14 @@ impl<M, O, E> After<M, O, E> {
     }
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// The settings of lanes that sequence.
-    pub(super) fn sequencing(&self) -> Option<&Sequencing<K>> {
+    pub(super) fn sequencing(&self) -> Option<&Sequencing<T::Key>> {
         self.settings.discipline.sequencing()
     }
 
     /// Asks a lane that was called for its next turn, which starts at once.
-    pub(super) fn ask(&self, key: K, hash: u64) -> Option<Turn<K, M, O, E>> {
+    pub(super) fn ask(&self, key: T::Key, hash: u64) -> Option<Turn<T>> {
         let now = clock::now();
         let mut after = After::new();
         let mut forgotten = None;
@@ -75,7 +69,7 @@ where
     }
 
     /// The call of a lane, in the class of what it is about to start.
-    pub(super) fn called(&self, key: K, hash: u64) -> Queued<K, M, O, E> {
+    pub(super) fn called(&self, key: T::Key, hash: u64) -> Queued<T> {
         let mut class = 0;
         if self.settings.classes > 1 {
             let first = self.lanes.peek(hash, &key, |lane| {
@@ -88,7 +82,7 @@ where
     }
 
     /// Does what had to wait for the lock to go.
-    pub(super) fn carry_out(&self, after: After<M, O, E>, key: &K, hash: u64) {
+    pub(super) fn carry_out(&self, after: After<T>, key: &T::Key, hash: u64) {
         let After {
             expired,
             freed,
@@ -125,11 +119,11 @@ where
     /// out by an operator, does not come again.
     pub(super) fn remember(
         &self,
-        lane: &Lane<K, M, O, E>,
-        key: &K,
+        lane: &Lane<T>,
+        key: &T::Key,
         hash: u64,
         now: Instant,
-    ) -> Option<Forgotten<K>> {
+    ) -> Option<Forgotten<T::Key>> {
         let sequencing = self.sequencing()?;
         let passed = lane.extra()?.sequencer.as_ref()?.passed()?;
         Some(sequencing.versions.record(key, hash, passed, now))
@@ -139,7 +133,7 @@ where
     /// be later, and by then the answer may be another one.
     // Not into the way of plain lanes.
     #[inline(never)]
-    pub(super) fn advance_thinking(&self, key: K, hash: u64) -> Option<Queued<K, M, O, E>> {
+    pub(super) fn advance_thinking(&self, key: T::Key, hash: u64) -> Option<Queued<T>> {
         let now = clock::now();
         let mut forgotten = None;
         let mut after = After::new();
@@ -166,13 +160,13 @@ where
     /// key remembers.
     fn see_next(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        key: &K,
+        lane: &mut Lane<T>,
+        key: &T::Key,
         hash: u64,
         now: Instant,
-        next: &Next<Parked<M, O, E>>,
-        after: &mut After<M, O, E>,
-    ) -> Option<Forgotten<K>> {
+        next: &Next<Parked<T>>,
+        after: &mut After<T>,
+    ) -> Option<Forgotten<T::Key>> {
         match next {
             Next::Remove => {
                 after.opening = self.remove_gate(lane);
@@ -191,12 +185,12 @@ where
     /// Decides what a lane that was called lets start.
     fn pick(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        key: &K,
+        lane: &mut Lane<T>,
+        key: &T::Key,
         hash: u64,
         now: Instant,
-        after: &mut After<M, O, E>,
-    ) -> Next<Parked<M, O, E>> {
+        after: &mut After<T>,
+    ) -> Next<Parked<T>> {
         if lane.is_paused() {
             return self.rest(lane, key, hash, (Rest::Paused, None), now, after);
         }
@@ -232,7 +226,7 @@ where
     }
 
     /// The first of the parked, and whatever starts with it, are out from here on.
-    fn start_parked(&self, lane: &mut Lane<K, M, O, E>, now: Instant) -> Next<Parked<M, O, E>> {
+    fn start_parked(&self, lane: &mut Lane<T>, now: Instant) -> Next<Parked<T>> {
         let Some(mut head) = lane.pick() else {
             return Next::Remove;
         };
@@ -241,7 +235,7 @@ where
             extra.lingered = false;
         }
         if let Some(batch) = &self.settings.batch {
-            let may_start = |mate: &Parked<M, O, E>| {
+            let may_start = |mate: &Parked<T>| {
                 let debt = &mate.ticket.debt;
                 !debt.is_expired(now) && debt.not_before(now).is_none()
             };
@@ -260,7 +254,7 @@ where
     }
 
     /// Until when a batch waits for more messages.
-    fn lingers(&self, lane: &mut Lane<K, M, O, E>, now: Instant) -> Option<Instant> {
+    fn lingers(&self, lane: &mut Lane<T>, now: Instant) -> Option<Instant> {
         let batch = self.settings.batch.as_ref()?;
         let is_open = self.shutdown.stage() == super::Stage::Open;
         if batch.linger.is_zero() || lane.parked_len() >= self.most(batch) || !is_open {
@@ -281,12 +275,12 @@ where
     /// A lane that was called has nothing that could start.
     fn nothing_parked(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        key: &K,
+        lane: &mut Lane<T>,
+        key: &T::Key,
         hash: u64,
         now: Instant,
-        after: &mut After<M, O, E>,
-    ) -> Next<Parked<M, O, E>> {
+        after: &mut After<T>,
+    ) -> Next<Parked<T>> {
         if let Some(extra) = lane.extra_if_any() {
             extra.merged = 0;
             extra.lingered = false;
@@ -310,17 +304,13 @@ where
     }
 
     /// The version that the store has to know before this lane goes: one that was given up.
-    fn unrecorded(&self, lane: &Lane<K, M, O, E>) -> Option<u64> {
+    fn unrecorded(&self, lane: &Lane<T>) -> Option<u64> {
         self.loads.as_ref()?;
         lane.extra()?.sequencer.as_ref()?.unrecorded()
     }
 
     /// What a lane that sequences waits for while nothing in it is next.
-    pub(super) fn misses(
-        &self,
-        lane: &Lane<K, M, O, E>,
-        now: Instant,
-    ) -> Option<(Rest, Option<Instant>)> {
+    pub(super) fn misses(&self, lane: &Lane<T>, now: Instant) -> Option<(Rest, Option<Instant>)> {
         let sequencing = self.sequencing()?;
         let sequencer = lane.extra()?.sequencer.as_ref()?;
         if sequencer.is_unknown() {
@@ -338,13 +328,13 @@ where
     /// Nothing of this key starts for now.
     pub(super) fn rest(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        key: &K,
+        lane: &mut Lane<T>,
+        key: &T::Key,
         hash: u64,
         (why, until): (Rest, Option<Instant>),
         now: Instant,
-        after: &mut After<M, O, E>,
-    ) -> Next<Parked<M, O, E>> {
+        after: &mut After<T>,
+    ) -> Next<Parked<T>> {
         self.halt_at_gap(why);
         lane.rest(why, until);
         after.rests = true;

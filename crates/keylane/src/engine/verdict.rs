@@ -1,10 +1,8 @@
 //! What happens to a message after an attempt, and to the key behind it.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::apart::Freed;
-use super::caught::{caught, cloned};
 use super::gate::Opening;
 use super::hand::Owed;
 use super::message::{Due, Held, Parked, Queued, Turn, Work};
@@ -20,6 +18,8 @@ use crate::observe::trace::cut;
 use crate::random;
 use crate::rt::Arc;
 use crate::rt::atomic::Ordering;
+use crate::types::{Spec, Types};
+use crate::unwind::{caught, cloned};
 
 /// Most characters of an error kept to say why a lane waits.
 const LONGEST_WHY: usize = 256;
@@ -32,23 +32,17 @@ const SINK_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
 
 /// What is to be done once a head has left a lane that was not plain.
-struct Departure<M, O, E> {
+struct Departure<T: Types> {
     opening: Opening,
-    after: After<M, O, E>,
+    after: After<T>,
     drained: bool,
 }
 
-impl<K, M, O, E> Engine<K, M, O, E>
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<T: Spec> Engine<T> {
     /// The head of a lane has settled: returns the turn of the next message of the key, or the call
     /// of a lane that thinks.
     #[inline]
-    pub(super) fn advance(&self, key: Option<K>, hash: u64) -> Option<Queued<K, M, O, E>> {
+    pub(super) fn advance(&self, key: Option<T::Key>, hash: u64) -> Option<Queued<T>> {
         let key = key?;
         if self.settings.thinks {
             return self.advance_thinking(key, hash);
@@ -82,11 +76,11 @@ where
     #[cold]
     fn depart(
         &self,
-        lane: &mut Lane<K, M, O, E>,
-        key: &K,
+        lane: &mut Lane<T>,
+        key: &T::Key,
         hash: u64,
-        departure: &mut Option<Departure<M, O, E>>,
-    ) -> Next<Parked<M, O, E>> {
+        departure: &mut Option<Departure<T>>,
+    ) -> Next<Parked<T>> {
         let opening = self.see_departure(lane);
         let mut after = After::new();
         let next = if lane.is_paused() {
@@ -107,7 +101,7 @@ where
 
     /// What a departure has brought about, without the lock.
     #[cold]
-    fn see_off(&self, departure: Departure<M, O, E>, key: &K, hash: u64) {
+    fn see_off(&self, departure: Departure<T>, key: &T::Key, hash: u64) {
         departure.opening.carry_out();
         if departure.drained {
             self.tell_drained();
@@ -119,10 +113,10 @@ where
     pub(super) fn failed(
         self: &Arc<Self>,
         tally: &mut Tally,
-        context: &mut Context<K>,
-        owed: Owed<M, O, E>,
-        failure: Failure<E>,
-    ) -> Option<Queued<K, M, O, E>> {
+        context: &mut Context<T::Key>,
+        owed: Owed<T>,
+        failure: Failure<T::Error>,
+    ) -> Option<Queued<T>> {
         let (key, attempt) = (context.key.take(), context.attempt);
         let Owed { hash, ticket, kept } = owed;
         self.count_failure(key.as_ref(), hash, attempt, &failure);
@@ -190,12 +184,7 @@ where
     }
 
     /// The sink refused a letter: it is brought again later, and the key waits for it.
-    pub(super) fn refused(
-        self: &Arc<Self>,
-        tally: &mut Tally,
-        turn: Turn<K, M, O, E>,
-        error: String,
-    ) {
+    pub(super) fn refused(self: &Arc<Self>, tally: &mut Tally, turn: Turn<T>, error: String) {
         self.counters.letter_failures.add(1);
         let Turn {
             key,
@@ -232,9 +221,9 @@ where
     fn back_off(
         self: &Arc<Self>,
         tally: &mut Tally,
-        key: Option<K>,
+        key: Option<T::Key>,
         hash: u64,
-        mut held: Held<K, M, O, E>,
+        mut held: Held<T>,
         wait: Duration,
     ) {
         if self.shutdown.hands_back() {
@@ -285,7 +274,7 @@ where
     }
 
     #[cfg(keylane_mutant = "retry-at-tail")]
-    fn retry_at_tail(self: &Arc<Self>, key: K, hash: u64, held: Held<K, M, O, E>) {
+    fn retry_at_tail(self: &Arc<Self>, key: T::Key, hash: u64, held: Held<T>) {
         let Held {
             message, ticket, ..
         } = held;
@@ -301,7 +290,7 @@ where
     }
 
     /// Stops a lane. Whatever waits in it is no load from now on.
-    fn halt(&self, tally: &mut Tally, key: Option<K>, hash: u64, held: Held<K, M, O, E>) {
+    fn halt(&self, tally: &mut Tally, key: Option<T::Key>, hash: u64, held: Held<T>) {
         let Some(key) = key else { return };
         tracing::error!(
             target: "keylane",
@@ -333,10 +322,10 @@ where
     fn hold_head(
         &self,
         tally: &mut Tally,
-        key: &K,
+        key: &T::Key,
         hash: u64,
-        held: Held<K, M, O, E>,
-        put: impl FnOnce(&mut Lane<K, M, O, E>, Box<Held<K, M, O, E>>),
+        held: Held<T>,
+        put: impl FnOnce(&mut Lane<T>, Box<Held<T>>),
     ) {
         let mut held = Some(Box::new(held));
         let tried = caught(|| {
@@ -355,7 +344,7 @@ where
         }
     }
 
-    fn retry_after(&self, attempt: u32, failure: &Failure<E>) -> Option<Duration> {
+    fn retry_after(&self, attempt: u32, failure: &Failure<T::Error>) -> Option<Duration> {
         let retry = self.settings.retry.as_ref()?;
         // `retry_if` and custom delays are the user's.
         match caught(|| retry.after(attempt, failure, dice())) {
@@ -368,7 +357,13 @@ where
         }
     }
 
-    fn count_failure(&self, key: Option<&K>, hash: u64, attempt: u32, failure: &Failure<E>) {
+    fn count_failure(
+        &self,
+        key: Option<&T::Key>,
+        hash: u64,
+        attempt: u32,
+        failure: &Failure<T::Error>,
+    ) {
         self.counters.failures.add(1);
         match failure {
             Failure::Panicked(_) => self.counters.panics.add(1),
@@ -383,7 +378,7 @@ where
     }
 
     /// A failure in a few words. Runs the user's `Debug`, so never under a lock.
-    pub(super) fn why(&self, failure: &Failure<E>) -> Box<str> {
+    pub(super) fn why(&self, failure: &Failure<T::Error>) -> Box<str> {
         match caught(|| failure.to_string()) {
             Ok(text) => cut(text, LONGEST_WHY).into(),
             Err(_) => "an error whose `Debug` panics".into(),
@@ -391,14 +386,14 @@ where
     }
 
     /// Arms a timer, and makes sure that the router waits for it.
-    pub(super) fn arm(&self, due: Due<K>, until: Instant, now: Instant) {
+    pub(super) fn arm(&self, due: Due<T::Key>, until: Instant, now: Instant) {
         if self.timers.arm(due, until, now) {
             self.shutdown.nudge();
         }
     }
 
     /// What a timer brought: the turn of a head whose wait is over, if it is still there.
-    pub(super) fn due(&self, due: Due<K>, now: Instant) -> Option<Turn<K, M, O, E>> {
+    pub(super) fn due(&self, due: Due<T::Key>, now: Instant) -> Option<Turn<T>> {
         match due {
             Due::Keyless(number) => Some(Turn::again(None, 0, self.keyless.take(number)?)),
             Due::Lane {
@@ -444,8 +439,8 @@ where
     }
 
     /// Whether what a timer brought is a retry, and not a letter.
-    pub(super) fn is_retry(&self, due: &Due<K>) -> bool {
-        let is_attempt = |held: &Held<K, M, O, E>| matches!(held.work, Work::Attempt(_));
+    pub(super) fn is_retry(&self, due: &Due<T::Key>) -> bool {
+        let is_attempt = |held: &Held<T>| matches!(held.work, Work::Attempt(_));
         // A paused one does not go out now.
         match due {
             Due::Keyless(number) => self.keyless.peek(*number, is_attempt).unwrap_or(false),

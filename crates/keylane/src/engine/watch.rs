@@ -1,21 +1,15 @@
 //! The task that looks for handlers which block, and publishes the gauges.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::Engine;
 use crate::clock;
 use crate::observe::Watch;
 use crate::rt::Arc;
+use crate::types::Spec;
 
 /// Looks four times in each `stuck_after`, until the dispatcher has ended.
-pub(crate) async fn watch<K, M, O, E>(engine: Arc<Engine<K, M, O, E>>)
-where
-    K: Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+pub(crate) async fn watch<T: Spec>(engine: Arc<Engine<T>>) {
     let limit = engine.settings.stuck_after;
     let pause = (limit / 4).max(Duration::from_millis(1));
     let mut watch = Watch::default();
@@ -44,7 +38,7 @@ where
     engine.facade.publish(&engine.stats());
 }
 
-impl<K, M, O, E> Engine<K, M, O, E> {
+impl<T: Spec> Engine<T> {
     /// Tells engines apart; the address serves, because an engine outlives its marks.
     pub(super) fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()

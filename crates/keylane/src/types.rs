@@ -1,0 +1,45 @@
+//! The four types of a dispatcher under one name, so that their bounds are written once.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+/// What a dispatcher is made of: the key, the message, the handler's answer and its error.
+pub(crate) trait Types {
+    type Key;
+    type Message;
+    type Output;
+    type Error;
+}
+
+/// [`Types`] with the bounds under which a dispatcher runs.
+///
+/// Apart from `Types`, so that the public handles can name their engine without bounds on their structs.
+pub(crate) trait Spec:
+    Types<
+        Key: Eq + Clone + Send + Sync + 'static,
+        Message: Send + Sync + 'static,
+        Output: Send + 'static,
+        Error: fmt::Debug + Send + Sync + 'static,
+    >
+{
+}
+
+impl<T> Spec for T where
+    T: Types<
+            Key: Eq + Clone + Send + Sync + 'static,
+            Message: Send + Sync + 'static,
+            Output: Send + 'static,
+            Error: fmt::Debug + Send + Sync + 'static,
+        >
+{
+}
+
+/// The types that a user has named one by one.
+pub(crate) struct Of<K, M, O, E>(PhantomData<fn() -> (K, M, O, E)>);
+
+impl<K, M, O, E> Types for Of<K, M, O, E> {
+    type Key = K;
+    type Message = M;
+    type Output = O;
+    type Error = E;
+}
