@@ -12,7 +12,7 @@ pub(crate) use sequence::{Mode, Sequencing, Start, Version};
 pub use sequence::{OnGap, Sequence};
 
 mod versions;
-pub(crate) use versions::Forgotten;
+pub(crate) use versions::{Forgotten, Versions};
 pub use versions::VersionStore;
 
 mod record;
@@ -32,6 +32,21 @@ pub(crate) enum Discipline<K, M> {
 }
 
 impl<K, M> Discipline<K, M> {
+    /// What keys remember of their versions, where lanes sequence.
+    pub(crate) fn versions(&self) -> Option<&Versions<K>> {
+        Some(&self.sequencing()?.versions)
+    }
+
+    /// The user's function that makes one message of two, where lanes merge.
+    pub(crate) fn merge(&self) -> Option<&(dyn Fn(&M, &M) -> M + Send + Sync)> {
+        match self {
+            Self::Coalesce(Coalesce {
+                how: How::Merge(merge),
+            }) => Some(&**merge),
+            _ => None,
+        }
+    }
+
     /// How lanes sequence, if they do.
     pub(crate) fn sequencing(&self) -> Option<&Sequencing<K>> {
         match self {

@@ -94,18 +94,18 @@ where
             // Taking room that is there costs a tenth of waiting for it. Nobody is overtaken: while
             // senders wait, room goes to them and is never seen to be free.
             let mut waited = false;
-            let count = match self.engine.capacity.try_acquire() {
+            let count = match self.engine.room.messages.try_acquire() {
                 Ok(count) => {
                     rt::consume_budget().await;
                     count
                 }
                 Err(_) => {
                     waited = true;
-                    let acquired = self.engine.capacity.acquire().await;
+                    let acquired = self.engine.room.messages.acquire().await;
                     acquired.map_err(|_| Refusal::Closed)?
                 }
             };
-            let bytes = match &self.engine.bytes {
+            let bytes = match &self.engine.room.bytes {
                 None => None,
                 Some(bytes) => match bytes.try_acquire_many(weight) {
                     Ok(taken) => Some(taken),
@@ -161,7 +161,7 @@ where
     ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
         let mut gate = None;
         while let Some(full) = self.gate(key, hash, message) {
-            if self.engine.capacity.is_closed() {
+            if self.engine.room.messages.is_closed() {
                 return Err(Refusal::Closed);
             }
             // A closed gate is one whose lane has room, or is gone: look again.
@@ -195,7 +195,8 @@ where
     ) -> Result<Room<'_>, Refusal> {
         let count = self
             .engine
-            .capacity
+            .room
+            .messages
             .try_acquire()
             .map_err(|error| Refusal::of_try(error, Refusal::Full))?;
         self.try_fill(count, key, hash, message)
@@ -216,14 +217,14 @@ where
             match full.try_acquire_owned() {
                 Ok(permit) => gate = Some(permit),
                 Err(TryAcquireError::NoPermits) => return Err(Refusal::LaneFull),
-                Err(TryAcquireError::Closed) if self.engine.capacity.is_closed() => {
+                Err(TryAcquireError::Closed) if self.engine.room.messages.is_closed() => {
                     return Err(Refusal::Closed);
                 }
                 Err(TryAcquireError::Closed) => continue,
             }
             break;
         }
-        let bytes = match &self.engine.bytes {
+        let bytes = match &self.engine.room.bytes {
             Some(bytes) => Some(
                 bytes
                     .try_acquire_many(weight)

@@ -12,12 +12,12 @@ use crate::adaptive::Adaptive;
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::discipline::{Coalesce, Delayed, Discipline, OnGap, Recorded, Sequence, Version};
 use crate::engine::{
-    Batch, Engine, Layout, Overflow, Places, Placing, Relaning, Router, Seat, Settings, Share,
+    Engine, Layout, Overflow, Parts, Places, Placing, Resharding, Router, Seat, Settings, Share,
     load, run, run_batches, watch,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
-use crate::lanes::{CLASSES, Limits};
+use crate::lanes::{BatchRules, CLASSES, Limits};
 use crate::letter::{DeadLetterSink, Exhausted};
 use crate::rate::Rate;
 use crate::retry::{Retry, RetryBudget};
@@ -438,7 +438,7 @@ where
     /// [`BatchAnswer`], also for why batches want a [`retry`](Self::retry). A batch is never larger than
     /// [`lane_capacity`](Self::lane_capacity) lets it grow. A message without a key is a batch of its own.
     pub fn batch(mut self, max: usize, linger: Duration) -> Self {
-        self.settings.batch = Some(Batch { max, linger });
+        self.settings.batch = Some(BatchRules { max, linger });
         self
     }
 
@@ -530,7 +530,7 @@ where
         A: 'static,
         O: Send + 'static,
     {
-        self.settings.batch.get_or_insert(Batch {
+        self.settings.batch.get_or_insert(BatchRules {
             max: 64,
             linger: Duration::ZERO,
         });
@@ -571,10 +571,6 @@ where
             settings.discipline = Discipline::Sequence(Box::new(sequencing));
             version = Some(Arc::new(of));
         }
-        settings.thinks = settings.rate_per_key.is_some()
-            || settings.batch.is_some()
-            || settings.expires
-            || !matches!(settings.discipline, Discipline::Fifo);
         Ok(version)
     }
 
@@ -620,25 +616,33 @@ where
                 runners.spawn(run(seat)).abort_handle()
             });
         });
-        let mut engine = Engine::new(self.settings, self.shards, limits, spawn);
-        engine.share = share;
         let hasher = Arc::new(self.hasher);
-        engine.places = self.placing.map(|placing| {
+        let places = self.placing.map(|placing| {
             let hasher = Arc::clone(&hasher);
             Arc::new(Places::new(placing, move |lane| hasher.hash_one(lane)))
         });
-        let relaning = engine.places.clone().map(Relaning::new);
-        let questions = store.map(|store| {
-            let (loads, questions) = mpsc::unbounded_channel();
-            engine.loads = Some(loads);
-            (store, questions)
-        });
-        let engine = Arc::new(engine);
+        let resharding = places.clone().map(Resharding::new);
+        let (loads, questions) = match store {
+            None => (None, None),
+            Some(store) => {
+                let (loads, questions) = mpsc::unbounded_channel();
+                (Some(loads), Some((store, questions)))
+            }
+        };
+        let engine = Arc::new(Engine::new(Parts {
+            settings: self.settings,
+            shards: self.shards,
+            limits,
+            share,
+            places,
+            loads,
+            spawn,
+        }));
         if let Some((store, questions)) = questions {
             runtime.spawn(load(Arc::clone(&engine), store, questions));
         }
         let (channel, ingress) = mpsc::unbounded_channel();
-        runtime.spawn(Router::new(Arc::clone(&engine), ingress, relaning).run());
+        runtime.spawn(Router::new(Arc::clone(&engine), ingress, resharding).run());
         rt::spawn_watch(&runtime, watch(Arc::clone(&engine)));
 
         let by_message = Arc::clone(&hasher);

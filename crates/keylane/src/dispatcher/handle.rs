@@ -266,7 +266,7 @@ where
     /// # }
     /// ```
     pub async fn reserve(&self) -> Result<Permit<'_, K, M, O, E>, ReserveError> {
-        match self.engine.capacity.acquire().await {
+        match self.engine.room.messages.acquire().await {
             Ok(count) => Ok(Permit {
                 dispatcher: self,
                 count,

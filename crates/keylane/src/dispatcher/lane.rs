@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::handle::Address;
 use crate::clock;
-use crate::engine::{Engine, Undecidable, Waiting};
+use crate::engine::{Engine, Waiting};
 use crate::error::LaneError;
+use crate::lanes::Undecidable;
 use crate::rt::Arc;
 use crate::types::Of;
 

@@ -6,13 +6,11 @@ use std::pin::pin;
 use futures::FutureExt;
 
 use super::Engine;
-use super::apart::Freed;
-use super::gate::Opening;
 use super::hand::{Hand, Owed, Post};
-use super::message::{Parked, Queued, Standing, Ticket, Turn};
+use super::message::{Parked, Queued, Ticket, Turn};
 use super::seat::Seat;
-use super::settle::{Outcome, Tally};
-use super::shutdown::HandedBack;
+use super::outcome::{Outcome, Tally};
+use super::HandedBack;
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::clock;
 use crate::error::Failure;
@@ -286,39 +284,20 @@ impl<T: Spec> Engine<T> {
         let Some(key) = key else { return };
         let now = clock::now();
         let mut back = Some(back);
-        let mut freed = Freed::default();
-        let mut opening = Opening::Nothing;
-        let put = caught(|| {
-            self.lanes.with(hash, key, |lane| {
-                lane.extra_mut().mates = 0;
-                // What is behind may be apart already, and then this will not be looked at.
-                let newest = lane.parked_mut().next_back();
-                let is_apart = newest
-                    .is_some_and(|newest| newest.ticket.debt.load().standing == Standing::Apart);
-                for mut parked in back.take().into_iter().flatten().rev() {
-                    if is_apart {
-                        self.set_apart(&mut parked.ticket, &mut freed);
-                    }
-                    let expires_at = parked
-                        .ticket
-                        .debt
-                        .terms()
-                        .and_then(|terms| terms.expires_at);
-                    #[cfg(keylane_mutant = "failed-at-tail")]
-                    lane.append(parked, self.lanes.spares());
-                    #[cfg(not(keylane_mutant = "failed-at-tail"))]
-                    lane.put_back(parked, self.lanes.spares());
-                    if let Some(at) = expires_at {
-                        self.watch_until(lane, key, hash, at, now);
-                    }
-                }
-                opening = self.open_gate(lane, lane.depth());
+        let ended = caught(|| {
+            self.step(key, hash, now, |lane| {
+                let back = back.take().unwrap_or_default();
+                lane.end_batch(back, &self.rules, self.lanes.spares())
             })
         });
-        opening.carry_out();
-        self.free(&freed);
-        if put.is_err() {
-            self.count_lost();
+        match ended {
+            Ok(Some(step)) => {
+                let owner = key.clone();
+                let none = self.apply(tally, owner, hash, step, &mut Vec::new());
+                assert!(none.is_none(), "the head of the batch is still to settle");
+            }
+            Ok(None) => {}
+            Err(_) => self.count_lost(),
         }
         for Parked { message, ticket } in back.into_iter().flatten() {
             self.hand_back(tally, HandedBack::idle(cloned(key), message, 0), ticket);

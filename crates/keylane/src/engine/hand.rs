@@ -12,7 +12,7 @@ use super::Engine;
 use super::attempt::{self, Watched};
 use super::message::{GivenUp, Ticket, Turn, Work};
 use super::seat::Seat;
-use super::settle::Tally;
+use super::outcome::Tally;
 use crate::clock::Alarm;
 use crate::error::Failure;
 use crate::handler::Context;

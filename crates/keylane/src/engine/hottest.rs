@@ -51,7 +51,7 @@ impl<T: Spec> Engine<T> {
                 let Some((other, was)) = lock(deep).next() else {
                     break;
                 };
-                let seen = self.lanes.peek_hash(other, |lane| lane.depth() as u64);
+                let seen = self.lanes.peek_hash(other, |lane| lane.depth(&self.rules) as u64);
                 lock(deep).seen(other, was, seen);
                 grown.forget(other);
             }
@@ -210,7 +210,7 @@ impl<T: Spec> Engine<T> {
             let oldest = self.head_stamp(lane).into_iter().chain(parked).min();
             let waited = oldest.map(|parked_at| self.waited(parked_at, now));
             Figures {
-                depth: lane.depth(),
+                depth: lane.depth(&self.rules),
                 age: waited.unwrap_or_default().max(waits),
                 waits,
                 stalled: lane.is_stalled(),

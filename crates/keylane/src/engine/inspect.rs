@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::message::{Held, Parked, Work};
 use super::{Engine, Lane};
 use crate::clock::Instant;
-use crate::lanes::{Rest, Sequencer, State};
+use crate::lanes::{Sequencer, State, WaitReason};
 use crate::types::Spec;
 
 /// What a lane is seen to be.
@@ -63,29 +63,29 @@ pub(crate) enum Waiting {
 impl<T: Spec> Engine<T> {
     pub(crate) fn inspect(&self, key: &T::Key, hash: u64, now: Instant) -> Option<Seen> {
         self.lanes.peek(hash, key, |lane| Seen {
-            depth: lane.depth(),
+            depth: lane.depth(&self.rules),
             head_age: self.head_stamp(lane).map(|stamp| self.waited(stamp, now)),
             oldest_waiting: Self::oldest_behind(lane)
                 .map(|parked| self.waited(parked.ticket.parked_at, now)),
-            full: lane.gate().is_some() || lane.depth() >= self.settings.lane_capacity,
+            full: lane.gate().is_some() || lane.depth(&self.rules) >= self.settings.lane_capacity,
             waiting: match lane.state() {
                 State::Halted { head } => Waiting::Decision {
                     attempts: head.work.attempts(),
                     why: head.why.to_string(),
                 },
-                State::Backoff { .. } | State::Resting { .. } if lane.is_paused() => {
+                State::Backoff { .. } | State::Waiting { .. } if lane.is_paused() => {
                     Waiting::Resume
                 }
-                State::Ready | State::Called => Waiting::Runner,
-                State::Resting { why, until } => {
+                State::Ready | State::Scheduled => Waiting::Runner,
+                State::Waiting { reason, until } => {
                     let due_in = until.map(|until| until.saturating_duration_since(now));
-                    Self::at_rest(lane, *why, due_in)
+                    Self::at_rest(lane, *reason, due_in)
                 }
                 State::Running { since, attempt, .. } => Waiting::Handler {
                     attempt: *attempt,
                     lasted: now.saturating_duration_since(*since),
                 },
-                State::Backoff { until, head } => {
+                State::Backoff { until, head, .. } => {
                     Self::in_backoff(head, until.saturating_duration_since(now))
                 }
             },
@@ -95,7 +95,7 @@ impl<T: Spec> Engine<T> {
     /// The oldest message behind the head, which may be the first of those that are parked.
     fn oldest_behind(lane: &Lane<T>) -> Option<&Parked<T>> {
         match lane.state() {
-            State::Called | State::Resting { .. } => lane.parked().nth(1),
+            State::Scheduled | State::Waiting { .. } => lane.parked().nth(1),
             _ => lane.oldest_parked(),
         }
     }
@@ -104,27 +104,26 @@ impl<T: Spec> Engine<T> {
     pub(super) fn head_stamp(&self, lane: &Lane<T>) -> Option<u64> {
         match lane.state() {
             State::Ready => None,
-            State::Running { parked_at, .. } => Some(*parked_at),
+            State::Running { accepted_at, .. } => Some(*accepted_at),
             State::Backoff { head, .. } | State::Halted { head } => Some(head.ticket.parked_at),
-            State::Called | State::Resting { .. } => {
-                let first = lane.oldest_parked().or_else(|| first_early(lane));
+            State::Scheduled | State::Waiting { .. } => {
+                let first = lane.oldest_waiting();
                 first.map(|parked| parked.ticket.parked_at)
             }
         }
     }
 
-    fn at_rest(lane: &Lane<T>, why: Rest, due_in: Option<Duration>) -> Waiting {
+    fn at_rest(lane: &Lane<T>, why: WaitReason, due_in: Option<Duration>) -> Waiting {
         let soon = due_in.unwrap_or_default();
         match why {
-            Rest::Paused => Waiting::Resume,
-            Rest::Rate => Waiting::Rate { due_in: soon },
-            Rest::Delay => Waiting::Time { due_in: soon },
-            Rest::Linger => Waiting::Batch { due_in: soon },
-            Rest::Loading | Rest::Recording => Waiting::Store,
-            Rest::Idle => Waiting::Messages,
-            Rest::Gap | Rest::HaltedGap => {
-                let sequencer = lane.extra().and_then(|extra| extra.sequencer.as_ref());
-                match sequencer.and_then(Sequencer::gap) {
+            WaitReason::Paused => Waiting::Resume,
+            WaitReason::Rate => Waiting::Rate { due_in: soon },
+            WaitReason::Delay => Waiting::Time { due_in: soon },
+            WaitReason::Linger => Waiting::Batch { due_in: soon },
+            WaitReason::Load | WaitReason::Record => Waiting::Store,
+            WaitReason::Empty => Waiting::Messages,
+            WaitReason::Gap | WaitReason::HaltedGap => {
+                match lane.sequencer().and_then(Sequencer::gap) {
                     Some(gap) => Waiting::Versions {
                         first: gap.first,
                         last: gap.last,
@@ -151,9 +150,4 @@ impl<T: Spec> Engine<T> {
             },
         }
     }
-}
-
-/// The first message of a lane that came before its turn.
-fn first_early<T: Spec>(lane: &Lane<T>) -> Option<&Parked<T>> {
-    lane.extra()?.sequencer.as_ref()?.first_early()
 }

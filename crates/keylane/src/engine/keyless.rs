@@ -2,7 +2,7 @@
 
 use super::message::Held;
 use crate::rt::{Mutex, NumberMap, lock};
-use crate::types::{Spec, Types};
+use crate::types::Types;
 
 /// What a lane is to a head in backoff, for messages that have none.
 pub(super) struct Keyless<T: Types>(Mutex<Waiting<T>>);
@@ -12,7 +12,7 @@ struct Waiting<T: Types> {
     held: NumberMap<u64, Held<T>>,
 }
 
-impl<T: Spec> Keyless<T> {
+impl<T: Types> Keyless<T> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Waiting {
             next: 0,

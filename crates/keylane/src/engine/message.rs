@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::clock::Instant;
 use crate::error::{Failure, ReceiptError};
-use crate::lanes::Ranked;
+use crate::lanes::{Due, Ranked};
 use crate::rt::oneshot;
 use crate::types::{Spec, Types};
 
@@ -75,9 +75,9 @@ pub(crate) struct Load {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It counts against the capacity.
-    Load,
+    Counted,
     /// It is counted among the stalled.
-    Apart,
+    Stalled,
     /// The message has its outcome, and its room was given back.
     Settled,
 }
@@ -137,7 +137,7 @@ impl<T: Types> Debt<T> {
     pub(crate) fn new(weight: u32, reply: Option<Reply<T>>) -> Self {
         let load = Load {
             weight: weight.to_ne_bytes(),
-            standing: Standing::Load,
+            standing: Standing::Counted,
             earlier: 0,
             class: 0,
         };
@@ -219,6 +219,18 @@ impl<T: Types> Debt<T> {
             Self::Termed(_, terms) => std::mem::take(&mut terms.mates),
             Self::Silent(_) | Self::Answer(..) => Vec::new(),
         }
+    }
+
+    /// What is owed for an older message is owed with this one from here on. Flat, however many were
+    /// merged before.
+    pub(crate) fn absorb_older(&mut self, mut older: Self) {
+        let mut merged = older.take_merged().unwrap_or_default();
+        #[cfg(keylane_mutant = "merged-forgotten")]
+        merged.clear();
+        merged.push(older);
+        let newer = &mut self.terms_mut().merged;
+        merged.append(newer);
+        *newer = merged;
     }
 
     /// Whether it is too late to start it.
@@ -410,20 +422,18 @@ impl<T: Spec> Ranked for Queued<T> {
 
 /// What a timer of something that waits, and has not failed, is for.
 #[derive(Debug)]
-pub(crate) enum Rouse<K> {
-    /// The lane rests until this moment.
-    Rest { key: K, hash: u64, until: Instant },
-    /// Something in the lane expires at this moment.
-    Expiry { key: K, hash: u64, at: Instant },
-    /// The lane misses a version since this moment.
-    Gap { key: K, hash: u64, since: Instant },
+pub(crate) enum WakeUp<K> {
+    /// Something in a lane is due.
+    Lane { key: K, hash: u64, due: Due },
     /// The first of the delayed messages comes into its lane at this moment.
-    Delayed(Instant),
+    Later(Instant),
+    /// The rates that are remembered of keys without lanes say nothing any more.
+    Forget,
 }
 
 /// What a timer of something that has failed is for.
 #[derive(Debug)]
-pub(crate) enum Due<K> {
+pub(crate) enum RetryDue<K> {
     /// The head that this lane holds.
     Lane { key: K, hash: u64, until: Instant },
     /// A message without a lane, by its number among those that wait.

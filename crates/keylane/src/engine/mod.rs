@@ -31,15 +31,22 @@ pub(crate) use message::{Accepted, Debt, Reply};
 
 mod settings;
 pub use settings::Overflow;
-pub(crate) use settings::{Batch, Settings};
+pub(crate) use settings::Settings;
 
-mod gate;
-pub(crate) use gate::Gate;
+mod intake;
+pub(crate) use intake::{Load, Router, load};
 
-mod router;
-pub(crate) use router::Router;
+mod apply;
 
-mod release;
+mod next;
+
+mod room;
+pub(crate) use room::{Gate, Room};
+
+mod clocks;
+use clocks::Clocks;
+
+mod keyless;
 
 mod runner;
 pub(crate) use runner::run;
@@ -53,39 +60,23 @@ pub(crate) use seat::Seat;
 mod runners;
 pub(crate) use runners::Runners;
 
-mod apart;
-mod arrive;
 mod attempt;
 mod hand;
-mod rest;
-mod settle;
-pub(crate) use settle::Share;
-mod sweep;
-mod think;
-mod verdict;
+mod pace;
 
-mod relane;
-pub(crate) use layout::{Layout, Places, Placing};
-pub(crate) use relane::Relaning;
+mod outcome;
+pub(crate) use outcome::Share;
 
-mod layout;
-mod loader;
-pub(crate) use loader::{Load, load};
-
+mod admin;
 mod inspect;
 pub(crate) use inspect::Waiting;
 
-mod decide;
-pub(crate) use decide::Undecidable;
+mod reshard;
+pub(crate) use reshard::{Layout, Places, Placing, Resharding};
 
-mod pace;
-
-mod keyless;
-use keyless::Keyless;
-
-mod shutdown;
-pub(crate) use shutdown::Stage;
-pub use shutdown::{HandedBack, Report};
+mod end;
+pub(crate) use end::Stage;
+pub use end::{HandedBack, Report};
 
 mod watch;
 pub(crate) use watch::watch;
@@ -102,18 +93,18 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::adaptive::Meter;
-use crate::clock::{self, Instant};
-use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Timers};
+use crate::clock::Instant;
+use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Rules};
 use crate::observe::facade::Facade;
 use crate::observe::heat::Heat;
 use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
+use crate::rate::RateMemory;
 use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::rt::{Arc, Mutex, OwnLine, Semaphore, mpsc};
+use crate::rt::{Arc, Mutex, OwnLine, mpsc};
 use crate::types::{Spec, Types};
-use message::{Due, Held, Parked, Queued, Rouse};
-use rest::Later;
-use shutdown::Shutdown;
+use end::Shutdown;
+use message::{Held, Parked, Queued};
 
 type Lanes<T> = LaneMap<<T as Types>::Key, Parked<T>, Held<T>, Gate>;
 
@@ -124,31 +115,20 @@ type Spawn<T> = Box<dyn Fn(&Arc<Engine<T>>) + Send + Sync>;
 /// What senders, the router, runners and lane handles share.
 pub(crate) struct Engine<T: Types> {
     pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
+    /// What lanes decide by.
+    rules: Rules,
+    /// Whether lanes are asked for their next message.
+    has_discipline: bool,
     lanes: Lanes<T>,
     ready: Ready<Queued<T>>,
-    timers: Timers<Due<T::Key>>,
-    /// Timers of heads that an operator took out before their time. Statistics.
-    stale: AtomicUsize,
-    /// Of lanes that rest, and of messages that are delayed.
-    rests: Timers<Rouse<T::Key>>,
-    /// Messages that come into their lanes later.
-    later: Later<T>,
-    /// Messages without a lane that wait for their next attempt.
-    keyless: Keyless<T>,
-    /// Room for messages that are accepted and not settled.
-    pub(crate) capacity: Semaphore,
-    /// The same in bytes.
-    pub(crate) bytes: Option<Semaphore>,
-    /// Messages behind failing heads; their room in `capacity` was given back.
-    stalled: AtomicUsize,
-    /// Heads whose retry is due and waits for the retry budget, in the router.
-    postponed: AtomicUsize,
+    pub(crate) room: Room,
+    clocks: Clocks<T>,
+    /// The rates of keys without a lane, where keys have a rate.
+    pub(crate) rates: Option<RateMemory>,
+    /// Lanes that wait for a decision. A statistic.
     halted: AtomicUsize,
-    /// Whether turns are to be looked at before they start.
-    cautions: OwnLine<Cautions>,
-    /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more
-    /// messages into the lane.
-    full_lanes: [AtomicUsize; gate::SLOTS],
+    /// Whether a head is to be looked at before it starts.
+    slow_path: OwnLine<SlowPath>,
     pub(crate) counters: Counters,
     pub(crate) facade: Facade,
     /// Measures attempts, where the concurrency is adaptive.
@@ -160,25 +140,35 @@ pub(crate) struct Engine<T: Types> {
     pub(crate) shutdown: Shutdown<T::Key, T::Message>,
     pub(crate) runners: Runners,
     /// How those whose message was merged into another get its answer, where they do.
-    pub(crate) share: Option<Share<T::Output, T::Error>>,
+    share: Option<Share<T::Output, T::Error>>,
     /// How many lanes there are, where that is fixed.
     pub(crate) places: Option<Arc<Places<T::Key>>>,
-    /// Lanes that have drained up to their marks, for the router.
+    /// Lanes that have drained up to their watermarks, for the router.
     drained: Mutex<Vec<T::Key>>,
     /// To the task that asks the version store.
-    pub(crate) loads: Option<mpsc::UnboundedSender<Load<T::Key>>>,
+    loads: Option<mpsc::UnboundedSender<Load<T::Key>>>,
     /// Starts a runner; knows the type of the handler, which nothing else here does.
     spawn: Spawn<T>,
-    epoch: Instant,
 }
 
-/// Why a turn may not be allowed to start although it is its turn.
+/// What an engine is made of that the builder knows.
+pub(crate) struct Parts<T: Types> {
+    pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
+    pub(crate) shards: Option<usize>,
+    pub(crate) limits: Limits,
+    pub(crate) share: Option<Share<T::Output, T::Error>>,
+    pub(crate) places: Option<Arc<Places<T::Key>>>,
+    pub(crate) loads: Option<mpsc::UnboundedSender<Load<T::Key>>>,
+    pub(crate) spawn: Spawn<T>,
+}
+
+/// Why a head may not be allowed to start although nothing is before it.
 ///
 /// Read relaxed for every message: it only says where to look. What a plain message is made of is
 /// not looked at on its way: the parts would be moved one by one from then on, and read as a whole
 /// while they are still being written.
 #[derive(Debug, Default)]
-struct Cautions {
+struct SlowPath {
     /// Lanes that are paused.
     paused: AtomicUsize,
     /// Whether any message ever came with terms.
@@ -189,60 +179,69 @@ impl<T: Spec> Engine<T> {
     /// Whether a message may have terms.
     #[inline]
     fn has_terms(&self) -> bool {
-        self.cautions.terms.load(Ordering::Relaxed)
+        self.slow_path.terms.load(Ordering::Relaxed)
     }
 
     /// A message with terms is about to come.
     pub(crate) fn expect_terms(&self) {
         if !self.has_terms() {
-            self.cautions.terms.store(true, Ordering::Relaxed);
+            self.slow_path.terms.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether a turn is to be looked at before it starts.
     #[inline]
-    fn is_wary(&self) -> bool {
+    fn takes_slow_path(&self) -> bool {
         self.has_terms() || self.has_paused()
     }
 
-    pub(crate) fn new(
-        settings: Settings<T::Key, T::Message, T::Error>,
-        shards: Option<usize>,
-        limits: Limits,
-        spawn: Spawn<T>,
-    ) -> Self {
-        let epoch = clock::now();
+    /// Whether any lane is paused.
+    #[inline]
+    fn has_paused(&self) -> bool {
+        self.slow_path.paused.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn new(parts: Parts<T>) -> Self {
+        let Parts {
+            settings,
+            shards,
+            limits,
+            share,
+            places,
+            loads,
+            spawn,
+        } = parts;
+        let clocks = Clocks::new();
+        let rules = settings.rules(share.is_some(), clocks.epoch);
         Self {
             lanes: LaneMap::new(shards),
             ready: Ready::new(limits)
                 .with_rules(settings.rate.map(|rate| rate.limiter()), settings.classes),
-            timers: Timers::new(),
-            stale: AtomicUsize::new(0),
-            rests: Timers::new(),
-            later: Later::new(),
-            keyless: Keyless::new(),
-            capacity: Semaphore::new(settings.capacity),
-            bytes: settings.capacity_bytes.map(Semaphore::new),
-            stalled: AtomicUsize::new(0),
-            postponed: AtomicUsize::new(0),
+            room: Room::new(
+                settings.capacity,
+                settings.capacity_bytes,
+                settings.stalled_capacity,
+            ),
+            has_discipline: rules.has_discipline(),
+            rates: rules.rate.map(|_| RateMemory::new()),
+            rules,
             halted: AtomicUsize::new(0),
-            cautions: OwnLine(Cautions::default()),
-            full_lanes: std::array::from_fn(|_| AtomicUsize::new(0)),
+            slow_path: OwnLine(SlowPath::default()),
             counters: Counters::default(),
             facade: Facade::new(settings.name.as_deref()),
             feed: events::Feed::new(settings.event_capacity),
             heat: Heat::new(limits.concurrency),
             shutdown: Shutdown::new(),
             runners: Runners::new(),
-            share: None,
-            places: None,
+            share,
+            places,
             drained: Mutex::new(Vec::new()),
-            loads: None,
+            loads,
             spawn,
-            epoch,
             meter: settings
                 .adaptive
-                .map(|adaptive| Meter::new(adaptive, epoch)),
+                .map(|adaptive| Meter::new(adaptive, clocks.epoch)),
+            clocks,
             settings,
         }
     }
@@ -269,27 +268,50 @@ impl<T: Spec> Engine<T> {
             in_flight: self.ready.active(),
             ready: self.ready.waiting(),
             lanes: self.lanes.len(),
-            backing_off: (self.timers.len() + self.postponed.load(Ordering::Relaxed))
-                .saturating_sub(self.stale.load(Ordering::Relaxed)),
+            backing_off: self.clocks.backing_off(),
             halted: self.halted.load(Ordering::Relaxed),
-            paused: self.cautions.paused.load(Ordering::Relaxed),
-            full_lanes: self
-                .full_lanes
-                .iter()
-                .map(|slot| slot.load(Ordering::Relaxed))
-                .sum(),
-            stalled: self.stalled.load(Ordering::Relaxed),
-            capacity_left: self.capacity.available_permits(),
+            paused: self.slow_path.paused.load(Ordering::Relaxed),
+            full_lanes: self.room.full_lanes(),
+            stalled: self.room.stalled(),
+            capacity_left: self.room.messages.available_permits(),
             concurrency_limit: self.ready.concurrency(),
         }
     }
 
-    /// Refuses senders from now on, those that wait for room included.
-    pub(crate) fn stop_intake(&self) {
-        shielded(|| self.capacity.close());
-        if let Some(bytes) = &self.bytes {
-            shielded(|| bytes.close());
+    /// The gate of this key, if its lane is full.
+    #[inline]
+    pub(crate) fn gate(&self, hash: u64, key: &T::Key) -> Option<Gate> {
+        match &self.places {
+            None => self.gate_of(hash, key),
+            Some(_) => self.gate_of_place(hash, key),
         }
+    }
+
+    /// The same where the number of lanes may change.
+    #[cold]
+    fn gate_of_place(&self, hash: u64, key: &T::Key) -> Option<Gate> {
+        let places = self.places.as_ref()?;
+        places.gate(key).or_else(|| {
+            let (lane, hash) = places.lane(key, hash);
+            self.gate_of(hash, &lane)
+        })
+    }
+
+    #[inline]
+    fn gate_of(&self, hash: u64, key: &T::Key) -> Option<Gate> {
+        if !self.room.may_be_full(hash) {
+            return None;
+        }
+        self.lanes
+            .peek(hash, key, |lane| lane.gate().cloned())
+            .flatten()
+    }
+
+    /// Whether the lane of this key waits for a version, and this is it. Its sender must not wait at the
+    /// gate behind those whose messages wait for it.
+    pub(crate) fn is_awaited(&self, hash: u64, key: &T::Key, version: u64) -> bool {
+        let awaited = self.lanes.peek(hash, key, |lane| lane.awaits(version));
+        awaited.unwrap_or(false) && !cfg!(keylane_mutant = "missing-locked-out")
     }
 
     /// Whether every accepted message has settled and nothing runs.
@@ -301,8 +323,8 @@ impl<T: Spec> Engine<T> {
     fn end_orphaned(&self) {
         if self.shutdown.is_orphaned() && self.is_settled() {
             // Of heads that came to wait when there was nobody left to wake them.
-            self.timers.clear();
-            self.rests.clear();
+            self.clocks.retries.clear();
+            self.clocks.wake_ups.clear();
             self.advance_to_end();
         }
     }
@@ -328,13 +350,13 @@ impl<T: Spec> Engine<T> {
     /// How long ago a message was parked.
     #[inline]
     pub(crate) fn waited(&self, parked_at: u64, now: Instant) -> Duration {
-        Duration::from_nanos(self.stamp(now).saturating_sub(parked_at))
+        Duration::from_nanos(self.clocks.stamp(now).saturating_sub(parked_at))
     }
 
-    /// A moment, as tickets carry it.
+    /// A moment, as messages carry it.
     #[inline]
     fn stamp(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.epoch).as_nanos() as u64
+        self.clocks.stamp(now)
     }
 
     /// Carries out what the ready queue decided about runners.

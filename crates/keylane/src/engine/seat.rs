@@ -6,7 +6,7 @@ use super::Engine;
 use super::batch::Mate;
 use super::hand::{Concluded, Letter, Owed};
 use super::message::{Queued, Ticket, Turn, Work};
-use super::settle::{Outcome, Tally};
+use super::outcome::{Outcome, Tally};
 use crate::clock;
 use crate::error::Failure;
 use crate::handler::Context;
@@ -113,7 +113,7 @@ impl<T: Spec> Seat<T> {
             let now = clock::now();
             self.engine
                 .lanes
-                .with(hash, key, |lane| lane.wait(now, attempt, parked_at));
+                .with(hash, key, |lane| lane.suspend(now, attempt, parked_at));
             self.place = self.engine.begin_wait(self.number, hash, now);
         }
     }
@@ -194,8 +194,7 @@ impl<T: Spec> Seat<T> {
                     ticket,
                     work: Work::Letter(given_up),
                 };
-                self.engine.refused(&mut self.tally, turn, error);
-                None
+                self.engine.refused(&mut self.tally, turn, error)
             }
         }
     }
@@ -251,7 +250,7 @@ impl<T: Spec> Seat<T> {
     fn start(&mut self, queued: Queued<T>) -> Option<Turn<T>> {
         let ends = self.engine.shutdown.hands_back() && !cfg!(keylane_mutant = "late-start");
         match queued {
-            Queued::Turn(turn) if !ends && !self.engine.is_wary() => Some(turn),
+            Queued::Turn(turn) if !ends && !self.engine.takes_slow_path() => Some(turn),
             queued => self.start_warily(queued, ends),
         }
     }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::adaptive::Adaptive;
-use crate::discipline::{Delayed, Discipline};
+use crate::clock::Instant;
+use crate::discipline::{Delayed, Discipline, How};
+use crate::lanes::{AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor};
 use crate::letter::{Exhausted, Sink};
 use crate::observe::trace::ShowKey;
 use crate::rate::{Gcra, Rate};
@@ -57,19 +59,51 @@ pub(crate) struct Settings<K, M, E> {
     pub(crate) event_capacity: usize,
     pub(crate) discipline: Discipline<K, M>,
     pub(crate) rate_per_key: Option<Gcra>,
-    pub(crate) batch: Option<Batch>,
+    pub(crate) batch: Option<BatchRules>,
     pub(crate) delayed: Delayed,
     /// Whether messages may expire.
     pub(crate) expires: bool,
-    /// Whether lanes are asked what to run: a message does not leave its lane before it starts.
-    pub(crate) thinks: bool,
 }
 
-/// How messages of one key are put together.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Batch {
-    pub(crate) max: usize,
-    pub(crate) linger: Duration,
+impl<K, M, E> Settings<K, M, E> {
+    /// What lanes decide by. `shares`: messages that do not run get the answer of the one that does.
+    pub(crate) fn rules(&self, shares: bool, epoch: Instant) -> Rules {
+        Rules {
+            capacity: self.lane_capacity,
+            at_limit: match self.overflow {
+                Overflow::Wait | Overflow::Reject => AtLimit::Park,
+                Overflow::DropOldest => AtLimit::DropOldest,
+                Overflow::DeadLetter => AtLimit::Refuse,
+            },
+            plan: self.plan(shares),
+            rate: self.rate_per_key,
+            expires: self.expires,
+            epoch,
+        }
+    }
+
+    fn plan(&self, shares: bool) -> PlanRules {
+        match (&self.discipline, self.batch) {
+            (Discipline::Fifo, None) => PlanRules::Fifo,
+            (Discipline::Fifo, Some(batch)) => PlanRules::Batch(batch),
+            (Discipline::Coalesce(coalesce), _) => PlanRules::Coalesce(CoalesceRules {
+                survivor: match coalesce.how {
+                    How::KeepFirst => Survivor::First,
+                    How::KeepLatest => Survivor::Latest,
+                    How::Merge(_) => Survivor::Merged,
+                },
+                shares,
+            }),
+            (Discipline::Sequence(sequencing), _) => PlanRules::Sequence(SequenceRules {
+                mode: sequencing.mode,
+                start: sequencing.start,
+                early: sequencing.early,
+                patience: sequencing.patience,
+                on_gap: sequencing.on_gap,
+                is_stored: sequencing.versions.store.is_some(),
+            }),
+        }
+    }
 }
 
 impl<K, M, E> std::fmt::Debug for Settings<K, M, E> {
@@ -119,7 +153,6 @@ impl<K, M, E> Default for Settings<K, M, E> {
             batch: None,
             delayed: Delayed::Wait,
             expires: false,
-            thinks: false,
             event_capacity: 1_024,
         }
     }

@@ -15,8 +15,15 @@ use dashmap::{DashMap, SharedValue};
 #[cfg(keylane_shuttle)]
 use super::modelled::{DashMap, SharedValue};
 
-use super::backlog::Spares;
-use super::lane::{Lane, Next};
+use super::lane::{Lane, Next, Spares};
+
+/// Whether a lane stays in the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Stay,
+    /// It holds nothing, runs nothing and waits for nothing.
+    Remove,
+}
 
 /// Keeps the hash beside the key: a shard that grows moves its lanes without hashing them again.
 #[derive(Debug)]
@@ -77,7 +84,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
         match shard.get_mut(hash, |(slot, _)| slot.key == *key) {
             #[cfg(keylane_mutant = "exclusion")]
-            Some((_, lane)) if lane.get().depth() == 1 => None,
+            Some((_, lane)) if lane.get().len() == 1 => None,
             Some((_, lane)) => Some(offer(lane.get_mut())),
             None => {
                 let slot = Slot {
@@ -92,27 +99,44 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         }
     }
 
-    /// Lends the lane of a key, made at rest and empty if there is none.
+    /// Takes one step in the lane of a key, and removes the lane in the same step if it says so.
     ///
-    /// The caller puts something into it, or a reason to remember it.
-    pub(crate) fn with_any<R>(
+    /// Emptiness and removal are one step: a message that arrives meanwhile waits for the lock and finds
+    /// either a lane that will run it or none.
+    ///
+    /// A lane that is not there is made by `make`, or there is no step.
+    #[inline]
+    pub(crate) fn step<R>(
         &self,
         hash: u64,
         key: &K,
-        see: impl FnOnce(&mut Lane<T, H, G>) -> R,
-    ) -> R {
+        make: impl FnOnce() -> Option<Lane<T, H, G>>,
+        step: impl FnOnce(&mut Lane<T, H, G>) -> (R, Keep),
+    ) -> Option<R> {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
-        if let Some((_, lane)) = shard.get_mut(hash, |(slot, _)| slot.key == *key) {
-            return see(lane.get_mut());
-        }
-        let slot = Slot {
-            hash,
-            key: key.clone(),
+        let Some((_, lane)) = shard.get_mut(hash, |(slot, _)| slot.key == *key) else {
+            let mut lane = make()?;
+            let key = key.clone();
+            let (seen, keep) = step(&mut lane);
+            if keep == Keep::Stay {
+                let slot = Slot { hash, key };
+                shard.insert(hash, (slot, SharedValue::new(lane)), |(slot, _)| slot.hash);
+            } else {
+                drop(shard);
+                lane.recycle(&self.spares);
+            }
+            return Some(seen);
         };
-        let mut lane = Lane::resting();
-        let seen = see(&mut lane);
-        shard.insert(hash, (slot, SharedValue::new(lane)), |(slot, _)| slot.hash);
-        seen
+        let (seen, keep) = step(lane.get_mut());
+        if keep == Keep::Remove && !cfg!(keylane_mutant = "leak-lane") {
+            let removed = shard.remove_entry(hash, |(slot, _)| slot.key == *key);
+            // The key's `Drop` is the user's: not under the lock.
+            drop(shard);
+            if let Some((_, lane)) = removed {
+                lane.into_inner().recycle(&self.spares);
+            }
+        }
+        Some(seen)
     }
 
     /// Lends the lane of a key, if there is one.

@@ -1,27 +1,26 @@
-//! What waits, per key: the lanes, the queue of those that may start, the timers of those that
-//! wait for a retry. Nothing in here knows what a handler is.
+//! What waits, per key: the lanes, the queue of those that may start, the timers of those that wait for
+//! time. Nothing in here knows what a handler is, and what a lane decides is pure.
+
+mod rules;
+pub(crate) use rules::{
+    AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor, TICK,
+};
+
+mod item;
+pub(crate) use item::Item;
 
 mod lane;
-pub(crate) use lane::{AtLimit, Lane, Next, Offered, Rest, State, Timer};
-
-mod backlog;
-
-mod sequencer;
-pub(crate) use sequencer::{Came, Gap, Sequencer};
+pub(crate) use lane::plan::{Gap, Sequencer};
+pub(crate) use lane::{
+    Change, Decision, Due, Effects, Evicted, Gate, Hold, Lane, Left, Next, Offered, Opening, Out,
+    Stall, State, Store, Taken, Undecidable, WaitReason,
+};
 
 mod map;
-pub(crate) use map::LaneMap;
+pub(crate) use map::{Keep, LaneMap};
 
 mod ready;
-pub(crate) use ready::{Limits, Ready, Recruit, Role, Take};
-
-mod line;
-pub(crate) use line::Ranked;
-
-mod turns;
-pub(crate) use turns::CLASSES;
-
-mod pace;
+pub(crate) use ready::{CLASSES, Limits, Ranked, Ready, Recruit, Role, Take};
 
 mod timers;
 pub(crate) use timers::Timers;

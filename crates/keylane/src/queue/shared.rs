@@ -136,7 +136,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
         });
         let present = self.lanes.enter(hash, &item.key, |lane| {
             let parked = Arc::clone(&item);
-            lane.offer(parked, usize::MAX, AtLimit::Park, self.lanes.spares())
+            lane.park(parked, usize::MAX, AtLimit::Park, self.lanes.spares())
         });
         std::mem::forget(accepted);
         if present.is_none() {

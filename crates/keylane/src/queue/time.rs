@@ -127,7 +127,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
     fn to_tail(&self, turn: Turn<K, M>) -> Turn<K, M> {
         let item = Arc::clone(&turn.item);
         let advanced = self.lanes.advance(item.hash, &item.key, |lane| {
-            let _ = lane.offer(
+            let _ = lane.park(
                 turn.item,
                 usize::MAX,
                 crate::lanes::AtLimit::Park,

@@ -3,6 +3,9 @@
 mod gcra;
 pub(crate) use gcra::Gcra;
 
+mod memory;
+pub(crate) use memory::{RateMemory, Remembered};
+
 mod spec;
 pub use spec::Rate;
 

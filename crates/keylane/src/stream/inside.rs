@@ -94,7 +94,7 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Inside<K, T, Fut> {
             let spares = self.lanes.spares();
             self.lanes.enter(at.hash, &at.key, |lane| {
                 let parked = waiting.take().expect("an element is offered once");
-                lane.offer(parked, lane_capacity, AtLimit::Refuse, spares)
+                lane.park(parked, lane_capacity, AtLimit::Refuse, spares)
             })
         }));
         match entered {
@@ -126,7 +126,7 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Inside<K, T, Fut> {
         let advanced = self.lanes.advance(at.hash, &at.key, |lane| {
             #[cfg(keylane_mutant = "stream-overtake")]
             if let Some(oldest) = lane.take_parked() {
-                lane.append(oldest, self.lanes.spares());
+                let _ = lane.park(oldest, usize::MAX, AtLimit::Park, self.lanes.spares());
             }
             Some(((), lane.finish()))
         });

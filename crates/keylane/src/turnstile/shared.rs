@@ -102,7 +102,7 @@ impl<K: Eq + Clone> Shared<K> {
             }
             let waiter = Arc::new(Waiter::new(Stage::Parked));
             let parked = Arc::clone(&waiter);
-            match lane.offer(parked, usize::MAX, AtLimit::Park, self.lanes.spares()) {
+            match lane.park(parked, usize::MAX, AtLimit::Park, self.lanes.spares()) {
                 crate::lanes::Offered::Parked => Standing::Waits(waiter),
                 _ => Standing::LaneFull,
             }

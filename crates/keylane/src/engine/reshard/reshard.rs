@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::gate::Opening;
+use super::super::apply::open;
+use super::super::intake::Returning;
+use super::super::message::{Accepted, Parked, Ticket, Turn};
+use super::super::outcome::{Outcome, Tally};
+use super::super::{Engine, Overflow};
 use super::layout::Places;
-use super::message::{Accepted, Parked, Ticket, Turn};
-use super::settle::{Outcome, Tally};
-use super::{Engine, Lane, Overflow};
-use crate::lanes::Next;
+use crate::lanes::{Effects, Opening};
 use crate::rt::{Arc, lock, oneshot};
 use crate::types::{Spec, Types};
 use crate::unwind::shielded;
 
 /// Carries out changes, in the router.
-pub(crate) struct Relaning<T: Spec> {
+pub(crate) struct Resharding<T: Spec> {
     places: Arc<Places<T::Key>>,
     from: usize,
     to: usize,
@@ -26,22 +27,23 @@ pub(crate) struct Relaning<T: Spec> {
 struct Draining<T: Types> {
     lane: T::Key,
     hash: u64,
-    held: VecDeque<Accepted<T>>,
+    /// With their places in the order of acceptance.
+    held: VecDeque<(u64, Accepted<T>)>,
 }
 
 /// Where a message goes while the number of lanes changes.
-pub(super) enum Placed<T: Types> {
+pub(in super::super) enum Placed<T: Types> {
     /// Into the lane of its key.
     Lane(Accepted<T>),
     /// It is kept until its old lane has drained.
     Kept,
     /// It is kept, and so many are that the oldest had to go.
-    Displaced(Accepted<T>),
+    Displaced((u64, Accepted<T>)),
     /// So many are kept that there is no room for it.
-    Refused(Accepted<T>),
+    Refused((u64, Accepted<T>)),
 }
 
-impl<T: Spec> Relaning<T> {
+impl<T: Spec> Resharding<T> {
     pub(crate) fn new(places: Arc<Places<T::Key>>) -> Self {
         let lanes = places.layout().lanes();
         Self {
@@ -54,18 +56,18 @@ impl<T: Spec> Relaning<T> {
     }
 
     /// Whether somebody waits for a change that has not begun.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(in super::super) fn is_asked(&self) -> bool {
         self.draining.is_empty() && self.places.layout().is_asked()
     }
 
     /// Whether an old lane has gone without draining, which happens at the end alone.
-    pub(super) fn has_lost(&self, engine: &Engine<T>) -> bool {
+    pub(in super::super) fn has_lost(&self, engine: &Engine<T>) -> bool {
         let mut draining = self.draining.values();
-        draining.any(|old| !engine.is_barred(&old.lane, old.hash))
+        draining.any(|old| !engine.is_marked(&old.lane, old.hash))
     }
 
     /// Brings a message to the lane of its key, or keeps it until its old lane has drained.
-    pub(super) fn place(&mut self, engine: &Engine<T>, mut accepted: Accepted<T>) -> Placed<T> {
+    pub(in super::super) fn place(&mut self, engine: &Engine<T>, mut accepted: Accepted<T>, stamp: u64) -> Placed<T> {
         let Some(key) = accepted.key.take() else {
             return Placed::Lane(accepted);
         };
@@ -79,7 +81,7 @@ impl<T: Spec> Relaning<T> {
                 && !cfg!(keylane_mutant = "move-at-once")
             {
                 accepted.key = Some(key);
-                return draining.keep(engine, accepted, number);
+                return draining.keep(engine, accepted, stamp, number);
             }
         }
         accepted.hash = (self.places.hash)(&lane);
@@ -87,20 +89,19 @@ impl<T: Spec> Relaning<T> {
         Placed::Lane(accepted)
     }
 
-    /// Goes on with the change. What was kept for lanes that have drained goes before `batch`; returns
-    /// how many messages that is.
-    pub(super) fn step(
+    /// Goes on with the change. What was kept for lanes that have drained goes into `returning`.
+    pub(in super::super) fn step(
         &mut self,
         engine: &Engine<T>,
         stamp: u64,
-        batch: &mut Vec<Accepted<T>>,
-    ) -> usize {
-        let mut released = Vec::new();
+        returning: &mut Vec<Returning<T>>,
+    ) {
         loop {
             for drained in engine.take_drained() {
                 let number = (self.places.placing.number)(&drained);
                 if let Some(old) = self.draining.remove(&number) {
-                    released.extend(old.held);
+                    let held = old.held.into_iter();
+                    returning.extend(held.map(|(stamp, kept)| Returning::with_stamp(kept, stamp)));
                     self.places.layout().disperse(number);
                 }
             }
@@ -117,9 +118,6 @@ impl<T: Spec> Relaning<T> {
             self.begin(engine, stamp, lanes);
             self.done = done;
         }
-        let count = released.len();
-        batch.splice(0..0, released);
-        count
     }
 
     fn begin(&mut self, engine: &Engine<T>, stamp: u64, lanes: usize) {
@@ -135,7 +133,7 @@ impl<T: Spec> Relaning<T> {
         for number in losing {
             let lane = (self.places.placing.numbered)(number);
             let hash = (self.places.hash)(&lane);
-            if engine.bar(&lane, hash, stamp) {
+            if engine.mark_end(&lane, hash, stamp) {
                 let held = VecDeque::new();
                 self.draining.insert(number, Draining { lane, hash, held });
             }
@@ -144,11 +142,11 @@ impl<T: Spec> Relaning<T> {
 
     /// Everything that was kept, for the end. Only what is behind lanes that are gone: of these nobody
     /// will say that they have drained.
-    pub(super) fn give_up(&mut self, engine: &Engine<T>, all: bool) -> Vec<Accepted<T>> {
+    pub(in super::super) fn give_up(&mut self, engine: &Engine<T>, all: bool) -> Vec<(u64, Accepted<T>)> {
         let mut given_up = Vec::new();
         let before = self.draining.len();
         self.draining.retain(|_, old| {
-            let stays = !all && engine.is_barred(&old.lane, old.hash);
+            let stays = !all && engine.is_marked(&old.lane, old.hash);
             if !stays {
                 given_up.extend(old.held.drain(..));
             }
@@ -165,7 +163,7 @@ impl<T: Spec> Relaning<T> {
 
 impl<T: Spec> Draining<T> {
     /// Keeps a message, with the limit of a lane and what happens there.
-    fn keep(&mut self, engine: &Engine<T>, mut accepted: Accepted<T>, number: usize) -> Placed<T> {
+    fn keep(&mut self, engine: &Engine<T>, mut accepted: Accepted<T>, stamp: u64, number: usize) -> Placed<T> {
         let limit = match cfg!(keylane_mutant = "crowd-unbounded") {
             true => usize::MAX,
             false => engine.settings.lane_capacity,
@@ -173,10 +171,10 @@ impl<T: Spec> Draining<T> {
         let is_full = self.held.len() >= limit;
         let overflow = engine.settings.overflow;
         if is_full && overflow == Overflow::DeadLetter {
-            return Placed::Refused(accepted);
+            return Placed::Refused((stamp, accepted));
         }
-        engine.keep_aside(&mut accepted.debt);
-        self.held.push_back(accepted);
+        engine.stall_outside(&mut accepted);
+        self.held.push_back((stamp, accepted));
         if is_full && overflow == Overflow::DropOldest {
             return self
                 .held
@@ -195,7 +193,7 @@ impl<T: Spec> Draining<T> {
     }
 }
 
-impl<T: Spec> Drop for Relaning<T> {
+impl<T: Spec> Drop for Resharding<T> {
     fn drop(&mut self) {
         let done = std::mem::take(&mut self.done);
         shielded(|| drop(done));
@@ -206,11 +204,10 @@ impl<T: Spec> Drop for Relaning<T> {
 impl<T: Spec> Engine<T> {
     /// What was displaced or refused because too many wait for their old lane settles, or becomes a
     /// letter beside its lane.
-    pub(super) fn give_up_crowded(
+    pub(in super::super) fn turn_away(
         &self,
         tally: &mut Tally,
-        accepted: Accepted<T>,
-        parked_at: u64,
+        (parked_at, accepted): (u64, Accepted<T>),
         displaced: bool,
     ) -> Option<Turn<T>> {
         let Accepted {
@@ -230,31 +227,29 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Marks the end of what is in a lane now. False: there is nothing in it.
-    fn bar(&self, lane: &T::Key, hash: u64, stamp: u64) -> bool {
-        let barred = self.lanes.with(hash, lane, |lane| {
-            let holds = !lane.is_bare() && (lane.depth() > 0 || lane.is_out());
-            if !holds {
-                return (false, Opening::Nothing);
+    fn mark_end(&self, lane: &T::Key, hash: u64, stamp: u64) -> bool {
+        let marked = self.lanes.with(hash, lane, |lane| {
+            let mut effects = Effects::new();
+            let holds = lane.set_watermark(stamp, &self.rules);
+            if holds {
+                // The senders that wait there may have another lane now.
+                lane.renew_gate(&self.rules, &mut effects);
             }
-            lane.extra_mut().bar = Some(stamp);
-            // Who waits there may have another lane now.
-            (true, self.renew_gate(lane))
+            (holds, effects.opening)
         });
-        let (holds, opening) = barred.unwrap_or((false, Opening::Nothing));
-        opening.carry_out();
+        let (holds, opening) = marked.unwrap_or((false, Opening::Nothing));
+        open(opening);
         holds
     }
 
-    fn is_barred(&self, lane: &T::Key, hash: u64) -> bool {
-        let barred = self.lanes.peek(hash, lane, |lane| {
-            lane.extra().is_some_and(|extra| extra.bar.is_some())
-        });
+    fn is_marked(&self, lane: &T::Key, hash: u64) -> bool {
+        let marked = self.lanes.peek(hash, lane, |lane| lane.has_watermark());
         // One that has drained a moment ago is still to be told of.
-        barred == Some(true) || lock(&self.drained).contains(lane)
+        marked == Some(true) || lock(&self.drained).contains(lane)
     }
 
     /// Whether a lane has drained that the router does not know of.
-    pub(super) fn has_drained(&self) -> bool {
+    pub(in super::super) fn has_drained(&self) -> bool {
         self.places.is_some() && !lock(&self.drained).is_empty()
     }
 
@@ -262,38 +257,9 @@ impl<T: Spec> Engine<T> {
         std::mem::take(&mut *lock(&self.drained))
     }
 
-    /// Whether a lane has drained up to its mark, with what is to come next. Under the shard's lock,
-    /// so that nobody finds it without its mark and untold of; the router is to be nudged.
-    #[inline]
-    pub(super) fn passes_bar(
-        &self,
-        lane: &mut Lane<T>,
-        key: &T::Key,
-        next: &Next<Parked<T>>,
-    ) -> bool {
-        let Some(extra) = lane.extra() else {
-            return false;
-        };
-        let Some(stamp) = extra.bar else { return false };
-        let is_behind = |parked: &Parked<T>| {
-            parked.ticket.parked_at > stamp || cfg!(keylane_mutant = "drained-early")
-        };
-        let has_early = extra.sequencer.as_ref().is_some_and(|s| s.early_len() > 0);
-        let passed = match next {
-            Next::Start(parked) => is_behind(parked),
-            Next::Stay => !has_early && lane.oldest_parked().is_none_or(is_behind),
-            Next::Remove => true,
-        };
-        if passed {
-            lane.extra_mut().bar = None;
-            lock(&self.drained).push(key.clone());
-        }
-        passed
-    }
-
-    /// The router has something to hear of. Not under the shard's lock.
+    /// A lane has drained up to its watermark. Under the shard's lock; the router is nudged afterwards.
     #[cold]
-    pub(super) fn tell_drained(&self) {
-        self.shutdown.nudge();
+    pub(in super::super) fn note_drained(&self, key: &T::Key) {
+        lock(&self.drained).push(key.clone());
     }
 }

@@ -194,6 +194,11 @@ impl<T> Sequencer<T> {
         }
     }
 
+    /// The message of this version, if it waits here.
+    pub(crate) fn early_mut(&mut self, version: u64) -> Option<&mut T> {
+        self.early.get_mut(&version)
+    }
+
     /// The first of what came too early.
     pub(crate) fn first_early(&self) -> Option<&T> {
         self.early.first_key_value().map(|(_, item)| item)

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::pace::Pace;
-use super::turns::Turns;
+use super::order::Turns;
 use crate::clock::Instant;
 use crate::rate::Gcra;
 

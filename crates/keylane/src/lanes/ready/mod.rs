@@ -26,7 +26,14 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
-use super::line::{Line, Ranked};
+mod order;
+pub(crate) use order::CLASSES;
+
+mod pace;
+
+mod queue;
+pub(crate) use queue::Ranked;
+use queue::Line;
 use crate::clock::Instant;
 use crate::rate::Gcra;
 use crate::rt::{Mutex, OwnLine, lock};

@@ -8,11 +8,10 @@ use std::time::Duration;
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryFutureExt};
 
-use super::Engine;
-use super::settle::Tally;
+use super::super::Engine;
+use super::super::outcome::Tally;
 use crate::clock::{self, Alarm};
 use crate::discipline::VersionStore;
-use crate::lanes::{Rest, State};
 use crate::rt::{Arc, mpsc};
 use crate::types::Spec;
 use crate::unwind::{caught, dropped};
@@ -129,45 +128,14 @@ async fn wait<K>(mut load: Load<K>) -> Load<K> {
 
 impl<T: Spec> Engine<T> {
     /// The store knows this version, by the attempt that handled it.
-    pub(super) fn note_recorded(&self, key: Option<&T::Key>, hash: u64, version: u64) {
+    pub(in super::super) fn note_recorded(&self, key: Option<&T::Key>, hash: u64, version: u64) {
         let Some(key) = key else { return };
-        self.lanes.with(hash, key, |lane| {
-            let sequencer = lane.extra_if_any().and_then(|e| e.sequencer.as_mut());
-            if let Some(sequencer) = sequencer {
-                sequencer.record(version);
-            }
-        });
-    }
-
-    /// The store knows this version: the lane goes on.
-    fn recorded(self: &Arc<Self>, key: T::Key, hash: u64, version: u64) {
-        let calls = self.lanes.with(hash, &key, |lane| {
-            let sequencer = lane.extra_if_any().and_then(|e| e.sequencer.as_mut());
-            if let Some(sequencer) = sequencer {
-                sequencer.record(version);
-            }
-            let State::Resting {
-                why: Rest::Recording,
-                ..
-            } = lane.state()
-            else {
-                return false;
-            };
-            if lane.is_paused() {
-                lane.rest_on(Rest::Paused, None);
-            } else {
-                lane.call();
-            }
-            !lane.is_paused()
-        });
-        if calls == Some(true) {
-            let called = self.called(key, hash);
-            self.enqueue(called);
-        }
+        self.lanes
+            .with(hash, key, |lane| lane.note_recorded(version));
     }
 
     /// Has the store asked about a key, or told of a version.
-    pub(super) fn load(&self, key: T::Key, hash: u64, record: Option<u64>) {
+    pub(in super::super) fn ask_store(&self, key: T::Key, hash: u64, record: Option<u64>) {
         if let Some(loads) = &self.loads {
             // Without the task the dispatcher's runtime is gone.
             let _ = loads.send(Load {
@@ -179,19 +147,23 @@ impl<T: Spec> Engine<T> {
         }
     }
 
+    /// The store has answered.
     fn loaded(self: &Arc<Self>, load: Load<T::Key>, last: Option<u64>) {
         let Load {
             key, hash, record, ..
         } = load;
         // The task must outlive a key's own `Eq` or `Clone` that panics: other keys wait for it.
         let learned = caught(|| {
-            if let Some(version) = record {
-                return self.recorded(key, hash, version);
-            }
+            let now = clock::now();
+            let step = self.step(&key, hash, now, |lane| match record {
+                Some(version) => lane.recorded(version),
+                None => lane.learn(last, now, &self.rules, self.lanes.spares()),
+            });
+            let Some(step) = step else {
+                return self.drop_quietly(key);
+            };
             let mut tally = Tally::default();
-            for queued in self.learn(&mut tally, key, hash, last, clock::now()) {
-                self.enqueue(queued);
-            }
+            self.apply_and_enqueue(&mut tally, key, hash, step);
             self.flush(&mut tally);
         });
         if learned.is_err() {

@@ -15,16 +15,14 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use super::Engine;
-use super::apart::Freed;
-use super::message::{Accepted, Due, Parked, Queued, Rouse, Ticket, Turn, Work};
-use super::relane::{Placed, Relaning};
+use super::super::message::{Accepted, Queued, RetryDue, WakeUp};
+use super::super::outcome::Tally;
+use super::super::reshard::Resharding;
+use super::super::{Engine, Stage};
+use super::later::Returning;
+use super::place::Intake;
 use super::release::Release;
-use super::settle::{Outcome, Tally};
-use super::shutdown::{HandedBack, Stage};
 use crate::clock::{self, Alarm};
-use crate::error::Failure;
-use crate::lanes::Offered;
 use crate::observe::heat::Grown;
 use crate::retry::Bucket;
 use crate::rt::atomic::Ordering;
@@ -49,19 +47,19 @@ pub(crate) struct Router<T: Spec> {
     engine: Arc<Engine<T>>,
     ingress: mpsc::UnboundedReceiver<Accepted<T>>,
     batch: Vec<Accepted<T>>,
-    due: Vec<Due<T::Key>>,
+    /// Messages that come back to be placed: they were delayed, or kept until their old lane drained.
+    returning: Vec<Returning<T>>,
+    due: Vec<RetryDue<T::Key>>,
     /// Due retries that wait for the budget, in the order in which they came to it.
-    postponed: VecDeque<Due<T::Key>>,
+    postponed: VecDeque<RetryDue<T::Key>>,
     /// Where the number of lanes may change.
-    relaning: Option<Relaning<T>>,
+    resharding: Option<Resharding<T>>,
     /// When the budget has grown enough for the first of them.
     refill: Option<Alarm>,
     /// Brings back what waits for the rate.
     release: Release,
     turns: Vec<Queued<T>>,
-    roused: Vec<Rouse<T::Key>>,
-    /// Messages in `batch` that were delayed, and were counted when they came.
-    delayed: usize,
+    wake_ups: Vec<WakeUp<T::Key>>,
     budget: Option<Bucket>,
     /// Which lanes are known to be deep.
     grown: Grown,
@@ -84,7 +82,7 @@ impl<T: Spec> Router<T> {
     pub(crate) fn new(
         engine: Arc<Engine<T>>,
         ingress: mpsc::UnboundedReceiver<Accepted<T>>,
-        relaning: Option<Relaning<T>>,
+        resharding: Option<Resharding<T>>,
     ) -> Self {
         let budget = engine
             .settings
@@ -94,14 +92,14 @@ impl<T: Spec> Router<T> {
             engine,
             ingress,
             batch: Vec::with_capacity(BATCH),
+            returning: Vec::new(),
             due: Vec::new(),
             postponed: VecDeque::new(),
             refill: None,
             release: Release::default(),
             turns: Vec::with_capacity(BATCH),
-            roused: Vec::new(),
-            delayed: 0,
-            relaning,
+            wake_ups: Vec::new(),
+            resharding,
             budget,
             grown: Grown::new(),
             stamp: 0,
@@ -124,8 +122,8 @@ impl<T: Spec> Router<T> {
                 self.exhaust();
             }
             self.follow_stage();
-            self.start_roused();
-            self.relane();
+            self.start_woken();
+            self.reshard();
             let routed = self.route();
             self.start_due();
             let waiting = self.hand_over();
@@ -141,7 +139,7 @@ impl<T: Spec> Router<T> {
         // Of heads that came to wait, and were handed back by their runners, after the last sweep.
         self.forget_due();
         // Lanes that hold nothing, and remember their rates.
-        self.engine.sweep(false);
+        self.engine.evict(false);
         self.engine.advance_to_end();
     }
 
@@ -157,8 +155,7 @@ impl<T: Spec> Router<T> {
     fn is_quiet(&self) -> bool {
         self.ingress.is_empty()
             && self.engine.shutdown.stage() == Stage::Open
-            && self.engine.timers.len() == 0
-            && self.engine.rests.len() == 0
+            && self.engine.clocks.armed() == 0
             && self.postponed.is_empty()
     }
 
@@ -171,7 +168,7 @@ impl<T: Spec> Router<T> {
         self.release.poll(&self.engine, cx);
         if !shutdown.is_exhausted() {
             match rt::poll_recv_many(&mut self.ingress, cx, &mut self.batch, BATCH) {
-                Poll::Ready(0) if self.engine.later.is_empty() => {
+                Poll::Ready(0) if self.engine.clocks.later.is_empty() => {
                     return Poll::Ready(Heard::Exhausted);
                 }
                 Poll::Ready(0) if shutdown.stage() == Stage::Open => {
@@ -181,15 +178,13 @@ impl<T: Spec> Router<T> {
                 Poll::Ready(0) => {}
                 Poll::Ready(_) => {
                     // Timers have their say under any load.
-                    let _ = self.engine.timers.poll_due(cx, &mut self.due);
-                    let _ = self.engine.rests.poll_due(cx, &mut self.roused);
+                    let _ = self.poll_timers(cx);
                     return Poll::Ready(Heard::Work);
                 }
                 Poll::Pending => {}
             }
         }
-        let due = self.engine.timers.poll_due(cx, &mut self.due).is_ready()
-            | self.engine.rests.poll_due(cx, &mut self.roused).is_ready();
+        let due = self.poll_timers(cx);
         let refilled = self
             .refill
             .as_mut()
@@ -198,13 +193,12 @@ impl<T: Spec> Router<T> {
             self.refill = None;
         }
         let stage = shutdown.stage();
-        let timers = self.engine.timers.len() + self.engine.rests.len();
-        let relanes = self.relaning.as_ref().is_some_and(|relaning| {
-            let lost = shutdown.is_exhausted() && relaning.has_lost(&self.engine);
-            lost || relaning.is_asked() || self.engine.has_drained()
+        let reshards = self.resharding.as_ref().is_some_and(|resharding| {
+            let lost = shutdown.is_exhausted() && resharding.has_lost(&self.engine);
+            lost || resharding.is_asked() || self.engine.has_drained()
         });
-        let left_behind = stage >= Stage::Closing && timers > 0;
-        let nudged = stage != self.seen || left_behind || relanes;
+        let left_behind = stage >= Stage::Closing && self.engine.clocks.armed() > 0;
+        let nudged = stage != self.seen || left_behind || reshards;
         if due || refilled || nudged || self.is_finished() || self.is_too_late(cx) {
             Poll::Ready(Heard::Work)
         } else {
@@ -214,162 +208,47 @@ impl<T: Spec> Router<T> {
         }
     }
 
-    /// Parks what came, each message in the lane of its key. Returns how many came.
+    /// Takes what the timers brought. True: something is due.
+    fn poll_timers(&mut self, cx: &mut Context<'_>) -> bool {
+        let clocks = &self.engine.clocks;
+        let retries = clocks.retries.poll_due(cx, &mut self.due);
+        let wake_ups = clocks.wake_ups.poll_due(cx, &mut self.wake_ups);
+        retries.is_ready() | wake_ups.is_ready()
+    }
+
+    /// Places what came, each message in the lane of its key. Returns how many came.
     fn route(&mut self) -> usize {
-        let routed = self.batch.len();
-        if routed == 0 {
+        let (came, returned) = (self.batch.len(), self.returning.len());
+        if came + returned == 0 {
             return 0;
         }
         #[cfg(keylane_mutant = "overtake")]
         self.batch.reverse();
         let engine = &self.engine;
-        let delayed = std::mem::take(&mut self.delayed);
-        engine.counters.accepted.add((routed - delayed) as u64);
+        engine.counters.accepted.add(came as u64);
         let queries = engine.heat.queries.load(Ordering::Relaxed);
-        self.grown.begin(routed, queries);
-        let mut tally = Tally::default();
-        // One moment for the whole batch: a clock costs more than a lane.
-        let moment = clock::now();
-        let now = engine.stamp(moment);
-        let mut freed = Freed::default();
+        self.grown.begin(came, queries);
+        let resharding = self.resharding.as_mut();
+        let mut intake = Intake::new(engine, resharding, &mut self.turns, &mut self.grown);
+        let now = intake.stamp();
         let mut arrivals = Arrivals {
             engine,
-            rest: self.batch.drain(..),
+            returning: self.returning.drain(..),
+            batch: self.batch.drain(..),
             stamp: &mut self.stamp,
         };
-        for mut accepted in arrivals.rest.by_ref() {
-            if engine.has_terms() && !engine.shutdown.hands_back() {
-                match engine.set_aside(accepted, moment) {
-                    Some(back) => accepted = back,
-                    None => continue,
-                }
-            }
-            if let Some(relaning) = &mut self.relaning
-                && !engine.shutdown.hands_back()
-            {
-                let (over, displaced) = match relaning.place(engine, accepted) {
-                    Placed::Lane(placed) => (Ok(placed), false),
-                    Placed::Kept => continue,
-                    Placed::Displaced(old) => (Err(old), true),
-                    Placed::Refused(new) => (Err(new), false),
-                };
-                match over {
-                    Ok(placed) => accepted = placed,
-                    Err(over) => {
-                        *arrivals.stamp = now.max(*arrivals.stamp + 1);
-                        let stamp = *arrivals.stamp;
-                        let letter = engine.give_up_crowded(&mut tally, over, stamp, displaced);
-                        self.turns.extend(letter.map(Queued::Turn));
-                        continue;
-                    }
-                }
-            }
-            let Accepted {
-                key,
-                hash,
-                message,
-                debt,
-            } = accepted;
+        // They were accepted before the others.
+        for Returning { accepted, stamp } in arrivals.returning.by_ref() {
             *arrivals.stamp = now.max(*arrivals.stamp + 1);
-            let ticket = Ticket {
-                debt,
-                parked_at: *arrivals.stamp,
-            };
-            if engine.shutdown.hands_back() {
-                let back = HandedBack::idle(key, message, 0);
-                engine.hand_back(&mut tally, back, ticket);
-                continue;
-            }
-            if engine.settings.thinks
-                && let Some(key) = key
-            {
-                let parked = Parked { message, ticket };
-                let turns = &mut self.turns;
-                let depth = engine.arrive(&mut tally, key, hash, parked, moment, turns);
-                engine.see_depth(&mut self.grown, hash, depth);
-                continue;
-            }
-            // Its turn has come, unless its lane says otherwise: so most are moved once.
-            self.turns.push(Queued::Turn(Turn {
-                key: None,
-                hash,
-                message,
-                ticket,
-                work: Work::Attempt(1),
-            }));
-            let Some(key) = key else { continue };
-            let turns = &mut self.turns;
-            let present = engine.lanes.enter(hash, &key, |lane| {
-                let Some(Queued::Turn(turn)) = turns.pop() else {
-                    unreachable!("its turn was pushed")
-                };
-                let (mut parked, mut filled) = (turn.parked(), false);
-                if lane.is_stalled() {
-                    engine.set_apart(&mut parked.ticket, &mut freed);
-                }
-                let calls = lane.is_idle();
-                let limit = engine.settings.lane_capacity;
-                let offered = lane.offer(parked, limit, engine.at_limit(), engine.lanes.spares());
-                let depth = lane.depth();
-                if let Offered::Parked = offered {
-                    filled = engine.see_arrival(lane, depth, hash);
-                    if depth > limit {
-                        // It came in before its sender could see the lane full. If that were load,
-                        // one flooded key could take all the room from the others.
-                        engine.set_lane_apart(lane, &mut freed);
-                    }
-                }
-                if calls {
-                    lane.call();
-                }
-                (offered, calls, filled, depth)
-            });
-            match present {
-                None => {
-                    if engine.settings.lane_capacity == 1 {
-                        // Full with its first message.
-                        let filled = engine
-                            .lanes
-                            .with(hash, &key, |lane| engine.see_arrival(lane, 1, hash));
-                        if filled == Some(true) {
-                            engine.tell_overflowed(&key);
-                        }
-                    }
-                    if let Some(Queued::Turn(turn)) = self.turns.last_mut() {
-                        turn.key = Some(key);
-                    }
-                }
-                Some((offered, calls, filled, depth)) => {
-                    if calls {
-                        let key = key.clone();
-                        self.turns.push(engine.called(key, hash));
-                    }
-                    engine.see_depth(&mut self.grown, hash, depth);
-                    if filled || !matches!(offered, Offered::Parked) {
-                        engine.tell_overflowed(&key);
-                    }
-                    match offered {
-                        Offered::Parked if std::mem::needs_drop::<T::Key>() => {
-                            engine.drop_quietly(key)
-                        }
-                        Offered::Parked => {}
-                        Offered::Displaced(old) => {
-                            engine.counters.overflowed.add(1);
-                            let outcome = Outcome::Displaced(old.message);
-                            engine.settle(&mut tally, old.ticket, outcome);
-                        }
-                        Offered::Refused(new) => {
-                            engine.counters.overflowed.add(1);
-                            let refused = engine.refuse(&mut tally, key, hash, new);
-                            self.turns.extend(refused.map(Queued::Turn));
-                        }
-                    }
-                }
-            }
+            intake.place(accepted, stamp.unwrap_or(*arrivals.stamp));
         }
-        engine.free(&freed);
-        engine.flush(&mut tally);
-        routed
+        for accepted in arrivals.batch.by_ref() {
+            *arrivals.stamp = now.max(*arrivals.stamp + 1);
+            intake.place(accepted, *arrivals.stamp);
+        }
+        drop(arrivals);
+        intake.finish();
+        came + returned
     }
 
     /// Lets out the heads whose wait is over.
@@ -382,12 +261,12 @@ impl<T: Spec> Router<T> {
         let before = self.postponed.len();
         for due in self.due.drain(..) {
             if !engine.is_retry(&due) {
-                self.turns.extend(engine.due(due, now).map(Queued::Turn));
+                self.turns.extend(engine.retry_due(due, now));
             } else if self.budget.is_some() {
                 self.postponed.push_back(due);
             } else {
                 engine.counters.retries.add(1);
-                self.turns.extend(engine.due(due, now).map(Queued::Turn));
+                self.turns.extend(engine.retry_due(due, now));
             }
         }
         if let Some(budget) = &mut self.budget
@@ -403,12 +282,12 @@ impl<T: Spec> Router<T> {
                     engine.counters.retries.add(1);
                 }
                 let due = self.postponed.pop_front();
-                let turn = due.and_then(|due| engine.due(due, now));
-                self.turns.extend(turn.map(Queued::Turn));
+                let turn = due.and_then(|due| engine.retry_due(due, now));
+                self.turns.extend(turn);
             }
             let waiting = self.postponed.len();
             engine.counters.postponed.add(arrived.min(waiting) as u64);
-            engine.postponed.store(waiting, Ordering::Relaxed);
+            engine.clocks.postponed.store(waiting, Ordering::Relaxed);
         }
     }
 
@@ -417,22 +296,21 @@ impl<T: Spec> Router<T> {
         self.due.clear();
         self.postponed.clear();
         self.refill = None;
-        self.engine.postponed.store(0, Ordering::Relaxed);
-        self.engine.clear_timers();
-        self.roused.clear();
-        let mut tally = Tally::default();
-        self.engine.clear_rests(&mut tally, &mut self.stamp);
-        self.engine.flush(&mut tally);
+        self.engine
+            .clocks
+            .postponed
+            .store(0, Ordering::Relaxed);
+        self.engine.clear_clocks();
+        self.wake_ups.clear();
         self.give_up_kept(true);
     }
 
     /// Goes on with a change of the number of lanes.
-    fn relane(&mut self) {
-        let Some(relaning) = &mut self.relaning else {
+    fn reshard(&mut self) {
+        let Some(resharding) = &mut self.resharding else {
             return;
         };
-        // Counted as accepted when they came.
-        self.delayed += relaning.step(&self.engine, self.stamp, &mut self.batch);
+        resharding.step(&self.engine, self.stamp, &mut self.returning);
         if self.engine.shutdown.is_exhausted() {
             self.give_up_kept(false);
         }
@@ -441,29 +319,27 @@ impl<T: Spec> Router<T> {
     /// Hands back what was kept for lanes that have not drained: for all of them, or for those that
     /// never will.
     fn give_up_kept(&mut self, all: bool) {
-        let Some(relaning) = &mut self.relaning else {
+        let Some(resharding) = &mut self.resharding else {
             return;
         };
         let mut tally = Tally::default();
-        for accepted in relaning.give_up(&self.engine, all) {
-            self.stamp += 1;
-            self.engine
-                .hand_back_accepted(&mut tally, accepted, self.stamp);
+        for (stamp, accepted) in resharding.give_up(&self.engine, all) {
+            self.engine.hand_back_accepted(&mut tally, accepted, stamp);
         }
         self.engine.flush(&mut tally);
     }
 
-    /// Lets out what has rested, or was delayed, until now.
-    fn start_roused(&mut self) {
-        if self.roused.is_empty() {
+    /// Lets out what waited, or was delayed, until now.
+    fn start_woken(&mut self) {
+        if self.wake_ups.is_empty() {
             return;
         }
         let now = clock::now();
         let mut tally = Tally::default();
-        for rouse in self.roused.drain(..) {
-            let delayed = self.engine.rouse(&mut tally, rouse, now, &mut self.turns);
-            self.delayed += delayed.len();
-            self.batch.extend(delayed);
+        for wake_up in self.wake_ups.drain(..) {
+            let (turns, returning) = (&mut self.turns, &mut self.returning);
+            self.engine
+                .wake_up(&mut tally, wake_up, now, turns, returning);
         }
         self.engine.flush(&mut tally);
     }
@@ -490,7 +366,7 @@ impl<T: Spec> Router<T> {
             engine.shutdown.advance(Stage::Draining);
         }
         engine.shutdown.exhaust();
-        engine.sweep(true);
+        engine.evict(true);
     }
 
     /// Carries out what the stage asks for.
@@ -498,16 +374,16 @@ impl<T: Spec> Router<T> {
         let engine = &self.engine;
         let stage = engine.shutdown.stage();
         if stage > Stage::Open && self.seen == Stage::Open {
-            engine.stop_intake();
+            engine.room.close();
             self.ingress.close();
-            self.turns.extend(engine.open_gates());
+            self.turns.extend(engine.close_lanes());
         }
         if stage >= Stage::Closing {
             for queued in engine.ready.close() {
                 engine.hand_back_queued(queued);
             }
             if self.seen < Stage::Closing {
-                engine.sweep(false);
+                engine.evict(false);
             }
             self.forget_due();
         }
@@ -522,8 +398,9 @@ impl<T: Spec> Router<T> {
         let engine = &self.engine;
         engine.shutdown.is_exhausted()
             && self.batch.is_empty()
+            && self.returning.is_empty()
             && self.due.is_empty()
-            && self.roused.is_empty()
+            && self.wake_ups.is_empty()
             && engine.is_settled()
     }
 
@@ -552,18 +429,23 @@ impl<T: Spec> Router<T> {
 /// handed back.
 struct Arrivals<'a, T: Spec> {
     engine: &'a Engine<T>,
-    rest: std::vec::Drain<'a, Accepted<T>>,
+    returning: std::vec::Drain<'a, Returning<T>>,
+    batch: std::vec::Drain<'a, Accepted<T>>,
     /// The last message's place in the order of acceptance.
     stamp: &'a mut u64,
 }
 
 impl<T: Spec> Drop for Arrivals<'_, T> {
     fn drop(&mut self) {
+        if self.returning.len() + self.batch.len() == 0 {
+            return;
+        }
         let mut tally = Tally::default();
-        for accepted in &mut self.rest {
+        let batch = self.batch.by_ref().map(Returning::new);
+        for Returning { accepted, stamp } in self.returning.by_ref().chain(batch) {
             *self.stamp += 1;
-            self.engine
-                .hand_back_accepted(&mut tally, accepted, *self.stamp);
+            let stamp = stamp.unwrap_or(*self.stamp);
+            self.engine.hand_back_accepted(&mut tally, accepted, stamp);
         }
         self.engine.flush(&mut tally);
     }
@@ -596,56 +478,18 @@ impl<T: Spec> Drop for Router<T> {
         while let Ok(accepted) = self.ingress.try_recv() {
             left.push(accepted);
         }
-        let new = left.len() - std::mem::take(&mut self.delayed).min(left.len());
-        engine.counters.accepted.add(new as u64);
-        for accepted in left {
+        engine.counters.accepted.add(left.len() as u64);
+        let returning = std::mem::take(&mut self.returning);
+        let left = left.into_iter().map(Returning::new);
+        for Returning { accepted, stamp } in returning.into_iter().chain(left) {
             self.stamp += 1;
-            engine.hand_back_accepted(&mut tally, accepted, self.stamp);
+            let stamp = stamp.unwrap_or(self.stamp);
+            engine.hand_back_accepted(&mut tally, accepted, stamp);
         }
-        engine.sweep(false);
+        engine.evict(false);
         engine.flush(&mut tally);
         // Runners may still have messages in hand: whoever settles the last one ends it.
         engine.shutdown.orphan();
         engine.end_orphaned();
-    }
-}
-
-impl<T: Spec> Engine<T> {
-    /// Hands back a message that did not come into any lane.
-    pub(super) fn hand_back_accepted(
-        &self,
-        tally: &mut Tally,
-        accepted: Accepted<T>,
-        parked_at: u64,
-    ) {
-        let Accepted {
-            key, message, debt, ..
-        } = accepted;
-        let ticket = Ticket { debt, parked_at };
-        self.hand_back(tally, HandedBack::idle(key, message, 0), ticket);
-    }
-
-    /// A message met a full lane that takes no more. Returns the turn that brings it to the sink;
-    /// it runs without order, as the lane goes on beside it.
-    pub(super) fn refuse(
-        &self,
-        tally: &mut Tally,
-        key: T::Key,
-        hash: u64,
-        refused: Parked<T>,
-    ) -> Option<Turn<T>> {
-        let Parked { message, ticket } = refused;
-        if self.settings.overflow != super::Overflow::DeadLetter {
-            self.settle(tally, ticket, Outcome::Displaced(message));
-            return None;
-        }
-        let work = Work::letter(0, Failure::LaneFull, Some(key));
-        Some(Turn {
-            key: None,
-            hash,
-            message,
-            ticket,
-            work,
-        })
     }
 }

@@ -1,9 +1,8 @@
 //! When the rate lets the next turn go.
 
-use std::fmt;
 use std::task::Context;
 
-use super::Engine;
+use super::super::Engine;
 use crate::clock::Alarm;
 use crate::rt::Arc;
 use crate::types::Spec;
@@ -18,13 +17,7 @@ pub(super) struct Release(Option<Alarm>);
 impl Release {
     /// Recruits for what may go by now, or sees to it that the router is woken when it may.
     #[inline]
-    pub(super) fn poll<T: Spec>(&mut self, engine: &Arc<Engine<T>>, cx: &mut Context<'_>)
-    where
-        T::Key: Eq + Clone + Send + Sync + 'static,
-        T::Message: Send + Sync + 'static,
-        T::Output: Send + 'static,
-        T::Error: fmt::Debug + Send + Sync + 'static,
-    {
+    pub(super) fn poll<T: Spec>(&mut self, engine: &Arc<Engine<T>>, cx: &mut Context<'_>) {
         if engine.ready.is_plain() {
             return;
         }

@@ -1,15 +1,15 @@
 //! The one outcome of a message, and the only place where it is given.
 
-use super::Engine;
-use super::message::{Debt, Standing, Ticket};
-use super::shutdown::HandedBack;
+use super::super::Engine;
+use super::super::message::{Debt, Standing, Ticket, take_lost};
+use super::super::{HandedBack, Reply, Stage};
 use crate::error::{Failure, ReceiptError};
 use crate::rt::atomic::Ordering;
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned, dropped, shielded};
 
 /// The one outcome of a message.
-pub(super) enum Outcome<T: Types> {
+pub(in super::super) enum Outcome<T: Types> {
     Done(T::Output),
     DeadLettered(Failure<T::Error>),
     Discarded(Failure<T::Error>),
@@ -38,22 +38,29 @@ pub(crate) struct Share<O, E> {
 /// A runner that settles many messages in a row returns their room together, and always before
 /// it waits for anything.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(in super::super) struct Tally {
     done: u32,
     room: u32,
     bytes: usize,
 }
 
+impl Tally {
+    /// Whether there is nothing to return.
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.done == 0 && self.room == 0 && self.bytes == 0
+    }
+}
+
 impl<T: Spec> Engine<T> {
     /// Settles a message: its receipt, its count, its room.
     #[inline]
-    pub(super) fn settle(&self, tally: &mut Tally, mut ticket: Ticket<T>, outcome: Outcome<T>) {
+    pub(in super::super) fn settle(&self, tally: &mut Tally, mut ticket: Ticket<T>, outcome: Outcome<T>) {
         self.settle_in_place(tally, &mut ticket, outcome);
     }
 
     /// The same for a message whose ticket stays where it is: then it is of no more use.
     #[inline]
-    pub(super) fn settle_in_place(
+    pub(in super::super) fn settle_in_place(
         &self,
         tally: &mut Tally,
         ticket: &mut Ticket<T>,
@@ -142,7 +149,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Settles a message by giving it back: through its receipt, if somebody holds that.
-    pub(super) fn hand_back(
+    pub(in super::super) fn hand_back(
         &self,
         tally: &mut Tally,
         mut back: HandedBack<T::Key, T::Message>,
@@ -195,13 +202,13 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Returns what a tally holds back.
-    pub(super) fn flush(&self, tally: &mut Tally) {
+    pub(in super::super) fn flush(&self, tally: &mut Tally) {
         self.flush_room(tally);
         let done = std::mem::take(&mut tally.done);
         if done > 0 {
             self.counters.done.add(u64::from(done));
         }
-        if self.shutdown.stage() > super::Stage::Open {
+        if self.shutdown.stage() > Stage::Open {
             self.shutdown.nudge();
             self.end_orphaned();
         }
@@ -212,12 +219,12 @@ impl<T: Spec> Engine<T> {
     fn flush_room(&self, tally: &mut Tally) {
         let room = std::mem::take(&mut tally.room);
         let bytes = std::mem::take(&mut tally.bytes);
-        self.give_room(room as usize, bytes);
+        self.room.give(room as usize, bytes);
     }
 
     /// Returns what a tally holds back, if it is enough to be worth it.
     #[inline]
-    pub(super) fn flush_some(&self, tally: &mut Tally) {
+    pub(in super::super) fn flush_some(&self, tally: &mut Tally) {
         if tally.room >= self.settings.tally || tally.done >= self.settings.tally {
             self.flush(tally);
         }
@@ -227,10 +234,8 @@ impl<T: Spec> Engine<T> {
     fn return_room(&self, tally: &mut Tally, debt: &mut Debt<T>) {
         let load = debt.load_mut();
         match std::mem::replace(&mut load.standing, Standing::Settled) {
-            Standing::Apart => {
-                self.stalled.fetch_sub(1, Ordering::Relaxed);
-            }
-            Standing::Load => {
+            Standing::Stalled => self.room.unstall(),
+            Standing::Counted => {
                 tally.room += 1;
                 tally.bytes += load.weight() as usize;
             }
@@ -240,7 +245,7 @@ impl<T: Spec> Engine<T> {
 
     fn answer(
         &self,
-        reply: super::Reply<T>,
+        reply: Reply<T>,
         answer: Result<T::Output, ReceiptError<T::Message, T::Error>>,
     ) {
         // Waking the receipt runs the user's waker, and a receipt that is gone leaves the answer
@@ -251,27 +256,15 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Drops a value of the user's, whatever its drop does.
-    pub(super) fn drop_quietly<V>(&self, value: V) {
+    pub(in super::super) fn drop_quietly<V>(&self, value: V) {
         if dropped(value) {
             self.counters.panics.add(1);
         }
     }
 
-    /// Gives room back to senders.
-    pub(super) fn give_room(&self, room: usize, bytes: usize) {
-        if room > 0 {
-            shielded(|| self.capacity.add_permits(room));
-        }
-        if bytes > 0
-            && let Some(semaphore) = &self.bytes
-        {
-            shielded(|| semaphore.add_permits(bytes));
-        }
-    }
-
     /// A panic of the key's own `Eq`, `Clone` or `Drop` has ended here: what it cost is counted.
-    pub(super) fn count_lost(&self) {
-        self.shutdown.advance(super::Stage::Aborting);
-        self.counters.handed_back.add(super::message::take_lost());
+    pub(in super::super) fn count_lost(&self) {
+        self.shutdown.advance(Stage::Aborting);
+        self.counters.handed_back.add(take_lost());
     }
 }

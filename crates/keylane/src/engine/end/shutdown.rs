@@ -53,7 +53,7 @@ pub struct HandedBack<K, M> {
 
 impl<K, M> HandedBack<K, M> {
     /// One whose handler is not running.
-    pub(super) fn idle(key: Option<K>, message: M, attempts: u32) -> Self {
+    pub(crate) fn idle(key: Option<K>, message: M, attempts: u32) -> Self {
         Self {
             key,
             message: Some(message),

@@ -1,0 +1,128 @@
+//! What an operator decides about one key: one visit to its lane each.
+
+use super::super::Engine;
+use super::super::outcome::Tally;
+use crate::clock;
+use crate::lanes::{Decision, Effects, Out, Undecidable};
+use crate::rt::Arc;
+use crate::types::Spec;
+
+impl<T: Spec> Engine<T> {
+    /// Nothing of this key starts until it is resumed.
+    pub(crate) fn pause(self: &Arc<Self>, key: &T::Key, hash: u64) {
+        let now = clock::now();
+        let step = self.step_or_make(key, hash, now, |lane| {
+            let paused = lane.decide(Decision::Pause, now, &self.rules, self.lanes.spares());
+            paused.unwrap_or_else(|_| Effects::new())
+        });
+        self.apply_and_enqueue(&mut Tally::default(), key.clone(), hash, step);
+    }
+
+    /// A paused lane goes on; or a halted head goes out again, as a first attempt; or missing versions
+    /// are waited for once more.
+    pub(crate) fn resume(self: &Arc<Self>, key: &T::Key, hash: u64) -> Result<(), Undecidable> {
+        self.decide(key, hash, Decision::Resume)
+    }
+
+    /// The waiting head settles as skipped, or as the failure it was halted by, and the key goes on
+    /// behind it. Missing versions are given up.
+    pub(crate) fn skip(self: &Arc<Self>, key: &T::Key, hash: u64) -> Result<(), Undecidable> {
+        self.decide(key, hash, Decision::Skip)
+    }
+
+    /// A head that waits for its next attempt, or for the dead-letter sink, goes out now.
+    pub(crate) fn retry_now(self: &Arc<Self>, key: &T::Key, hash: u64) -> Result<(), Undecidable> {
+        self.decide(key, hash, Decision::RetryNow)
+    }
+
+    fn decide(
+        self: &Arc<Self>,
+        key: &T::Key,
+        hash: u64,
+        decision: Decision,
+    ) -> Result<(), Undecidable> {
+        // The lane may drop its own key: this one goes on.
+        let owner = key.clone();
+        let now = clock::now();
+        let mut refused = None;
+        let step = self.step(key, hash, now, |lane| {
+            let decided = lane.decide(decision, now, &self.rules, self.lanes.spares());
+            decided.unwrap_or_else(|why| {
+                refused = Some(why);
+                Effects::new()
+            })
+        });
+        let step = step.ok_or(Undecidable::Nothing)?;
+        if let Some(why) = refused {
+            return Err(why);
+        }
+        let mut tally = Tally::default();
+        self.apply_and_enqueue(&mut tally, owner, hash, step);
+        self.flush(&mut tally);
+        Ok(())
+    }
+
+    /// The waiting head goes on with another message; the old one comes back. A head that has failed
+    /// goes out at once, as a first attempt.
+    pub(crate) fn replace(
+        self: &Arc<Self>,
+        key: &T::Key,
+        hash: u64,
+        message: T::Message,
+        weight: u32,
+    ) -> Result<T::Message, (T::Message, Undecidable)> {
+        let owner = key.clone();
+        let now = clock::now();
+        let (mut message, mut refused, mut freed) = (message, None, 0);
+        let step = self.step(key, hash, now, |lane| {
+            let decided = lane.decide(Decision::Replace, now, &self.rules, self.lanes.spares());
+            let mut effects = match decided {
+                Ok(effects) => effects,
+                Err(why) => {
+                    refused = Some(why);
+                    return Effects::new();
+                }
+            };
+            // The head that goes out, or else the first of the parked, which will be it.
+            let waiting = match &mut effects.out {
+                Out::Head { head, .. } => Some((&mut head.message, &mut head.ticket)),
+                _ => {
+                    let first = lane.parked_mut().next();
+                    first.map(|first| (&mut first.message, &mut first.ticket))
+                }
+            };
+            if let Some((waiting, ticket)) = waiting {
+                std::mem::swap(waiting, &mut message);
+                let load = ticket.debt.load_mut();
+                freed = self.room.reweigh(load, weight);
+                load.earlier = 0;
+            }
+            effects
+        });
+        let Some(step) = step else {
+            return Err((message, Undecidable::Nothing));
+        };
+        if let Some(why) = refused {
+            return Err((message, why));
+        }
+        self.room.give(0, freed);
+        self.apply_and_enqueue(&mut Tally::default(), owner, hash, step);
+        Ok(message)
+    }
+
+    /// Settles everything of a key that has not started, or waits after a failure. Returns how many.
+    pub(crate) fn purge(self: &Arc<Self>, key: &T::Key, hash: u64) -> usize {
+        let owner = key.clone();
+        let now = clock::now();
+        let step = self.step(key, hash, now, |lane| {
+            let purged = lane.decide(Decision::Purge, now, &self.rules, self.lanes.spares());
+            purged.unwrap_or_else(|_| Effects::new())
+        });
+        let Some(step) = step else { return 0 };
+        let count = step.leaving();
+        let mut tally = Tally::default();
+        self.apply_and_enqueue(&mut tally, owner, hash, step);
+        self.flush(&mut tally);
+        count
+    }
+}

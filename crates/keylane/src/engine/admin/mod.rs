@@ -1,0 +1,3 @@
+//! What an operator asks of one key, and decides about it.
+
+mod decide;

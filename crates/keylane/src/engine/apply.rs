@@ -1,0 +1,570 @@
+//! Decisions of lanes, carried out.
+//!
+//! A lane decides under the lock of its shard and returns [`Effects`](crate::lanes::Effects).
+//! [`Engine::step`] carries out what must be one step with the decision; [`Engine::apply`] does the rest
+//! when the lock is gone: it gives room back, lets senders in, settles messages, arms timers, asks the
+//! version store, and says what goes into the ready queue.
+
+use super::message::{Held, Parked, Queued, RetryDue, Ticket, Turn, WakeUp, Work};
+use super::outcome::{Outcome, Tally};
+use super::room::{Freed, change_gauge};
+use super::{Engine, Lane, Stage};
+use crate::clock::{self, Instant};
+use crate::discipline::Forgotten;
+use crate::error::Failure;
+use crate::lanes::{Due, Effects, Gap, Item, Keep, Left, Opening, Out, Store, Taken};
+use crate::rate::Remembered;
+use crate::types::{Spec, Types};
+use crate::unwind::{caught, shielded};
+
+/// What a lane decided, as far as it has been carried out.
+#[must_use = "messages, room, senders and timers wait for it"]
+pub(super) struct Step<T: Types> {
+    effects: Effects<Parked<T>, Held<T>, super::Gate>,
+    freed: Freed,
+    /// The lane has drained up to its watermark.
+    drained: bool,
+    /// The class of a lane that goes into the ready queue.
+    class: u8,
+    /// A key to be dropped.
+    forgotten: Option<Forgotten<T::Key>>,
+    /// When rates that are remembered are to be forgotten.
+    forget_at: Option<u64>,
+}
+
+impl<T: Types> Step<T> {
+    /// How deep the lane is now.
+    pub(super) fn depth(&self) -> usize {
+        self.effects.depth
+    }
+
+    /// Messages that leave the lane without having started, its head included.
+    pub(super) fn leaving(&self) -> usize {
+        self.effects.left.iter().count() + usize::from(self.effects.taken.is_some())
+    }
+
+    /// Whether a timer found another state than it was armed for.
+    pub(super) fn take_stale(&mut self) -> bool {
+        std::mem::take(&mut self.effects.stale)
+    }
+}
+
+impl<T: Spec> Engine<T> {
+    /// Takes a step in the lane of a key, if there is one.
+    pub(super) fn step(
+        &self,
+        key: &T::Key,
+        hash: u64,
+        now: Instant,
+        decide: impl FnOnce(&mut Lane<T>) -> Effects<Parked<T>, Held<T>, super::Gate>,
+    ) -> Option<Step<T>> {
+        self.lanes.step(
+            hash,
+            key,
+            || None,
+            |lane| self.carry_out_locked(lane, key, hash, now, decide),
+        )
+    }
+
+    /// Takes a step in the lane of a key, which is made if there is none.
+    pub(super) fn step_or_make(
+        &self,
+        key: &T::Key,
+        hash: u64,
+        now: Instant,
+        decide: impl FnOnce(&mut Lane<T>) -> Effects<Parked<T>, Held<T>, super::Gate>,
+    ) -> Step<T> {
+        let step = self.lanes.step(
+            hash,
+            key,
+            || Some(Lane::<T>::empty(self.recall_rate(hash, now))),
+            |lane| self.carry_out_locked(lane, key, hash, now, decide),
+        );
+        step.expect("the lane was made if it was not there")
+    }
+
+    /// Under the shard's lock: decides, and carries out what must be seen together with the decision.
+    pub(super) fn carry_out_locked(
+        &self,
+        lane: &mut Lane<T>,
+        key: &T::Key,
+        hash: u64,
+        now: Instant,
+        decide: impl FnOnce(&mut Lane<T>) -> Effects<Parked<T>, Held<T>, super::Gate>,
+    ) -> (Step<T>, Keep) {
+        let mut step = Step {
+            effects: decide(lane),
+            freed: Freed::default(),
+            drained: false,
+            class: 0,
+            forgotten: None,
+            forget_at: None,
+        };
+        let effects = &mut step.effects;
+        self.room.stall(lane, effects.stall, &mut step.freed);
+        change_gauge(&self.halted, effects.halted);
+        change_gauge(&self.slow_path.paused, effects.paused);
+        self.room.count_full(hash, effects.full);
+        if effects.expires_at.is_some()
+            && self.clocks.wake_ups.len() >= self.settings.capacity.saturating_mul(2)
+        {
+            // Timers outlive what they were armed for. With very many of them messages settle as expired
+            // when their turn comes, and not at their moment.
+            effects.expires_at = None;
+            lane.unwatch();
+        }
+        if let Out::Lane = effects.out
+            && self.settings.classes > 1
+        {
+            let first = lane.oldest_parked();
+            step.class = first.map_or(0, |first| first.ticket.debt.load().class);
+        }
+        let starts = match &effects.out {
+            Out::Message(item) => Some(item),
+            _ => None,
+        };
+        if effects.removes {
+            step.drained = lane.has_watermark();
+            let memory = effects.memory;
+            step.forget_at = self.remember_rate(hash, memory.tat, now);
+            step.forgotten = self.remember_version(key, hash, memory.version, now);
+        } else {
+            step.drained = lane.passes_watermark(starts);
+        }
+        if step.drained {
+            // Under the lock, so that the lane is never found without its mark and untold of.
+            self.note_drained(key);
+        }
+        let keep = match effects.removes {
+            true => Keep::Remove,
+            false => Keep::Stay,
+        };
+        (step, keep)
+    }
+
+    /// What the key of a lane that goes must be known by. Under the shard's lock, so that the next lane
+    /// of the key knows it.
+    fn remember_version(
+        &self,
+        key: &T::Key,
+        hash: u64,
+        version: Option<u64>,
+        now: Instant,
+    ) -> Option<Forgotten<T::Key>> {
+        let versions = self.settings.discipline.versions()?;
+        Some(versions.record(key, hash, version?, now))
+    }
+
+    /// The same of its rate. Returns when to forget.
+    fn remember_rate(&self, hash: u64, tat: u64, now: Instant) -> Option<u64> {
+        let rates = self.rates.as_ref().filter(|_| tat > 0)?;
+        match rates.remember(hash, tat, self.clocks.stamp(now)) {
+            Remembered::Nothing => None,
+            Remembered::ForgetAt(at) => Some(at),
+        }
+    }
+
+    /// The word of the rate of a key that has no lane.
+    fn recall_rate(&self, hash: u64, now: Instant) -> u64 {
+        let rates = self.rates.as_ref();
+        rates.map_or(0, |rates| rates.recall(hash, self.clocks.stamp(now)))
+    }
+
+    /// Carries out the rest of a decision. Returns what goes into the ready queue; letters for messages
+    /// that left without a lane to wait for them go into `letters`.
+    pub(super) fn apply(
+        &self,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        step: Step<T>,
+        letters: &mut Vec<Queued<T>>,
+    ) -> Option<Queued<T>> {
+        let Step {
+            effects,
+            freed,
+            drained,
+            class,
+            forgotten,
+            forget_at,
+        } = step;
+        let overflows = effects.overflows();
+        let Effects {
+            out,
+            opening,
+            taken,
+            left,
+            bodies,
+            merge,
+            gap,
+            store,
+            wake,
+            expires_at,
+            gap_until,
+            stalled_since,
+            stale,
+            holds,
+            ..
+        } = effects;
+        open(opening);
+        self.room.free(freed);
+        if drained {
+            self.shutdown.nudge();
+        }
+        if let Some(accepted_at) = stalled_since {
+            self.see_stalled(hash, accepted_at);
+        }
+        if forgotten.is_some() {
+            self.drop_quietly(forgotten);
+        }
+        if let Some(at) = forget_at {
+            self.forget_rates_at(at);
+        }
+        if wake.is_some() || expires_at.is_some() || gap_until.is_some() {
+            self.arm_timers(&key, hash, wake, expires_at, gap_until);
+        }
+        if stale {
+            self.clocks.outdate();
+        }
+        if overflows {
+            self.tell_overflowed(&key);
+        }
+        if let Some(gap) = gap {
+            self.report_gap(&key, hash, gap);
+        }
+        if let Some((head, taken)) = taken {
+            self.settle_taken(tally, *head, taken);
+        }
+        if !left.is_empty() {
+            for (parked, why) in left {
+                let letter = self.settle_left(tally, &key, hash, parked, why);
+                letters.extend(letter.map(Queued::Turn));
+            }
+        }
+        if !bodies.is_empty() {
+            for body in bodies {
+                self.drop_quietly(body);
+            }
+        }
+        match store {
+            None => {}
+            Some(Store::Load) => self.ask_store(key.clone(), hash, None),
+            Some(Store::Record(_)) if cfg!(keylane_mutant = "unrecorded") => {}
+            Some(Store::Record(version)) => self.ask_store(key.clone(), hash, Some(version)),
+        }
+        if let Some(pair) = merge {
+            return self.merge(tally, key, hash, *pair, letters);
+        }
+        if holds && self.shutdown.stage() > Stage::Open {
+            return self.apply_at_end(tally, key, hash, letters);
+        }
+        match out {
+            Out::Nothing => {
+                if std::mem::needs_drop::<T::Key>() {
+                    self.drop_quietly(key);
+                }
+                None
+            }
+            Out::Lane => Some(Queued::Call { key, hash, class }),
+            Out::Message(parked) => Some(Turn::first(Some(key), hash, parked).into()),
+            Out::Head {
+                head,
+                restarts,
+                counts,
+            } => Some(self.let_out(key, hash, *head, restarts, counts).into()),
+        }
+    }
+
+    /// A lane came to wait while the end comes: a batch waits for no more messages, and what waits for
+    /// something that does not come any more is handed back.
+    #[cold]
+    fn apply_at_end(
+        &self,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        letters: &mut Vec<Queued<T>>,
+    ) -> Option<Queued<T>> {
+        // The router may have swept before the lane came to wait; then it did not see it.
+        let is_over = self.shutdown.hands_back() && !cfg!(keylane_mutant = "late-backoff");
+        #[cfg(keylane_mutant = "late-pause")]
+        let is_over = is_over && !self.has_paused();
+        let is_stuck = self.shutdown.is_exhausted() && !cfg!(keylane_mutant = "late-halt");
+        #[cfg(keylane_mutant = "late-pause")]
+        let is_stuck = is_stuck && !self.has_paused();
+        if is_over || is_stuck {
+            self.evict_one(tally, &key, hash);
+        }
+        let step = self.step(&key, hash, clock::now(), |lane| lane.close())?;
+        self.apply(tally, key, hash, step, letters)
+    }
+
+    /// Carries out a decision that was not made by the router or a runner, and puts what follows from it
+    /// into the ready queue.
+    pub(super) fn apply_and_enqueue(
+        self: &super::Arc<Self>,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        step: Step<T>,
+    ) {
+        let mut letters = Vec::new();
+        let out = self.apply(tally, key, hash, step, &mut letters);
+        for queued in letters.into_iter().chain(out) {
+            self.enqueue(queued);
+        }
+    }
+
+    fn arm_timers(
+        &self,
+        key: &T::Key,
+        hash: u64,
+        wake: Option<Due>,
+        expires_at: Option<Instant>,
+        gap_until: Option<(Instant, Instant)>,
+    ) {
+        let now = clock::now();
+        match wake {
+            None => {}
+            Some(Due::Backoff(until)) => {
+                let key = key.clone();
+                self.arm_retry(RetryDue::Lane { key, hash, until }, until, now);
+            }
+            Some(due @ (Due::Wait(at) | Due::Expiry(at) | Due::Gap(at))) => {
+                self.wake_at(key, hash, due, at, now);
+            }
+        }
+        if let Some(at) = expires_at
+            && !cfg!(keylane_mutant = "expiry-unwatched")
+        {
+            self.wake_at(key, hash, Due::Expiry(at), at, now);
+        }
+        if let Some((since, until)) = gap_until {
+            self.wake_at(key, hash, Due::Gap(since), until, now);
+        }
+    }
+
+    fn wake_at(&self, key: &T::Key, hash: u64, due: Due, at: Instant, now: Instant) {
+        let key = key.clone();
+        self.arm_wake_up(WakeUp::Lane { key, hash, due }, at, now);
+    }
+
+    /// Gives a message that left its lane its outcome, or makes it a letter.
+    fn settle_left(
+        &self,
+        tally: &mut Tally,
+        key: &T::Key,
+        hash: u64,
+        parked: Parked<T>,
+        why: Left,
+    ) -> Option<Turn<T>> {
+        let Parked { message, ticket } = parked;
+        let outcome = match why {
+            Left::Expired => Outcome::Expired(message),
+            Left::Duplicate => Outcome::Duplicate(message),
+            Left::Declined => Outcome::Declined(message),
+            Left::Superseded => Outcome::Superseded(message),
+            Left::Purged => Outcome::Purged(message),
+            Left::Displaced => {
+                self.counters.overflowed.add(1);
+                Outcome::Displaced(message)
+            }
+            Left::Skipped => {
+                self.drop_quietly(message);
+                Outcome::Discarded(Failure::Skipped)
+            }
+            Left::Refused => {
+                self.counters.overflowed.add(1);
+                let refused = Parked { message, ticket };
+                return self.refuse(tally, key.clone(), hash, refused);
+            }
+            Left::BehindGap => {
+                return Some(Turn {
+                    key: None,
+                    hash,
+                    message,
+                    ticket,
+                    work: Work::letter(0, Failure::Gap, Some(key.clone())),
+                });
+            }
+        };
+        self.settle(tally, ticket, outcome);
+        None
+    }
+
+    /// Settles a head that an operator took out of its lane.
+    fn settle_taken(&self, tally: &mut Tally, head: Held<T>, taken: Taken) {
+        let Held {
+            message,
+            ticket,
+            work,
+            ..
+        } = head;
+        let outcome = match taken {
+            Taken::Purged => {
+                self.drop_quietly(work);
+                Outcome::Purged(message)
+            }
+            Taken::Skipped => {
+                self.drop_quietly(message);
+                Outcome::Discarded(match work {
+                    Work::Letter(given_up) => given_up.failure,
+                    Work::Attempt(_) => Failure::Skipped,
+                })
+            }
+        };
+        self.settle(tally, ticket, outcome);
+    }
+
+    /// A head that its lane held goes out again.
+    fn let_out(
+        &self,
+        key: T::Key,
+        hash: u64,
+        mut head: Held<T>,
+        restarts: bool,
+        counts: bool,
+    ) -> Turn<T> {
+        if restarts {
+            let attempts = u8::try_from(head.work.attempts()).unwrap_or(u8::MAX);
+            let load = head.ticket.debt.load_mut();
+            load.earlier = load.earlier.saturating_add(attempts);
+            let work = std::mem::replace(&mut head.work, Work::Attempt(1));
+            self.drop_quietly(work);
+        } else if counts && matches!(head.work, Work::Attempt(_)) {
+            self.counters.retries.add(1);
+        }
+        Turn::again(Some(key), hash, head)
+    }
+
+    /// Merges two messages, out of the lane: the function is the user's. No other message comes in
+    /// meanwhile, because only the router lets messages in.
+    fn merge(
+        &self,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        (waited, newcomer): (Parked<T>, Parked<T>),
+        letters: &mut Vec<Queued<T>>,
+    ) -> Option<Queued<T>> {
+        let merge = self.settings.discipline.merge();
+        let merge = merge.expect("only lanes that merge have something to merge");
+        let survivor = match caught(|| merge(&waited.message, &newcomer.message)) {
+            Ok(message) => {
+                let Ticket { parked_at, debt } = waited.ticket;
+                let mut ticket = newcomer.ticket;
+                ticket.parked_at = parked_at;
+                ticket.debt.absorb_older(debt);
+                self.drop_quietly(waited.message);
+                self.drop_quietly(newcomer.message);
+                Parked { message, ticket }
+            }
+            Err(text) => {
+                self.counters.panics.add(1);
+                let failure = Failure::Panicked(text);
+                self.drop_quietly(newcomer.message);
+                self.settle(tally, newcomer.ticket, Outcome::Discarded(failure));
+                waited
+            }
+        };
+        let now = clock::now();
+        let step = self.step_or_make(&key, hash, now, |lane| {
+            lane.offer_merged(survivor, now, &self.rules, self.lanes.spares())
+        });
+        self.apply(tally, key, hash, step, letters)
+    }
+
+    fn forget_rates_at(&self, at: u64) {
+        let now = clock::now();
+        let at = self.rules.moment(at, now);
+        self.arm_wake_up(WakeUp::Forget, at, now);
+    }
+
+    /// The time has come to forget rates that say nothing any more.
+    pub(super) fn forget_rates(&self, now: Instant) {
+        let Some(rates) = &self.rates else { return };
+        let (gate, next) = rates.forget(self.clocks.stamp(now));
+        if let Some(gate) = gate {
+            shielded(|| gate.close());
+        }
+        if let Remembered::ForgetAt(at) = next {
+            self.forget_rates_at(at);
+        }
+    }
+
+    /// Says which versions are missing.
+    fn report_gap(&self, key: &T::Key, hash: u64, gap: Gap) {
+        tracing::warn!(
+            target: "keylane",
+            key = %self.shown(Some(key), hash),
+            first = gap.first,
+            last = gap.last,
+            "versions are missing"
+        );
+        self.tell_gap(key, gap.first, gap.last);
+        let halts = self.rules.sequence().is_some_and(|rules| rules.halts());
+        if halts {
+            let why = || format!("versions {} to {} are missing", gap.first, gap.last);
+            self.tell_halted(key, self.is_watched().then(|| (0, why())));
+        }
+    }
+}
+
+/// Lets senders in that wait at the gate of a lane.
+pub(super) fn open(opening: Opening<super::Gate>) {
+    match opening {
+        Opening::Nothing => {}
+        Opening::Grant(gate, room) => shielded(|| gate.add_permits(room)),
+        #[cfg(keylane_mutant = "lost-wake")]
+        Opening::Close(_) => {}
+        #[cfg(not(keylane_mutant = "lost-wake"))]
+        Opening::Close(gate) => shielded(|| gate.close()),
+    }
+}
+
+impl<T: Types> Item for Parked<T> {
+    type Body = T::Message;
+
+    fn accepted_at(&self) -> u64 {
+        self.ticket.parked_at
+    }
+
+    fn version(&self) -> u64 {
+        self.ticket.debt.terms().map_or(0, |terms| terms.version)
+    }
+
+    fn not_before(&self) -> Option<Instant> {
+        self.ticket.debt.terms()?.not_before
+    }
+
+    fn expires_at(&self) -> Option<Instant> {
+        self.ticket.debt.terms()?.expires_at
+    }
+
+    fn merged_len(&self) -> usize {
+        self.ticket
+            .debt
+            .terms()
+            .map_or(0, |terms| terms.merged.len())
+    }
+
+    fn absorb_older(&mut self, older: Self) -> T::Message {
+        self.ticket.debt.absorb_older(older.ticket.debt);
+        older.message
+    }
+
+    fn absorb_newer(&mut self, newer: Self) -> T::Message {
+        self.ticket.debt.terms_mut().merged.push(newer.ticket.debt);
+        newer.message
+    }
+
+    fn inherit_merged(&mut self, older: &mut Self) {
+        if let Some(merged) = older.ticket.debt.take_merged() {
+            self.ticket.debt.terms_mut().merged = merged;
+        }
+    }
+
+    fn set_members(&mut self, members: Vec<Self>) {
+        self.ticket.debt.terms_mut().mates = members;
+    }
+}

@@ -1,0 +1,70 @@
+//! What waits for time: heads in backoff, lanes that wait, messages that come later.
+
+use super::intake::Later;
+use super::keyless::Keyless;
+use super::message::{RetryDue, WakeUp};
+use crate::clock::{self, Instant};
+use crate::lanes::Timers;
+use crate::rt::atomic::{AtomicUsize, Ordering};
+use crate::types::Types;
+
+/// The timers of a dispatcher. Its own task drives them.
+pub(crate) struct Clocks<T: Types> {
+    /// Times are nanoseconds since then, where a word must do.
+    pub(super) epoch: Instant,
+    /// Of heads that wait for their next attempt.
+    pub(super) retries: Timers<RetryDue<T::Key>>,
+    /// Timers of heads that an operator took out before their time. Statistics.
+    pub(super) stale: AtomicUsize,
+    /// Heads whose retry is due and waits for the retry budget. Statistics, written by the router.
+    pub(super) postponed: AtomicUsize,
+    /// Of lanes that wait, and of messages that come later.
+    pub(super) wake_ups: Timers<WakeUp<T::Key>>,
+    /// Messages that come into their lanes later.
+    pub(super) later: Later<T>,
+    /// Messages without a lane that wait for their next attempt.
+    pub(super) keyless: Keyless<T>,
+}
+
+impl<T: Types> Clocks<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            epoch: clock::now(),
+            retries: Timers::new(),
+            stale: AtomicUsize::new(0),
+            postponed: AtomicUsize::new(0),
+            wake_ups: Timers::new(),
+            later: Later::new(),
+            keyless: Keyless::new(),
+        }
+    }
+
+    /// A moment as nanoseconds since the epoch.
+    #[inline]
+    pub(super) fn stamp(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.epoch).as_nanos() as u64
+    }
+
+    /// Timers that are armed.
+    pub(super) fn armed(&self) -> usize {
+        self.retries.len() + self.wake_ups.len()
+    }
+
+    /// Heads that wait for their next attempt.
+    pub(super) fn backing_off(&self) -> usize {
+        let waiting = self.retries.len() + self.postponed.load(Ordering::Relaxed);
+        waiting.saturating_sub(self.stale.load(Ordering::Relaxed))
+    }
+
+    /// A timer of a head in backoff is going to find another state than it was armed for.
+    pub(super) fn outdate(&self) {
+        self.stale.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has found that.
+    pub(super) fn drop_outdated(&self) {
+        let less = |stale: usize| stale.checked_sub(1);
+        let relaxed = Ordering::Relaxed;
+        let _ = self.stale.fetch_update(relaxed, relaxed, less);
+    }
+}

@@ -1,0 +1,190 @@
+//! Handing back what will not be handled.
+
+use super::super::message::{Held, Parked, Queued, Turn, Work};
+use super::super::outcome::Tally;
+use super::super::apply::open;
+use super::super::room::{Gate, change_gauge};
+use super::super::{Engine, Lane};
+use super::HandedBack;
+use crate::lanes::{Evicted, Keep, Opening, Out};
+use crate::types::{Spec, Types};
+use crate::unwind::{caught, cloned};
+
+impl<T: Spec> Engine<T> {
+    /// Hands back a turn that will not start, and everything behind it.
+    pub(in super::super) fn hand_back_turn(&self, turn: Turn<T>) {
+        let mut tally = Tally::default();
+        let Turn {
+            key,
+            hash,
+            message,
+            ticket,
+            work,
+        } = turn;
+        let attempts = work.attempts();
+        let owner = key.as_ref().and_then(cloned).or_else(|| beside(&work));
+        self.drop_quietly(work);
+        let back = HandedBack::idle(owner, message, attempts);
+        self.hand_back(&mut tally, back, ticket);
+        self.release_handing_back(&mut tally, key, hash);
+        self.flush(&mut tally);
+    }
+
+    /// The same for whatever stood in the ready queue.
+    pub(in super::super) fn hand_back_queued(&self, queued: Queued<T>) {
+        match queued {
+            Queued::Turn(turn) => self.hand_back_turn(turn),
+            Queued::Call { key, hash, .. } => {
+                let mut tally = Tally::default();
+                self.release_handing_back(&mut tally, Some(key), hash);
+                self.flush(&mut tally);
+            }
+        }
+    }
+
+    /// Hands back everything behind a head that is out and has just settled, and its lane.
+    pub(in super::super) fn release_handing_back(&self, tally: &mut Tally, key: Option<T::Key>, hash: u64) {
+        let Some(key) = key else { return };
+        // Also run while a panic of the key's own `Eq` unwinds, and must not be the second one. The
+        // messages first: the removal drops a key, and that is the user's too.
+        let released = caught(|| {
+            let emptied = self.lanes.with(hash, &key, |lane| self.empty(lane, hash));
+            if let Some(emptied) = emptied {
+                self.hand_back_emptied(tally, Some(&key), emptied);
+            }
+            let removed = self.lanes.step(
+                hash,
+                &key,
+                || None,
+                // An operator may have paused it since.
+                |lane| (self.empty(lane, hash), Keep::Remove),
+            );
+            if let Some(removed) = removed {
+                self.hand_back_emptied(tally, Some(&key), removed);
+            }
+        });
+        if released.is_err() {
+            self.count_lost();
+        }
+        self.drop_quietly(key);
+    }
+
+    /// Takes everything out of a lane. Under the shard's lock.
+    fn empty(&self, lane: &mut Lane<T>, hash: u64) -> Emptied<T> {
+        let Evicted {
+            head,
+            parked,
+            effects,
+        } = lane.evict();
+        change_gauge(&self.halted, effects.halted);
+        change_gauge(&self.slow_path.paused, effects.paused);
+        self.room.count_full(hash, effects.full);
+        Emptied {
+            head,
+            parked,
+            opening: effects.opening,
+        }
+    }
+
+    pub(in super::super) fn hand_back_held(&self, tally: &mut Tally, key: Option<T::Key>, held: Held<T>) {
+        let Held {
+            message,
+            ticket,
+            work,
+            ..
+        } = held;
+        let attempts = work.attempts();
+        let owner = key.or_else(|| beside(&work));
+        self.drop_quietly(work);
+        self.hand_back(tally, HandedBack::idle(owner, message, attempts), ticket);
+    }
+
+    /// Hands back one lane that is not out, if the end has come for it.
+    pub(in super::super) fn evict_one(&self, tally: &mut Tally, key: &T::Key, hash: u64) {
+        let all = self.shutdown.hands_back();
+        let evicted = self.lanes.step(
+            hash,
+            key,
+            || None,
+            |lane| match lane.is_endless() || (all && !lane.is_out()) {
+                true => (Some(self.empty(lane, hash)), Keep::Remove),
+                false => (None, Keep::Stay),
+            },
+        );
+        if let Some(emptied) = evicted.flatten() {
+            self.hand_back_emptied(tally, Some(key), emptied);
+        }
+        self.flush(tally);
+    }
+
+    /// Hands back what lanes hold: all of it, or only what cannot come to an end by itself.
+    ///
+    /// A lane whose head is out stays, empty, until the head comes back.
+    pub(in super::super) fn evict(&self, only_endless: bool) {
+        let mut evicted = Vec::new();
+        self.lanes.sweep(|key, hash, lane| {
+            if only_endless && !lane.is_endless() {
+                return true;
+            }
+            let stays = lane.is_out();
+            evicted.push((cloned(key), self.empty(lane, hash)));
+            stays
+        });
+        let mut tally = Tally::default();
+        for (key, emptied) in evicted {
+            self.hand_back_emptied(&mut tally, key.as_ref(), emptied);
+        }
+        self.flush(&mut tally);
+    }
+
+    fn hand_back_emptied(&self, tally: &mut Tally, key: Option<&T::Key>, emptied: Emptied<T>) {
+        open(emptied.opening);
+        if let Some(head) = emptied.head {
+            self.hand_back_held(tally, key.and_then(cloned), *head);
+        }
+        for Parked { message, ticket } in emptied.parked {
+            let back = HandedBack::idle(key.and_then(cloned), message, 0);
+            self.hand_back(tally, back, ticket);
+        }
+    }
+
+    /// Lets every sender that waits at a gate see that the dispatcher is closed. Returns the lanes whose
+    /// batches wait for more messages: none will come.
+    pub(in super::super) fn close_lanes(&self) -> Vec<Queued<T>> {
+        let (mut openings, mut scheduled) = (Vec::new(), Vec::new());
+        self.lanes.sweep(|key, hash, lane| {
+            // A key that cannot be cloned cannot be asked for its batch; it is handed back at the end.
+            if let Some(key) = cloned(key) {
+                let effects = lane.close();
+                self.room.count_full(hash, effects.full);
+                openings.push(effects.opening);
+                if let Out::Lane = effects.out {
+                    let first = lane.oldest_parked();
+                    let class = first.map_or(0, |first| first.ticket.debt.load().class);
+                    scheduled.push(Queued::Call { key, hash, class });
+                }
+            }
+            true
+        });
+        openings.into_iter().for_each(open);
+        if let Some(places) = &self.places {
+            places.layout().open_gates();
+        }
+        scheduled
+    }
+}
+
+/// What was in a lane that was emptied.
+struct Emptied<T: Types> {
+    head: Option<Box<Held<T>>>,
+    parked: Vec<Parked<T>>,
+    opening: Opening<Gate>,
+}
+
+/// The key of a letter that no lane waits for.
+fn beside<T: Spec>(work: &Work<T>) -> Option<T::Key> {
+    match work {
+        Work::Attempt(_) => None,
+        Work::Letter(given_up) => given_up.beside.as_ref().and_then(cloned),
+    }
+}

@@ -1,0 +1,234 @@
+//! Messages that come into their lanes later, and timers that go off.
+
+use std::collections::BTreeMap;
+
+use super::super::Engine;
+use super::super::message::{Accepted, Queued, RetryDue, Turn, WakeUp, Work};
+use super::super::outcome::Tally;
+use crate::clock::Instant;
+use crate::discipline::Delayed;
+use crate::lanes::Due;
+use crate::rt::{Mutex, lock};
+use crate::types::{Spec, Types};
+
+/// A message that comes back to be placed.
+pub(crate) struct Returning<T: Types> {
+    pub(super) accepted: Accepted<T>,
+    /// Its place in the order of acceptance, unless it comes anew.
+    pub(super) stamp: Option<u64>,
+}
+
+impl<T: Types> Returning<T> {
+    pub(super) fn new(accepted: Accepted<T>) -> Self {
+        let stamp = None;
+        Self { accepted, stamp }
+    }
+
+    /// One that keeps its place in the order of acceptance.
+    pub(in super::super) fn with_stamp(accepted: Accepted<T>, stamp: u64) -> Self {
+        let stamp = Some(stamp);
+        Self { accepted, stamp }
+    }
+}
+
+/// Messages that come into their lanes when their time has come.
+pub(crate) struct Later<T: Types>(Mutex<Waiting<T>>);
+
+struct Waiting<T: Types> {
+    /// How many there were, which is the order of those with the same time.
+    count: u64,
+    /// With their places in the order of acceptance.
+    messages: BTreeMap<(Instant, u64), (u64, Accepted<T>)>,
+    /// When the one timer for all of them goes off.
+    armed: Option<Instant>,
+}
+
+impl<T: Types> Later<T> {
+    pub(in super::super) fn new() -> Self {
+        Self(Mutex::new(Waiting {
+            count: 0,
+            messages: BTreeMap::new(),
+            armed: None,
+        }))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0).messages.is_empty()
+    }
+
+    /// Keeps a message. Returns the time for which a timer is to be armed, if for another one.
+    fn insert(&self, accepted: Accepted<T>, stamp: u64, until: Instant) -> Option<Instant> {
+        let mut waiting = lock(&self.0);
+        waiting.count += 1;
+        let place = (until, waiting.count);
+        waiting.messages.insert(place, (stamp, accepted));
+        waiting.rearm()
+    }
+
+    /// The timer for `at` went off: takes what is due, in the order of the times, and of acceptance.
+    /// Returns the time for which a timer is to be armed.
+    fn take_due(
+        &self,
+        at: Instant,
+        now: Instant,
+        returning: &mut Vec<Returning<T>>,
+    ) -> Option<Instant> {
+        let mut waiting = lock(&self.0);
+        if waiting.armed == Some(at) {
+            waiting.armed = None;
+        }
+        let before = returning.len();
+        while let Some(first) = waiting.messages.first_entry()
+            && first.key().0 <= now
+        {
+            let (_, accepted) = first.remove();
+            returning.push(Returning::new(accepted));
+        }
+        if cfg!(keylane_mutant = "delayed-reversed") {
+            returning[before..].reverse();
+        }
+        waiting.rearm()
+    }
+
+    fn take_all(&self) -> Vec<(u64, Accepted<T>)> {
+        let mut waiting = lock(&self.0);
+        waiting.armed = None;
+        let messages = std::mem::take(&mut waiting.messages);
+        messages.into_values().collect()
+    }
+}
+
+impl<T: Types> Waiting<T> {
+    fn rearm(&mut self) -> Option<Instant> {
+        let first = self.messages.first_key_value()?.0.0;
+        if self.armed.is_some_and(|armed| armed <= first) {
+            return None;
+        }
+        self.armed = Some(first);
+        Some(first)
+    }
+}
+
+impl<T: Spec> Engine<T> {
+    /// Arms a timer, and makes sure that the router waits for it.
+    pub(in super::super) fn arm_wake_up(&self, wake_up: WakeUp<T::Key>, at: Instant, now: Instant) {
+        if self.clocks.wake_ups.arm(wake_up, at, now) {
+            self.shutdown.nudge();
+        }
+    }
+
+    /// The same for a head in backoff.
+    pub(in super::super) fn arm_retry(&self, due: RetryDue<T::Key>, at: Instant, now: Instant) {
+        if self.clocks.retries.arm(due, at, now) {
+            self.shutdown.nudge();
+        }
+    }
+
+    /// Keeps a message until its time, if that is to come and others may pass it. It is no load meanwhile.
+    /// A message without a key stands in the way of no other.
+    pub(super) fn set_aside(
+        &self,
+        mut accepted: Accepted<T>,
+        stamp: u64,
+        now: Instant,
+    ) -> Option<Accepted<T>> {
+        if self.settings.delayed == Delayed::Wait && accepted.key.is_some() {
+            return Some(accepted);
+        }
+        let Some(until) = accepted.debt.waits_until(now) else {
+            return Some(accepted);
+        };
+        self.stall_outside(&mut accepted);
+        if let Some(at) = self.clocks.later.insert(accepted, stamp, until) {
+            self.arm_wake_up(WakeUp::Later(at), at, now);
+        }
+        None
+    }
+
+    /// The time of something that waits has come. Messages that were delayed come back to be placed.
+    pub(super) fn wake_up(
+        &self,
+        tally: &mut Tally,
+        wake_up: WakeUp<T::Key>,
+        now: Instant,
+        turns: &mut Vec<Queued<T>>,
+        returning: &mut Vec<Returning<T>>,
+    ) {
+        match wake_up {
+            WakeUp::Later(at) => {
+                if let Some(next) = self.clocks.later.take_due(at, now, returning) {
+                    self.arm_wake_up(WakeUp::Later(next), next, now);
+                }
+            }
+            WakeUp::Forget => self.forget_rates(now),
+            WakeUp::Lane { key, hash, due } => {
+                let step = self.step(&key, hash, now, |lane| {
+                    lane.wake(due, now, &self.rules, self.lanes.spares())
+                });
+                if let Some(step) = step {
+                    let out = self.apply(tally, key, hash, step, turns);
+                    turns.extend(out);
+                }
+            }
+        }
+    }
+
+    /// What the timer of a head in backoff brought: the head, if it is still there.
+    pub(super) fn retry_due(&self, due: RetryDue<T::Key>, now: Instant) -> Option<Queued<T>> {
+        match due {
+            RetryDue::Keyless(number) => {
+                let held = self.clocks.keyless.take(number)?;
+                Some(Turn::again(None, 0, held).into())
+            }
+            RetryDue::Lane { key, hash, until } => {
+                let step = self.step(&key, hash, now, |lane| {
+                    lane.wake(Due::Backoff(until), now, &self.rules, self.lanes.spares())
+                });
+                let Some(mut step) = step else {
+                    self.clocks.drop_outdated();
+                    return None;
+                };
+                if step.take_stale() {
+                    // An operator was faster.
+                    self.clocks.drop_outdated();
+                }
+                self.apply(&mut Tally::default(), key, hash, step, &mut Vec::new())
+            }
+        }
+    }
+
+    /// Whether what a timer brought is a retry, and not a letter.
+    pub(super) fn is_retry(&self, due: &RetryDue<T::Key>) -> bool {
+        // A paused one does not go out now.
+        match due {
+            RetryDue::Keyless(number) => {
+                let is_attempt = |work: &Work<T>| matches!(work, Work::Attempt(_));
+                let peeked = self.clocks.keyless.peek(*number, |held| is_attempt(&held.work));
+                peeked.unwrap_or(false)
+            }
+            RetryDue::Lane { key, hash, until } => self
+                .lanes
+                .peek(*hash, key, |lane| {
+                    let head = lane.head();
+                    lane.backs_off_until() == Some(*until)
+                        && !lane.is_paused()
+                        && head.is_some_and(|head| matches!(head.work, Work::Attempt(_)))
+                })
+                .unwrap_or(false),
+        }
+    }
+
+    /// Forgets all timers, and hands back what waits for them outside of the lanes.
+    pub(super) fn clear_clocks(&self) {
+        self.clocks.retries.clear();
+        self.clocks.wake_ups.clear();
+        let mut tally = Tally::default();
+        for held in self.clocks.keyless.take_all() {
+            self.hand_back_held(&mut tally, None, held);
+        }
+        for (stamp, accepted) in self.clocks.later.take_all() {
+            self.hand_back_accepted(&mut tally, accepted, stamp);
+        }
+        self.flush(&mut tally);
+    }
+}

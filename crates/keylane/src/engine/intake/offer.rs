@@ -1,0 +1,86 @@
+//! A message comes to a lane with a discipline, and the router has it placed.
+
+use super::super::message::{Accepted, Parked, Queued, Ticket, Turn, Work};
+use super::super::outcome::{Outcome, Tally};
+use super::super::room::Freed;
+use super::super::{Engine, HandedBack, Overflow};
+use crate::clock::Instant;
+use crate::error::Failure;
+use crate::types::Spec;
+
+impl<T: Spec> Engine<T> {
+    /// Lets a message into the lane of its key. Returns how deep the lane is now.
+    pub(super) fn offer(
+        &self,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        parked: Parked<T>,
+        now: Instant,
+        turns: &mut Vec<Queued<T>>,
+    ) -> usize {
+        let mut asked = None;
+        let recall = || {
+            let versions = self.settings.discipline.versions()?;
+            let (last, key) = versions.last(&key, hash, now);
+            // A key to be dropped when the lock is gone.
+            asked = Some(key);
+            last
+        };
+        let step = self.step_or_make(&key, hash, now, |lane| {
+            lane.offer(parked, now, &self.rules, self.lanes.spares(), recall)
+        });
+        if asked.is_some() {
+            self.drop_quietly(asked);
+        }
+        let depth = step.depth();
+        let out = self.apply(tally, key, hash, step, turns);
+        turns.extend(out);
+        depth
+    }
+
+    /// A message met a full lane that takes no more. Returns the letter to be delivered; it is delivered
+    /// beside its lane, which goes on meanwhile.
+    pub(in super::super) fn refuse(
+        &self,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        refused: Parked<T>,
+    ) -> Option<Turn<T>> {
+        let Parked { message, ticket } = refused;
+        if self.settings.overflow != Overflow::DeadLetter {
+            self.settle(tally, ticket, Outcome::Displaced(message));
+            return None;
+        }
+        let work = Work::letter(0, Failure::LaneFull, Some(key));
+        Some(Turn {
+            key: None,
+            hash,
+            message,
+            ticket,
+            work,
+        })
+    }
+
+    /// Hands back a message that did not come into any lane.
+    pub(in super::super) fn hand_back_accepted(
+        &self,
+        tally: &mut Tally,
+        accepted: Accepted<T>,
+        parked_at: u64,
+    ) {
+        let Accepted {
+            key, message, debt, ..
+        } = accepted;
+        let ticket = Ticket { debt, parked_at };
+        self.hand_back(tally, HandedBack::idle(key, message, 0), ticket);
+    }
+
+    /// Takes a message out of the load that waits outside of the lanes. Not under a lock.
+    pub(in super::super) fn stall_outside(&self, accepted: &mut Accepted<T>) {
+        let mut freed = Freed::default();
+        self.room.stall_debt(&mut accepted.debt, &mut freed);
+        self.room.free(freed);
+    }
+}

@@ -1,0 +1,251 @@
+//! Where a message goes: into a lane, or straight into the ready queue as the head of a new one.
+
+use super::super::message::{Accepted, Parked, Queued, Ticket, Turn, Work};
+use super::super::outcome::{Outcome, Tally};
+use super::super::reshard::{Placed, Resharding};
+use super::super::room::Freed;
+use super::super::{Engine, Lane};
+use crate::clock::{self, Instant};
+use crate::lanes::{Change, Offered, Stall};
+use crate::observe::heat::Grown;
+use crate::rt::Arc;
+use crate::types::Spec;
+
+/// A batch on its way into the lanes.
+pub(super) struct Intake<'a, T: Spec> {
+    engine: &'a Arc<Engine<T>>,
+    /// One moment for the whole batch: a clock costs more than a lane.
+    now: Instant,
+    resharding: Option<&'a mut Resharding<T>>,
+    /// What goes into the ready queue.
+    turns: &'a mut Vec<Queued<T>>,
+    grown: &'a mut Grown,
+    tally: Tally,
+    freed: Freed,
+    /// Whether more than the key decides where a message goes.
+    is_slow: bool,
+}
+
+/// What an existing lane made of a message.
+struct Met<T: Spec> {
+    offered: Offered<Parked<T>>,
+    became_full: bool,
+    depth: usize,
+}
+
+impl<'a, T: Spec> Intake<'a, T> {
+    pub(super) fn new(
+        engine: &'a Arc<Engine<T>>,
+        resharding: Option<&'a mut Resharding<T>>,
+        turns: &'a mut Vec<Queued<T>>,
+        grown: &'a mut Grown,
+    ) -> Self {
+        let is_slow = resharding.is_some() || engine.has_terms();
+        Self {
+            engine,
+            now: clock::now(),
+            resharding,
+            turns,
+            grown,
+            tally: Tally::default(),
+            freed: Freed::default(),
+            is_slow,
+        }
+    }
+
+    /// The moment of this batch, as messages carry it.
+    pub(super) fn stamp(&self) -> u64 {
+        self.engine.clocks.stamp(self.now)
+    }
+
+    /// Brings a message to where it belongs. `stamp` is its place in the order of acceptance.
+    #[inline]
+    pub(super) fn place(&mut self, mut accepted: Accepted<T>, stamp: u64) {
+        let engine = self.engine;
+        if engine.shutdown.hands_back() {
+            return engine.hand_back_accepted(&mut self.tally, accepted, stamp);
+        }
+        if self.is_slow {
+            match self.find_lane(accepted, stamp) {
+                Some(found) => accepted = found,
+                None => return,
+            }
+        }
+        if engine.has_discipline && accepted.key.is_some() {
+            self.offer(accepted, stamp);
+        } else {
+            self.enter(accepted, stamp);
+        }
+    }
+
+    /// Keeps a message that comes later, or whose old lane has not drained. Otherwise its lane is found.
+    #[cold]
+    fn find_lane(&mut self, accepted: Accepted<T>, stamp: u64) -> Option<Accepted<T>> {
+        let engine = self.engine;
+        let accepted = engine.set_aside(accepted, stamp, self.now)?;
+        let Some(resharding) = self.resharding.as_deref_mut() else {
+            return Some(accepted);
+        };
+        let letter = match resharding.place(engine, accepted, stamp) {
+            Placed::Lane(placed) => return Some(placed),
+            Placed::Kept => None,
+            Placed::Displaced(old) => engine.turn_away(&mut self.tally, old, true),
+            Placed::Refused(new) => engine.turn_away(&mut self.tally, new, false),
+        };
+        self.turns.extend(letter.map(Queued::Turn));
+        None
+    }
+
+    /// Brings a message to a lane with a discipline.
+    fn offer(&mut self, accepted: Accepted<T>, stamp: u64) {
+        let Accepted {
+            key: Some(key),
+            hash,
+            message,
+            debt,
+        } = accepted
+        else {
+            unreachable!("a message without a key has no lane")
+        };
+        let parked = Parked {
+            message,
+            ticket: Ticket {
+                debt,
+                parked_at: stamp,
+            },
+        };
+        let (engine, tally) = (self.engine, &mut self.tally);
+        let depth = engine.offer(tally, key, hash, parked, self.now, self.turns);
+        engine.see_depth(self.grown, hash, depth);
+    }
+
+    /// Brings a message to a plain lane. It is out at once, unless its lane says otherwise: so most are
+    /// moved once.
+    #[inline]
+    fn enter(&mut self, accepted: Accepted<T>, stamp: u64) {
+        let engine = self.engine;
+        let Accepted {
+            key,
+            hash,
+            message,
+            debt,
+        } = accepted;
+        self.turns.push(Queued::Turn(Turn {
+            key: None,
+            hash,
+            message,
+            ticket: Ticket {
+                debt,
+                parked_at: stamp,
+            },
+            work: Work::Attempt(1),
+        }));
+        let Some(key) = key else { return };
+        let (turns, freed) = (&mut *self.turns, &mut self.freed);
+        let met = engine.lanes.enter(hash, &key, |lane| {
+            let Some(Queued::Turn(turn)) = turns.pop() else {
+                unreachable!("it was pushed")
+            };
+            engine.park(lane, turn.parked(), hash, freed)
+        });
+        match met {
+            None => {
+                if engine.settings.lane_capacity == 1 {
+                    self.fill_new_lane(hash, &key);
+                }
+                if let Some(Queued::Turn(turn)) = self.turns.last_mut() {
+                    turn.key = Some(key);
+                }
+            }
+            Some(met) => {
+                engine.see_depth(self.grown, hash, met.depth);
+                if let Offered::Parked = met.offered
+                    && !met.became_full
+                {
+                    if std::mem::needs_drop::<T::Key>() {
+                        engine.drop_quietly(key);
+                    }
+                } else {
+                    self.overflow(key, hash, met);
+                }
+            }
+        }
+    }
+
+    /// A lane is full with its first message.
+    #[cold]
+    fn fill_new_lane(&self, hash: u64, key: &T::Key) {
+        let engine = self.engine;
+        let full = engine.lanes.with(hash, key, |lane| {
+            let full = lane.count_arrival(1, &engine.rules);
+            if full {
+                engine.room.count_full(hash, Change::Up);
+            }
+            full
+        });
+        if full == Some(true) {
+            engine.tell_overflowed(key);
+        }
+    }
+
+    /// A lane came to its limit, and its policy came into force.
+    #[cold]
+    fn overflow(&mut self, key: T::Key, hash: u64, met: Met<T>) {
+        let engine = self.engine;
+        engine.tell_overflowed(&key);
+        match met.offered {
+            Offered::Parked => engine.drop_quietly(key),
+            Offered::Displaced(old) => {
+                engine.counters.overflowed.add(1);
+                let outcome = Outcome::Displaced(old.message);
+                engine.settle(&mut self.tally, old.ticket, outcome);
+            }
+            Offered::Refused(new) => {
+                engine.counters.overflowed.add(1);
+                let letter = engine.refuse(&mut self.tally, key, hash, new);
+                self.turns.extend(letter.map(Queued::Turn));
+            }
+        }
+    }
+
+    /// The batch is in: gives back what it freed, and counts what settled.
+    pub(super) fn finish(mut self) {
+        self.engine.room.free(self.freed);
+        self.engine.flush(&mut self.tally);
+    }
+}
+
+impl<T: Spec> Engine<T> {
+    /// Parks a message in a plain lane. Under the shard's lock.
+    #[inline]
+    fn park(
+        &self,
+        lane: &mut Lane<T>,
+        mut parked: Parked<T>,
+        hash: u64,
+        freed: &mut Freed,
+    ) -> Met<T> {
+        if lane.is_stalled() {
+            self.room.stall_debt(&mut parked.ticket.debt, freed);
+        }
+        let rules = &self.rules;
+        let offered = lane.park(parked, rules.capacity, rules.at_limit, self.lanes.spares());
+        let (mut became_full, depth) = (false, lane.len());
+        if let Offered::Parked = offered {
+            became_full = lane.count_arrival(depth, rules);
+            if became_full {
+                self.room.count_full(hash, Change::Up);
+            }
+            if depth > rules.capacity {
+                // It came in before its sender could see the lane full. If that were load, one flooded key
+                // could take all the room from the others.
+                self.room.stall(lane, Stall::Lane, freed);
+            }
+        }
+        Met {
+            offered,
+            became_full,
+            depth,
+        }
+    }
+}

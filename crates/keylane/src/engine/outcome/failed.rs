@@ -1,0 +1,301 @@
+//! What happens to a message after an attempt, and to the key behind it.
+
+use std::time::Duration;
+
+use super::super::Engine;
+use super::super::message::{Held, Queued, RetryDue, Turn, Work};
+use super::super::room::Freed;
+use super::super::hand::Owed;
+use super::settle::{Outcome, Tally};
+use super::verdict::{Policy, Verdict};
+use crate::clock;
+use crate::error::Failure;
+use crate::handler::Context;
+use crate::lanes::{Effects, Hold};
+use crate::observe::trace::cut;
+use crate::random;
+use crate::rt::Arc;
+use crate::types::Spec;
+use crate::unwind::{caught, cloned};
+
+/// Most characters of an error kept to say why a lane waits.
+const LONGEST_WHY: usize = 256;
+
+/// The first wait for a dead-letter sink that refused; it doubles up to `LONGEST_SINK_WAIT`.
+const SINK_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
+
+impl<T: Spec> Engine<T> {
+    /// An attempt failed. Decides, and returns the turn of the next message if the head settled.
+    pub(in super::super) fn failed(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        context: &mut Context<T::Key>,
+        owed: Owed<T>,
+        failure: Failure<T::Error>,
+    ) -> Option<Queued<T>> {
+        let (key, attempt) = (context.key.take(), context.attempt);
+        let Owed { hash, ticket, kept } = owed;
+        self.count_failure(key.as_ref(), hash, attempt, &failure);
+        let Some(message) = kept else {
+            // Neither a retry nor a letter: then no copy of the message is kept.
+            self.tell_discarded(key.as_ref(), attempt, &failure);
+            self.settle(tally, ticket, Outcome::Discarded(failure));
+            return self.advance(key, hash);
+        };
+        match self.verdict(key.is_some(), attempt, &failure) {
+            Verdict::Retry(wait) => {
+                let why = self.why(&failure);
+                self.drop_quietly(failure);
+                let next = attempt + u32::from(!cfg!(keylane_mutant = "same-attempt"));
+                let held = Held {
+                    message,
+                    ticket,
+                    work: Work::Attempt(next),
+                    why,
+                };
+                self.back_off(tally, key, hash, held, wait)
+            }
+            Verdict::DeadLetter => {
+                self.warn_given_up(key.as_ref(), hash, attempt);
+                let work = Work::letter(attempt, failure, None);
+                #[cfg(keylane_mutant = "early-letter")]
+                let _ = (self.advance(key.clone(), hash)).map(|next| self.enqueue(next));
+                let letter = Turn {
+                    key,
+                    hash,
+                    message,
+                    ticket,
+                    work,
+                };
+                Some(letter.into())
+            }
+            Verdict::Halt => {
+                self.warn_given_up(key.as_ref(), hash, attempt);
+                let why = self.why(&failure);
+                let work = Work::letter(attempt, failure, None);
+                let held = Held {
+                    message,
+                    ticket,
+                    work,
+                    why,
+                };
+                self.halt(tally, key, hash, held)
+            }
+            Verdict::Discard => {
+                self.warn_given_up(key.as_ref(), hash, attempt);
+                self.tell_discarded(key.as_ref(), attempt, &failure);
+                self.drop_quietly(message);
+                self.settle(tally, ticket, Outcome::Discarded(failure));
+                self.advance(key, hash)
+            }
+        }
+    }
+
+    /// What becomes of the message. A policy of the user's that panics ends the attempts.
+    fn verdict(&self, is_keyed: bool, attempt: u32, failure: &Failure<T::Error>) -> Verdict {
+        let policy = Policy {
+            retry: self.settings.retry.as_ref(),
+            exhausted: &self.settings.exhausted,
+            is_keyed,
+        };
+        // `retry_if` and custom delays are the user's.
+        caught(|| policy.verdict(attempt, failure, dice())).unwrap_or_else(|text| {
+            self.counters.panics.add(1);
+            tracing::error!(target: "keylane", panic = %text, "a retry policy panicked");
+            policy.given_up()
+        })
+    }
+
+    fn warn_given_up(&self, key: Option<&T::Key>, hash: u64, attempts: u32) {
+        tracing::warn!(
+            target: "keylane",
+            key = %self.shown(key, hash),
+            attempts,
+            policy = ?self.settings.exhausted,
+            "a message is given up on"
+        );
+    }
+
+    /// The sink refused a letter: it is brought again later, and the key waits for it.
+    pub(in super::super) fn refused(self: &Arc<Self>, tally: &mut Tally, turn: Turn<T>, error: String) -> Option<Queued<T>> {
+        self.counters.letter_failures.add(1);
+        let Turn {
+            key,
+            hash,
+            message,
+            ticket,
+            mut work,
+        } = turn;
+        let error = cut(error, LONGEST_WHY);
+        let mut wait = SINK_WAIT;
+        if let Work::Letter(given_up) = &mut work {
+            wait = SINK_WAIT
+                .saturating_mul(1_u32.checked_shl(given_up.refusals).unwrap_or(u32::MAX))
+                .min(LONGEST_SINK_WAIT);
+            given_up.refusals = given_up.refusals.saturating_add(1);
+            tracing::error!(
+                target: "keylane",
+                key = %self.shown(key.as_ref(), hash),
+                refusals = given_up.refusals,
+                %error,
+                "a dead-letter sink refused a letter; the key waits for it"
+            );
+        }
+        let held = Held {
+            message,
+            ticket,
+            work,
+            why: error.into(),
+        };
+        self.back_off(tally, key, hash, held, wait)
+    }
+
+    /// Lets a head wait. What waits with it is no load from now on.
+    fn back_off(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        key: Option<T::Key>,
+        hash: u64,
+        mut held: Held<T>,
+        wait: Duration,
+    ) -> Option<Queued<T>> {
+        if self.shutdown.hands_back() {
+            self.hand_back_held(tally, key.as_ref().and_then(cloned), held);
+            self.release_handing_back(tally, key, hash);
+            return None;
+        }
+        // The room it held must not stay in a tally while it waits.
+        self.flush(tally);
+        let now = clock::now();
+        let until = now.checked_add(wait).unwrap_or(now);
+        let Some(key) = key else {
+            let mut freed = Freed::default();
+            self.room.stall_debt(&mut held.ticket.debt, &mut freed);
+            let number = self.clocks.keyless.insert(held);
+            self.arm_retry(RetryDue::Keyless(number), until, now);
+            self.room.free(freed);
+            // The end may have come meanwhile, and the router may have looked for the last time.
+            if self.shutdown.hands_back()
+                && let Some(held) = self.clocks.keyless.take(number)
+            {
+                self.hand_back_held(tally, None, held);
+                self.flush(tally);
+            }
+            self.shutdown.nudge();
+            return None;
+        };
+        #[cfg(keylane_mutant = "retry-at-tail")]
+        return self.retry_at_tail(key, hash, held);
+        #[cfg(not(keylane_mutant = "retry-at-tail"))]
+        self.hold_head(tally, key, hash, held, Hold::Retry(until))
+    }
+
+    #[cfg(keylane_mutant = "retry-at-tail")]
+    fn retry_at_tail(&self, key: T::Key, hash: u64, held: Held<T>) -> Option<Queued<T>> {
+        let Held {
+            message, ticket, ..
+        } = held;
+        let parked = crate::engine::message::Parked { message, ticket };
+        self.lanes.with(hash, &key, |lane| {
+            let at_limit = crate::lanes::AtLimit::Park;
+            let _ = lane.park(parked, usize::MAX, at_limit, self.lanes.spares());
+        });
+        self.advance(Some(key), hash)
+    }
+
+    /// Stops a lane. What waits in it is no load from now on.
+    fn halt(
+        &self,
+        tally: &mut Tally,
+        key: Option<T::Key>,
+        hash: u64,
+        held: Held<T>,
+    ) -> Option<Queued<T>> {
+        let key = key?;
+        tracing::error!(
+            target: "keylane",
+            key = %self.shown(Some(&key), hash),
+            why = %held.why,
+            "a lane is halted: resume, skip or replace its head"
+        );
+        self.flush(tally);
+        let halting = self.halting(&held);
+        let told = cloned(&key);
+        let next = self.hold_head(tally, key, hash, held, Hold::Halt);
+        // After the lane has stopped: a subscriber may act on it.
+        if let Some(key) = told {
+            self.tell_halted(&key, halting);
+        }
+        next
+    }
+
+    /// Gives a head back to its lane. If the key's own `Eq` or `Clone` panics there, the head is handed
+    /// back, and it is an abort.
+    fn hold_head(
+        &self,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        held: Held<T>,
+        hold: Hold,
+    ) -> Option<Queued<T>> {
+        self.see_stalled(hash, held.ticket.parked_at);
+        let mut held = Some(Box::new(held));
+        let tried = caught(|| {
+            self.step(&key, hash, clock::now(), |lane| match held.take() {
+                Some(held) => lane.hold(held, hold),
+                None => Effects::new(),
+            })
+        });
+        match (tried, held) {
+            (Ok(Some(step)), None) => {
+                let queued = self.apply(tally, key, hash, step, &mut Vec::new());
+                self.flush(tally);
+                queued
+            }
+            (_, held) => {
+                self.count_lost();
+                if let Some(held) = held {
+                    self.hand_back_held(tally, cloned(&key), *held);
+                }
+                self.flush(tally);
+                None
+            }
+        }
+    }
+
+    fn count_failure(
+        &self,
+        key: Option<&T::Key>,
+        hash: u64,
+        attempt: u32,
+        failure: &Failure<T::Error>,
+    ) {
+        self.counters.failures.add(1);
+        match failure {
+            Failure::Panicked(_) => self.counters.panics.add(1),
+            Failure::TimedOut(_) => self.counters.timeouts.add(1),
+            _ => {}
+        }
+        if tracing::enabled!(target: "keylane", tracing::Level::WARN) {
+            let key = self.shown(key, hash);
+            let failure = self.why(failure);
+            tracing::warn!(target: "keylane", %key, attempt, %failure, "an attempt failed");
+        }
+    }
+
+    /// A failure in a few words. Runs the user's `Debug`, so never under a lock.
+    pub(in super::super) fn why(&self, failure: &Failure<T::Error>) -> Box<str> {
+        match caught(|| failure.to_string()) {
+            Ok(text) => cut(text, LONGEST_WHY).into(),
+            Err(_) => "an error whose `Debug` panics".into(),
+        }
+    }
+}
+
+/// A number from 0 to 1 for jitter; it need not be more than spread.
+fn dice() -> f64 {
+    let bits = random::bits().unwrap_or(1 << 63);
+    (bits >> 11) as f64 / (1_u64 << 53) as f64
+}

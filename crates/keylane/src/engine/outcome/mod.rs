@@ -1,0 +1,9 @@
+//! What becomes of a message: the verdict on a failed attempt, and its one settlement.
+
+mod failed;
+
+mod verdict;
+
+mod settle;
+pub(super) use settle::{Outcome, Tally};
+pub(crate) use settle::Share;

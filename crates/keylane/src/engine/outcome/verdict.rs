@@ -1,0 +1,119 @@
+//! The verdict on a failed attempt: a pure function of the policy, the attempt and the failure.
+
+use std::time::Duration;
+
+use crate::error::Failure;
+use crate::letter::Exhausted;
+use crate::retry::Retry;
+
+/// What the builder decided about failures.
+pub(super) struct Policy<'a, K, M, E> {
+    pub(super) retry: Option<&'a Retry<E>>,
+    pub(super) exhausted: &'a Exhausted<K, M, E>,
+    /// Whether the message has a key: without one there is no lane that could halt.
+    pub(super) is_keyed: bool,
+}
+
+/// What becomes of a message whose attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is tried again after this wait.
+    Retry(Duration),
+    /// It goes to the dead-letter sink, and its key waits for that.
+    DeadLetter,
+    /// Its key stops until an operator decides.
+    Halt,
+    /// It settles as discarded, and its key goes on.
+    Discard,
+}
+
+impl<K, M, E> Policy<'_, K, M, E> {
+    /// What becomes of a message whose `attempt`, counted from 1, failed. `dice` is a number from 0 to 1,
+    /// for jitter.
+    pub(super) fn verdict(&self, attempt: u32, failure: &Failure<E>, dice: f64) -> Verdict {
+        let wait = self.retry.and_then(|retry| retry.after(attempt, failure, dice));
+        wait.map_or_else(|| self.given_up(), Verdict::Retry)
+    }
+
+    /// What becomes of a message that is not tried again.
+    pub(super) fn given_up(&self) -> Verdict {
+        match self.exhausted {
+            Exhausted::DeadLetter(_) => Verdict::DeadLetter,
+            Exhausted::Halt if self.is_keyed && !cfg!(keylane_mutant = "halt-goes-on") => {
+                Verdict::Halt
+            }
+            Exhausted::Halt | Exhausted::Discard => Verdict::Discard,
+        }
+    }
+}
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::letter::{DeadLetter, DeadLetterSink};
+
+    struct Sink;
+
+    #[async_trait::async_trait]
+    impl DeadLetterSink<u8, u8, &'static str> for Sink {
+        async fn accept(
+            &self,
+            _: &DeadLetter<u8, u8, &'static str>,
+        ) -> Result<(), crate::error::BoxError> {
+            Ok(())
+        }
+    }
+
+    type Given = Exhausted<u8, u8, &'static str>;
+
+    fn verdict(
+        retry: Option<&Retry<&'static str>>,
+        exhausted: &Given,
+        is_keyed: bool,
+        attempt: u32,
+    ) -> Verdict {
+        let policy = Policy {
+            retry,
+            exhausted,
+            is_keyed,
+        };
+        policy.verdict(attempt, &Failure::Error("full"), 0.0)
+    }
+
+    #[test]
+    fn without_a_retry_the_policy_decides_at_once() {
+        assert_eq!(verdict(None, &Given::Discard, true, 1), Verdict::Discard);
+        assert_eq!(verdict(None, &Given::Halt, true, 1), Verdict::Halt);
+        let letters = Given::dead_letter(Sink);
+        assert_eq!(verdict(None, &letters, true, 1), Verdict::DeadLetter);
+    }
+
+    #[test]
+    fn a_message_without_a_key_has_no_lane_to_halt() {
+        assert_eq!(verdict(None, &Given::Halt, false, 1), Verdict::Discard);
+        let letters = Given::dead_letter(Sink);
+        assert_eq!(verdict(None, &letters, false, 1), Verdict::DeadLetter);
+    }
+
+    #[test]
+    fn it_is_tried_again_until_the_last_attempt() {
+        let retry = Retry::fixed(Duration::from_secs(1)).max_attempts(3);
+        for (attempt, expected) in [
+            (1, Verdict::Retry(Duration::from_secs(1))),
+            (2, Verdict::Retry(Duration::from_secs(1))),
+            (3, Verdict::Halt),
+        ] {
+            assert_eq!(verdict(Some(&retry), &Given::Halt, true, attempt), expected);
+        }
+    }
+
+    #[test]
+    fn a_failure_that_is_not_to_be_retried_is_the_last_attempt() {
+        let retry = Retry::fixed(Duration::from_secs(1))
+            .retry_if(|failure| !matches!(failure, Failure::Error("full")));
+        assert_eq!(
+            verdict(Some(&retry), &Given::Discard, true, 1),
+            Verdict::Discard
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! Room for messages: the capacity, in messages and in bytes, and what does not count against it.
+//!
+//! Messages behind failing heads, and above the limit of their lane, are no load: they give their room
+//! back and are counted as *stalled*, up to a limit of their own.
+
+use super::message::{Debt, Load, Parked, Standing};
+use super::Lane;
+use crate::lanes::{Change, Gate as LaneGate, Stall};
+use crate::rt::atomic::{AtomicUsize, Ordering};
+use crate::rt::{Arc, Semaphore};
+use crate::types::Spec;
+use crate::unwind::shielded;
+
+/// Where the senders of a full lane wait.
+pub(crate) type Gate = Arc<Semaphore>;
+
+impl LaneGate for Gate {
+    fn with_permits(permits: usize) -> Self {
+        Arc::new(Semaphore::new(permits))
+    }
+
+    fn available(&self) -> usize {
+        self.available_permits()
+    }
+}
+
+/// Counters of full lanes, by their keys' hashes: beside one full lane, one key in this many has to look at
+/// its own lane before it sends, and not every key.
+const SLOTS: usize = 64;
+
+/// Which counter a key belongs to: by the top bits, which spread best.
+#[inline]
+fn slot_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - SLOTS.ilog2())) as usize
+}
+
+/// The limits of all lanes together.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Room for messages that are accepted and not settled.
+    pub(crate) messages: Semaphore,
+    /// The same in bytes.
+    pub(crate) bytes: Option<Semaphore>,
+    /// Messages that are no load; their room was given back. A counter without a partner: it bounds, and
+    /// orders nothing.
+    stalled: AtomicUsize,
+    stalled_capacity: usize,
+    /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more messages into
+    /// the lane.
+    full_lanes: [AtomicUsize; SLOTS],
+}
+
+/// Room to return when a lock is gone: returning it wakes senders.
+#[derive(Debug, Default)]
+pub(crate) struct Freed {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Room {
+    pub(super) fn new(messages: usize, bytes: Option<usize>, stalled: usize) -> Self {
+        Self {
+            messages: Semaphore::new(messages),
+            bytes: bytes.map(Semaphore::new),
+            stalled: AtomicUsize::new(0),
+            stalled_capacity: stalled,
+            full_lanes: std::array::from_fn(|_| AtomicUsize::new(0)),
+        }
+    }
+
+    /// Refuses senders from now on, those that wait for room included.
+    pub(crate) fn close(&self) {
+        shielded(|| self.messages.close());
+        if let Some(bytes) = &self.bytes {
+            shielded(|| bytes.close());
+        }
+    }
+
+    /// Gives room back to senders.
+    #[inline]
+    pub(super) fn give(&self, messages: usize, bytes: usize) {
+        if messages > 0 {
+            shielded(|| self.messages.add_permits(messages));
+        }
+        if bytes > 0
+            && let Some(semaphore) = &self.bytes
+        {
+            shielded(|| semaphore.add_permits(bytes));
+        }
+    }
+
+    /// Gives back what was freed under a lock.
+    #[inline]
+    pub(super) fn free(&self, freed: Freed) {
+        if freed.messages > 0 || freed.bytes > 0 {
+            self.give(freed.messages, freed.bytes);
+        }
+    }
+
+    /// Whether a lane with a hash like this one is full.
+    #[inline]
+    pub(super) fn may_be_full(&self, hash: u64) -> bool {
+        self.full_lanes[slot_of(hash)].load(Ordering::Relaxed) > 0
+    }
+
+    /// A lane became full, or is so no more.
+    #[inline]
+    pub(super) fn count_full(&self, hash: u64, change: Change) {
+        change_gauge(&self.full_lanes[slot_of(hash)], change);
+    }
+
+    pub(super) fn full_lanes(&self) -> usize {
+        let slots = self.full_lanes.iter();
+        slots.map(|slot| slot.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(super) fn stalled(&self) -> usize {
+        self.stalled.load(Ordering::Relaxed)
+    }
+
+    /// A stalled message has settled.
+    #[inline]
+    pub(super) fn unstall(&self) {
+        self.stalled.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Takes messages of a lane out of the load. Under the shard's lock.
+    pub(super) fn stall<T: Spec>(&self, lane: &mut Lane<T>, stall: Stall, freed: &mut Freed) {
+        match stall {
+            Stall::None => {}
+            Stall::Lane => self.stall_lane(lane, freed),
+            Stall::Early(version) => self.stall_early(lane, version, freed),
+            Stall::LaneAndEarly(version) => {
+                self.stall_early(lane, version, freed);
+                self.stall_lane(lane, freed);
+            }
+            Stall::Returned(count) => {
+                let newest = lane.parked_mut().next_back();
+                let is_stalled =
+                    |newest: &mut Parked<T>| newest.ticket.debt.load().standing == Standing::Stalled;
+                if newest.is_some_and(is_stalled) {
+                    for parked in lane.parked_mut().take(count) {
+                        self.stall_debt(&mut parked.ticket.debt, freed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// From the back: what is stalled already is in front, from an earlier stall, so that each message is
+    /// looked at once, and not once for every retry before it.
+    fn stall_lane<T: Spec>(&self, lane: &mut Lane<T>, freed: &mut Freed) {
+        for parked in lane.parked_mut().rev() {
+            if !self.stall_debt(&mut parked.ticket.debt, freed) {
+                break;
+            }
+        }
+        if let Some(head) = lane.head_mut() {
+            self.stall_debt(&mut head.ticket.debt, freed);
+        }
+    }
+
+    fn stall_early<T: Spec>(&self, lane: &mut Lane<T>, version: u64, freed: &mut Freed) {
+        if let Some(early) = lane.early_mut(version) {
+            self.stall_debt(&mut early.ticket.debt, freed);
+        }
+    }
+
+    /// Takes a message out of the load that waits outside of the lanes, or in one. Not under a lock if
+    /// `freed` is freed at once.
+    pub(super) fn stall_debt<T: Spec>(&self, debt: &mut Debt<T>, freed: &mut Freed) -> bool {
+        let claimed = self.stall_load(debt.load_mut(), freed);
+        if debt.terms().is_some_and(|terms| !terms.merged.is_empty()) {
+            // From the newest: the older ones may be stalled already.
+            for merged in debt.terms_mut().merged.iter_mut().rev() {
+                if !self.stall_load(merged.load_mut(), freed) {
+                    break;
+                }
+            }
+        }
+        claimed
+    }
+
+    fn stall_load(&self, load: &mut Load, freed: &mut Freed) -> bool {
+        if load.standing != Standing::Counted || cfg!(keylane_mutant = "stalled-counts") {
+            return false;
+        }
+        let capacity = self.stalled_capacity;
+        let claimed = self
+            .stalled
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |stalled| {
+                (stalled < capacity).then_some(stalled + 1)
+            })
+            .is_ok();
+        if claimed {
+            load.standing = Standing::Stalled;
+            freed.messages += 1;
+            freed.bytes += load.weight() as usize;
+        }
+        claimed
+    }
+
+    /// A message of another size stands for this obligation from now on. Returns the bytes that are to be
+    /// given back when the shard's lock is gone.
+    pub(super) fn reweigh(&self, load: &mut Load, weight: u32) -> usize {
+        let mut freed = 0;
+        if let (Standing::Counted, Some(bytes)) = (load.standing, &self.bytes) {
+            match weight.checked_sub(load.weight()) {
+                None => freed = (load.weight() - weight) as usize,
+                Some(more) => match bytes.try_acquire_many(more) {
+                    Ok(permit) => permit.forget(),
+                    // It was let in once and is not turned away now; it gives back what it took.
+                    Err(_) => return 0,
+                },
+            }
+        }
+        load.set_weight(weight);
+        freed
+    }
+}
+
+/// One more, or one less. A statistic: it orders nothing.
+#[inline]
+pub(super) fn change_gauge(gauge: &AtomicUsize, change: Change) {
+    match change {
+        Change::None => {}
+        Change::Up => {
+            gauge.fetch_add(1, Ordering::Relaxed);
+        }
+        Change::Down => {
+            gauge.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What a lane with a discipline asks of the messages in it.
+
+use crate::clock::Instant;
+
+/// A parked message, as the plans of a lane see it.
+pub(crate) trait Item: Sized {
+    /// What is left of a message whose obligation another one took over.
+    type Body;
+
+    /// Its place in the order of acceptance.
+    fn accepted_at(&self) -> u64;
+
+    /// Its place among the messages of its key, where lanes sequence.
+    fn version(&self) -> u64;
+
+    /// It does not start before.
+    fn not_before(&self) -> Option<Instant>;
+
+    /// It does not start from then on.
+    fn expires_at(&self) -> Option<Instant>;
+
+    /// Messages that were merged into this one, and settle with it.
+    fn merged_len(&self) -> usize;
+
+    /// An older message settles with this one.
+    fn absorb_older(&mut self, older: Self) -> Self::Body;
+
+    /// A newer message settles with this one.
+    fn absorb_newer(&mut self, newer: Self) -> Self::Body;
+
+    /// What was merged into an older message settles with this one. The older one itself does not.
+    fn inherit_merged(&mut self, older: &mut Self);
+
+    /// These messages start with this one, as one batch.
+    fn set_members(&mut self, members: Vec<Self>);
+
+    /// Whether it is too late to start it.
+    fn is_expired(&self, now: Instant) -> bool {
+        self.expires_at().is_some_and(|at| at <= now)
+    }
+
+    /// Until when it must wait, if it must.
+    fn delayed_until(&self, now: Instant) -> Option<Instant> {
+        self.not_before().filter(|at| *at > now)
+    }
+}

@@ -1,0 +1,241 @@
+//! What an operator decides about one key.
+
+use super::super::item::Item;
+use super::super::rules::{Rules, TICK};
+use super::effects::{Change, Effects, Left, Out, Stall, Taken};
+use super::gate::Gate;
+use super::state::{Event, State, Timer, WaitReason};
+use super::{Lane, Spares};
+use crate::clock::Instant;
+
+/// A decision about one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Nothing of this key starts until it is resumed.
+    Pause,
+    /// A paused lane goes on; or a halted head goes out again, as a first attempt; or missing versions are
+    /// waited for once more.
+    Resume,
+    /// The waiting head settles as skipped, or as the failure it was halted by, and the key goes on
+    /// behind it. Missing versions are given up.
+    Skip,
+    /// A head that waits for its next attempt, or for the dead-letter sink, goes out now.
+    RetryNow,
+    /// The waiting head goes on with another message: one that the lane holds goes out, as a first
+    /// attempt; one that is parked is exchanged in its place, by the caller.
+    Replace,
+    /// Everything that has not started, or waits after a failure, settles.
+    Purge,
+}
+
+/// Why a decision does not apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undecidable {
+    /// Nothing of the key waits for such a decision.
+    Nothing,
+    /// The head is with its handler, or with the dead-letter sink.
+    InFlight,
+}
+
+impl<T: Item, H, G: Gate> Lane<T, H, G> {
+    /// Carries out a decision.
+    pub(crate) fn decide(
+        &mut self,
+        decision: Decision,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+    ) -> Result<Effects<T, H, G>, Undecidable> {
+        let mut effects = Effects::new();
+        let done = &mut effects;
+        match decision {
+            Decision::Pause => self.pause(done),
+            Decision::Resume => self.resume_by(now, rules, done)?,
+            Decision::Skip => self.skip(now, rules, spares, done)?,
+            Decision::RetryNow => self.retry_now(done)?,
+            Decision::Replace => self.replace(done)?,
+            Decision::Purge => self.purge(done),
+        }
+        Ok(effects)
+    }
+
+    fn pause(&mut self, effects: &mut Effects<T, H, G>) {
+        if self.is_paused() {
+            return;
+        }
+        self.more_mut().paused = true;
+        effects.paused = Change::Up;
+        effects.holds = true;
+        if let Some(reason) = self.wait_reason() {
+            self.leave_halt(effects);
+            if !matches!(reason, WaitReason::Load | WaitReason::Record) {
+                let (reason, until) = (WaitReason::Paused, None);
+                self.enter(Event::Wait, State::Waiting { reason, until });
+            }
+            effects.stall = Stall::Lane;
+        }
+    }
+
+    fn resume_by(
+        &mut self,
+        now: Instant,
+        rules: &Rules,
+        effects: &mut Effects<T, H, G>,
+    ) -> Result<(), Undecidable> {
+        if self.is_paused() {
+            self.unpause(now, effects);
+            return Ok(());
+        }
+        match self.state {
+            State::Halted { .. } => self.let_out(true, effects),
+            State::Waiting {
+                reason: WaitReason::HaltedGap,
+                ..
+            } => self.wait_anew(now, rules, effects),
+            _ => return Err(Undecidable::Nothing),
+        }
+        Ok(())
+    }
+
+    fn unpause(&mut self, now: Instant, effects: &mut Effects<T, H, G>) {
+        self.forget_pause(effects);
+        match self.state {
+            // The store has not answered; when it has, the lane goes on.
+            State::Waiting {
+                reason: WaitReason::Load | WaitReason::Record,
+                ..
+            } => {}
+            State::Waiting { .. } => self.schedule(effects),
+            // Its timer went off, perhaps since `now` was read, or is about to.
+            State::Backoff { until, timer, .. }
+                if timer != Timer::Armed || until <= now + TICK =>
+            {
+                self.let_out(false, effects);
+            }
+            _ => {}
+        }
+    }
+
+    fn skip(
+        &mut self,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) -> Result<(), Undecidable> {
+        match self.state {
+            State::Ready | State::Running { .. } => return Err(Undecidable::InFlight),
+            State::Backoff { .. } | State::Halted { .. } => {
+                self.count_held(effects);
+                effects.taken = self.take_head().map(|head| (head, Taken::Skipped));
+                self.advance(now, rules, false, effects);
+                return Ok(());
+            }
+            State::Waiting {
+                reason: WaitReason::Gap | WaitReason::HaltedGap,
+                ..
+            } => self.skip_gap(now, rules, spares, effects),
+            State::Waiting { .. } | State::Scheduled => {
+                let first = self.pop().ok_or(Undecidable::Nothing)?;
+                effects.left.push((first, Left::Skipped));
+                self.open_gate(self.depth(rules), rules, effects);
+            }
+        }
+        // A paused lane is not asked.
+        if let State::Waiting { .. } = self.state
+            && !self.is_paused()
+        {
+            if self.depth(rules) == 0 {
+                self.vacate(now, rules, effects);
+            } else {
+                self.schedule(effects);
+            }
+        }
+        Ok(())
+    }
+
+    fn retry_now(&mut self, effects: &mut Effects<T, H, G>) -> Result<(), Undecidable> {
+        match self.state {
+            State::Backoff { .. } if !self.is_paused() => self.let_out(false, effects),
+            State::Ready | State::Running { .. } => return Err(Undecidable::InFlight),
+            _ => return Err(Undecidable::Nothing),
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, effects: &mut Effects<T, H, G>) -> Result<(), Undecidable> {
+        match self.state {
+            State::Ready | State::Running { .. } => Err(Undecidable::InFlight),
+            State::Backoff { .. } | State::Halted { .. } => {
+                self.let_out(true, effects);
+                Ok(())
+            }
+            State::Waiting { .. } | State::Scheduled if self.parked_len() == 0 => {
+                Err(Undecidable::Nothing)
+            }
+            State::Waiting { .. } | State::Scheduled => Ok(()),
+        }
+    }
+
+    fn purge(&mut self, effects: &mut Effects<T, H, G>) {
+        self.count_held(effects);
+        self.leave_halt(effects);
+        let (is_out, is_paused) = (self.is_out(), self.is_paused());
+        let (head, parked) = self.hand_back();
+        effects.taken = head.map(|head| (head, Taken::Purged));
+        for parked in parked {
+            effects.left.push((parked, Left::Purged));
+        }
+        if is_out {
+            self.remove_gate(effects);
+        } else if is_paused {
+            self.remove_gate(effects);
+            self.state = State::Waiting {
+                reason: WaitReason::Paused,
+                until: None,
+            };
+        } else {
+            self.leave(effects);
+        }
+    }
+
+    /// Lets the head go out that the lane holds.
+    fn let_out(&mut self, restarts: bool, effects: &mut Effects<T, H, G>) {
+        let counts = !matches!(
+            self.state,
+            State::Backoff {
+                timer: Timer::Spent,
+                ..
+            }
+        );
+        self.count_held(effects);
+        self.check(match self.state {
+            State::Halted { .. } => Event::Resume,
+            _ => Event::Due,
+        });
+        if let Some(head) = self.take_head() {
+            effects.out = Out::Head {
+                head,
+                restarts,
+                counts,
+            };
+        }
+    }
+
+    /// A head that the lane holds is about to leave: what was counted of it.
+    fn count_held(&mut self, effects: &mut Effects<T, H, G>) {
+        if let State::Halted { .. } = self.state {
+            effects.halted = Change::Down;
+        }
+        effects.stale = self.is_timed();
+    }
+
+    /// A lane that is resumed, or goes, is not paused any more.
+    pub(super) fn forget_pause(&mut self, effects: &mut Effects<T, H, G>) {
+        if let Some(more) = &mut self.more
+            && std::mem::take(&mut more.paused)
+        {
+            effects.paused = Change::Down;
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A lane is emptied, because the dispatcher ends.
+
+use super::super::item::Item;
+use super::effects::Effects;
+use super::gate::Gate;
+use super::plan::Sequencer;
+use super::state::{Event, State};
+use super::Lane;
+
+/// What a lane held.
+pub(crate) struct Evicted<T: Item, H, G> {
+    pub(crate) head: Option<Box<H>>,
+    pub(crate) parked: Vec<T>,
+    /// What was counted of the lane, and the senders at its gate.
+    pub(crate) effects: Effects<T, H, G>,
+}
+
+impl<T, H, G> Lane<T, H, G> {
+    /// Everything the lane holds, the head first if it is here. A lane that is out stays.
+    pub(crate) fn hand_back(&mut self) -> (Option<Box<H>>, Vec<T>) {
+        self.check(Event::HandBack);
+        let head = self.take_head();
+        #[cfg_attr(keylane_mutant = "end-forgets-parked", allow(unused_mut))]
+        let mut parked: Vec<T> = std::iter::from_fn(|| self.pop()).collect();
+        if let Some(more) = self.more.as_deref_mut() {
+            more.plan.reset_batch();
+            let sequencer = more.plan.sequencer_mut();
+            parked.extend(sequencer.into_iter().flat_map(Sequencer::take_early));
+        }
+        #[cfg(keylane_mutant = "end-forgets-parked")]
+        let parked = Vec::<T>::into_iter(parked).skip(1).collect();
+        (head, parked)
+    }
+}
+
+impl<T: Item, H, G: Gate> Lane<T, H, G> {
+    /// Takes everything out, and what was counted of the lane with it. It is not paused any more.
+    pub(crate) fn evict(&mut self) -> Evicted<T, H, G> {
+        let mut effects = Effects::new();
+        self.remove_gate(&mut effects);
+        self.forget_pause(&mut effects);
+        if self.is_halted() {
+            effects.halted = super::Change::Down;
+        }
+        let (head, parked) = self.hand_back();
+        Evicted {
+            head,
+            parked,
+            effects,
+        }
+    }
+
+    /// No more senders come: those at the gate are let go, and a batch waits for no more messages.
+    pub(crate) fn close(&mut self) -> Effects<T, H, G> {
+        let mut effects = Effects::new();
+        self.remove_gate(&mut effects);
+        if let State::Waiting {
+            reason: super::WaitReason::Linger,
+            ..
+        } = self.state
+        {
+            self.schedule(&mut effects);
+        }
+        effects
+    }
+}

@@ -1,0 +1,287 @@
+//! What a lane lets start.
+
+use super::super::item::Item;
+use super::super::rules::{Rules, later};
+use super::effects::{Change, Effects, Left, Memory, Out, Stall, Store};
+use super::gate::Gate;
+use super::state::{Event, State, Timer, WaitReason};
+use super::{Due, Lane, Next, Spares};
+use crate::clock::Instant;
+
+/// Why a head comes back to its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// It is tried again, or brought to the dead-letter sink again, at this time.
+    Retry(Instant),
+    /// Its next attempt was due at this time, and its key is paused.
+    Paused(Instant),
+    /// It was given up on, and the policy is to stop.
+    Halt,
+}
+
+impl<T: Item, H, G: Gate> Lane<T, H, G> {
+    /// A runner took this lane out of the ready queue: what starts now.
+    pub(crate) fn next(&mut self, now: Instant, rules: &Rules) -> Effects<T, H, G> {
+        let mut effects = Effects::new();
+        self.pick(now, rules, &mut effects);
+        if !effects.removes {
+            self.open_or_renew_gate(rules, &mut effects);
+        }
+        effects
+    }
+
+    /// The head settled, in any lane: what comes out next.
+    ///
+    /// `at_once`: the runner that asks would start it now. Otherwise a lane in which more can happen until
+    /// then stands in the ready queue in place of its message.
+    pub(crate) fn advance(
+        &mut self,
+        now: Instant,
+        rules: &Rules,
+        at_once: bool,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        if !rules.has_discipline() {
+            return self.advance_plain(rules, effects);
+        }
+        self.enter(Event::Ask, State::Scheduled);
+        let at_once = at_once && rules.rate.is_none();
+        if self.parked_len() > 0 && !at_once && !rules.starts_early() {
+            effects.out = Out::Lane;
+        } else {
+            self.pick(now, rules, effects);
+        }
+        if !effects.removes {
+            self.open_or_renew_gate(rules, effects);
+        }
+    }
+
+    /// The same in a lane without a discipline that is full, paused or marked, or was.
+    fn advance_plain(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        self.count_departure(rules, effects);
+        if self.is_paused() {
+            self.wait_as(Event::Ask, WaitReason::Paused, None, effects);
+            return;
+        }
+        match self.finish() {
+            Next::Start(item) => effects.out = Out::Message(item),
+            Next::Stay => {}
+            Next::Remove => {
+                self.remove_gate(effects);
+                effects.removes = true;
+            }
+        }
+    }
+
+    /// The head comes back, because it may not go on now. What waits with it is no load.
+    pub(crate) fn hold(&mut self, head: Box<H>, hold: Hold) -> Effects<T, H, G> {
+        let mut effects = Effects::new();
+        match hold {
+            Hold::Retry(until) => {
+                self.back_off(head, until);
+                effects.wake = Some(Due::Backoff(until));
+            }
+            Hold::Paused(until) => {
+                let timer = Timer::Spent;
+                self.enter(Event::BackOff, State::Backoff { until, timer, head });
+            }
+            Hold::Halt => {
+                self.enter(Event::Halt, State::Halted { head });
+                effects.halted = Change::Up;
+            }
+        }
+        effects.stall = Stall::Lane;
+        effects.holds = true;
+        effects
+    }
+
+    /// A message was out and has not started: its key is paused, or its time has not come. It comes back,
+    /// with the members of its batch, the first one first.
+    pub(crate) fn take_back(
+        &mut self,
+        items: Vec<T>,
+        until: Option<Instant>,
+        spares: &Spares<T>,
+    ) -> Effects<T, H, G> {
+        let mut effects = Effects::new();
+        let reason = match self.is_paused() {
+            true => WaitReason::Paused,
+            false => WaitReason::Delay,
+        };
+        let until = until.filter(|_| reason == WaitReason::Delay);
+        for item in items.into_iter().rev() {
+            self.put_back(item, spares);
+        }
+        if let Some(more) = &mut self.more {
+            more.plan.reset_batch();
+        }
+        self.wait(reason, until, &mut effects);
+        effects
+    }
+
+    /// A batch is over, and these messages of it go back into the lane, in front of all others.
+    pub(crate) fn end_batch(
+        &mut self,
+        back: Vec<T>,
+        rules: &Rules,
+        spares: &Spares<T>,
+    ) -> Effects<T, H, G> {
+        let mut effects = Effects::new();
+        if let Some(more) = &mut self.more {
+            more.plan.reset_batch();
+        }
+        effects.stall = Stall::Returned(back.len());
+        for item in back.into_iter().rev() {
+            let expires_at = item.expires_at();
+            #[cfg(keylane_mutant = "failed-at-tail")]
+            self.push(item, spares);
+            #[cfg(not(keylane_mutant = "failed-at-tail"))]
+            self.put_back(item, spares);
+            if let Some(at) = expires_at {
+                self.watch_until(at, &mut effects);
+            }
+        }
+        self.open_gate(self.depth(rules), rules, &mut effects);
+        effects
+    }
+
+    /// Decides what starts, what is waited for, or that the lane goes.
+    pub(super) fn pick(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        if self.is_paused() {
+            return self.wait(WaitReason::Paused, None, effects);
+        }
+        while let Some(first) = self.oldest_parked() {
+            if first.is_expired(now) {
+                if let Some(expired) = self.pop() {
+                    effects.left.push((expired, Left::Expired));
+                }
+                continue;
+            }
+            if let Some(until) = first.delayed_until(now) {
+                return self.wait(WaitReason::Delay, Some(until), effects);
+            }
+            break;
+        }
+        if self.parked_len() == 0 {
+            return self.vacate(now, rules, effects);
+        }
+        if let Some(until) = self.lingers(now, rules) {
+            return self.wait(WaitReason::Linger, Some(until), effects);
+        }
+        if let Some(limiter) = &rules.rate
+            && let Err(at) = limiter.ask(&mut self.more_mut().tat, rules.stamp(now))
+        {
+            let until = rules.moment(at, now);
+            return self.wait(WaitReason::Rate, Some(until), effects);
+        }
+        self.start(now, rules, effects);
+    }
+
+    /// Nothing of this key starts for now.
+    pub(super) fn wait(
+        &mut self,
+        reason: WaitReason,
+        until: Option<Instant>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        self.wait_as(Event::Wait, reason, until, effects);
+    }
+
+    /// The first of the parked messages, and all that start with it, are out from here on.
+    fn start(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        self.enter(Event::Start, State::Ready);
+        let Some(mut head) = self.pop() else {
+            unreachable!("a lane that starts has something parked")
+        };
+        if let Some(batch) = rules.batch() {
+            let mut members = Vec::new();
+            while members.len() + 1 < batch.max
+                && let Some(next) = self.oldest_parked()
+                && !next.is_expired(now)
+                && next.delayed_until(now).is_none()
+            {
+                members.extend(self.pop());
+            }
+            if let Some(more) = &mut self.more {
+                more.plan.reset_batch();
+            }
+            if !members.is_empty() {
+                if !cfg!(keylane_mutant = "members-uncounted") {
+                    self.more_mut().plan.batch_mut().members = members.len();
+                }
+                head.set_members(members);
+            }
+        }
+        effects.out = Out::Message(head);
+    }
+
+    /// Until when a batch waits for more messages.
+    fn lingers(&mut self, now: Instant, rules: &Rules) -> Option<Instant> {
+        let batch = rules.batch()?;
+        if batch.linger.is_zero() || self.parked_len() >= rules.full_batch(batch)
+        {
+            return None;
+        }
+        let plan = self.more_mut().plan.batch_mut();
+        if std::mem::replace(&mut plan.has_lingered, true) {
+            return None;
+        }
+        Some(later(now, batch.linger))
+    }
+
+    /// Nothing is parked: the lane waits for what it misses, or goes.
+    pub(super) fn vacate(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        if let Some(more) = &mut self.more {
+            more.plan.reset_batch();
+        }
+        if let Some((reason, until)) = self.missing(now, rules) {
+            return self.wait(reason, until, effects);
+        }
+        if let Some(version) = self.unrecorded(rules) {
+            effects.store = Some(Store::Record(version));
+            return self.wait(WaitReason::Record, None, effects);
+        }
+        self.check(Event::Leave);
+        self.leave(effects);
+    }
+
+    /// The lane goes, and its key remembers what it must.
+    pub(super) fn leave(&mut self, effects: &mut Effects<T, H, G>) {
+        self.remove_gate(effects);
+        if !cfg!(keylane_mutant = "forgetful-lane") {
+            effects.memory = Memory {
+                version: self.passed(),
+                tat: self.more.as_ref().map_or(0, |more| more.tat),
+            };
+        }
+        effects.removes = true;
+    }
+
+    fn wait_as(
+        &mut self,
+        event: Event,
+        reason: WaitReason,
+        until: Option<Instant>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        if reason == WaitReason::HaltedGap {
+            effects.halted = Change::Up;
+        }
+        if event == Event::Ask {
+            self.enter(Event::Ask, State::Scheduled);
+        }
+        self.enter(Event::Wait, State::Waiting { reason, until });
+        effects.holds = true;
+        // A gap has a timer of its own, from when it was seen.
+        if reason != WaitReason::Gap {
+            effects.wake = until.map(Due::Wait);
+        }
+        if self.is_stalled() && !cfg!(keylane_mutant = "waiting-counts") {
+            effects.stall = effects.stall.with_lane();
+            let oldest = self
+                .oldest_parked()
+                .filter(|_| reason != WaitReason::Rate);
+            effects.stalled_since = oldest.map(Item::accepted_at);
+        }
+    }
+}

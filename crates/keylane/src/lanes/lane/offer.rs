@@ -1,0 +1,189 @@
+//! A message comes to a lane with a discipline.
+
+use super::super::item::Item;
+use super::super::rules::{PlanRules, Rules};
+use super::effects::{Change, Effects, Left, Out, Stall};
+use super::gate::Gate;
+use super::state::{Event, State, WaitReason};
+use super::{Lane, Offered, Spares};
+use crate::clock::Instant;
+
+impl<T: Item, H, G: Gate> Lane<T, H, G> {
+    /// Takes a message. `recall` says what the key remembers of its versions; it is asked where the lane
+    /// has to know it, and at most once.
+    pub(crate) fn offer(
+        &mut self,
+        item: T,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+        recall: impl FnOnce() -> Option<u64>,
+    ) -> Effects<T, H, G> {
+        let mut effects = Effects::new();
+        if self.is_stalled() {
+            effects.stall = Stall::Lane;
+        }
+        match &rules.plan {
+            PlanRules::Fifo | PlanRules::Batch(_) => {
+                let parked = self.park(item, rules.capacity, rules.at_limit, spares);
+                effects.turn_away(parked);
+            }
+            PlanRules::Coalesce(coalesce) => {
+                self.coalesce(*coalesce, item, rules, spares, &mut effects);
+            }
+            PlanRules::Sequence(sequence) => {
+                let (at, effects) = ((now, sequence), &mut effects);
+                self.sequence(item, at, rules, spares, recall, effects);
+            }
+        }
+        if effects.merge.is_none() {
+            self.come_in(now, rules, &mut effects);
+        }
+        effects
+    }
+
+    /// Takes the one message that two have become, out of the lane: their
+    /// [`merge`](Effects::merge) was the user's.
+    pub(crate) fn offer_merged(
+        &mut self,
+        item: T,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+    ) -> Effects<T, H, G> {
+        let mut effects = Effects::new();
+        if self.is_stalled() {
+            effects.stall = Stall::Lane;
+        }
+        self.push(item, spares);
+        self.forget_delay();
+        #[cfg(not(keylane_mutant = "merge-unscheduled"))]
+        self.come_in(now, rules, &mut effects);
+        effects
+    }
+
+    /// What is in the lane now may start, expire, or be too much.
+    fn come_in(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        let depth = self.depth(rules);
+        effects.depth = depth;
+        if self.count_arrival(depth, rules) {
+            effects.full = Change::Up;
+        }
+        if depth > rules.capacity {
+            // It came in before its sender could see the lane full. If that were load, one flooded key could
+            // take all the room from the others.
+            effects.stall = effects.stall.with_lane();
+        }
+        if rules.expires {
+            self.watch_newest(effects);
+        }
+        self.stir(now, rules, effects);
+        self.vacate_if_empty(now, rules, effects);
+        effects.holds |= matches!(self.state, State::Waiting { .. });
+    }
+
+    /// A waiting lane may have something to run now, or something else to wait for.
+    pub(super) fn stir(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        let Some(reason) = self.wait_reason() else {
+            return;
+        };
+        let parked = self.parked_len();
+        let starts = match reason {
+            WaitReason::Paused | WaitReason::Rate | WaitReason::Delay | WaitReason::Record => false,
+            WaitReason::Linger => rules
+                .batch()
+                .is_none_or(|batch| parked >= rules.full_batch(batch)),
+            WaitReason::Gap | WaitReason::HaltedGap | WaitReason::Load | WaitReason::Empty => {
+                parked > 0
+            }
+        };
+        if starts && !self.is_paused() {
+            self.leave_halt(effects);
+            if rules.starts_early() {
+                self.pick(now, rules, effects);
+            } else {
+                self.schedule(effects);
+            }
+        } else if parked == 0
+            && matches!(
+                reason,
+                WaitReason::Empty | WaitReason::Load | WaitReason::Gap
+            )
+            && let Some((reason, until)) = self.missing(now, rules)
+        {
+            self.wait(reason, until, effects);
+        }
+    }
+
+    /// A lane in which nothing is left, and that nothing but its own messages kept, goes.
+    pub(super) fn vacate_if_empty(
+        &mut self,
+        now: Instant,
+        rules: &Rules,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let keeps = !matches!(
+            self.wait_reason(),
+            Some(WaitReason::Empty | WaitReason::Gap | WaitReason::HaltedGap)
+        );
+        if !keeps && !self.is_paused() && self.depth(rules) == 0 {
+            self.leave_halt(effects);
+            self.vacate(now, rules, effects);
+        }
+    }
+
+    /// Puts a waiting lane into the ready queue.
+    pub(super) fn schedule(&mut self, effects: &mut Effects<T, H, G>) {
+        self.enter(Event::Schedule, State::Scheduled);
+        effects.out = Out::Lane;
+    }
+
+    /// A lane that waits for an operator's decision about a gap stops doing so.
+    pub(super) fn leave_halt(&mut self, effects: &mut Effects<T, H, G>) {
+        if self.wait_reason() == Some(WaitReason::HaltedGap) {
+            effects.halted = Change::Down;
+        }
+    }
+
+    /// Another message is the first of the lane now: the wait was for the time of the one before.
+    pub(super) fn forget_delay(&mut self) {
+        if self.wait_reason() == Some(WaitReason::Delay) {
+            let (reason, until) = (WaitReason::Empty, None);
+            self.enter(Event::Wait, State::Waiting { reason, until });
+        }
+    }
+
+    /// Arms the timer of the newest message, if it expires before the one that is armed.
+    fn watch_newest(&mut self, effects: &mut Effects<T, H, G>) {
+        let newest = self.parked_mut().next_back();
+        if let Some(at) = newest.and_then(|newest| newest.expires_at()) {
+            self.watch_until(at, effects);
+        }
+    }
+
+    /// Arms the timer of a message that expires then.
+    pub(super) fn watch_until(&mut self, at: Instant, effects: &mut Effects<T, H, G>) {
+        let armed = self.more.as_ref().and_then(|more| more.expiry);
+        if armed.is_none_or(|armed| armed > at) {
+            self.more_mut().expiry = Some(at);
+            effects.expires_at = Some(at);
+        }
+    }
+
+    /// The timer that was asked for is not armed after all: there are too many.
+    pub(crate) fn unwatch(&mut self) {
+        if let Some(more) = &mut self.more {
+            more.expiry = None;
+        }
+    }
+}
+
+impl<T: Item, H, G> Effects<T, H, G> {
+    pub(super) fn turn_away(&mut self, offered: Offered<T>) {
+        match offered {
+            Offered::Parked => {}
+            Offered::Displaced(old) => self.left.push((old, Left::Displaced)),
+            Offered::Refused(new) => self.left.push((new, Left::Refused)),
+        }
+    }
+}

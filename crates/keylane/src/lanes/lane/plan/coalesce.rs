@@ -1,0 +1,51 @@
+//! At most one message of a key waits.
+
+use super::super::super::item::Item;
+use super::super::super::rules::{AtLimit, CoalesceRules, Survivor, Rules};
+use super::super::effects::{Effects, Left};
+use super::super::gate::Gate;
+use super::super::{Lane, Spares};
+
+impl<T: Item, H, G: Gate> Lane<T, H, G> {
+    pub(in super::super) fn coalesce(
+        &mut self,
+        coalesce: CoalesceRules,
+        item: T,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let is_full = rules.at_limit != AtLimit::Park && self.depth(rules) >= rules.capacity;
+        let Some(waits) = self.parked_mut().next() else {
+            return self.push(item, spares);
+        };
+        // At an exact limit nothing more is kept for the sake of its receipt.
+        let shares = coalesce.shares && !is_full;
+        match coalesce.survivor {
+            Survivor::First if shares => effects.bodies.push(waits.absorb_newer(item)),
+            Survivor::First => effects.left.push((item, Left::Declined)),
+            #[cfg(keylane_mutant = "keep-oldest")]
+            Survivor::Latest => effects.left.push((item, Left::Superseded)),
+            #[cfg(not(keylane_mutant = "keep-oldest"))]
+            Survivor::Latest => {
+                let mut old = std::mem::replace(waits, item);
+                if shares {
+                    effects.bodies.push(waits.absorb_older(old));
+                } else {
+                    waits.inherit_merged(&mut old);
+                    effects.left.push((old, Left::Superseded));
+                }
+                self.forget_delay();
+            }
+            Survivor::Merged if is_full && rules.at_limit == AtLimit::Refuse => {
+                effects.left.push((item, Left::Refused));
+            }
+            Survivor::Merged if is_full => {
+                let old = std::mem::replace(waits, item);
+                effects.left.push((old, Left::Displaced));
+                self.forget_delay();
+            }
+            Survivor::Merged => effects.merge = self.pop().map(|old| Box::new((old, item))),
+        }
+    }
+}

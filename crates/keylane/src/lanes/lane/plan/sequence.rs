@@ -1,0 +1,328 @@
+//! The messages of a key in the order of their versions.
+
+use super::super::super::item::Item;
+use super::super::super::rules::{AtLimit, Rules, SequenceRules, TICK, later};
+use super::super::effects::{Change, Effects, Left, Stall, Store};
+use super::super::gate::Gate;
+use super::super::state::{Event, State, WaitReason};
+use super::super::{Lane, Spares};
+use super::{Came, Plan, Sequencer};
+use crate::clock::Instant;
+use crate::discipline::{OnGap, Start};
+
+impl<T: Item, H, G: Gate> Lane<T, H, G> {
+    pub(in super::super) fn sequence(
+        &mut self,
+        item: T,
+        (now, sequence): (Instant, &SequenceRules),
+        rules: &Rules,
+        spares: &Spares<T>,
+        recall: impl FnOnce() -> Option<u64>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let (version, gaps) = (item.version(), sequence.has_gaps());
+        let is_full = rules.at_limit != AtLimit::Park && self.depth(rules) >= rules.capacity;
+        if self.sequencer().is_none() {
+            let sequencer = begin(sequence, version, recall(), now);
+            if sequencer.is_unknown() {
+                effects.store = Some(Store::Load);
+            }
+            self.more_mut().plan = Plan::Sequence(sequencer);
+        }
+        let Some(sequencer) = self.sequencer_mut() else {
+            unreachable!("it was made if it was not there")
+        };
+        if sequencer.is_early(version, gaps) && !cfg!(keylane_mutant = "early-is-load") {
+            // It waits for another message: no load.
+            effects.stall = match effects.stall {
+                Stall::Lane => Stall::LaneAndEarly(version),
+                _ => Stall::Early(version),
+            };
+            if is_full && !sequencer.has(version) {
+                effects.left.push((item, Left::Refused));
+                return;
+            }
+        }
+        let had_gap = sequencer.gap().map(|gap| gap.since);
+        match sequencer.come(version, item, gaps, now) {
+            Came::Next(item) => {
+                // What is early is not counted: it must not keep out what it waits for.
+                let parked = self.park(item, rules.capacity, rules.at_limit, spares);
+                effects.turn_away(parked);
+                self.line_up(gaps, now, spares);
+            }
+            Came::Early => {
+                if sequencer.early_len() > sequence.early {
+                    self.give_gap_up(sequence, now, spares, effects);
+                }
+            }
+            Came::Duplicate(item) => effects.left.push((item, Left::Duplicate)),
+        }
+        self.watch_gap(sequence, had_gap, effects);
+    }
+
+    /// The version store has said where the key stands: at its last version, if it knows one.
+    pub(crate) fn learn(
+        &mut self,
+        last: Option<u64>,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+    ) -> Effects<T, H, G> {
+        let mut effects = Effects::new();
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer_mut()) else {
+            return effects;
+        };
+        if !sequencer.is_unknown() {
+            return effects;
+        }
+        let first = match sequence.start {
+            Start::At(first) => Some(first),
+            Start::FirstSeen => None,
+        };
+        for old in sequencer.learn(last, first, now) {
+            effects.left.push((old, Left::Duplicate));
+        }
+        if sequencer.is_unknown() {
+            // What it was asked for is gone. The next message has the store asked again.
+            self.more_mut().plan = Plan::Stateless;
+        }
+        self.line_up(sequence.has_gaps(), now, spares);
+        self.watch_gap(sequence, None, &mut effects);
+        self.move_on(now, rules, &mut effects);
+        effects
+    }
+
+    /// The version store knows this version, by the attempt that handled it.
+    pub(crate) fn note_recorded(&mut self, version: u64) {
+        if let Some(sequencer) = self.sequencer_mut() {
+            sequencer.record(version);
+        }
+    }
+
+    /// The version store knows this version now: a lane that waited for that goes on.
+    pub(crate) fn recorded(&mut self, version: u64) -> Effects<T, H, G> {
+        let mut effects = Effects::new();
+        self.note_recorded(version);
+        if self.wait_reason() != Some(WaitReason::Record) {
+            return effects;
+        }
+        if self.is_paused() {
+            let (reason, until) = (WaitReason::Paused, None);
+            self.enter(Event::Wait, State::Waiting { reason, until });
+        } else {
+            self.schedule(&mut effects);
+        }
+        effects
+    }
+
+    /// The time of a gap has come, if it is still the same.
+    pub(in super::super) fn gap_due(
+        &mut self,
+        since: Instant,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer()) else {
+            return;
+        };
+        let gap = sequencer.gap();
+        if gap.is_none_or(|gap| gap.since != since) {
+            return;
+        }
+        let until = later(since, sequence.patience);
+        if until > now + TICK {
+            effects.gap_until = Some((since, until));
+            return;
+        }
+        self.give_gap_up(sequence, now, spares, effects);
+        effects.gap = effects.gap.or(gap);
+        self.watch_gap(sequence, Some(since), effects);
+        self.move_on(now, rules, effects);
+    }
+
+    /// The missing versions are given up by an operator: the lane goes on with what is there.
+    pub(in super::super) fn skip_gap(
+        &mut self,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        self.leave_halt(effects);
+        if let Some(sequencer) = self.sequencer_mut() {
+            sequencer.skip_gap();
+        }
+        let (reason, until) = (WaitReason::Empty, None);
+        self.enter(Event::Wait, State::Waiting { reason, until });
+        if let Some(sequence) = rules.sequence() {
+            self.line_up(sequence.has_gaps(), now, spares);
+            self.watch_gap(sequence, None, effects);
+        }
+    }
+
+    /// The missing versions get their time once more.
+    pub(in super::super) fn wait_anew(
+        &mut self,
+        now: Instant,
+        rules: &Rules,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let Some(sequence) = rules.sequence() else {
+            return;
+        };
+        self.leave_halt(effects);
+        if let Some(sequencer) = self.sequencer_mut() {
+            sequencer.wait_anew(now);
+        }
+        let until = later(now, sequence.patience);
+        let (reason, wait) = (WaitReason::Gap, Some(until));
+        self.enter(Event::Wait, State::Waiting { reason, until: wait });
+        effects.gap_until = Some((now, until));
+    }
+
+    /// What a lane waits for while nothing in it is next.
+    pub(in super::super) fn missing(
+        &self,
+        now: Instant,
+        rules: &Rules,
+    ) -> Option<(WaitReason, Option<Instant>)> {
+        let (sequence, sequencer) = (rules.sequence()?, self.sequencer()?);
+        if sequencer.is_unknown() {
+            return Some((WaitReason::Load, None));
+        }
+        let gap = sequencer.gap()?;
+        let until = later(gap.since, sequence.patience);
+        // As early as its timer may be.
+        if until <= now + TICK && sequence.on_gap == OnGap::Halt {
+            return Some((WaitReason::HaltedGap, None));
+        }
+        Some((WaitReason::Gap, Some(until)))
+    }
+
+    /// The version that the store has to know before this lane goes: one that was given up.
+    pub(in super::super) fn unrecorded(&self, rules: &Rules) -> Option<u64> {
+        rules.sequence().filter(|sequence| sequence.is_stored)?;
+        self.sequencer()?.unrecorded()
+    }
+
+    /// The last version that was in line.
+    pub(in super::super) fn passed(&self) -> Option<u64> {
+        self.sequencer()?.passed()
+    }
+
+    /// Whether the lane waits for this version.
+    pub(crate) fn awaits(&self, version: u64) -> bool {
+        let sequencer = self.sequencer();
+        self.waits_for_version()
+            && sequencer.is_some_and(|sequencer| sequencer.is_awaited(version))
+    }
+
+    /// A waiting lane may have something to run now, or nothing at all any more.
+    fn move_on(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        self.stir(now, rules, effects);
+        if effects.removes {
+            return;
+        }
+        self.open_or_renew_gate(rules, effects);
+        if let State::Waiting { .. } = self.state {
+            effects.holds = true;
+            if self.depth(rules) == 0 && !self.is_paused() {
+                self.vacate(now, rules, effects);
+            }
+        }
+    }
+
+    /// Parks the early messages that are next.
+    fn line_up(&mut self, gaps: bool, now: Instant, spares: &Spares<T>) {
+        while let Some(next) = self
+            .sequencer_mut()
+            .and_then(|sequencer| sequencer.pop_next(gaps, now))
+        {
+            self.push(next, spares);
+        }
+    }
+
+    /// Arms the timer of a gap that was not there before.
+    fn watch_gap(
+        &self,
+        sequence: &SequenceRules,
+        had_gap: Option<Instant>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let gap = self.sequencer().and_then(Sequencer::gap);
+        let gap = gap.map(|gap| gap.since);
+        #[cfg(keylane_mutant = "one-gap-only")]
+        let gap = gap.filter(|_| had_gap.is_none());
+        if let Some(since) = gap.filter(|_| gap != had_gap) {
+            effects.gap_until = Some((since, later(since, sequence.patience)));
+        }
+    }
+
+    /// The missing versions have not come in time, or too much waits for them.
+    fn give_gap_up(
+        &mut self,
+        sequence: &SequenceRules,
+        now: Instant,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let Some(sequencer) = self.sequencer_mut() else {
+            return;
+        };
+        let Some(gap) = sequencer.gap() else { return };
+        match sequence.on_gap {
+            OnGap::Skip => {
+                effects.gap = Some(gap);
+                sequencer.skip_gap();
+                self.line_up(true, now, spares);
+            }
+            OnGap::DeadLetter => {
+                effects.gap = Some(gap);
+                for behind in sequencer.take_early() {
+                    effects.left.push((behind, Left::BehindGap));
+                }
+            }
+            OnGap::Halt => {
+                if self.wait_reason() == Some(WaitReason::Gap) {
+                    effects.gap = Some(gap);
+                    effects.halted = Change::Up;
+                    let (reason, until) = (WaitReason::HaltedGap, None);
+                    self.enter(Event::Wait, State::Waiting { reason, until });
+                }
+            }
+        }
+    }
+
+}
+
+impl<T, H, G> Lane<T, H, G> {
+    pub(crate) fn sequencer(&self) -> Option<&Sequencer<T>> {
+        self.more.as_ref()?.plan.sequencer()
+    }
+
+    pub(in super::super) fn sequencer_mut(&mut self) -> Option<&mut Sequencer<T>> {
+        self.more.as_mut()?.plan.sequencer_mut()
+    }
+}
+
+/// The sequencer of a key that is new to its lane, of which `last` is remembered.
+fn begin<T>(
+    sequence: &SequenceRules,
+    version: u64,
+    last: Option<u64>,
+    now: Instant,
+) -> Sequencer<T> {
+    let mut sequencer = Sequencer::new();
+    if last.is_some() || !sequence.is_stored {
+        let first = match sequence.start {
+            Start::At(first) => first,
+            Start::FirstSeen => version,
+        };
+        let none = sequencer.learn(last, Some(first), now);
+        assert!(none.is_empty(), "a new sequencer holds nothing");
+    }
+    sequencer
+}

@@ -1,0 +1,180 @@
+//! The states of a lane, and the whole transition table.
+
+use crate::clock::Instant;
+
+/// Where the head of a lane is. Everything behind the head is parked.
+///
+/// In `Ready` and `Running` the head is out: it travels as a job from the ready queue to a runner. There
+/// is one job per lane, so two handlers of one key cannot run at once. In `Backoff` and `Halted` the lane
+/// itself holds the head. In `Scheduled` and `Waiting` there is no head yet: the first of the parked
+/// messages will be it.
+#[derive(Debug)]
+pub(crate) enum State<H> {
+    /// The lane stands in the ready queue, and is asked for its next message when a runner takes it.
+    Scheduled,
+    /// The lane is in no queue. What is parked, if anything is, waits for this reason.
+    Waiting {
+        reason: WaitReason,
+        until: Option<Instant>,
+    },
+    /// The head is in the ready queue, or its handler is in its first poll.
+    Ready,
+    /// The handler returned `Pending` at least once.
+    Running {
+        since: Instant,
+        attempt: u32,
+        accepted_at: u64,
+    },
+    /// The head waits for its next attempt, or for a dead-letter sink to recover.
+    Backoff {
+        until: Instant,
+        timer: Timer,
+        head: Box<H>,
+    },
+    /// The head was given up on, and nothing starts until an operator decides.
+    Halted { head: Box<H> },
+}
+
+/// The timer of a head in backoff.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    Armed,
+    /// It went off while the lane was paused.
+    Fired,
+    /// There is none: it went off before, and the head came back from the ready queue.
+    Spent,
+}
+
+/// What a waiting lane waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum WaitReason {
+    /// For `resume`.
+    Paused,
+    /// For the rate of the key.
+    Rate,
+    /// For the time of its first message.
+    Delay,
+    /// For more messages to come into a batch.
+    Linger,
+    /// For the version store to say where the key stands.
+    Load,
+    /// For the version store to record the versions that were given up.
+    Record,
+    /// For a version that has not come.
+    Gap,
+    /// The version did not come in time, and the policy is to stop.
+    HaltedGap,
+    /// For messages: the lane is empty.
+    Empty,
+}
+
+/// The name of a state, for the transition table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Absent,
+    Scheduled,
+    Waiting,
+    Ready,
+    Running,
+    Backoff,
+    Halted,
+}
+
+/// What can happen to a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    /// A message of this key was accepted.
+    Offer,
+    /// A waiting lane is put into the ready queue, to be asked for its next message.
+    Schedule,
+    /// The first parked message becomes the head, and goes out.
+    Start,
+    /// Nothing of this key may start now. What was out comes back.
+    Wait,
+    /// There is nothing to run and nothing to wait for.
+    Leave,
+    /// The handler of the head, or the sink of its dead letter, returned `Pending` for the first time.
+    Suspend,
+    /// The head settled, and the next message of the lane is its head at once.
+    Finish,
+    /// The head settled, and the lane is to be asked for its next message.
+    Ask,
+    /// The head is to be tried again later.
+    BackOff,
+    /// The head in backoff goes out again.
+    Due,
+    /// The head was given up on and the lane must stop.
+    Halt,
+    /// A halted head goes out again.
+    Resume,
+    /// Everything the lane holds is handed back.
+    HandBack,
+}
+
+impl Phase {
+    #[cfg(all(test, not(keylane_shuttle)))]
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Absent,
+        Self::Scheduled,
+        Self::Waiting,
+        Self::Ready,
+        Self::Running,
+        Self::Backoff,
+        Self::Halted,
+    ];
+
+    /// The whole transition table. `parked` tells whether anything is parked.
+    ///
+    /// `None` is an event that cannot happen in this phase.
+    pub(crate) const fn after(self, event: Event, parked: bool) -> Option<Self> {
+        let next = if parked { Self::Ready } else { Self::Absent };
+        match (self, event) {
+            (Self::Absent, Event::Offer) => Some(Self::Ready),
+            (Self::Absent, _) => None,
+            (held, Event::Offer) => Some(held),
+
+            (Self::Waiting, Event::Schedule) => Some(Self::Scheduled),
+            // From `Waiting`: a message came that may start at once.
+            (Self::Scheduled | Self::Waiting, Event::Start) if parked => Some(Self::Ready),
+            (Self::Scheduled | Self::Ready | Self::Waiting, Event::Wait) => Some(Self::Waiting),
+            (Self::Scheduled | Self::Waiting, Event::Leave) if !parked => Some(Self::Absent),
+            (Self::Waiting, Event::HandBack) => Some(Self::Absent),
+            // Whoever takes the lane out of the ready queue will find nothing in it.
+            (Self::Scheduled, Event::HandBack) => Some(self),
+
+            // From `Running`: the handler waited and failed, and now the dead-letter sink waits.
+            (Self::Ready | Self::Running, Event::Suspend) => Some(Self::Running),
+            (Self::Ready | Self::Running, Event::Finish) => Some(next),
+            (Self::Ready | Self::Running, Event::Ask) => Some(Self::Scheduled),
+            (Self::Ready | Self::Running, Event::BackOff) => Some(Self::Backoff),
+            (Self::Ready | Self::Running, Event::Halt) => Some(Self::Halted),
+            // The head is out and will find nothing behind it when it comes back.
+            (Self::Ready | Self::Running, Event::HandBack) => Some(self),
+
+            (Self::Backoff, Event::Due) => Some(Self::Ready),
+            (Self::Halted, Event::Resume) => Some(Self::Ready),
+            (Self::Backoff | Self::Halted, Event::HandBack) => Some(Self::Absent),
+
+            _ => None,
+        }
+    }
+}
+
+impl Event {
+    #[cfg(all(test, not(keylane_shuttle)))]
+    pub(crate) const ALL: [Self; 13] = [
+        Self::Offer,
+        Self::Schedule,
+        Self::Start,
+        Self::Wait,
+        Self::Leave,
+        Self::Suspend,
+        Self::Finish,
+        Self::Ask,
+        Self::BackOff,
+        Self::Due,
+        Self::Halt,
+        Self::Resume,
+        Self::HandBack,
+    ];
+}
