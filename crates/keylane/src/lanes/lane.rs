@@ -238,8 +238,6 @@ pub(crate) struct Extra<T, G> {
     pub(crate) merged: usize,
     /// Messages that are in the handler with the head, as one batch.
     pub(crate) mates: usize,
-    /// Parked messages that nobody wants any more, where they may be given up one by one.
-    pub(crate) gone: usize,
     /// The moment at which a timer looks for expired messages.
     pub(crate) expiry: Option<Instant>,
     /// Whether what is here may start before the batch is full.
@@ -259,7 +257,6 @@ impl<T, G> Default for Extra<T, G> {
             tat: 0,
             merged: 0,
             mates: 0,
-            gone: 0,
             expiry: None,
             lingered: false,
             bar: None,
