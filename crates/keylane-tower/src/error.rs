@@ -1,34 +1,34 @@
-//! Why there is no response.
+//! Why a request has no response.
 
 use std::fmt;
 
-use keylane::{EnterError, TurnstileClosed};
+use keylane::semaphore::AcquireError;
 
-/// Why there is no response.
+/// Why a request has no response.
 ///
-/// It is not itself a [`std::error::Error`], so that it can turn into a boxed one whatever the inner
-/// error is, as tower's other middleware wants it: [`LaneFull`] and [`Closed`] can be found in that box
-/// with `downcast_ref`, and so can what the inner service said.
+/// This type does not implement [`std::error::Error`], so that it converts into a boxed error
+/// whatever the inner error is, as tower's other middleware requires. In the box, [`LaneFull`] and
+/// [`Closed`] and the inner service's error are found with `downcast_ref`.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error<E> {
-    /// As many requests of this key as its lane holds are here already. The request was not called;
-    /// those of other keys are not concerned. Try again later.
+    /// The lane of this key is full. The inner service was not called. Requests of other keys are
+    /// not affected. Try again later.
     LaneFull,
-    /// The lanes are closed: the request was not called.
+    /// The semaphore of the layer is closed. The inner service was not called.
     Closed,
-    /// The inner service failed, or was not ready and failed.
+    /// The inner service failed, in `poll_ready` or in its response.
     Inner(E),
 }
 
-/// As many requests of this key as its lane holds are here already: [`Error::LaneFull`] in a box.
+/// The lane of this key is full: [`Error::LaneFull`] in a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests of this key are waiting")]
 pub struct LaneFull;
 
-/// The lanes are closed: [`Error::Closed`] in a box.
+/// The semaphore of the layer is closed: [`Error::Closed`] in a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no more requests are taken")]
+#[error("no more requests are accepted")]
 pub struct Closed;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -53,17 +53,17 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
     }
 }
 
-impl<E, K> From<EnterError<K>> for Error<E> {
-    fn from(error: EnterError<K>) -> Self {
+impl<E, K> From<AcquireError<K>> for Error<E> {
+    fn from(error: AcquireError<K>) -> Self {
         match error {
-            EnterError::LaneFull(_) => Self::LaneFull,
+            AcquireError::LaneFull(_) => Self::LaneFull,
             _ => Self::Closed,
         }
     }
 }
 
-impl<E> From<TurnstileClosed> for Error<E> {
-    fn from(TurnstileClosed: TurnstileClosed) -> Self {
+impl<E> From<keylane::semaphore::Closed> for Error<E> {
+    fn from(_: keylane::semaphore::Closed) -> Self {
         Self::Closed
     }
 }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use keylane::{Place, Turn};
+use keylane::semaphore::{Acquire, KeyedPermit};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -14,24 +14,31 @@ use crate::error::Error;
 use crate::on_drop::OnDrop;
 
 pin_project! {
-    /// The future of a response: waits for the turn of its key, makes the inner service ready, calls it,
-    /// and polls its response.
+    /// The future of a response: waits for the permit of its key, makes the inner service ready, calls
+    /// it, and polls the inner future.
     ///
-    /// Its place was taken by the `call`. So one that is neither polled nor dropped holds its key up.
+    /// `call` has taken its place in the lane already. So a response future that is neither polled nor
+    /// dropped blocks its key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LaneFull`] or [`Error::Closed`] if the request was not called, and [`Error::Inner`] if
+    /// the inner service failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before its turn has come, the request leaves its lane at once; those behind it move up.
-    /// Dropped while the inner service is not ready, the request has not been called, and the next of its
-    /// key has its turn. Dropped after the call, the inner future is dropped, and then the next has its
-    /// turn; or it is finished first, with [`finish_dropped`](crate::KeyedLayer::finish_dropped).
+    /// If the future is dropped
+    /// - before it has its permit, the request leaves its lane at once, and those behind it move up;
+    /// - while the inner service is not ready, the request is not called, and its permit is given back;
+    /// - after the call, the inner future is dropped, and then the permit is given back. With
+    ///   [`finish_dropped`](crate::KeyedLayer::finish_dropped) the inner future is finished first.
     ///
     /// # Panics
     ///
-    /// A panic of the inner service, or of its future, goes to whoever polls; the inner future is dropped
-    /// and the next of the key has its turn before it does. Should it panic once more while it is
-    /// dropped for that, the first panic goes on. Polled again after that, or after it was ready, it
-    /// panics.
+    /// A panic of the inner service, or of its future, panics in the poll of this future. The inner
+    /// future is dropped and the permit is given back before that. If the inner future panics again
+    /// while it is dropped, the first panic is the one that goes on. The future also panics if it is
+    /// polled again after it was ready or has panicked.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, R, K, D>
     where
@@ -41,23 +48,24 @@ pin_project! {
         D: OnDrop<S::Future, K>,
     {
         #[pin]
-        state: State<S, R, K, D>,
+        state: ResponseState<S, R, K, D>,
     }
 }
 
 pin_project! {
-    // What the user gave is dropped before the turn: fields are dropped as they stand here.
+    // Fields are dropped in this order: what the user gave is dropped before the permit, so that the
+    // next request of the key starts after it.
     #[project = StateProjection]
-    enum State<S, R, K, D>
+    enum ResponseState<S, R, K, D>
     where
         S: Service<R>,
         K: Eq,
         K: Clone,
         D: OnDrop<S::Future, K>,
     {
-        Waits { work: Option<(S, R)>, place: Place<K> },
-        Readies { service: S, request: Option<R>, turn: Option<Turn<K>> },
-        Runs { #[pin] flight: D::Flight },
+        Acquiring { work: Option<(S, R)>, acquire: Acquire<K> },
+        GettingReady { service: S, request: Option<R>, permit: Option<KeyedPermit<K>> },
+        Running { #[pin] in_flight: D::InFlight },
         Failed { error: Option<Error<S::Error>> },
         Done,
     }
@@ -69,16 +77,16 @@ where
     K: Eq + Clone,
     D: OnDrop<S::Future, K>,
 {
-    pub(crate) fn waits(place: Place<K>, service: S, request: R) -> Self {
-        let state = match place.try_turn() {
-            Ok(turn) => State::Readies {
+    pub(crate) fn acquiring(acquire: Acquire<K>, service: S, request: R) -> Self {
+        let state = match acquire.try_into_permit() {
+            Ok(permit) => ResponseState::GettingReady {
                 service,
                 request: Some(request),
-                turn: Some(turn),
+                permit: Some(permit),
             },
-            Err(place) => State::Waits {
+            Err(acquire) => ResponseState::Acquiring {
                 work: Some((service, request)),
-                place,
+                acquire,
             },
         };
         Self { state }
@@ -87,55 +95,55 @@ where
     pub(crate) fn failed(error: Error<S::Error>) -> Self {
         let error = Some(error);
         Self {
-            state: State::Failed { error },
+            state: ResponseState::Failed { error },
         }
     }
 }
 
-type Answer<S, R> = Result<<S as Service<R>>::Response, Error<<S as Service<R>>::Error>>;
+type ResponseResult<S, R> = Result<<S as Service<R>>::Response, Error<<S as Service<R>>::Error>>;
 
-impl<S, R, K, D> State<S, R, K, D>
+impl<S, R, K, D> ResponseState<S, R, K, D>
 where
     S: Service<R>,
     K: Eq + Clone,
     D: OnDrop<S::Future, K>,
 {
-    fn advance(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer<S, R>> {
+    fn advance(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ResponseResult<S, R>> {
         loop {
             let next = match self.as_mut().project() {
-                StateProjection::Waits { work, place } => {
-                    let Ok(turn) = ready!(Pin::new(place).poll(cx)) else {
+                StateProjection::Acquiring { work, acquire } => {
+                    let Ok(permit) = ready!(Pin::new(acquire).poll(cx)) else {
                         return Poll::Ready(Err(Error::Closed));
                     };
-                    let (service, request) = work.take().expect("it is called once");
-                    State::Readies {
+                    let (service, request) = work.take().expect("this state is left here");
+                    ResponseState::GettingReady {
                         service,
                         request: Some(request),
-                        turn: Some(turn),
+                        permit: Some(permit),
                     }
                 }
-                StateProjection::Readies {
+                StateProjection::GettingReady {
                     service,
                     request,
-                    turn,
+                    permit,
                 } => {
                     if !cfg!(keylane_mutant = "called-unready")
                         && let Err(error) = ready!(service.poll_ready(cx))
                     {
                         return Poll::Ready(Err(Error::Inner(error)));
                     }
-                    let request = request.take().expect("it is called once");
+                    let request = request.take().expect("this state is left here");
                     let future = service.call(request);
-                    let turn = turn.take().expect("it has its turn");
-                    State::Runs {
-                        flight: D::start(future, turn),
+                    let permit = permit.take().expect("this state is left here");
+                    ResponseState::Running {
+                        in_flight: D::start(future, permit),
                     }
                 }
-                StateProjection::Runs { flight } => {
-                    return flight.poll(cx).map_err(Error::Inner);
+                StateProjection::Running { in_flight } => {
+                    return in_flight.poll(cx).map_err(Error::Inner);
                 }
                 StateProjection::Failed { error } => {
-                    let error = error.take().expect("a response is had once");
+                    let error = error.take().expect("this state is left here");
                     return Poll::Ready(Err(error));
                 }
                 StateProjection::Done => panic!("a response future was polled after it was done"),
@@ -151,27 +159,27 @@ where
     K: Eq + Clone,
     D: OnDrop<S::Future, K>,
 {
-    type Output = Answer<S, R>;
+    type Output = ResponseResult<S, R>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut over = Over(self.project().state);
-        let polled = over.0.as_mut().advance(cx);
-        if polled.is_pending() || cfg!(keylane_mutant = "turn-kept") {
-            std::mem::forget(over);
+        let mut finish = FinishOnDrop(self.project().state);
+        let polled = finish.0.as_mut().advance(cx);
+        if polled.is_pending() || cfg!(keylane_mutant = "permit-kept") {
+            std::mem::forget(finish);
         }
         polled
     }
 }
 
-/// Whether it is ready or unwinds: what was under way is dropped, and then the turn, before anybody hears
-/// of it.
-struct Over<'a, S, R, K, D>(Pin<&'a mut State<S, R, K, D>>)
+/// Drops the inner future and then the permit, when a poll is ready or unwinds, before the caller sees
+/// either.
+struct FinishOnDrop<'a, S, R, K, D>(Pin<&'a mut ResponseState<S, R, K, D>>)
 where
     S: Service<R>,
     K: Eq + Clone,
     D: OnDrop<S::Future, K>;
 
-impl<S, R, K, D> Drop for Over<'_, S, R, K, D>
+impl<S, R, K, D> Drop for FinishOnDrop<'_, S, R, K, D>
 where
     S: Service<R>,
     K: Eq + Clone,
@@ -179,10 +187,10 @@ where
 {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            return self.0.set(State::Done);
+            return self.0.set(ResponseState::Done);
         }
-        // A second panic that got out of here would end the process. The first one goes on.
-        let done = AssertUnwindSafe(|| self.0.set(State::Done));
+        // A second panic that left this `Drop` would abort the process.
+        let done = AssertUnwindSafe(|| self.0.set(ResponseState::Done));
         catch_unwind(done).unwrap_or_else(std::mem::forget);
     }
 }
@@ -195,11 +203,11 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
-            State::Waits { .. } => "waits for its turn",
-            State::Readies { .. } => "waits for the inner service",
-            State::Runs { .. } => "runs",
-            State::Failed { .. } => "failed",
-            State::Done => "done",
+            ResponseState::Acquiring { .. } => "acquiring",
+            ResponseState::GettingReady { .. } => "getting ready",
+            ResponseState::Running { .. } => "running",
+            ResponseState::Failed { .. } => "failed",
+            ResponseState::Done => "done",
         };
         f.debug_tuple("ResponseFuture").field(&state).finish()
     }

@@ -7,12 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use keylane::{Context, Handler};
 use tower_service::Service;
 
-/// Lets a [`Dispatcher`](keylane::Dispatcher) handle its messages with a service, and so with a stack of
-/// tower's middleware.
+/// A service as the handler of a [`Dispatcher`](keylane::Dispatcher), so that tower's middleware applies
+/// to messages.
 ///
-/// For each attempt a clone of the service is made ready and called. While it is not ready the attempt
-/// is in flight: it uses one of the dispatcher's `concurrency`, and once all of that is used, messages
-/// wait in their lanes, and then senders wait. So `poll_ready` is felt by those who send.
+/// For each attempt, a clone of the service is made ready and called. While it is not ready, the
+/// attempt is in flight and uses one of the dispatcher's `concurrency`. When all of that is used,
+/// messages wait in their lanes, and at the capacity senders wait. So a service that is not ready
+/// exerts backpressure on senders.
 ///
 /// # Examples
 ///
@@ -34,11 +35,11 @@ use tower_service::Service;
 /// # }
 /// ```
 pub struct ServiceHandler<S> {
-    /// Only to clone it: a service need not be `Sync`.
+    /// Locked only to clone the service, which need not be `Sync`.
     service: Mutex<S>,
 }
 
-/// A message with the context of its attempt, for services that want both.
+/// A message with the context of its attempt: the request of a [`ContextHandler`]'s service.
 #[derive(Clone, Debug)]
 pub struct Delivery<K, M> {
     /// The key, the number of the attempt, its deadline.
@@ -47,18 +48,19 @@ pub struct Delivery<K, M> {
     pub message: M,
 }
 
-/// The same as [`ServiceHandler`] for a service whose requests are [`Delivery`]s.
+/// A [`ServiceHandler`] whose service gets [`Delivery`]s.
 pub struct ContextHandler<S>(ServiceHandler<S>);
 
 impl<S> ServiceHandler<S> {
-    /// A handler of this service's requests.
+    /// A handler that calls this service.
     pub fn new(service: S) -> Self {
         Self {
             service: Mutex::new(service),
         }
     }
 
-    /// For a service that wants to know the key, or which attempt it is.
+    /// Passes the service a [`Delivery`] with the key, the attempt and the deadline, instead of the
+    /// message alone.
     pub fn with_context(self) -> ContextHandler<S> {
         ContextHandler(self)
     }

@@ -19,5 +19,5 @@ pub use handler::{ContextHandler, Delivery, ServiceHandler};
 
 pub mod order;
 
-/// The lanes behind the layer, their limits, and which limit does not fit.
-pub use keylane::{BuildError, Turnstile, TurnstileBuilder};
+/// The semaphore of a layer, its settings, and why they are refused.
+pub use keylane::{BuildError, KeyedSemaphore, semaphore::KeyedSemaphoreBuilder};

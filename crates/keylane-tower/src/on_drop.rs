@@ -1,33 +1,33 @@
-//! What becomes of a request whose response future is dropped after it has started.
+//! What happens to a request whose response future is dropped after the call.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use keylane::Turn;
+use keylane::semaphore::KeyedPermit;
 use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 
-/// It is dropped with its response future. The default.
+/// The request is dropped with its response future. The default.
 #[derive(Clone, Copy, Debug)]
 pub struct Cancel;
 
-/// It goes on in a task of its own, and its key waits for it: see
+/// The request is finished in a task of its own, and keeps its permit until then: see
 /// [`finish_dropped`](crate::KeyedLayer::finish_dropped).
 #[derive(Clone, Copy, Debug)]
 pub struct Finish;
 
-/// What becomes of a request whose response future is dropped: [`Cancel`] or [`Finish`].
+/// What happens to a request whose response future is dropped: [`Cancel`] or [`Finish`].
 ///
-/// `F` is the inner service's future, `K` the key. It cannot be implemented elsewhere.
+/// `F` is the inner service's future, `K` the key. The trait is sealed.
 pub trait OnDrop<F: Future, K: Eq + Clone>: sealed::Sealed {
-    /// The inner future under way, with its turn.
+    /// The inner future with its permit.
     #[doc(hidden)]
-    type Flight: Future<Output = F::Output>;
+    type InFlight: Future<Output = F::Output>;
 
     #[doc(hidden)]
-    fn start(future: F, turn: Turn<K>) -> Self::Flight;
+    fn start(future: F, permit: KeyedPermit<K>) -> Self::InFlight;
 }
 
 mod sealed {
@@ -38,20 +38,20 @@ mod sealed {
 }
 
 pin_project! {
-    /// A future and the turn that it has; the future is dropped first.
+    /// A future and its permit. The future is dropped first.
     #[doc(hidden)]
-    pub struct Tied<F, K>
+    pub struct WithPermit<F, K>
     where
         K: Eq,
         K: Clone,
     {
         #[pin]
         future: F,
-        turn: Turn<K>,
+        permit: KeyedPermit<K>,
     }
 }
 
-impl<F: Future, K: Eq + Clone> Future for Tied<F, K> {
+impl<F: Future, K: Eq + Clone> Future for WithPermit<F, K> {
     type Output = F::Output;
 
     #[inline]
@@ -61,25 +61,26 @@ impl<F: Future, K: Eq + Clone> Future for Tied<F, K> {
 }
 
 impl<F: Future, K: Eq + Clone> OnDrop<F, K> for Cancel {
-    type Flight = Tied<F, K>;
+    type InFlight = WithPermit<F, K>;
 
     #[inline]
-    fn start(future: F, turn: Turn<K>) -> Tied<F, K> {
-        Tied { future, turn }
+    fn start(future: F, permit: KeyedPermit<K>) -> WithPermit<F, K> {
+        WithPermit { future, permit }
     }
 }
 
 /// A future that is finished in a task of its own if it is dropped.
 #[doc(hidden)]
-pub struct Detached<F, K>
+pub struct FinishedWhenDropped<F, K>
 where
     F: Future + Send + 'static,
     F::Output: Send,
     K: Eq + Clone + Send + Sync + 'static,
 {
     /// `None` once it is done.
-    tied: Option<Pin<Box<Tied<F, K>>>>,
-    /// Where it is finished. `None`: nowhere, or it has panicked.
+    future: Option<Pin<Box<WithPermit<F, K>>>>,
+    /// The runtime that finishes it. `None`: the service was called outside a runtime, or the future
+    /// has panicked.
     runtime: Option<Handle>,
 }
 
@@ -89,17 +90,17 @@ where
     F::Output: Send,
     K: Eq + Clone + Send + Sync + 'static,
 {
-    type Flight = Detached<F, K>;
+    type InFlight = FinishedWhenDropped<F, K>;
 
-    fn start(future: F, turn: Turn<K>) -> Detached<F, K> {
-        Detached {
-            tied: Some(Box::pin(Tied { future, turn })),
+    fn start(future: F, permit: KeyedPermit<K>) -> FinishedWhenDropped<F, K> {
+        FinishedWhenDropped {
+            future: Some(Box::pin(WithPermit { future, permit })),
             runtime: Handle::try_current().ok(),
         }
     }
 }
 
-impl<F, K> Future for Detached<F, K>
+impl<F, K> Future for FinishedWhenDropped<F, K>
 where
     F: Future + Send + 'static,
     F::Output: Send,
@@ -108,47 +109,49 @@ where
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // Without it meanwhile, so that one that panics is dropped and not finished.
+        // Taken during the poll, so that a future that panics is dropped and not finished.
         let runtime = self.runtime.take();
-        let tied = self.tied.as_mut().expect("a response is had once");
-        let polled = tied.as_mut().poll(cx);
+        let future = self.future.as_mut();
+        let future = future.expect("a future is not polled after it was ready");
+        let polled = future.as_mut().poll(cx);
         if polled.is_ready() {
-            self.tied = None;
+            self.future = None;
         }
         self.runtime = runtime;
         polled
     }
 }
 
-impl<F, K> Drop for Detached<F, K>
+impl<F, K> Drop for FinishedWhenDropped<F, K>
 where
     F: Future + Send + 'static,
     F::Output: Send,
     K: Eq + Clone + Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        if let (Some(tied), Some(runtime)) = (self.tied.take(), &self.runtime)
+        if let (Some(future), Some(runtime)) = (self.future.take(), &self.runtime)
             && !cfg!(keylane_mutant = "unfinished")
         {
-            // Nobody asks for its answer any more. A runtime that ends drops it, and its turn.
-            drop(runtime.spawn(async move { drop(tied.await) }));
+            // The output is not used. A runtime that shuts down drops the future and its permit.
+            drop(runtime.spawn(async move { drop(future.await) }));
         }
     }
 }
 
-impl<F, K> fmt::Debug for Detached<F, K>
+impl<F, K> fmt::Debug for FinishedWhenDropped<F, K>
 where
     F: Future + Send + 'static,
     F::Output: Send,
     K: Eq + Clone + Send + Sync + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Detached").finish_non_exhaustive()
+        f.debug_struct("FinishedWhenDropped")
+            .finish_non_exhaustive()
     }
 }
 
-impl<F, K: Eq + Clone> fmt::Debug for Tied<F, K> {
+impl<F, K: Eq + Clone> fmt::Debug for WithPermit<F, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tied").finish_non_exhaustive()
+        f.debug_struct("WithPermit").finish_non_exhaustive()
     }
 }

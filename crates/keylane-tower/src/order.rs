@@ -1,26 +1,26 @@
-//! Which order of layers means what.
+//! How the order of layers changes what they do.
 //!
-//! In `ServiceBuilder` the first layer is the outermost: it sees a request first. *Outside* of the keyed
-//! layer means that what a layer does includes the waiting for a turn; *inside* means that it happens
-//! during the turn, and the key waits for it.
+//! In a `ServiceBuilder` the first layer is the outermost: it sees a request first. A layer *outside*
+//! the keyed layer includes the time in which a request waits for its permit. A layer *inside* it runs
+//! while the request holds the permit, so the requests behind it in the same key wait.
 //!
-//! | layer | outside: above the keyed layer | inside: below it |
+//! | layer | outside, above the keyed layer | inside, below it |
 //! | --- | --- | --- |
-//! | `timeout` | the time counts from the `call`. A request that waits too long leaves its lane and was never run; one that runs too long is dropped, and the next has its turn | the time counts from the moment its turn has come. Waiting in the lane has no limit but the lane's capacity |
-//! | `retry` | each attempt is a new `call`: it goes to the end of its lane, and what was behind the failed attempt runs before it. Order holds for attempts, not for requests | the attempts happen during one turn: the key waits, and order holds for requests. This is what ledgers want |
-//! | `concurrency_limit` | a limit on requests in all, those that wait included: one busy key can use it up | a limit on the inner service; a head that finds it used up waits with its turn in hand. Use the turnstile's `concurrency` instead, which gives turns only to those who can run |
-//! | `load_shed` | a request beyond the capacity is answered at once with `Overloaded`, instead of waiting in `poll_ready`. Right for servers | an inner service that is not ready fails the request, whose turn is over |
-//! | `buffer` | puts requests into one line, in the order of their `call`s, and keeps it; its worker calls the keyed layer in that order | takes requests in the order of the turns, and answers come from a worker: the key waits for the answer, so order holds |
-//! | `rate_limit` | slows all keys together, before they have a place | the one whose turn it is waits, and holds its turn |
-//! | panic catching | sees the panic when the next of the key has its turn already | the panic is an answer, during the turn |
+//! | `timeout` | The time starts with `call`. A request that waits too long leaves its lane and never runs. A request that runs too long is dropped, and the next of its key runs. | The time starts when the request has its permit. Only the capacity of the lane limits how long it waits before. |
+//! | `retry` | Each attempt is a new `call`: it goes to the end of its lane, and requests behind the failed attempt run before it. Attempts are in order, requests are not. | All attempts run under one permit: the key waits, and requests are in order. Choose this where the order of requests matters. |
+//! | `concurrency_limit` | Limits all requests, those that wait included, so one busy key can use up the limit. | Limits the inner service. A request that finds the limit used up waits and holds its permit meanwhile. The semaphore's `concurrency` is the better choice: it gives permits only to requests that can run. |
+//! | `load_shed` | At the capacity, a request fails at once with `Overloaded` and does not wait in `poll_ready`. Right for servers. | If the inner service is not ready, the request fails and its permit is given back. |
+//! | `buffer` | Requests go through one queue in the order of their `call`s, and the worker calls the keyed layer in that order. | Requests enter the queue in the order of their permits, and the worker sends the response. A permit is held until the response is there, so order holds. |
+//! | `rate_limit` | Delays all keys together, before a request has its place in a lane. | Delays a request that holds its permit. |
+//! | panic catching | The next request of the key may run before the panic is caught. | The panic becomes a response before the permit is given back. |
 //!
-//! Some of them change the error: around `timeout`, `load_shed` and `buffer` it is a boxed one, in which
-//! [`LaneFull`](crate::error::LaneFull) and [`Closed`](crate::error::Closed) are found with `is` or
-//! `downcast_ref`. In axum all of that stands below its `HandleErrorLayer`, which then takes a `BoxError`
-//! and not an [`Error`](crate::Error): the front page of this crate has it.
+//! `timeout`, `load_shed` and `buffer` change the error type to a boxed error, in which `is` and
+//! `downcast_ref` find [`LaneFull`](crate::error::LaneFull) and [`Closed`](crate::error::Closed). In
+//! axum, these layers stand below a `HandleErrorLayer`, whose function then takes a `BoxError` and not
+//! an [`Error`](crate::Error). The front page of this crate has an example.
 //!
-//! A layer outside that calls from several tasks, or makes clones ready in any order, decides the order
-//! in which `call` happens; from there on it is kept.
+//! If a layer outside calls from several tasks, or calls clones in an order of its own, the order is
+//! that of its `call`s.
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,10 +30,10 @@
 //! # fn main() {
 //! let by_account = KeyedLayer::by_key(|payment: &(u64, i64)| Some(payment.0));
 //! let ledger = ServiceBuilder::new()
-//!     .load_shed()                        // at the capacity: an error, and no waiting
-//!     .timeout(Duration::from_secs(30))   // from the call to the answer
+//!     .load_shed()                        // at the capacity: an error instead of waiting
+//!     .timeout(Duration::from_secs(30))   // from the call to the response
 //!     .layer(by_account)
-//!     .timeout(Duration::from_secs(2))    // from the turn to the answer
+//!     .timeout(Duration::from_secs(2))    // from the permit to the response
 //!     .service(service_fn(|(_, amount): (u64, i64)| async move { Ok::<i64, BoxError>(amount) }));
 //! # drop(ledger);
 //! # }

@@ -7,69 +7,70 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use keylane::{Reserve, Room, Turnstile};
+use keylane::KeyedSemaphore;
+use keylane::semaphore::{Reservation, Reserve};
 use tower_service::Service;
 
 use crate::error::Error;
 use crate::future::ResponseFuture;
 use crate::on_drop::{Cancel, OnDrop};
 
-/// Requests of one key reach the inner service one at a time, in the order of their `call`s.
+/// Calls the inner service with the requests of one key one at a time, in the order of their `call`s.
 ///
-/// Made by a [`KeyedLayer`](crate::KeyedLayer). Each request is polled where its response future is:
-/// nothing is spawned, boxed or sent to another task.
+/// Made by a [`KeyedLayer`](crate::KeyedLayer). A request is polled where its response future is
+/// polled: nothing is spawned, boxed or sent to another task.
 ///
 /// # Readiness
 ///
-/// `poll_ready` waits for room for one more request, below the capacity, and keeps it for the next
-/// `call` of *this* clone; another clone has to ask for itself. A clone that asked and is not called keeps
-/// its room, or its place in the line for it, until it is dropped.
+/// `poll_ready` reserves capacity for one request, and keeps it for the next `call` of *this* clone;
+/// another clone reserves its own. A clone that was polled and is not called keeps its reservation, or
+/// its place in the line for one, until it is dropped.
 ///
-/// The inner service is not asked: a request may wait long for its turn, and should not keep one of the
-/// inner service's places meanwhile. When its turn has come, the response future makes a clone of the
-/// inner service ready and calls that.
+/// `poll_ready` does not poll the inner service, because a request may wait long for its key and would
+/// keep a slot of the inner service meanwhile. When a request has its permit, the response future makes
+/// a clone of the inner service ready and calls that clone.
 pub struct KeyedService<S, F, K, D = Cancel> {
     inner: S,
     key: F,
-    turnstile: Turnstile<K>,
-    ready: Ready<K>,
+    semaphore: KeyedSemaphore<K>,
+    readiness: Readiness<K>,
     on_drop: PhantomData<fn() -> D>,
 }
 
-/// Whether the next `call` has its room.
-enum Ready<K> {
-    NotAsked,
-    Waits(Reserve<K>),
-    Has(Room<K>),
+/// Whether the next `call` has its reservation.
+enum Readiness<K> {
+    NotReady,
+    Reserving(Reserve<K>),
+    Ready(Reservation<K>),
 }
 
 impl<S, F, K, D> KeyedService<S, F, K, D> {
-    pub(crate) fn new(inner: S, key: F, turnstile: Turnstile<K>) -> Self {
+    pub(crate) fn new(inner: S, key: F, semaphore: KeyedSemaphore<K>) -> Self {
         Self {
             inner,
             key,
-            turnstile,
-            ready: Ready::NotAsked,
+            semaphore,
+            readiness: Readiness::NotReady,
             on_drop: PhantomData,
         }
     }
 
-    /// The lanes: to see how full they are, and to close them.
-    pub fn turnstile(&self) -> &Turnstile<K> {
-        &self.turnstile
+    /// The semaphore of the layer: to see how much of it is used, and to close it.
+    pub fn semaphore(&self) -> &KeyedSemaphore<K> {
+        &self.semaphore
     }
 
-    /// The service behind the lanes.
+    /// The inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service behind the lanes.
+    /// The inner service.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The service behind the lanes. Requests under way are not concerned.
+    /// The inner service. Requests that were called before are not affected.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -86,23 +87,23 @@ where
     type Error = Error<S::Error>;
     type Future = ResponseFuture<S, R, K, D>;
 
-    /// Waits for room.
+    /// Waits for capacity.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] once the turnstile is closed.
+    /// [`Error::Closed`] once the semaphore is closed.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         loop {
-            self.ready = match &mut self.ready {
-                Ready::Has(_) => return Poll::Ready(Ok(())),
-                Ready::NotAsked => match self.turnstile.try_reserve() {
-                    Some(room) => Ready::Has(room),
-                    None => Ready::Waits(self.turnstile.reserve()),
+            self.readiness = match &mut self.readiness {
+                Readiness::Ready(_) => return Poll::Ready(Ok(())),
+                Readiness::NotReady => match self.semaphore.try_reserve() {
+                    Ok(reservation) => Readiness::Ready(reservation),
+                    Err(_) => Readiness::Reserving(self.semaphore.reserve()),
                 },
-                Ready::Waits(reserve) => match ready!(Pin::new(reserve).poll(cx)) {
-                    Ok(room) => Ready::Has(room),
+                Readiness::Reserving(reserve) => match ready!(Pin::new(reserve).poll(cx)) {
+                    Ok(reservation) => Readiness::Ready(reservation),
                     Err(_) => {
-                        self.ready = Ready::NotAsked;
+                        self.readiness = Readiness::NotReady;
                         return Poll::Ready(Err(Error::Closed));
                     }
                 },
@@ -110,32 +111,34 @@ where
         }
     }
 
-    /// Takes a place in the lane of the request's key, behind all that were called before.
+    /// Takes a place in the lane of the request's key, behind all requests that were called before.
     ///
     /// # Panics
     ///
-    /// If `poll_ready` was not ready before, or the key function panics: then no place is taken.
+    /// If `poll_ready` was not ready before, or if the key function panics. No place is taken then.
     fn call(&mut self, request: R) -> Self::Future {
-        let Ready::Has(room) = std::mem::replace(&mut self.ready, Ready::NotAsked) else {
+        let Readiness::Ready(reservation) =
+            std::mem::replace(&mut self.readiness, Readiness::NotReady)
+        else {
             panic!(
                 "`call` without a `poll_ready` that was ready: use `ready().await`, or `oneshot`"
             );
         };
-        let entered = match (self.key)(&request) {
-            Some(key) => room.enter(key).map_err(Error::from),
-            None => room.enter_keyless().map_err(Error::from),
+        let acquire = match (self.key)(&request) {
+            Some(key) => reservation.acquire(key).map_err(Error::from),
+            None => reservation.acquire_keyless().map_err(Error::from),
         };
-        match entered {
-            Ok(place) => ResponseFuture::waits(place, self.inner.clone(), request),
+        match acquire {
+            Ok(acquire) => ResponseFuture::acquiring(acquire, self.inner.clone(), request),
             Err(error) => ResponseFuture::failed(error),
         }
     }
 }
 
-/// The clone has to become ready for itself.
+/// The clone is not ready: it reserves capacity for itself.
 impl<S: Clone, F: Clone, K, D> Clone for KeyedService<S, F, K, D> {
     fn clone(&self) -> Self {
-        Self::new(self.inner.clone(), self.key.clone(), self.turnstile.clone())
+        Self::new(self.inner.clone(), self.key.clone(), self.semaphore.clone())
     }
 }
 
@@ -143,7 +146,7 @@ impl<S: fmt::Debug, F, K, D> fmt::Debug for KeyedService<S, F, K, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedService")
             .field("inner", &self.inner)
-            .field("turnstile", &self.turnstile)
+            .field("semaphore", &self.semaphore)
             .finish_non_exhaustive()
     }
 }

@@ -14,7 +14,7 @@
 //! | settle | the single final outcome of an accepted message |
 //! | receipt | a future the sender may keep; it resolves with the handler's answer, or why there is none |
 //! | dead letter | a message given up on, with its key, its attempts and its last error |
-//! | turn | the one right to run what is at the head of a lane; a [`Turnstile`] gives it to you |
+//! | permit | the right to run the work of a key; a [`KeyedSemaphore`] gives it to you |
 //! | runner | the task in which handlers run |
 //! | concurrency | most handlers in flight at once |
 //! | capacity | most messages accepted and not settled |
@@ -94,17 +94,11 @@ pub use queue::{
     TryDequeueError, TryEnqueueError,
 };
 
-mod turnstile;
-pub use turnstile::{
-    EnterError, Place, Reserve, Room, TryEnterError, Turn, Turnstile, TurnstileBuilder,
-    TurnstileClosed,
-};
+pub mod semaphore;
+pub use semaphore::KeyedSemaphore;
 
-mod stream;
-pub use stream::{
-    DispatcherSink, ForEachKeyed, KeyedStreamExt, MapKeyed, MapKeyedUnordered, OnError,
-    TryForEachKeyed, TryMapKeyed, TryMapKeyedUnordered,
-};
+pub mod stream;
+pub use stream::KeyedStreamExt;
 
 mod lanes;
 

@@ -6,11 +6,11 @@ use std::future::{Ready, ready};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use keylane_tower::{KeyedLayer, Turnstile};
+use keylane_tower::{KeyedLayer, KeyedSemaphore};
 use tokio_test::{assert_pending, assert_ready_ok, task::spawn};
 use tower::{Layer, Service, ServiceExt};
 
-use crate::support::{keyed, lanes};
+use crate::support::{keyed, semaphore};
 
 /// Insists on being called by the very clone that was ready. Neither `Sync` nor shared.
 struct Strict {
@@ -78,14 +78,14 @@ fn a_service_that_is_not_ready_makes_only_its_head_wait() {
 }
 
 #[test]
-fn room_belongs_to_the_clone_that_asked() {
-    let lanes = Turnstile::builder().capacity(1).build().unwrap();
-    let (mut service, _handle) = keyed(lanes);
+fn a_reservation_belongs_to_the_clone_that_was_polled() {
+    let semaphore = KeyedSemaphore::builder().capacity(1).build().unwrap();
+    let (mut service, _handle) = keyed(semaphore);
     let mut other = service.clone();
     let mut task = spawn(());
     assert_ready_ok!(task.enter(|cx, _| service.poll_ready(cx)));
     assert_ready_ok!(task.enter(|cx, _| service.poll_ready(cx)));
-    assert_eq!(service.turnstile().places(), 1, "asked twice, taken once");
+    assert_eq!(service.semaphore().len(), 1, "polled twice, reserved once");
     let mut task = spawn(());
     assert_pending!(task.enter(|cx, _| other.poll_ready(cx)));
     drop(service);
@@ -96,12 +96,12 @@ fn room_belongs_to_the_clone_that_asked() {
 #[test]
 #[should_panic(expected = "`call` without a `poll_ready`")]
 fn to_call_without_being_ready_panics() {
-    let (mut service, _handle) = keyed(lanes());
+    let (mut service, _handle) = keyed(semaphore());
     drop(service.call((Some("alice"), 1)));
 }
 
 #[test]
-fn a_key_function_that_panics_takes_no_place() {
+fn a_key_function_that_panics_takes_no_place_in_a_lane() {
     let layer = KeyedLayer::by_key(|n: &u32| {
         assert!(*n != 1, "no key");
         Some(*n)
@@ -111,7 +111,7 @@ fn a_key_function_that_panics_takes_no_place() {
     assert_ready_ok!(task.enter(|cx, _| service.poll_ready(cx)));
     let call = std::panic::AssertUnwindSafe(|| drop(service.call(1)));
     assert!(std::panic::catch_unwind(call).is_err());
-    assert_eq!(layer.turnstile().places(), 0);
+    assert_eq!(layer.semaphore().len(), 0);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn what_is_sent_between_threads_can_be() {
         value
     }
     fn is_sync<T: Sync>(_: &T) {}
-    // `Strict` is not `Sync`, and nobody asks it to be.
+    // `Strict` is not `Sync`, and does not have to be.
     let layer = is_send(KeyedLayer::by_key(|n: &u32| Some(*n)));
     is_sync(&layer);
     let mut service = is_send(layer.layer(strict()));

@@ -1,4 +1,4 @@
-//! Responses that nobody waits for any more, and services that fail or panic.
+//! Responses that are dropped, and services that fail or panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -8,17 +8,17 @@ use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task::spawn}
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_test::mock;
 
-use crate::support::{Key, answer, call, key, keyed, lanes, reached};
+use crate::support::{Key, answer, call, key, keyed, reached, semaphore};
 
 #[test]
-fn who_waits_leaves_its_lane_at_once() {
-    let (mut service, mut handle) = keyed(lanes());
+fn a_request_that_waits_leaves_its_lane_at_once() {
+    let (mut service, mut handle) = keyed(semaphore());
     let mut first = call(&mut service, "alice", 1);
     let second = call(&mut service, "alice", 2);
     let mut third = call(&mut service, "alice", 3);
-    assert_eq!(service.turnstile().places(), 3);
+    assert_eq!(service.semaphore().len(), 3);
     drop(second);
-    assert_eq!(service.turnstile().places(), 2);
+    assert_eq!(service.semaphore().len(), 2);
     assert_eq!(answer(&mut handle), Some(1));
     assert_ready_ok!(first.poll());
     assert_pending!(third.poll());
@@ -27,8 +27,8 @@ fn who_waits_leaves_its_lane_at_once() {
 }
 
 #[test]
-fn whose_turn_has_come_unseen_passes_it_on() {
-    let (mut service, mut handle) = keyed(lanes());
+fn a_request_that_was_granted_unseen_gives_its_permit_on() {
+    let (mut service, mut handle) = keyed(semaphore());
     let mut first = call(&mut service, "alice", 1);
     let second = call(&mut service, "alice", 2);
     let mut third = call(&mut service, "alice", 3);
@@ -43,7 +43,7 @@ fn whose_turn_has_come_unseen_passes_it_on() {
 
 #[test]
 fn what_runs_is_dropped_with_its_response() {
-    let (mut service, mut handle) = keyed(lanes());
+    let (mut service, mut handle) = keyed(semaphore());
     let first = call(&mut service, "alice", 1);
     let mut second = call(&mut service, "alice", 2);
     let _unanswered = reached(&mut handle).unwrap();
@@ -57,7 +57,7 @@ fn what_runs_is_dropped_with_its_response() {
 async fn or_it_is_finished_first_and_its_key_waits() {
     let (inner, mut handle) = mock::pair();
     handle.allow(2);
-    let layer = KeyedLayer::with_turnstile(lanes(), key as Key).finish_dropped();
+    let layer = KeyedLayer::with_semaphore(semaphore(), key as Key).finish_dropped();
     let mut service = layer.layer(inner);
     let mut first = spawn(service.ready().await.unwrap().call((Some("alice"), 1)));
     assert_pending!(first.poll());
@@ -75,14 +75,14 @@ async fn or_it_is_finished_first_and_its_key_waits() {
     assert_pending!(second.poll());
     assert_eq!(answer(&mut handle), Some(2));
     assert_ready_ok!(second.poll());
-    assert_eq!(service.turnstile().places(), 0);
+    assert_eq!(service.semaphore().len(), 0);
 }
 
 #[tokio::test]
 async fn a_request_that_has_not_started_is_not_finished() {
     let (inner, mut handle) = mock::pair();
     handle.allow(2);
-    let layer = KeyedLayer::with_turnstile(lanes(), key as Key).finish_dropped();
+    let layer = KeyedLayer::with_semaphore(semaphore(), key as Key).finish_dropped();
     let mut service = layer.layer(inner);
     let mut first = spawn(service.ready().await.unwrap().call((Some("alice"), 1)));
     assert_pending!(first.poll());
@@ -92,12 +92,12 @@ async fn a_request_that_has_not_started_is_not_finished() {
     assert_ready_ok!(first.poll());
     tokio::task::yield_now().await;
     assert!(reached(&mut handle).is_none());
-    assert_eq!(service.turnstile().lanes(), 0);
+    assert_eq!(service.semaphore().lanes(), 0);
 }
 
 #[test]
-fn a_service_that_fails_to_be_ready_holds_nobody_up() {
-    let (mut service, mut handle) = keyed(lanes());
+fn a_service_that_fails_to_be_ready_blocks_no_key() {
+    let (mut service, mut handle) = keyed(semaphore());
     let mut first = call(&mut service, "alice", 1);
     let mut second = call(&mut service, "alice", 2);
     let mut third = call(&mut service, "alice", 3);
@@ -113,12 +113,12 @@ fn a_service_that_fails_to_be_ready_holds_nobody_up() {
     assert_pending!(third.poll());
     assert_eq!(answer(&mut handle), Some(3));
     assert_ready_ok!(third.poll());
-    assert_eq!(service.turnstile().places(), 0);
+    assert_eq!(service.semaphore().len(), 0);
 }
 
 #[test]
 fn an_error_of_a_request_is_its_own() {
-    let (mut service, mut handle) = keyed(lanes());
+    let (mut service, mut handle) = keyed(semaphore());
     let mut first = call(&mut service, "alice", 1);
     let mut second = call(&mut service, "alice", 2);
     reached(&mut handle).unwrap().1.send_error("no tea");
@@ -137,7 +137,7 @@ impl Drop for Witness {
 }
 
 #[test]
-fn a_panic_of_the_call_or_of_the_future_passes_the_turn_on() {
+fn a_panic_of_the_call_or_of_the_future_gives_the_permit_back() {
     for in_call in [true, false] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
@@ -152,7 +152,7 @@ fn a_panic_of_the_call_or_of_the_future_passes_the_turn_on() {
                 Ok::<_, std::io::Error>(number)
             }
         });
-        let layer = KeyedLayer::with_turnstile(lanes(), |_: &u32| Some("alice"));
+        let layer = KeyedLayer::with_semaphore(semaphore(), |_: &u32| Some("alice"));
         let mut service = layer.layer(inner);
         let mut ready = |number| {
             assert!(
@@ -166,7 +166,7 @@ fn a_panic_of_the_call_or_of_the_future_passes_the_turn_on() {
         let mut second = spawn(ready(2));
         assert_pending!(second.poll());
         assert!(catch_unwind(AssertUnwindSafe(|| first.poll())).is_err());
-        // Not dropped yet, and the turn has gone on all the same.
+        // The response is not dropped yet, and the permit is given back all the same.
         assert!(second.is_woken());
         assert_eq!(assert_ready_ok!(second.poll()), 2);
         assert_eq!(*seen.lock().unwrap(), ["dropped", "second", "dropped"]);

@@ -1,4 +1,4 @@
-//! What is finished although nobody waits for it, and runtimes that end.
+//! Requests that are finished although their response was dropped, and runtimes that shut down.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,7 +12,7 @@ use keylane_tower::KeyedLayer;
 use tokio_test::{assert_pending, task::spawn};
 use tower::{Layer, Service};
 
-use crate::support::room;
+use crate::support::make_ready;
 
 /// Ready once it is let go. Says when it has finished, and when it was dropped.
 #[derive(Clone, Default)]
@@ -57,26 +57,26 @@ fn a_runtime_that_ends_drops_what_it_was_to_finish() {
     let mut service = layer.layer(slow.clone());
     // Dropped while the runtime stands still, and by a thread that has none.
     let runtime = current_thread();
-    room(&mut service);
+    make_ready(&mut service);
     let mut first = spawn(service.call(1));
     assert_pending!(runtime.block_on(async { first.poll() }));
     std::thread::spawn(move || drop(first)).join().unwrap();
-    assert_eq!(layer.turnstile().places(), 1, "it is to be finished");
+    assert_eq!(layer.semaphore().len(), 1, "it is to be finished");
     drop(runtime);
-    assert_eq!(layer.turnstile().places(), 0);
+    assert_eq!(layer.semaphore().len(), 0);
     // Dropped when the runtime has ended.
     let runtime = current_thread();
-    room(&mut service);
+    make_ready(&mut service);
     let mut second = spawn(service.call(2));
     assert_pending!(runtime.block_on(async { second.poll() }));
     drop(runtime);
     drop(second);
-    assert_eq!(layer.turnstile().places(), 0);
+    assert_eq!(layer.semaphore().len(), 0);
     // In a task that the end of its runtime drops, local or not.
     for local in [true, false] {
         let runtime = current_thread();
         let set = tokio::task::LocalSet::new();
-        room(&mut service);
+        make_ready(&mut service);
         let third = service.call(3);
         if local {
             set.spawn_local(third);
@@ -85,10 +85,10 @@ fn a_runtime_that_ends_drops_what_it_was_to_finish() {
             runtime.spawn(third);
             runtime.block_on(tokio::task::yield_now());
         }
-        assert_eq!(layer.turnstile().places(), 1);
+        assert_eq!(layer.semaphore().len(), 1);
         drop(runtime);
         drop(set);
-        assert_eq!(layer.turnstile().places(), 0);
+        assert_eq!(layer.semaphore().len(), 0);
     }
     assert!(!slow.finished.load(Ordering::SeqCst));
 }
@@ -103,7 +103,7 @@ fn a_response_that_a_panic_drops_is_finished_too() {
         let layer = KeyedLayer::by_key(|_: &u32| Some(())).finish_dropped();
         let mut service = layer.layer(slow.clone());
         let runtime = current_thread();
-        room(&mut service);
+        make_ready(&mut service);
         let mut first = spawn(service.call(1));
         assert_pending!(runtime.block_on(async { first.poll() }));
         let thrown = catch_unwind(AssertUnwindSafe(move || {
@@ -111,10 +111,10 @@ fn a_response_that_a_panic_drops_is_finished_too() {
             panic!("of the caller");
         }));
         assert!(thrown.is_err());
-        assert_eq!(layer.turnstile().places(), 1);
+        assert_eq!(layer.semaphore().len(), 1);
         slow.let_go.store(true, Ordering::SeqCst);
         runtime.block_on(async {
-            while layer.turnstile().places() > 0 {
+            while layer.semaphore().len() > 0 {
                 tokio::task::yield_now().await;
             }
         });

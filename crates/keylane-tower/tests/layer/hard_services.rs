@@ -1,4 +1,4 @@
-//! Services and callers that do what they should not, or what hardly anybody does.
+//! Services and callers that do what they should not, or what is rare.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -8,11 +8,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use keylane_tower::{Error, KeyedLayer, OnDrop, Turnstile};
+use keylane_tower::{Error, KeyedLayer, KeyedSemaphore, OnDrop};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task::spawn};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::{answer, call, keyed, lanes, reached, room};
+use crate::support::{answer, call, keyed, make_ready, reached, semaphore};
 
 /// What of it panics, for the request 1.
 #[derive(Clone, Copy, PartialEq)]
@@ -86,7 +86,7 @@ impl Drop for HardFuture {
 }
 
 #[test]
-fn whatever_panics_the_next_of_the_key_has_its_turn() {
+fn whatever_panics_the_next_of_the_key_runs() {
     for part in [Part::Clone, Part::Ready, Part::Drop, Part::PollAndDrop] {
         let lit = Rc::new(RefCell::new(false));
         let layer = KeyedLayer::by_key(|_: &u32| Some("alice"));
@@ -96,19 +96,19 @@ fn whatever_panics_the_next_of_the_key_has_its_turn() {
         });
         lit.replace(true);
         let broken = catch_unwind(AssertUnwindSafe(|| {
-            room(&mut service);
+            make_ready(&mut service);
             let mut first = spawn(service.call(1));
             let _answer = first.poll();
         }));
         assert!(broken.is_err());
-        assert_eq!(layer.turnstile().places(), 0);
-        assert_eq!(layer.turnstile().lanes(), 0);
-        room(&mut service);
+        assert_eq!(layer.semaphore().len(), 0);
+        assert_eq!(layer.semaphore().lanes(), 0);
+        make_ready(&mut service);
         assert_eq!(assert_ready_ok!(spawn(service.call(2)).poll()), 2);
     }
 }
 
-/// As the test before, with somebody who waits, and looked at before the response is dropped.
+/// As the test before, with a request that waits, and checked before the response is dropped.
 fn panics_twice<D: OnDrop<HardFuture, &'static str>>(
     layer: &KeyedLayer<impl Fn(&u32) -> Option<&'static str> + Clone, &'static str, D>,
 ) {
@@ -116,9 +116,9 @@ fn panics_twice<D: OnDrop<HardFuture, &'static str>>(
         part: Part::PollAndDrop,
         lit: Rc::default(),
     });
-    room(&mut service);
+    make_ready(&mut service);
     let mut first = spawn(service.call(1));
-    room(&mut service);
+    make_ready(&mut service);
     let mut second = spawn(service.call(2));
     assert_pending!(second.poll());
     let thrown = catch_unwind(AssertUnwindSafe(|| first.poll())).unwrap_err();
@@ -128,33 +128,33 @@ fn panics_twice<D: OnDrop<HardFuture, &'static str>>(
 }
 
 #[tokio::test]
-async fn a_future_that_panics_twice_passes_its_turn_on() {
+async fn a_future_that_panics_twice_gives_its_permit_back() {
     let layer = KeyedLayer::by_key(|_: &u32| Some("alice"));
     panics_twice(&layer);
     panics_twice(&layer.finish_dropped());
 }
 
 #[test]
-fn inside_itself_a_key_waits_for_itself_until_somebody_leaves() {
-    let lanes = Turnstile::default();
+fn inside_itself_a_key_waits_for_itself_until_a_request_leaves() {
+    let semaphore = KeyedSemaphore::default();
     let by_all = |_: &u32| Some(());
     let ready = service_fn(|n: u32| async move { Ok::<_, Infallible>(n) });
-    let inner = KeyedLayer::with_turnstile(lanes.clone(), by_all).layer(ready);
-    let mut outer = KeyedLayer::with_turnstile(lanes.clone(), by_all).layer(inner);
-    room(&mut outer);
+    let inner = KeyedLayer::with_semaphore(semaphore.clone(), by_all).layer(ready);
+    let mut outer = KeyedLayer::with_semaphore(semaphore.clone(), by_all).layer(inner);
+    make_ready(&mut outer);
     let mut stuck = spawn(outer.call(1));
     assert_pending!(stuck.poll());
     assert_pending!(stuck.poll());
-    assert_eq!(lanes.places(), 2);
-    room(&mut outer);
+    assert_eq!(semaphore.len(), 2);
+    make_ready(&mut outer);
     let behind = spawn(outer.call(2));
     drop(stuck);
     drop(behind);
-    assert_eq!((lanes.places(), lanes.lanes()), (0, 0));
+    assert_eq!((semaphore.len(), semaphore.lanes()), (0, 0));
 }
 
 #[test]
-fn two_layers_with_lanes_of_their_own_may_share_a_key() {
+fn two_layers_with_semaphores_of_their_own_may_share_a_key() {
     let by_all = |_: &u32| Some(());
     let ready = service_fn(|n: u32| async move { Ok::<_, Infallible>(n) });
     let inner = KeyedLayer::by_key(by_all).layer(ready);
@@ -194,16 +194,16 @@ fn a_future_whose_drop_calls_again_stands_behind_all_others() {
         }
     });
     let mut service = KeyedLayer::by_key(|_: &u32| Some(())).layer(inner);
-    room(&mut service);
+    make_ready(&mut service);
     let mut first = spawn(service.call(1));
     assert_pending!(first.poll());
-    room(&mut service);
+    make_ready(&mut service);
     let mut second = spawn(service.call(2));
     let called = Rc::new(RefCell::new(None));
     let mut other = service.clone();
     let place = Rc::clone(&called);
     again.replace(Some(Box::new(move || {
-        room(&mut other);
+        make_ready(&mut other);
         let mut third = spawn(other.call(3));
         assert_pending!(third.poll());
         place.replace(Some(third));
@@ -218,7 +218,7 @@ fn a_future_whose_drop_calls_again_stands_behind_all_others() {
 
 #[test]
 fn a_response_that_is_forgotten_costs_its_key_alone() {
-    let (mut service, mut handle) = keyed(lanes());
+    let (mut service, mut handle) = keyed(semaphore());
     let first = call(&mut service, "alice", 1);
     reached(&mut handle).unwrap().1.send_response(1);
     std::mem::forget(first);
@@ -227,16 +227,16 @@ fn a_response_that_is_forgotten_costs_its_key_alone() {
     assert_eq!(answer(&mut handle), Some(3));
     assert_ready_ok!(other.poll());
     assert_pending!(second.poll());
-    // Those behind it can leave, and be sent home.
+    // Requests behind it can leave, and fail by the close.
     drop(call(&mut service, "alice", 4));
-    service.turnstile().close();
+    service.semaphore().close();
     assert!(matches!(assert_ready_err!(second.poll()), Error::Closed));
-    assert_eq!(service.turnstile().places(), 1);
+    assert_eq!(service.semaphore().len(), 1);
 }
 
 #[test]
 fn a_response_may_move_to_another_task_while_it_waits() {
-    let (mut service, mut handle) = keyed(lanes());
+    let (mut service, mut handle) = keyed(semaphore());
     let mut first = call(&mut service, "alice", 1);
     let mut second = call(&mut service, "alice", 2);
     let [mut one, mut other] = [spawn(()), spawn(())];
@@ -251,11 +251,11 @@ fn a_response_may_move_to_another_task_while_it_waits() {
     assert_ready_ok!(one.enter(|cx, _| Pin::new(&mut *second).poll(cx)));
 }
 
-/// Documented: room belongs to the clone that asked, also if it was told to wait.
+/// Documented: the place in the line belongs to the clone that was polled.
 #[test]
-fn a_clone_that_asked_keeps_its_place_in_the_line_until_it_is_dropped() {
-    let lanes = Turnstile::builder().capacity(1).build().unwrap();
-    let (mut service, mut handle) = keyed(lanes);
+fn a_clone_that_was_polled_keeps_its_place_in_the_line_until_it_is_dropped() {
+    let semaphore = KeyedSemaphore::builder().capacity(1).build().unwrap();
+    let (mut service, mut handle) = keyed(semaphore);
     let [mut shed, mut late] = [service.clone(), service.clone()];
     let mut first = call(&mut service, "alice", 1);
     assert_pending!(spawn(()).enter(|cx, _| shed.poll_ready(cx)));

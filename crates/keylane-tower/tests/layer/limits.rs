@@ -1,15 +1,15 @@
-//! Full lanes, full turnstiles, closed ones.
+//! Full lanes, a full semaphore, a closed one.
 
-use keylane_tower::{Error, Turnstile, error};
+use keylane_tower::{Error, KeyedSemaphore, error};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task::spawn};
 use tower::{BoxError, Service};
 
-use crate::support::{answer, call, keyed, lanes, reached};
+use crate::support::{answer, call, keyed, reached, semaphore};
 
 #[test]
-fn a_full_lane_refuses_and_others_do_not_feel_it() {
-    let lanes = Turnstile::builder().lane_capacity(2).build().unwrap();
-    let (mut service, mut handle) = keyed(lanes);
+fn a_full_lane_refuses_and_other_keys_are_not_affected() {
+    let semaphore = KeyedSemaphore::builder().lane_capacity(2).build().unwrap();
+    let (mut service, mut handle) = keyed(semaphore);
     let mut first = call(&mut service, "alice", 1);
     let _second = call(&mut service, "alice", 2);
     let mut third = spawn(service.call_now("alice", 3));
@@ -19,13 +19,13 @@ fn a_full_lane_refuses_and_others_do_not_feel_it() {
     assert_eq!(reached(&mut handle).unwrap().0, 4);
     assert_ready_ok!(first.poll());
     let _fits = call(&mut service, "alice", 5);
-    assert_eq!(service.turnstile().places(), 3);
+    assert_eq!(service.semaphore().len(), 3);
 }
 
 #[test]
 fn at_the_capacity_poll_ready_waits() {
-    let lanes = Turnstile::builder().capacity(2).build().unwrap();
-    let (mut service, mut handle) = keyed(lanes);
+    let semaphore = KeyedSemaphore::builder().capacity(2).build().unwrap();
+    let (mut service, mut handle) = keyed(semaphore);
     let first = call(&mut service, "alice", 1);
     let mut ready = service.clone();
     let _second = call(&mut service, "bob", 2);
@@ -34,7 +34,7 @@ fn at_the_capacity_poll_ready_waits() {
     let mut fourth = spawn(());
     let mut other = service.clone();
     assert_pending!(fourth.enter(|cx, _| other.poll_ready(cx)));
-    // First come, first served; who has gone away is passed over.
+    // First come, first served. A clone that was dropped is skipped.
     drop(ready);
     drop(first);
     assert!(fourth.is_woken() && !third.is_woken());
@@ -45,8 +45,8 @@ fn at_the_capacity_poll_ready_waits() {
 
 #[test]
 fn only_so_many_keys_run_at_once() {
-    let lanes = Turnstile::builder().concurrency(1).build().unwrap();
-    let (mut service, mut handle) = keyed(lanes);
+    let semaphore = KeyedSemaphore::builder().concurrency(1).build().unwrap();
+    let (mut service, mut handle) = keyed(semaphore);
     let mut first = call(&mut service, "alice", 1);
     let mut second = call(&mut service, "bob", 2);
     let mut third = call(&mut service, "alice", 3);
@@ -63,12 +63,12 @@ fn only_so_many_keys_run_at_once() {
 }
 
 #[test]
-fn a_closed_layer_sends_home_who_waits_and_finishes_what_runs() {
-    let (mut service, mut handle) = keyed(lanes());
+fn a_closed_layer_fails_requests_that_wait_and_finishes_those_that_run() {
+    let (mut service, mut handle) = keyed(semaphore());
     let mut first = call(&mut service, "alice", 1);
     let mut second = call(&mut service, "alice", 2);
     let (_, reply) = reached(&mut handle).unwrap();
-    service.turnstile().close();
+    service.semaphore().close();
     assert!(second.is_woken());
     assert!(matches!(assert_ready_err!(second.poll()), Error::Closed));
     let mut late = spawn(());
@@ -77,8 +77,8 @@ fn a_closed_layer_sends_home_who_waits_and_finishes_what_runs() {
     reply.send_response(1);
     assert_eq!(assert_ready_ok!(first.poll()), 1);
     drop(second);
-    assert_eq!(service.turnstile().places(), 0);
-    assert_eq!(service.turnstile().lanes(), 0);
+    assert_eq!(service.semaphore().len(), 0);
+    assert_eq!(service.semaphore().lanes(), 0);
 }
 
 #[test]

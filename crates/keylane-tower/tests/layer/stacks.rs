@@ -4,7 +4,7 @@ use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane_tower::{KeyedLayer, Turnstile};
+use keylane_tower::{KeyedLayer, KeyedSemaphore};
 use tower::load_shed::error::Overloaded;
 use tower::retry::Policy;
 use tower::timeout::error::Elapsed;
@@ -42,15 +42,15 @@ async fn a_timeout_outside_counts_the_wait_in_the_lane() {
         .service(slow(&log));
     let [one, two, three] = [1, 2, 3].map(|n| tokio::spawn(service.clone().oneshot(n)));
     assert_eq!(one.await.unwrap().unwrap(), 1);
-    // Its turn came after three seconds, and one was not enough.
+    // It had its permit after three seconds, and the one that was left was not enough.
     assert!(two.await.unwrap().unwrap_err().is::<Elapsed>());
     assert!(three.await.unwrap().unwrap_err().is::<Elapsed>());
-    // The second one left at four seconds, and so did the third, which may have had its turn.
+    // The second one left at four seconds, and so did the third, which may have had its permit.
     assert_eq!(log.lock().unwrap()[..2], [1, 2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_inside_counts_from_the_turn() {
+async fn a_timeout_inside_counts_from_the_permit() {
     let log = Log::default();
     let service = ServiceBuilder::new()
         .layer(KeyedLayer::by_key(one_key))
@@ -131,14 +131,14 @@ async fn retries_outside_go_to_the_end_of_the_lane() {
 #[tokio::test(start_paused = true)]
 async fn load_is_shed_at_the_capacity() {
     let log = Log::default();
-    let lanes = Turnstile::builder()
+    let semaphore = KeyedSemaphore::builder()
         .capacity(2)
         .lane_capacity(2)
         .build()
         .unwrap();
     let service = ServiceBuilder::new()
         .load_shed()
-        .layer(KeyedLayer::with_turnstile(lanes, one_key))
+        .layer(KeyedLayer::with_semaphore(semaphore, one_key))
         .service(slow(&log));
     let all = [1, 2, 3].map(|n| tokio::spawn(service.clone().oneshot(n)));
     let [one, two, three] = all;

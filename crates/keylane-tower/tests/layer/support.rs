@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use keylane_tower::{KeyedLayer, KeyedService, Turnstile};
+use keylane_tower::{KeyedLayer, KeyedSemaphore, KeyedService};
 use tokio_test::task::{Spawn, spawn};
 use tower::{Layer, Service};
 use tower_test::mock::{self, Handle, Mock};
@@ -22,29 +22,29 @@ pub(crate) fn key(request: &Request) -> Option<&'static str> {
     request.0
 }
 
-pub(crate) fn keyed(lanes: Turnstile<&'static str>) -> (Keyed, Handle<Request, u32>) {
+pub(crate) fn keyed(semaphore: KeyedSemaphore<&'static str>) -> (Keyed, Handle<Request, u32>) {
     let (inner, mut handle) = mock::pair();
     handle.allow(1_000);
     (
-        KeyedLayer::with_turnstile(lanes, key as Key).layer(inner),
+        KeyedLayer::with_semaphore(semaphore, key as Key).layer(inner),
         handle,
     )
 }
 
-pub(crate) fn lanes() -> Turnstile<&'static str> {
-    Turnstile::default()
+pub(crate) fn semaphore() -> KeyedSemaphore<&'static str> {
+    KeyedSemaphore::default()
 }
 
-/// Makes it ready, which takes the room.
-pub(crate) fn room<S, F, K, D, R>(service: &mut KeyedService<S, F, K, D>)
+/// Makes the service ready, which reserves capacity.
+pub(crate) fn make_ready<S, F, K, D, R>(service: &mut KeyedService<S, F, K, D>)
 where
     KeyedService<S, F, K, D>: Service<R>,
 {
     let polled = spawn(()).enter(|cx, _| service.poll_ready(cx));
-    assert!(matches!(polled, Poll::Ready(Ok(()))), "there is room");
+    assert!(matches!(polled, Poll::Ready(Ok(()))), "there is capacity");
 }
 
-/// Calls, which takes the place; the response is polled once.
+/// Calls the service, which takes a place in the lane. The response is polled once.
 pub(crate) fn call(service: &mut Keyed, key: &'static str, number: u32) -> Response {
     call_as(service, Some(key), number)
 }
@@ -52,7 +52,7 @@ pub(crate) fn call(service: &mut Keyed, key: &'static str, number: u32) -> Respo
 pub(crate) fn call_as(service: &mut Keyed, key: Option<&'static str>, number: u32) -> Response {
     assert!(
         spawn(()).enter(|cx, _| service.poll_ready(cx)).is_ready(),
-        "there is room"
+        "there is capacity"
     );
     let mut response = spawn(service.call((key, number)));
     let _first = response.poll();

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::desk::Desk;
+use crate::support::Support;
 
 /// A kind of server with the layer in front of its handlers.
 pub(crate) trait Front {
@@ -17,7 +17,7 @@ pub(crate) trait Front {
     /// Serves until `stop`, and then shuts down as gracefully as it can.
     fn serve(
         listener: TcpListener,
-        desk: Desk,
+        support: Support,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static;
 
@@ -53,7 +53,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start<F: Front>(desk: &Desk) -> Self {
+    pub(crate) async fn start<F: Front>(support: &Support) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -62,7 +62,7 @@ impl Server {
             stopped.await.expect("the test stops it");
             hears.send(()).expect("the test waits for it");
         };
-        let task = tokio::spawn(F::serve(listener, desk.clone(), signal));
+        let task = tokio::spawn(F::serve(listener, support.clone(), signal));
         Self {
             address,
             stop,
@@ -106,12 +106,12 @@ macro_rules! scenarios {
         $crate::front::scenarios! { $front:
             many_keys_over_many_connections_are_served_in_order,
             a_slow_key_delays_no_other,
-            who_hangs_up_leaves_the_lane,
-            who_hangs_up_while_it_runs_gives_its_turn_on,
-            a_handler_that_panics_gives_its_turn_on,
+            a_client_that_disconnects_leaves_the_lane,
+            a_client_that_disconnects_while_it_runs_frees_its_key,
+            a_handler_that_panics_frees_its_key,
             a_full_lane_refuses_at_once,
             a_graceful_shutdown_finishes_what_is_in,
-            closed_lanes_send_home_who_waits,
+            a_close_fails_requests_that_wait,
         }
     };
     ($front:ty: $($scenario:ident,)*) => {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use ::http::uri::PathAndQuery;
 use ::http::{Request, Response};
 use keylane_testkit::{Evidence, Id, Key};
-use keylane_tower::Turnstile;
+use keylane_tower::KeyedSemaphore;
 use keylane_tower::error::{Closed, LaneFull};
 use tokio::net::TcpListener;
 use tonic::body::Body;
@@ -19,8 +19,8 @@ use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 use tower::{BoxError, Service, ServiceBuilder};
 
-use crate::desk::Desk;
 use crate::front::{Answer, Ask, Front, Server, run, scenarios};
+use crate::support::Support;
 
 struct Grpc;
 
@@ -33,13 +33,13 @@ const CALLS: usize = 8;
 #[test]
 fn after_the_close_each_call_ends() {
     run(async {
-        let desk = Desk::new(Turnstile::builder(), |script, _| script);
-        let server = Server::start::<Grpc>(&desk).await;
+        let support = Support::new(KeyedSemaphore::builder(), |script, _| script);
+        let server = Server::start::<Grpc>(&support).await;
         let mut client = Grpc::connect(server.address, 1).await.remove(0);
         assert_eq!(client.ask(7, 1).await, Answer::Done);
-        desk.lanes.close();
+        support.semaphore.close();
         assert_eq!(client.ask(7, 2).await, Answer::Broken);
-        desk.judge(Evidence::new()).await;
+        support.judge(Evidence::new()).await;
     });
 }
 
@@ -48,16 +48,16 @@ impl Front for Grpc {
 
     async fn serve(
         listener: TcpListener,
-        desk: Desk,
+        support: Support,
         stop: impl Future<Output = ()> + Send + 'static,
     ) {
         let in_order = ServiceBuilder::new()
             .map_err(|error| status(BoxError::from(error)))
-            .layer(desk.layer::<_, Body>())
+            .layer(support.layer::<_, Body>())
             .into_inner();
         Tonic::builder()
             .layer(in_order)
-            .add_service(Echo(desk))
+            .add_service(Echo(support))
             .serve_with_incoming_shutdown(TcpIncoming::from(listener), stop)
             .await
             .expect("it serves");
@@ -88,7 +88,7 @@ fn status(error: BoxError) -> Status {
 
 /// Answers with the number of the call.
 #[derive(Clone)]
-struct Echo(Desk);
+struct Echo(Support);
 
 impl NamedService for Echo {
     const NAME: &'static str = "test.Echo";
@@ -119,10 +119,10 @@ impl UnaryService<u64> for Echo {
     type Future = Boxed<Result<tonic::Response<u64>, Status>>;
 
     fn call(&mut self, call: tonic::Request<u64>) -> Self::Future {
-        let desk = self.0.clone();
+        let support = self.0.clone();
         Box::pin(async move {
             let headers = call.metadata().clone().into_headers();
-            Ok(tonic::Response::new(desk.handle(&headers).await))
+            Ok(tonic::Response::new(support.handle(&headers).await))
         })
     }
 }

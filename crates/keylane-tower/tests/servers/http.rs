@@ -13,13 +13,13 @@ use axum::routing::get;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use keylane_testkit::{Evidence, Id, Key};
-use keylane_tower::{Error, Turnstile};
+use keylane_tower::{Error, KeyedSemaphore};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tower::ServiceBuilder;
 
-use crate::desk::Desk;
 use crate::front::{Answer, Ask, Front, Server, run, scenarios};
+use crate::support::Support;
 
 struct Axum;
 
@@ -29,14 +29,14 @@ scenarios!(Axum);
 #[test]
 fn after_the_close_each_request_is_answered() {
     run(async {
-        let desk = Desk::new(Turnstile::builder(), |script, _| script);
-        let server = Server::start::<Axum>(&desk).await;
+        let support = Support::new(KeyedSemaphore::builder(), |script, _| script);
+        let server = Server::start::<Axum>(&support).await;
         let mut client = Axum::connect(server.address, 1).await.remove(0);
         assert_eq!(client.ask(7, 1).await, Answer::Done);
-        desk.lanes.close();
+        support.semaphore.close();
         assert_eq!(client.ask(7, 2).await, Answer::Closed);
         assert_eq!(client.ask(None, 3).await, Answer::Closed);
-        desk.judge(Evidence::new()).await;
+        support.judge(Evidence::new()).await;
     });
 }
 
@@ -45,19 +45,19 @@ impl Front for Axum {
 
     async fn serve(
         listener: TcpListener,
-        desk: Desk,
+        support: Support,
         stop: impl Future<Output = ()> + Send + 'static,
     ) {
-        async fn handle(State(desk): State<Desk>, headers: HeaderMap) -> String {
-            desk.handle(&headers).await.to_string()
+        async fn handle(State(support): State<Support>, headers: HeaderMap) -> String {
+            support.handle(&headers).await.to_string()
         }
         let in_order = ServiceBuilder::new()
             .layer(HandleErrorLayer::new(async |error| refusal(&error)))
-            .layer(desk.layer::<_, Body>());
+            .layer(support.layer::<_, Body>());
         let app = Router::new()
             .route("/", get(handle))
             .layer(in_order)
-            .with_state(desk);
+            .with_state(support);
         let server = axum::serve(listener, app).with_graceful_shutdown(stop);
         server.await.expect("it serves");
     }

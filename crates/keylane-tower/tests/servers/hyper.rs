@@ -11,13 +11,13 @@ use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use keylane_testkit::Evidence;
-use keylane_tower::{Error, Turnstile};
+use keylane_tower::{Error, KeyedSemaphore};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 
-use crate::desk::Desk;
 use crate::front::{Answer, Ask, Front, Server, run, scenarios};
 use crate::http::{Connection, refusal};
+use crate::support::Support;
 
 struct Hyper;
 
@@ -27,13 +27,13 @@ scenarios!(Hyper);
 #[test]
 fn after_the_close_each_connection_ends() {
     run(async {
-        let desk = Desk::new(Turnstile::builder(), |script, _| script);
-        let server = Server::start::<Hyper>(&desk).await;
+        let support = Support::new(KeyedSemaphore::builder(), |script, _| script);
+        let server = Server::start::<Hyper>(&support).await;
         let mut client = Hyper::connect(server.address, 1).await.remove(0);
         assert_eq!(client.ask(7, 1).await, Answer::Done);
-        desk.lanes.close();
+        support.semaphore.close();
         assert_eq!(client.ask(7, 2).await, Answer::Broken);
-        desk.judge(Evidence::new()).await;
+        support.judge(Evidence::new()).await;
     });
 }
 
@@ -44,7 +44,7 @@ impl Front for Hyper {
 
     async fn serve(
         listener: TcpListener,
-        desk: Desk,
+        support: Support,
         stop: impl Future<Output = ()> + Send + 'static,
     ) {
         // hyper ends the connection of a request whose service fails, so the layer's errors are made answers.
@@ -59,11 +59,11 @@ impl Front for Hyper {
                     answer as Result<_, Error<Infallible>>
                 },
             )
-            .layer(desk.layer::<_, Incoming>())
+            .layer(support.layer::<_, Incoming>())
             .service(service_fn(move |request: Request<Incoming>| {
-                let desk = desk.clone();
+                let support = support.clone();
                 async move {
-                    desk.handle(request.headers()).await;
+                    support.handle(request.headers()).await;
                     Ok::<_, Infallible>(Response::new(Nothing::new()))
                 }
             }));

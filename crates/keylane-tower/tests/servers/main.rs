@@ -7,9 +7,9 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod desk;
 mod front;
 mod scenarios;
+mod support;
 
 mod grpc;
 mod http;

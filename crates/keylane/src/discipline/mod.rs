@@ -12,8 +12,8 @@ pub(crate) use sequence::{Mode, Sequencing, Start, Version};
 pub use sequence::{OnGap, Sequence};
 
 mod versions;
-pub(crate) use versions::{Forgotten, Versions};
 pub use versions::VersionStore;
+pub(crate) use versions::{Forgotten, Versions};
 
 mod record;
 pub(crate) use record::Recorded;

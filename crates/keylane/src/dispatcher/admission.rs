@@ -89,6 +89,7 @@ where
     ) -> Result<Room<'_>, Refusal> {
         let limit = self.engine.settings.capacity_bytes;
         let weight = self.address.weigh(message, limit)?;
+        self.wait_for_rates().await?;
         loop {
             let gate = self.pass_gate(key, hash, message).await?;
             // Taking room that is there costs a tenth of waiting for it. Nobody is overtaken: while
@@ -128,6 +129,18 @@ where
                 weight,
             });
         }
+    }
+
+    /// Waits while the rates of too many keys are remembered.
+    pub(super) async fn wait_for_rates(&self) -> Result<(), Refusal> {
+        while let Some(gate) = self.engine.rate_gate() {
+            if self.engine.room.messages.is_closed() {
+                return Err(Refusal::Closed);
+            }
+            // It is closed when there is room: look again.
+            let _ = gate.acquire().await;
+        }
+        Ok(())
     }
 
     /// The gate that this message has to pass, if its lane is full.
@@ -193,6 +206,9 @@ where
         hash: u64,
         message: &M,
     ) -> Result<Room<'_>, Refusal> {
+        if self.engine.rate_gate().is_some() {
+            return Err(Refusal::Full);
+        }
         let count = self
             .engine
             .room

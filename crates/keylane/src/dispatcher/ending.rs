@@ -92,7 +92,7 @@ where
             }
             engine.shutdown.advance(stage);
             // At once, and not only when the dispatcher task has heard of it.
-            engine.room.close();
+            engine.stop_intake();
             engine.shutdown.ended().await;
             engine.report()
         })

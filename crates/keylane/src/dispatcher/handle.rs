@@ -266,6 +266,8 @@ where
     /// # }
     /// ```
     pub async fn reserve(&self) -> Result<Permit<'_, K, M, O, E>, ReserveError> {
+        let admitted = self.wait_for_rates().await;
+        admitted.map_err(|_| ReserveError)?;
         match self.engine.room.messages.acquire().await {
             Ok(count) => Ok(Permit {
                 dispatcher: self,

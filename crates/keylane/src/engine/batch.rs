@@ -6,11 +6,11 @@ use std::pin::pin;
 use futures::FutureExt;
 
 use super::Engine;
+use super::HandedBack;
 use super::hand::{Hand, Owed, Post};
 use super::message::{Parked, Queued, Ticket, Turn};
-use super::seat::Seat;
 use super::outcome::{Outcome, Tally};
-use super::HandedBack;
+use super::seat::Seat;
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::clock;
 use crate::error::Failure;

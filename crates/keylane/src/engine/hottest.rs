@@ -51,7 +51,9 @@ impl<T: Spec> Engine<T> {
                 let Some((other, was)) = lock(deep).next() else {
                     break;
                 };
-                let seen = self.lanes.peek_hash(other, |lane| lane.depth(&self.rules) as u64);
+                let seen = self
+                    .lanes
+                    .peek_hash(other, |lane| lane.depth(&self.rules) as u64);
                 lock(deep).seen(other, was, seen);
                 grown.forget(other);
             }

@@ -124,7 +124,7 @@ pub(crate) struct Engine<T: Types> {
     pub(crate) room: Room,
     clocks: Clocks<T>,
     /// The rates of keys without a lane, where keys have a rate.
-    pub(crate) rates: Option<RateMemory>,
+    rates: Option<RateMemory>,
     /// Lanes that wait for a decision. A statistic.
     halted: AtomicUsize,
     /// Whether a head is to be looked at before it starts.
@@ -276,6 +276,20 @@ impl<T: Spec> Engine<T> {
             capacity_left: self.room.messages.available_permits(),
             concurrency_limit: self.ready.concurrency(),
         }
+    }
+
+    /// Refuses senders from now on, those that wait for room included.
+    pub(crate) fn stop_intake(&self) {
+        self.room.close();
+        if let Some(gate) = self.rates.as_ref().and_then(RateMemory::close) {
+            shielded(|| gate.close());
+        }
+    }
+
+    /// Where senders wait while the rates of too many keys are remembered.
+    #[inline]
+    pub(crate) fn rate_gate(&self) -> Option<Gate> {
+        self.rates.as_ref()?.gate()
     }
 
     /// The gate of this key, if its lane is full.

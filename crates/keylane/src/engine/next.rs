@@ -1,9 +1,9 @@
 //! What starts next in a lane.
 
+use super::Engine;
 use super::apply::Step;
 use super::message::{Held, Parked, Queued, Turn, Work};
 use super::outcome::{Outcome, Tally};
-use super::Engine;
 use crate::clock;
 use crate::lanes::{Effects, Hold, Keep, Next};
 use crate::types::Spec;

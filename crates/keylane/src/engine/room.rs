@@ -3,8 +3,8 @@
 //! Messages behind failing heads, and above the limit of their lane, are no load: they give their room
 //! back and are counted as *stalled*, up to a limit of their own.
 
-use super::message::{Debt, Load, Parked, Standing};
 use super::Lane;
+use super::message::{Debt, Load, Parked, Standing};
 use crate::lanes::{Change, Gate as LaneGate, Stall};
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Semaphore};
@@ -69,7 +69,7 @@ impl Room {
     }
 
     /// Refuses senders from now on, those that wait for room included.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         shielded(|| self.messages.close());
         if let Some(bytes) = &self.bytes {
             shielded(|| bytes.close());
@@ -136,8 +136,9 @@ impl Room {
             }
             Stall::Returned(count) => {
                 let newest = lane.parked_mut().next_back();
-                let is_stalled =
-                    |newest: &mut Parked<T>| newest.ticket.debt.load().standing == Standing::Stalled;
+                let is_stalled = |newest: &mut Parked<T>| {
+                    newest.ticket.debt.load().standing == Standing::Stalled
+                };
                 if newest.is_some_and(is_stalled) {
                     for parked in lane.parked_mut().take(count) {
                         self.stall_debt(&mut parked.ticket.debt, freed);

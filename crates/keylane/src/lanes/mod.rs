@@ -3,7 +3,7 @@
 
 mod rules;
 pub(crate) use rules::{
-    AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor, TICK,
+    AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor,
 };
 
 mod item;

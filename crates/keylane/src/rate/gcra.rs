@@ -26,6 +26,8 @@ impl Gcra {
     }
 
     /// Starts one now, or says from when on one may start; that moment changes only when one does.
+    ///
+    /// From the time that the word names, it says the same as one that was never used.
     pub(crate) fn ask(&self, tat: &mut u64, now: u64) -> Result<(), u64> {
         let ready_at = tat.saturating_sub(self.tolerance);
         if now < ready_at {
@@ -33,11 +35,6 @@ impl Gcra {
         }
         *tat = now.max(*tat).saturating_add(self.emission);
         Ok(())
-    }
-
-    /// From when on this word says the same as one that was never used.
-    pub(crate) fn forgets_at(&self, tat: u64) -> u64 {
-        tat
     }
 }
 

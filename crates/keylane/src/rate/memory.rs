@@ -35,6 +35,7 @@ struct Memory {
     armed: Option<u64>,
     /// Where senders wait while too much is remembered.
     gate: Option<Arc<Semaphore>>,
+    closed: bool,
 }
 
 /// What the caller must do when the lock of the shard is gone.
@@ -69,7 +70,7 @@ impl RateMemory {
         }
         memory.forget_some(now);
         memory.latest = memory.latest.max(tat);
-        if memory.words.len() >= self.capacity && memory.gate.is_none() {
+        if memory.words.len() >= self.capacity && memory.gate.is_none() && !memory.closed {
             memory.gate = Some(Arc::new(Semaphore::new(0)));
             return Remembered::ForgetAt(memory.soon(now));
         }
@@ -94,7 +95,10 @@ impl RateMemory {
         memory.armed = None;
         if memory.latest <= now {
             let gate = memory.gate.take();
-            *memory = Memory::default();
+            *memory = Memory {
+                closed: memory.closed,
+                ..Memory::default()
+            };
             return (gate, Remembered::Nothing);
         }
         let mut gate = None;
@@ -118,10 +122,11 @@ impl RateMemory {
         lock(&self.memory).gate.clone()
     }
 
-    /// Forgets everything, for the end. Returns the gate to close.
-    pub(crate) fn clear(&self) -> Option<Arc<Semaphore>> {
+    /// No more messages come: no sender has to wait. Returns the gate to close.
+    pub(crate) fn close(&self) -> Option<Arc<Semaphore>> {
         let mut memory = lock(&self.memory);
-        std::mem::take(&mut *memory).gate
+        memory.closed = true;
+        memory.gate.take()
     }
 }
 
@@ -187,7 +192,11 @@ mod tests {
         assert_eq!(memory.recall(7, 99), 100);
         assert_eq!(memory.recall(7, 100), 0);
         assert_eq!(memory.recall(8, 10), 0, "another key");
-        assert_eq!(forget_at(memory.remember(9, 10, 10)), None, "it says nothing");
+        assert_eq!(
+            forget_at(memory.remember(9, 10, 10)),
+            None,
+            "it says nothing"
+        );
         assert_eq!(memory.recall(9, 0), 0);
     }
 
@@ -238,11 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn the_end_leaves_nothing() {
+    fn at_the_end_no_sender_waits_and_rates_hold() {
         let memory = RateMemory::with_capacity(1);
         let _ = memory.remember(1, 100, 10);
-        assert!(memory.clear().is_some());
+        assert!(memory.close().is_some());
+        let _ = memory.remember(2, 100, 10);
         assert!(memory.gate().is_none());
-        assert_eq!(memory.recall(1, 10), 0);
+        assert_eq!(memory.recall(1, 10), 100);
     }
 }

@@ -31,8 +31,8 @@ mod pace;
 mod queue;
 mod rate;
 mod resize;
+mod semaphore;
 mod sequence;
-mod turnstile;
 
 use explore::explore;
 use witness::Witness;
@@ -108,12 +108,12 @@ scenarios! {
     operator_purge_meets_completion = operator::purge_meets_completion;
     resize_twice_under_load = resize::twice_under_load;
     resize_meets_the_end = resize::meets_the_end;
-    turnstile_hand_on_meets_leaving = turnstile::hand_on_meets_leaving;
-    turnstile_called_leaves_and_is_granted = turnstile::called_leaves_and_is_granted;
-    turnstile_enter_meets_the_last_one = turnstile::enter_meets_the_last_one;
-    turnstile_reserve_leaves_with_room_on_its_way = turnstile::reserve_leaves_with_room_on_its_way;
-    turnstile_close_meets_enter = turnstile::close_meets_enter;
-    turnstile_close_meets_hand_on = turnstile::close_meets_hand_on;
-    turnstile_one_turn_for_two_keys = turnstile::one_turn_for_two_keys;
-    turnstile_all_at_once = turnstile::all_at_once;
+    semaphore_release_meets_leaving = semaphore::release_meets_leaving;
+    semaphore_queued_leaves_and_is_granted = semaphore::queued_leaves_and_is_granted;
+    semaphore_acquire_meets_the_last_one = semaphore::acquire_meets_the_last_one;
+    semaphore_reserve_leaves_with_a_slot_granted = semaphore::reserve_leaves_with_a_slot_granted;
+    semaphore_close_meets_acquire = semaphore::close_meets_acquire;
+    semaphore_close_meets_release = semaphore::close_meets_release;
+    semaphore_one_permit_for_two_keys = semaphore::one_permit_for_two_keys;
+    semaphore_all_at_once = semaphore::all_at_once;
 }

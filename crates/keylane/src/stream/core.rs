@@ -1,4 +1,5 @@
-//! What all adapters have in common: it pulls, parks, starts and finishes, in the consumer's task.
+//! What all adapters share: pulling elements, starting or parking them, and completing their outputs,
+//! all in the consumer's task.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -9,13 +10,13 @@ use std::task::{Context, Poll};
 use futures::Stream;
 use pin_project_lite::pin_project;
 
-use super::answers::Answers;
-use super::flight::{Keyed, Thrown};
-use super::inside::{Arrival, Inside, Lost, Parked};
+use super::elements::{Elements, KeyedElement, Lost, ParkedElement};
+use super::keyed_future::{HashedKey, PanicPayload};
 use super::limits::Limits;
+use super::outputs::Outputs;
 use crate::engine::Quiet;
 
-/// Most elements pulled and futures finished in one poll. Then others get their turn.
+/// Most elements pulled and futures finished in one poll. Then the task yields to others.
 const WORK: usize = 128;
 
 pin_project! {
@@ -27,33 +28,33 @@ pin_project! {
         f: F,
         hasher: RandomState,
         pub(super) limits: Limits,
-        inside: Inside<K, T, Fut>,
-        answers: A,
+        elements: Elements<K, T, Fut>,
+        outputs: A,
         next_index: u64,
-        stage: Stage,
+        progress: Progress,
     }
 }
 
-/// How far it is. It only goes forward.
+/// How far an adapter has come. It only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// There may be more elements.
+enum Progress {
+    /// The source may have more elements.
     Pulling,
-    /// The source has ended, or is not asked any more; what is inside finishes.
+    /// The source has ended or is not polled any more. The elements that were pulled finish.
     Finishing,
-    /// Nothing is inside.
-    Over,
+    /// No element is left.
+    Done,
 }
 
-/// Why there is nothing more to do in this poll.
+/// Why a poll has nothing more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    /// Somebody will wake the task.
-    Waiting,
-    /// It has done enough for one poll.
-    Tired,
-    /// Nothing is going to happen.
-    Over,
+enum Driven {
+    /// The source or a future will wake the task.
+    Pending,
+    /// The work of one poll is used up, and there may be more to do.
+    Yield,
+    /// The adapter is done.
+    Done,
 }
 
 impl<S, K, T, G, F, Fut, A> Core<S, K, T, G, F, Fut, A>
@@ -63,41 +64,41 @@ where
     G: FnMut(&T) -> K,
     F: FnMut(T) -> Fut,
     Fut: Future,
-    A: Answers<Answer = Fut::Output>,
+    A: Outputs<Output = Fut::Output>,
 {
     #[track_caller]
-    pub(super) fn new(source: S, concurrency: usize, key: G, f: F, answers: A) -> Self {
+    pub(super) fn new(source: S, concurrency: usize, key: G, f: F, outputs: A) -> Self {
         Self {
             source,
             key,
             f,
             hasher: RandomState::new(),
             limits: Limits::new(concurrency),
-            inside: Inside::new(),
-            answers,
+            elements: Elements::new(),
+            outputs,
             next_index: 0,
-            stage: Stage::Pulling,
+            progress: Progress::Pulling,
         }
     }
 
-    /// Moves everything on, then takes the answer that is next.
+    /// Does the work of one poll, then takes the next output.
     ///
-    /// `open` takes an item of the source: an element, or an answer already. `is_last` tells whether
-    /// nothing is to follow an answer.
-    pub(super) fn poll_answer(
+    /// `open` turns an item of the source into an element, or into an output at once. `is_last` says
+    /// whether an output is the last one.
+    pub(super) fn poll_output(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        open: impl Fn(S::Item) -> Result<T, A::Answer>,
-        is_last: impl Fn(&A::Answer) -> bool,
-    ) -> Poll<Option<A::Answer>> {
-        let stop = self.as_mut().drive(cx, open, is_last);
-        if let Some(answer) = self.project().answers.take() {
-            return Poll::Ready(Some(answer));
+        open: impl Fn(S::Item) -> Result<T, A::Output>,
+        is_last: impl Fn(&A::Output) -> bool,
+    ) -> Poll<Option<A::Output>> {
+        let driven = self.as_mut().drive(cx, open, is_last);
+        if let Some(output) = self.project().outputs.take() {
+            return Poll::Ready(Some(output));
         }
-        match stop {
-            Stop::Over => Poll::Ready(None),
-            Stop::Waiting => Poll::Pending,
-            Stop::Tired => {
+        match driven {
+            Driven::Done => Poll::Ready(None),
+            Driven::Pending => Poll::Pending,
+            Driven::Yield => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -107,93 +108,93 @@ where
     fn drive(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        open: impl Fn(S::Item) -> Result<T, A::Answer>,
-        is_last: impl Fn(&A::Answer) -> bool,
-    ) -> Stop {
-        if self.stage == Stage::Over {
-            return Stop::Over;
+        open: impl Fn(S::Item) -> Result<T, A::Output>,
+        is_last: impl Fn(&A::Output) -> bool,
+    ) -> Driven {
+        if self.progress == Progress::Done {
+            return Driven::Done;
         }
         let mut work = WORK;
         while work > 0 {
             #[cfg(keylane_mutant = "stream-restart-late")]
-            if self.answers.len() > 0 {
-                return Stop::Waiting;
+            if self.outputs.len() > 0 {
+                return Driven::Pending;
             }
-            // First of all, or a new element could take the key that was freed, or its place.
-            self.as_mut().move_on();
-            // The last of the work is for what is in flight, however much comes in.
-            while work > 1 && self.as_mut().poll_enter(cx, &open, &is_last).is_ready() {
+            // First, so that no new element overtakes what is parked behind the freed key.
+            self.as_mut().start_next();
+            // One step is kept for the futures, so that a fast source cannot starve them.
+            while work > 1 && self.as_mut().poll_pull(cx, &open, &is_last).is_ready() {
                 work -= 1;
             }
             work -= 1;
-            match self.as_mut().project().inside.poll_landed(cx) {
-                Poll::Ready(Some((index, Ok(answer)))) => {
-                    self.as_mut().project().settle(index, answer, &is_last);
+            match self.as_mut().project().elements.poll_finished(cx) {
+                Poll::Ready(Some((index, Ok(output)))) => {
+                    self.as_mut().project().complete(index, output, &is_last);
                 }
-                Poll::Ready(Some((index, Err(thrown)))) => {
-                    self.as_mut().project().lose([index], thrown)
+                Poll::Ready(Some((index, Err(payload)))) => {
+                    self.as_mut().project().fail([index], payload)
                 }
                 Poll::Ready(None) | Poll::Pending => break,
             }
         }
-        // A key that was freed last moves on in this poll all the same.
-        self.as_mut().move_on();
+        // A key that was freed by the last step starts its next element in this poll, too.
+        self.as_mut().start_next();
         let this = self.project();
-        if *this.stage == Stage::Finishing && this.inside.is_still() {
-            *this.stage = Stage::Over;
-            this.inside.clear();
-            return Stop::Over;
+        if *this.progress == Progress::Finishing && this.elements.is_idle() {
+            *this.progress = Progress::Done;
+            this.elements.clear();
+            return Driven::Done;
         }
         if work == 0 {
-            return Stop::Tired;
+            return Driven::Yield;
         }
-        Stop::Waiting
+        Driven::Pending
     }
 
-    fn move_on(self: Pin<&mut Self>) {
+    fn start_next(self: Pin<&mut Self>) {
         let mut this = self.project();
-        if let Err(Lost { indices, thrown }) = this.inside.move_on(this.f) {
-            this.lose(indices, thrown);
+        if let Err(Lost { indices, payload }) = this.elements.start_next(this.f) {
+            this.fail(indices, payload);
         }
     }
 
-    /// Lets one more element in, if there is a place for it. Ready: there may be another one.
-    fn poll_enter(
+    /// Pulls one more element, if the limits allow it. Ready: there may be another one.
+    fn poll_pull(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        open: impl Fn(S::Item) -> Result<T, A::Answer>,
-        is_last: impl Fn(&A::Answer) -> bool,
+        open: impl Fn(S::Item) -> Result<T, A::Output>,
+        is_last: impl Fn(&A::Output) -> bool,
     ) -> Poll<()> {
         let mut this = self.project();
-        if this.inside.in_flight() >= this.limits.concurrency {
+        if this.elements.in_flight() >= this.limits.concurrency {
             return Poll::Pending;
         }
-        if let Some(held) = this.inside.take_held() {
-            this.enter(held);
-            return if this.inside.holds() {
+        if let Some(held) = this.elements.take_held() {
+            this.start_or_park(held);
+            return if this.elements.holds() {
                 Poll::Pending
             } else {
                 Poll::Ready(())
             };
         }
         #[cfg(keylane_mutant = "stream-idle")]
-        if this.inside.in_flight() > 0 && this.answers.len() > 0 {
+        if this.elements.in_flight() > 0 && this.outputs.len() > 0 {
             return Poll::Pending;
         }
-        if *this.stage != Stage::Pulling
-            || this.inside.len() + this.answers.held() >= this.limits.capacity()
-            || this.answers.ready() >= this.limits.concurrency
+        if *this.progress != Progress::Pulling
+            || this.elements.len() + this.outputs.held() >= this.limits.capacity()
+            || this.outputs.ready() >= this.limits.concurrency
         {
             return Poll::Pending;
         }
         match this.source.as_mut().poll_next(cx) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(None) => *this.stage = Stage::Finishing,
+            Poll::Ready(None) => *this.progress = Progress::Finishing,
             Poll::Ready(Some(item)) => match open(item) {
-                Ok(element) => this.arrive(element),
-                Err(answer) => {
-                    let index = this.count();
-                    this.settle(index, answer, is_last);
+                Ok(element) => this.accept(element),
+                Err(output) => {
+                    let index = this.take_index();
+                    this.complete(index, output, is_last);
                 }
             },
         }
@@ -201,93 +202,95 @@ where
     }
 }
 
-// What follows from a step. The projection is taken by these, not the pinned core.
+// These are methods of the projection, because their callers have projected the pinned core already.
 impl<S, K, T, G, F, Fut, A> CoreProjection<'_, S, K, T, G, F, Fut, A>
 where
     K: Hash + Eq + Clone,
     G: FnMut(&T) -> K,
     F: FnMut(T) -> Fut,
     Fut: Future,
-    A: Answers<Answer = Fut::Output>,
+    A: Outputs<Output = Fut::Output>,
 {
-    /// A new element has come out of the source.
-    fn arrive(&mut self, element: T) {
+    /// Takes a new element of the source.
+    fn accept(&mut self, element: T) {
         let element = Quiet::new(element);
-        // Should the user's code panic here, the element was never counted.
+        // If the user's code panics here, the element has no index yet and no output is expected.
         let key = Quiet::new((self.key)(element.get()));
         let hash = self.hasher.hash_one(&key);
-        let index = self.count();
-        self.enter(Arrival {
-            at: Keyed { key, hash },
-            parked: Parked { index, element },
+        let index = self.take_index();
+        self.start_or_park(KeyedElement {
+            hashed: HashedKey { key, hash },
+            parked: ParkedElement { index, element },
         });
     }
 
-    fn enter(&mut self, arrival: Arrival<K, T>) {
+    fn start_or_park(&mut self, element: KeyedElement<K, T>) {
         let lane_capacity = self.limits.lane_capacity;
-        if let Err(Lost { indices, thrown }) = self.inside.enter(arrival, lane_capacity, self.f) {
-            self.lose(indices, thrown);
+        if let Err(Lost { indices, payload }) =
+            self.elements.start_or_park(element, lane_capacity, self.f)
+        {
+            self.fail(indices, payload);
         }
     }
 
-    fn count(&mut self) -> u64 {
+    fn take_index(&mut self) -> u64 {
         let index = *self.next_index;
         *self.next_index += 1;
-        self.answers.expect();
+        self.outputs.push_pending();
         index
     }
 
-    fn settle(&mut self, index: u64, answer: A::Answer, is_last: impl Fn(&A::Answer) -> bool) {
-        let last = is_last(&answer);
-        self.answers.put(index, answer);
+    fn complete(&mut self, index: u64, output: A::Output, is_last: impl Fn(&A::Output) -> bool) {
+        let last = is_last(&output);
+        self.outputs.complete(index, output);
         if last {
-            *self.stage = Stage::Finishing;
-            self.inside.cut(self.answers.over_from(index));
-            self.answers.end_with(index);
+            *self.progress = Progress::Finishing;
+            self.elements.stop(self.outputs.stop_from(index));
+            self.outputs.end_at(index);
         }
     }
 
-    /// These elements will have no answer, because something has panicked.
-    fn lose(&mut self, indices: impl IntoIterator<Item = u64>, thrown: Thrown) -> ! {
+    /// These elements will have no output, because the user's code has panicked.
+    fn fail(&mut self, indices: impl IntoIterator<Item = u64>, payload: PanicPayload) -> ! {
         for index in indices {
-            self.answers.skip(index);
+            self.outputs.skip(index);
         }
-        resume_unwind(thrown)
+        resume_unwind(payload)
     }
 }
 
-impl<S, K, T, G, F, Fut, A: Answers> Core<S, K, T, G, F, Fut, A> {
-    pub(super) fn is_over(&self) -> bool {
-        self.stage == Stage::Over && self.answers.len() == 0
+impl<S, K, T, G, F, Fut, A: Outputs> Core<S, K, T, G, F, Fut, A> {
+    pub(super) fn is_done(&self) -> bool {
+        self.progress == Progress::Done && self.outputs.len() == 0
     }
 
-    pub(super) fn answers_mut(self: Pin<&mut Self>) -> &mut A {
-        self.project().answers
+    pub(super) fn outputs_mut(self: Pin<&mut Self>) -> &mut A {
+        self.project().outputs
     }
 
-    /// How many answers there will be, if nothing panics.
+    /// How many outputs there will be, if nothing panics.
     pub(super) fn size_hint(&self) -> (usize, Option<usize>)
     where
         S: Stream,
     {
-        let (lower, upper) = match self.stage {
-            Stage::Pulling => self.source.size_hint(),
-            Stage::Finishing | Stage::Over => (0, Some(0)),
+        let (lower, upper) = match self.progress {
+            Progress::Pulling => self.source.size_hint(),
+            Progress::Finishing | Progress::Done => (0, Some(0)),
         };
-        let here = self.inside.len() + self.answers.len();
+        let here = self.elements.len() + self.outputs.len();
         (
             lower.saturating_add(here),
             upper.and_then(|upper| upper.checked_add(here)),
         )
     }
 
-    /// Neither elements nor keys nor answers: they are the user's.
+    /// Shows neither elements nor keys nor outputs: they are the user's.
     pub(super) fn fmt(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(name)
-            .field("in_flight", &self.inside.in_flight())
-            .field("parked", &self.inside.parked())
-            .field("answers", &self.answers.len())
-            .field("stage", &self.stage)
+            .field("in_flight", &self.elements.in_flight())
+            .field("parked", &self.elements.parked())
+            .field("outputs", &self.outputs.len())
+            .field("progress", &self.progress)
             .finish_non_exhaustive()
     }
 }

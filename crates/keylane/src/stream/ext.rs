@@ -1,4 +1,4 @@
-//! What a stream can be asked for.
+//! The methods that every stream gets.
 
 use std::hash::Hash;
 
@@ -6,37 +6,38 @@ use futures::{Stream, TryStream};
 
 use super::for_each::{ForEachKeyed, TryForEachKeyed};
 use super::map::{MapKeyed, MapKeyedUnordered};
+#[cfg(doc)]
+use super::on_error::OnError;
 use super::try_map::{TryMapKeyed, TryMapKeyedUnordered};
 
-/// Keyed work on any [`Stream`]: in order for each key, and as many keys at once as you allow.
+/// Keyed work on any [`Stream`]: in order for each key, with a limit on the keys at once.
 ///
-/// As `buffered`, `buffer_unordered` and `for_each_concurrent` of the `futures` crate, with a key. At most
-/// one future of a key is in flight; a key starts its next element as soon as its last one has finished, and
-/// not when that answer was taken. Elements of a busy key are parked in a lane of their own
-/// (`lane_capacity`), so a hot key does not take the places of others.
+/// The methods are `buffered`, `buffer_unordered` and `for_each_concurrent` of the `futures` crate, with
+/// a key. At most one future of a key is in flight. A key starts its next element as soon as the one
+/// before has finished, whether or not its output was taken. Elements of a busy key are parked in a
+/// lane of their own (`lane_capacity`), so a hot key does not use up the concurrency of others.
 ///
-/// Everything happens in the task that polls: nothing is spawned, there need be no runtime, and elements,
-/// keys and futures need be neither `Send` nor `'static`. Nothing moves while nobody polls, and dropped,
-/// an adapter drops its futures and what is parked.
+/// All work happens in the task that polls: nothing is spawned, no runtime is needed, and elements,
+/// keys and futures need to be neither `Send` nor `'static`. Nothing proceeds unless the adapter is
+/// polled. If an adapter is dropped, it drops its futures and the parked elements.
 ///
 /// # Limits
 ///
 /// | setting | default | at the limit |
 /// | --- | --- | --- |
-/// | `concurrency`, the first argument | must be given | nothing is pulled |
+/// | `concurrency`, the first argument | none | nothing is pulled |
 /// | `lane_capacity` | 64 elements of a key, the one in flight included | nothing is pulled until this key has room |
 /// | `capacity` | the concurrency times the capacity of a lane | nothing is pulled |
 ///
-/// Nor is anything pulled while as many answers as the concurrency can be taken and nobody takes
-/// them.
+/// Also, nothing is pulled while as many outputs as the concurrency are ready and not taken.
 ///
 /// # Panics
 ///
-/// A panic of the stream, of `key`, of `f` or of a future goes to whoever polls, and so does one of the
-/// key's `Hash`, `Eq` or `Clone`. The element that panicked is gone. Nothing else is: polled again, the
-/// adapter goes on with all others, in order, those of the same key included. A panic in the `Drop` of an
-/// element, a key or a future is logged and changes nothing. A key that is not equal to itself panics, and
-/// loses what is parked behind it.
+/// A panic of the stream, of `key`, of `f`, of a future, or of the key's `Hash`, `Eq` or `Clone`
+/// panics in the poll of the adapter. The element that panicked is lost, and no other is: polled again,
+/// the adapter continues with all others in order, those of the same key included. A panic in the
+/// `Drop` of an element, a key or a future is logged and has no other effect. If a key is not equal to
+/// itself, the poll panics, and what is parked behind that key is lost.
 ///
 /// # Examples
 ///
@@ -58,10 +59,10 @@ use super::try_map::{TryMapKeyed, TryMapKeyedUnordered};
 /// # }
 /// ```
 pub trait KeyedStreamExt: Stream {
-    /// Runs `f` for each element, and answers in the order of the elements.
+    /// Runs `f` for each element, and yields the outputs in the order of the elements.
     ///
-    /// What has finished before an older element waits for it, and counts against `capacity`. Work on other
-    /// keys goes on meanwhile.
+    /// An output that is ready before that of an older element waits for it, and counts against
+    /// `capacity`. Work on other keys continues meanwhile.
     ///
     /// # Panics
     ///
@@ -69,7 +70,8 @@ pub trait KeyedStreamExt: Stream {
     ///
     /// # Cancel safety
     ///
-    /// A dropped `next()` loses nothing; what is inside stays, and goes on with the next one.
+    /// If a future of `next()` is dropped, nothing is lost: elements stay in the adapter, and the next
+    /// poll continues with them.
     ///
     /// # Examples
     ///
@@ -91,7 +93,7 @@ pub trait KeyedStreamExt: Stream {
         MapKeyed::new(self, concurrency, key, f)
     }
 
-    /// Runs `f` for each element, and answers as they finish: those of one key are in order.
+    /// Runs `f` for each element, and yields the outputs as they are ready: those of one key in order.
     ///
     /// # Panics
     ///
@@ -99,7 +101,8 @@ pub trait KeyedStreamExt: Stream {
     ///
     /// # Cancel safety
     ///
-    /// A dropped `next()` loses nothing; what is inside stays, and goes on with the next one.
+    /// If a future of `next()` is dropped, nothing is lost: elements stay in the adapter, and the next
+    /// poll continues with them.
     ///
     /// # Examples
     ///
@@ -111,11 +114,11 @@ pub trait KeyedStreamExt: Stream {
     /// # async fn main() {
     /// let slow_and_fast = stream::iter([("slow", 1), ("slow", 2), ("fast", 1)]);
     /// let order: Vec<_> = slow_and_fast
-    ///     .map_keyed_unordered(8, |(who, _)| *who, |(who, n)| async move {
-    ///         if who == "slow" {
+    ///     .map_keyed_unordered(8, |(name, _)| *name, |(name, n)| async move {
+    ///         if name == "slow" {
     ///             tokio::task::yield_now().await;
     ///         }
-    ///         (who, n)
+    ///         (name, n)
     ///     })
     ///     .collect()
     ///     .await;
@@ -139,7 +142,7 @@ pub trait KeyedStreamExt: Stream {
         MapKeyedUnordered::new(self, concurrency, key, f)
     }
 
-    /// Runs `f` for each element; ready when the stream has ended and all is done.
+    /// Runs `f` for each element. The future is ready when the stream has ended and all work is done.
     ///
     /// # Panics
     ///
@@ -147,8 +150,8 @@ pub trait KeyedStreamExt: Stream {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, it drops what is in flight and what is parked. Polled by reference it
-    /// can be left alone and gone on with.
+    /// If the future is dropped before it is ready, it drops what is in flight and what is parked. It
+    /// can also be polled by reference, left, and polled again later.
     ///
     /// # Examples
     ///
@@ -190,8 +193,7 @@ pub trait KeyedStreamExt: Stream {
 
     /// Like [`map_keyed`](Self::map_keyed), for a stream and for futures that can fail.
     ///
-    /// What an error does to the others is [`TryMapKeyed::on_error`]: unless you say otherwise, it is the last
-    /// answer ([`OnError::Stop`](crate::OnError::Stop)).
+    /// The first error is the last output ([`OnError::Stop`]), unless [`TryMapKeyed::on_error`] is set.
     ///
     /// # Panics
     ///
@@ -205,7 +207,8 @@ pub trait KeyedStreamExt: Stream {
     ///
     /// ```
     /// use futures::{StreamExt, TryStreamExt, stream};
-    /// use keylane::{KeyedStreamExt, OnError};
+    /// use keylane::KeyedStreamExt;
+    /// use keylane::stream::OnError;
     ///
     /// async fn load(row: u32) -> Result<u32, String> {
     ///     if row % 10 == 7 { Err(format!("row {row} is refused")) } else { Ok(row) }
@@ -220,8 +223,8 @@ pub trait KeyedStreamExt: Stream {
     /// let loaded: Result<Vec<_>, _> = loaded.try_collect().await;
     /// assert_eq!(loaded, Err("row 7 is refused".to_owned()));
     ///
-    /// // All of it, each error in its place.
-    /// let loaded = rows().try_map_keyed(4, |row| row % 2, load).on_error(OnError::GoOn);
+    /// // All rows, each error in its place.
+    /// let loaded = rows().try_map_keyed(4, |row| row % 2, load).on_error(OnError::Continue);
     /// let loaded: Vec<_> = loaded.collect().await;
     /// assert_eq!(loaded, [Ok(5), Ok(6), Err("row 7 is refused".to_owned()), Ok(8)]);
     /// # }
@@ -245,8 +248,8 @@ pub trait KeyedStreamExt: Stream {
 
     /// Like [`map_keyed_unordered`](Self::map_keyed_unordered), for a stream and for futures that can fail.
     ///
-    /// What an error does to the others is [`TryMapKeyedUnordered::on_error`]: unless you say otherwise, it
-    /// is the last answer ([`OnError::Stop`](crate::OnError::Stop)), and all that had not finished is dropped.
+    /// The first error is the last output ([`OnError::Stop`]), and all that had not finished is dropped,
+    /// unless [`TryMapKeyedUnordered::on_error`] is set.
     ///
     /// # Panics
     ///
@@ -290,12 +293,12 @@ pub trait KeyedStreamExt: Stream {
 
     /// Like [`for_each_keyed`](Self::for_each_keyed), for a stream and for futures that can fail.
     ///
-    /// What an error does to the others is [`TryForEachKeyed::on_error`].
+    /// The first error ends the work ([`OnError::Stop`]), unless [`TryForEachKeyed::on_error`] is set.
     ///
     /// # Errors
     ///
-    /// The first error that was seen, of the stream or of a future: at once, and all else is dropped, or
-    /// under [`OnError::GoOn`](crate::OnError::GoOn) when all is done.
+    /// The first error that was seen, of the stream or of a future. With [`OnError::Stop`] it is
+    /// returned at once and all other work is dropped, with [`OnError::Continue`] when all is done.
     ///
     /// # Panics
     ///
@@ -309,7 +312,8 @@ pub trait KeyedStreamExt: Stream {
     ///
     /// ```
     /// use futures::stream;
-    /// use keylane::{KeyedStreamExt, OnError};
+    /// use keylane::KeyedStreamExt;
+    /// use keylane::stream::OnError;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
@@ -318,7 +322,7 @@ pub trait KeyedStreamExt: Stream {
     ///     .try_for_each_keyed(8, |(user, _)| *user, |(user, cents)| async move {
     ///         if cents == 0 { Err(format!("user {user} has nothing to pay")) } else { Ok(()) }
     ///     })
-    ///     .on_error(OnError::GoOn)
+    ///     .on_error(OnError::Continue)
     ///     .await;
     /// assert_eq!(billed, Err("user 2 has nothing to pay".to_owned()));
     /// # }

@@ -1,4 +1,4 @@
-//! Work without answers, as a future.
+//! Work without outputs, as a future.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,20 +10,21 @@ use futures::stream::IntoStream;
 use futures::{Stream, TryStream, TryStreamExt};
 use pin_project_lite::pin_project;
 
-use super::OnError;
-use super::answers::{FirstError, Nothing};
 use super::core::Core;
 use super::limits::settings;
+use super::on_error::OnError;
+use super::outputs::{Discard, FirstError};
 
 pin_project! {
-    /// Ready when all is done: [`for_each_keyed`](crate::KeyedStreamExt::for_each_keyed).
+    /// The future of [`for_each_keyed`](crate::KeyedStreamExt::for_each_keyed): ready when all work is
+    /// done.
     #[must_use = "futures do nothing unless polled"]
     pub struct ForEachKeyed<S, K, G, F, Fut>
     where
         S: Stream,
     {
         #[pin]
-        core: Core<S, K, S::Item, G, F, Fut, Nothing>,
+        core: Core<S, K, S::Item, G, F, Fut, Discard>,
     }
 }
 
@@ -41,7 +42,7 @@ where
 {
     #[track_caller]
     pub(super) fn new(source: S, concurrency: usize, key: G, f: F) -> Self {
-        let core = Core::new(source, concurrency, key, f, Nothing);
+        let core = Core::new(source, concurrency, key, f, Discard);
         Self { core }
     }
 }
@@ -57,8 +58,8 @@ where
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let answer = self.project().core.poll_answer(cx, Ok, |()| false);
-        answer.map(|_| ())
+        let output = self.project().core.poll_output(cx, Ok, |()| false);
+        output.map(|_| ())
     }
 }
 
@@ -71,7 +72,7 @@ where
     Fut: Future<Output = ()>,
 {
     fn is_terminated(&self) -> bool {
-        self.core.is_over()
+        self.core.is_done()
     }
 }
 
@@ -82,8 +83,8 @@ impl<S: Stream, K, G, F, Fut> fmt::Debug for ForEachKeyed<S, K, G, F, Fut> {
 }
 
 pin_project! {
-    /// Ready when all is done, or with the first error:
-    /// [`try_for_each_keyed`](crate::KeyedStreamExt::try_for_each_keyed).
+    /// The future of [`try_for_each_keyed`](crate::KeyedStreamExt::try_for_each_keyed): ready when all
+    /// work is done, or with the first error.
     #[must_use = "futures do nothing unless polled"]
     pub struct TryForEachKeyed<S, K, G, F, Fut>
     where
@@ -98,10 +99,10 @@ pin_project! {
 impl<S: TryStream, K, G, F, Fut> TryForEachKeyed<S, K, G, F, Fut> {
     settings!();
 
-    /// What follows from the first error. Default: [`OnError::Stop`].
+    /// What happens after the first error. Default: [`OnError::Stop`].
     ///
-    /// With [`OnError::GoOn`] everything is done, and then the first error comes out. The first is the
-    /// one that was seen first.
+    /// With [`OnError::Continue`] all elements run, and then the error that was seen first is
+    /// returned.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
         self
@@ -138,10 +139,10 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let stops = *this.on_error == OnError::Stop;
-        let is_last = |answer: &Fut::Output| stops && answer.is_err();
+        let is_last = |output: &Fut::Output| stops && output.is_err();
         let core = this.core.as_mut();
-        ready!(core.poll_answer(cx, |item| item.map_err(Err), is_last));
-        match this.core.answers_mut().take_error() {
+        ready!(core.poll_output(cx, |item| item.map_err(Err), is_last));
+        match this.core.outputs_mut().take_error() {
             Some(error) => Poll::Ready(Err(error)),
             None => Poll::Ready(Ok(())),
         }
@@ -157,7 +158,7 @@ where
     Fut: Future<Output = Result<(), S::Error>>,
 {
     fn is_terminated(&self) -> bool {
-        self.core.is_over()
+        self.core.is_done()
     }
 }
 

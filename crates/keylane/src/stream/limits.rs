@@ -1,6 +1,6 @@
-//! How much may be inside.
+//! How many elements an adapter may hold.
 
-/// How deep a lane may be unless that is set.
+/// The default capacity of a lane.
 const LANE_CAPACITY: usize = 64;
 
 pub(super) struct Limits {
@@ -38,14 +38,14 @@ impl Limits {
     }
 }
 
-/// The settings that every adapter has.
+/// The settings of every adapter.
 macro_rules! settings {
     () => {
-        /// Most elements of one key that are inside, the one in flight included. Default: 64.
+        /// Most elements of one key that are in flight or parked. Default: 64.
         ///
-        /// At that limit the next element of the key is held, and nothing is pulled until one of the key
-        /// has finished. So a hot key takes no place of others: it has one future in flight, and its own
-        /// lane for the rest.
+        /// At the limit the next element of the key is held, and nothing is pulled until one of the
+        /// key's elements has finished. So a hot key leaves the concurrency to others: it has one
+        /// future in flight, and a lane of its own for the rest.
         ///
         /// # Panics
         ///
@@ -56,11 +56,11 @@ macro_rules! settings {
             self
         }
 
-        /// Most elements pulled and not yet answered to the consumer: parked, in flight, and answers
-        /// that nobody has taken. In input order also those that panicked behind one that is not
-        /// answered. Default: the concurrency times the capacity of a lane.
+        /// Most elements that were pulled and whose output was not taken: parked, in flight, and
+        /// finished. In input order this counts also those that panicked behind one that has not
+        /// finished. Default: the concurrency times the capacity of a lane.
         ///
-        /// At that limit nothing is pulled.
+        /// At the limit nothing is pulled.
         ///
         /// # Panics
         ///

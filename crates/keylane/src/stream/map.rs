@@ -1,4 +1,4 @@
-//! Answers as a stream.
+//! Outputs as a stream.
 
 use std::fmt;
 use std::hash::Hash;
@@ -9,12 +9,13 @@ use futures::Stream;
 use futures::stream::FusedStream;
 use pin_project_lite::pin_project;
 
-use super::answers::{AsTheyCome, InOrder};
 use super::core::Core;
 use super::limits::settings;
+use super::outputs::{InOrder, Unordered};
 
 pin_project! {
-    /// Answers in the order of the elements: [`map_keyed`](crate::KeyedStreamExt::map_keyed).
+    /// The stream of [`map_keyed`](crate::KeyedStreamExt::map_keyed): outputs in the order of the
+    /// elements.
     #[must_use = "streams do nothing unless polled"]
     pub struct MapKeyed<S, K, G, F, Fut>
     where
@@ -27,7 +28,8 @@ pin_project! {
 }
 
 pin_project! {
-    /// Answers as they come: [`map_keyed_unordered`](crate::KeyedStreamExt::map_keyed_unordered).
+    /// The stream of [`map_keyed_unordered`](crate::KeyedStreamExt::map_keyed_unordered): outputs as
+    /// they are ready.
     #[must_use = "streams do nothing unless polled"]
     pub struct MapKeyedUnordered<S, K, G, F, Fut>
     where
@@ -35,13 +37,13 @@ pin_project! {
         Fut: Future,
     {
         #[pin]
-        core: Core<S, K, S::Item, G, F, Fut, AsTheyCome<Fut::Output>>,
+        core: Core<S, K, S::Item, G, F, Fut, Unordered<Fut::Output>>,
     }
 }
 
-// Two types that differ in where their answers wait.
-macro_rules! answers {
-    ($name:ident, $answers:ident) => {
+// Two types that differ in where their outputs wait.
+macro_rules! adapter {
+    ($name:ident, $outputs:ident) => {
         impl<S: Stream, K, G, F, Fut: Future> $name<S, K, G, F, Fut> {
             settings!();
         }
@@ -56,7 +58,7 @@ macro_rules! answers {
         {
             #[track_caller]
             pub(super) fn new(source: S, concurrency: usize, key: G, f: F) -> Self {
-                let core = Core::new(source, concurrency, key, f, $answers::new());
+                let core = Core::new(source, concurrency, key, f, $outputs::new());
                 Self { core }
             }
         }
@@ -72,7 +74,7 @@ macro_rules! answers {
             type Item = Fut::Output;
 
             fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Fut::Output>> {
-                self.project().core.poll_answer(cx, Ok, |_| false)
+                self.project().core.poll_output(cx, Ok, |_| false)
             }
 
             fn size_hint(&self) -> (usize, Option<usize>) {
@@ -89,7 +91,7 @@ macro_rules! answers {
             Fut: Future,
         {
             fn is_terminated(&self) -> bool {
-                self.core.is_over()
+                self.core.is_done()
             }
         }
 
@@ -101,5 +103,5 @@ macro_rules! answers {
     };
 }
 
-answers!(MapKeyed, InOrder);
-answers!(MapKeyedUnordered, AsTheyCome);
+adapter!(MapKeyed, InOrder);
+adapter!(MapKeyedUnordered, Unordered);

@@ -1,17 +1,18 @@
-//! What an error does to the others.
+//! What happens after an error.
 
-/// What follows from the first error, in the `try_` forms of [`KeyedStreamExt`](crate::KeyedStreamExt).
+/// What happens after the first error, in the `try_` forms of [`KeyedStreamExt`](crate::KeyedStreamExt).
 ///
-/// An error of the stream itself counts as much as one that a future answers with.
+/// An error of the stream counts like an error of a future.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnError {
-    /// Nothing new starts, what is in flight is dropped, and the error is the last answer. The default.
+    /// Nothing new starts, what is in flight is dropped, and the error is the last output. The
+    /// default.
     ///
-    /// In input order everything before the error is still answered first, and started if it was not. Should
-    /// there be an error among those, then that one is the last answer.
+    /// In input order the elements before the error finish first, and start if they had not. If there
+    /// is an error among them, that one is the last output.
     #[default]
     Stop,
-    /// Every error comes out in its place, and everything else runs.
-    GoOn,
+    /// Each error is one output among the others, and all elements run.
+    Continue,
 }

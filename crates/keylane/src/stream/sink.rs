@@ -1,4 +1,4 @@
-//! A dispatcher as the end of a stream.
+//! A dispatcher as a sink.
 
 use std::fmt;
 use std::hash::Hash;
@@ -11,29 +11,29 @@ use tokio_util::sync::ReusableBoxFuture;
 use crate::dispatcher::Dispatcher;
 use crate::error::SendError;
 
-/// Takes the messages of a stream for a [`Dispatcher`]: [`Dispatcher::sink`].
+/// A [`Sink`] that sends its items to a [`Dispatcher`]: made by [`Dispatcher::sink`].
 ///
-/// It waits for room as [`send`](Dispatcher::send) does, at the capacity and at a full lane, and holds one
-/// message meanwhile. A flush is over when that message is *accepted*, and not when it is handled. After
-/// closing it takes no more; the dispatcher stays open, and so do other sinks of it.
+/// At the capacity and at a full lane it waits for room as [`send`](Dispatcher::send) does, and holds
+/// one message meanwhile. A flush is complete when that message is *accepted*, not when it is handled.
+/// A closed sink takes no more messages; the dispatcher and its other sinks stay open.
 ///
-/// As a handle does, a sink keeps the dispatcher's intake open.
+/// Like a handle, a sink keeps the dispatcher's intake open.
 ///
 /// # Errors
 ///
-/// [`SendError`] gives the message back. One that had to wait comes back from the next call of whatever
-/// kind. The sink can be used further: a message that is too large says nothing about the next one.
+/// [`SendError`] gives the message back. A message that had to wait is given back by the next call,
+/// whichever it is. The sink stays usable: after a message that is too large, the next one may fit.
 ///
 /// # Panics
 ///
-/// If the dispatcher's key, size or priority function panics, or the key's `Hash`; the message is gone, and
-/// the sink can be used further. Also `start_send`, if the sink was not ready.
+/// If the dispatcher's key, size or priority function panics, or the key's `Hash`. The message is lost,
+/// and the sink stays usable. `start_send` panics also if the sink was not ready.
 ///
 /// # Cancel safety
 ///
-/// Dropped, a sink drops the message that it holds, if it holds one: that one was not accepted. What was
-/// flushed before is not touched. A dropped future of `send` or `feed` of `SinkExt` either drops its message
-/// or leaves it in the sink, from where the next call goes on with it.
+/// If a sink is dropped, the message that it holds, if any, is dropped too: it was not accepted.
+/// Messages that were flushed before are not affected. If a future of `send` or `feed` of `SinkExt` is
+/// dropped, its message is either dropped or stays in the sink, and the next call continues with it.
 ///
 /// # Examples
 ///
@@ -57,20 +57,20 @@ use crate::error::SendError;
 #[must_use = "sinks do nothing unless polled"]
 pub struct DispatcherSink<K, M, O = (), E = std::convert::Infallible> {
     dispatcher: Dispatcher<K, M, O, E>,
-    /// Made for the first message, and used again for the others.
+    /// Allocated for the first message, and reused for the others.
     sending: Option<ReusableBoxFuture<'static, Result<(), SendError<M>>>>,
-    state: State,
+    state: SinkState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Nothing is held.
+enum SinkState {
+    /// It holds no message.
     Ready,
     /// The message in `sending` waits for room.
     Sending,
-    /// The message in `sending` waits for room, and no more is taken.
+    /// The message in `sending` waits for room, and no further message is taken.
     Closing,
-    /// Nothing is held, and no more is taken.
+    /// It holds no message and takes none.
     Closed,
 }
 
@@ -81,34 +81,34 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// A [`Sink`] for messages, for `forward` and `send_all`. Each sink holds at most one.
+    /// A [`Sink`] for messages, for `forward` and `send_all`. Each sink holds at most one message.
     ///
     /// A stream of plain messages needs `map(Ok)` before `forward` and `send_all`, which take streams of
     /// `Result`s.
     ///
     /// # Examples
     ///
-    /// [At the sink](DispatcherSink#examples).
+    /// [See `DispatcherSink`](DispatcherSink#examples).
     pub fn sink(&self) -> DispatcherSink<K, M, O, E> {
         DispatcherSink {
             dispatcher: self.clone(),
             sending: None,
-            state: State::Ready,
+            state: SinkState::Ready,
         }
     }
 }
 
 impl<K, M, O, E> DispatcherSink<K, M, O, E> {
-    /// Waits until nothing is held.
+    /// Waits until the sink holds no message.
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError<M>>> {
         let (before, after) = match self.state {
-            State::Ready | State::Closed => return Poll::Ready(Ok(())),
-            State::Sending => (State::Sending, State::Ready),
-            State::Closing => (State::Closing, State::Closed),
+            SinkState::Ready | SinkState::Closed => return Poll::Ready(Ok(())),
+            SinkState::Sending => (SinkState::Sending, SinkState::Ready),
+            SinkState::Closing => (SinkState::Closing, SinkState::Closed),
         };
         let sending = self.sending.as_mut();
         let sending = sending.expect("a message that waits is in its future");
-        // Should it panic, it is not to be polled again.
+        // Set before the poll: a future that panics must not be polled again.
         self.state = after;
         let sent = sending.poll(cx);
         if sent.is_pending() {
@@ -136,9 +136,9 @@ where
     fn start_send(self: Pin<&mut Self>, message: M) -> Result<(), SendError<M>> {
         let this = self.get_mut();
         match this.state {
-            State::Ready => {}
-            State::Closed => return Err(SendError::Closed(message)),
-            State::Sending | State::Closing => {
+            SinkState::Ready => {}
+            SinkState::Closed => return Err(SendError::Closed(message)),
+            SinkState::Sending | SinkState::Closing => {
                 panic!("`start_send` must wait until `poll_ready` is ready")
             }
         }
@@ -148,7 +148,7 @@ where
             Some(sending) => sending.set(send),
             none => *none = Some(ReusableBoxFuture::new(send)),
         }
-        this.state = State::Sending;
+        this.state = SinkState::Sending;
         Ok(())
     }
 
@@ -159,8 +159,8 @@ where
     fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError<M>>> {
         let this = self.get_mut();
         this.state = match this.state {
-            State::Ready | State::Closed => State::Closed,
-            State::Sending | State::Closing => State::Closing,
+            SinkState::Ready | SinkState::Closed => SinkState::Closed,
+            SinkState::Sending | SinkState::Closing => SinkState::Closing,
         };
         this.poll_sent(cx)
     }
@@ -168,7 +168,7 @@ where
 
 impl<K, M, O, E> fmt::Debug for DispatcherSink<K, M, O, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the message: it is the user's.
+        // The message is the user's and is not shown.
         f.debug_struct("DispatcherSink")
             .field("state", &self.state)
             .finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! Answers and errors as a stream.
+//! Outputs and errors as a stream.
 
 use std::fmt;
 use std::hash::Hash;
@@ -9,14 +9,14 @@ use futures::stream::{FusedStream, IntoStream};
 use futures::{Stream, TryStream, TryStreamExt};
 use pin_project_lite::pin_project;
 
-use super::OnError;
-use super::answers::{AsTheyCome, InOrder};
 use super::core::Core;
 use super::limits::settings;
+use super::on_error::OnError;
+use super::outputs::{InOrder, Unordered};
 
 pin_project! {
-    /// Answers and errors in the order of the elements:
-    /// [`try_map_keyed`](crate::KeyedStreamExt::try_map_keyed).
+    /// The stream of [`try_map_keyed`](crate::KeyedStreamExt::try_map_keyed): outputs and errors in
+    /// the order of the elements.
     #[must_use = "streams do nothing unless polled"]
     pub struct TryMapKeyed<S, K, G, F, Fut>
     where
@@ -30,8 +30,8 @@ pin_project! {
 }
 
 pin_project! {
-    /// Answers and errors as they come:
-    /// [`try_map_keyed_unordered`](crate::KeyedStreamExt::try_map_keyed_unordered).
+    /// The stream of [`try_map_keyed_unordered`](crate::KeyedStreamExt::try_map_keyed_unordered):
+    /// outputs and errors as they are ready.
     #[must_use = "streams do nothing unless polled"]
     pub struct TryMapKeyedUnordered<S, K, G, F, Fut>
     where
@@ -39,18 +39,18 @@ pin_project! {
         Fut: Future,
     {
         #[pin]
-        core: Core<IntoStream<S>, K, S::Ok, G, F, Fut, AsTheyCome<Fut::Output>>,
+        core: Core<IntoStream<S>, K, S::Ok, G, F, Fut, Unordered<Fut::Output>>,
         on_error: OnError,
     }
 }
 
-// Two types that differ in where their answers wait.
-macro_rules! answers {
-    ($name:ident, $answers:ident) => {
+// Two types that differ in where their outputs wait.
+macro_rules! adapter {
+    ($name:ident, $outputs:ident) => {
         impl<S: TryStream, K, G, F, Fut: Future> $name<S, K, G, F, Fut> {
             settings!();
 
-            /// What follows from the first error. Default: [`OnError::Stop`].
+            /// What happens after the first error. Default: [`OnError::Stop`].
             pub fn on_error(mut self, on_error: OnError) -> Self {
                 self.on_error = on_error;
                 self
@@ -68,7 +68,7 @@ macro_rules! answers {
             #[track_caller]
             pub(super) fn new(source: S, concurrency: usize, key: G, f: F) -> Self {
                 Self {
-                    core: Core::new(source.into_stream(), concurrency, key, f, $answers::new()),
+                    core: Core::new(source.into_stream(), concurrency, key, f, $outputs::new()),
                     on_error: OnError::default(),
                 }
             }
@@ -87,16 +87,16 @@ macro_rules! answers {
             fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Fut::Output>> {
                 let this = self.project();
                 let stops = *this.on_error == OnError::Stop;
-                let is_last = |answer: &Fut::Output| stops && answer.is_err();
-                this.core.poll_answer(cx, |item| item.map_err(Err), is_last)
+                let is_last = |output: &Fut::Output| stops && output.is_err();
+                this.core.poll_output(cx, |item| item.map_err(Err), is_last)
             }
 
             fn size_hint(&self) -> (usize, Option<usize>) {
                 let (lower, upper) = self.core.size_hint();
                 match self.on_error {
-                    // The first answer may be the last.
+                    // The first output may be the last.
                     OnError::Stop => (lower.min(1), upper),
-                    OnError::GoOn => (lower, upper),
+                    OnError::Continue => (lower, upper),
                 }
             }
         }
@@ -110,7 +110,7 @@ macro_rules! answers {
             Fut: Future<Output = Result<A, S::Error>>,
         {
             fn is_terminated(&self) -> bool {
-                self.core.is_over()
+                self.core.is_done()
             }
         }
 
@@ -122,5 +122,5 @@ macro_rules! answers {
     };
 }
 
-answers!(TryMapKeyed, InOrder);
-answers!(TryMapKeyedUnordered, AsTheyCome);
+adapter!(TryMapKeyed, InOrder);
+adapter!(TryMapKeyedUnordered, Unordered);

@@ -1,8 +1,8 @@
 //! Handing back what will not be handled.
 
+use super::super::apply::open;
 use super::super::message::{Held, Parked, Queued, Turn, Work};
 use super::super::outcome::Tally;
-use super::super::apply::open;
 use super::super::room::{Gate, change_gauge};
 use super::super::{Engine, Lane};
 use super::HandedBack;
@@ -43,7 +43,12 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Hands back everything behind a head that is out and has just settled, and its lane.
-    pub(in super::super) fn release_handing_back(&self, tally: &mut Tally, key: Option<T::Key>, hash: u64) {
+    pub(in super::super) fn release_handing_back(
+        &self,
+        tally: &mut Tally,
+        key: Option<T::Key>,
+        hash: u64,
+    ) {
         let Some(key) = key else { return };
         // Also run while a panic of the key's own `Eq` unwinds, and must not be the second one. The
         // messages first: the removal drops a key, and that is the user's too.
@@ -86,7 +91,12 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    pub(in super::super) fn hand_back_held(&self, tally: &mut Tally, key: Option<T::Key>, held: Held<T>) {
+    pub(in super::super) fn hand_back_held(
+        &self,
+        tally: &mut Tally,
+        key: Option<T::Key>,
+        held: Held<T>,
+    ) {
         let Held {
             message,
             ticket,

@@ -203,7 +203,10 @@ impl<T: Spec> Engine<T> {
         match due {
             RetryDue::Keyless(number) => {
                 let is_attempt = |work: &Work<T>| matches!(work, Work::Attempt(_));
-                let peeked = self.clocks.keyless.peek(*number, |held| is_attempt(&held.work));
+                let peeked = self
+                    .clocks
+                    .keyless
+                    .peek(*number, |held| is_attempt(&held.work));
                 peeked.unwrap_or(false)
             }
             RetryDue::Lane { key, hash, until } => self

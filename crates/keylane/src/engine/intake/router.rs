@@ -178,13 +178,13 @@ impl<T: Spec> Router<T> {
                 Poll::Ready(0) => {}
                 Poll::Ready(_) => {
                     // Timers have their say under any load.
-                    let _ = self.poll_timers(cx);
+                    let _ = poll_timers(&self.engine, cx, &mut self.due, &mut self.wake_ups);
                     return Poll::Ready(Heard::Work);
                 }
                 Poll::Pending => {}
             }
         }
-        let due = self.poll_timers(cx);
+        let due = poll_timers(&self.engine, cx, &mut self.due, &mut self.wake_ups);
         let refilled = self
             .refill
             .as_mut()
@@ -206,14 +206,6 @@ impl<T: Spec> Router<T> {
             self.engine.shutdown.router().register(cx.waker());
             Poll::Pending
         }
-    }
-
-    /// Takes what the timers brought. True: something is due.
-    fn poll_timers(&mut self, cx: &mut Context<'_>) -> bool {
-        let clocks = &self.engine.clocks;
-        let retries = clocks.retries.poll_due(cx, &mut self.due);
-        let wake_ups = clocks.wake_ups.poll_due(cx, &mut self.wake_ups);
-        retries.is_ready() | wake_ups.is_ready()
     }
 
     /// Places what came, each message in the lane of its key. Returns how many came.
@@ -296,10 +288,7 @@ impl<T: Spec> Router<T> {
         self.due.clear();
         self.postponed.clear();
         self.refill = None;
-        self.engine
-            .clocks
-            .postponed
-            .store(0, Ordering::Relaxed);
+        self.engine.clocks.postponed.store(0, Ordering::Relaxed);
         self.engine.clear_clocks();
         self.wake_ups.clear();
         self.give_up_kept(true);
@@ -374,7 +363,7 @@ impl<T: Spec> Router<T> {
         let engine = &self.engine;
         let stage = engine.shutdown.stage();
         if stage > Stage::Open && self.seen == Stage::Open {
-            engine.room.close();
+            engine.stop_intake();
             self.ingress.close();
             self.turns.extend(engine.close_lanes());
         }
@@ -421,6 +410,19 @@ impl<T: Spec> Router<T> {
         shutdown.reach_deadline();
         true
     }
+}
+
+/// Takes what the timers brought. True: something is due.
+fn poll_timers<T: Spec>(
+    engine: &Engine<T>,
+    cx: &mut Context<'_>,
+    due: &mut Vec<RetryDue<T::Key>>,
+    wake_ups: &mut Vec<WakeUp<T::Key>>,
+) -> bool {
+    let clocks = &engine.clocks;
+    let retries = clocks.retries.poll_due(cx, due);
+    let wake_ups = clocks.wake_ups.poll_due(cx, wake_ups);
+    retries.is_ready() | wake_ups.is_ready()
 }
 
 /// A batch on its way into the lanes, which are found by the key's own `Eq` and `Clone`.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::super::Engine;
+use super::super::hand::Owed;
 use super::super::message::{Held, Queued, RetryDue, Turn, Work};
 use super::super::room::Freed;
-use super::super::hand::Owed;
 use super::settle::{Outcome, Tally};
 use super::verdict::{Policy, Verdict};
 use crate::clock;
@@ -118,7 +118,12 @@ impl<T: Spec> Engine<T> {
     }
 
     /// The sink refused a letter: it is brought again later, and the key waits for it.
-    pub(in super::super) fn refused(self: &Arc<Self>, tally: &mut Tally, turn: Turn<T>, error: String) -> Option<Queued<T>> {
+    pub(in super::super) fn refused(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        turn: Turn<T>,
+        error: String,
+    ) -> Option<Queued<T>> {
         self.counters.letter_failures.add(1);
         let Turn {
             key,

@@ -5,5 +5,5 @@ mod failed;
 mod verdict;
 
 mod settle;
-pub(super) use settle::{Outcome, Tally};
 pub(crate) use settle::Share;
+pub(super) use settle::{Outcome, Tally};

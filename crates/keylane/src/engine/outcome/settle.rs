@@ -4,9 +4,8 @@ use super::super::Engine;
 use super::super::message::{Debt, Standing, Ticket, take_lost};
 use super::super::{HandedBack, Reply, Stage};
 use crate::error::{Failure, ReceiptError};
-use crate::rt::atomic::Ordering;
 use crate::types::{Spec, Types};
-use crate::unwind::{caught, cloned, dropped, shielded};
+use crate::unwind::{caught, cloned, dropped};
 
 /// The one outcome of a message.
 pub(in super::super) enum Outcome<T: Types> {
@@ -54,7 +53,12 @@ impl Tally {
 impl<T: Spec> Engine<T> {
     /// Settles a message: its receipt, its count, its room.
     #[inline]
-    pub(in super::super) fn settle(&self, tally: &mut Tally, mut ticket: Ticket<T>, outcome: Outcome<T>) {
+    pub(in super::super) fn settle(
+        &self,
+        tally: &mut Tally,
+        mut ticket: Ticket<T>,
+        outcome: Outcome<T>,
+    ) {
         self.settle_in_place(tally, &mut ticket, outcome);
     }
 

@@ -31,7 +31,9 @@ impl<K, M, E> Policy<'_, K, M, E> {
     /// What becomes of a message whose `attempt`, counted from 1, failed. `dice` is a number from 0 to 1,
     /// for jitter.
     pub(super) fn verdict(&self, attempt: u32, failure: &Failure<E>, dice: f64) -> Verdict {
-        let wait = self.retry.and_then(|retry| retry.after(attempt, failure, dice));
+        let wait = self
+            .retry
+            .and_then(|retry| retry.after(attempt, failure, dice));
         wait.map_or_else(|| self.given_up(), Verdict::Retry)
     }
 

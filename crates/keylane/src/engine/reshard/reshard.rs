@@ -67,7 +67,12 @@ impl<T: Spec> Resharding<T> {
     }
 
     /// Brings a message to the lane of its key, or keeps it until its old lane has drained.
-    pub(in super::super) fn place(&mut self, engine: &Engine<T>, mut accepted: Accepted<T>, stamp: u64) -> Placed<T> {
+    pub(in super::super) fn place(
+        &mut self,
+        engine: &Engine<T>,
+        mut accepted: Accepted<T>,
+        stamp: u64,
+    ) -> Placed<T> {
         let Some(key) = accepted.key.take() else {
             return Placed::Lane(accepted);
         };
@@ -142,7 +147,11 @@ impl<T: Spec> Resharding<T> {
 
     /// Everything that was kept, for the end. Only what is behind lanes that are gone: of these nobody
     /// will say that they have drained.
-    pub(in super::super) fn give_up(&mut self, engine: &Engine<T>, all: bool) -> Vec<(u64, Accepted<T>)> {
+    pub(in super::super) fn give_up(
+        &mut self,
+        engine: &Engine<T>,
+        all: bool,
+    ) -> Vec<(u64, Accepted<T>)> {
         let mut given_up = Vec::new();
         let before = self.draining.len();
         self.draining.retain(|_, old| {
@@ -163,7 +172,13 @@ impl<T: Spec> Resharding<T> {
 
 impl<T: Spec> Draining<T> {
     /// Keeps a message, with the limit of a lane and what happens there.
-    fn keep(&mut self, engine: &Engine<T>, mut accepted: Accepted<T>, stamp: u64, number: usize) -> Placed<T> {
+    fn keep(
+        &mut self,
+        engine: &Engine<T>,
+        mut accepted: Accepted<T>,
+        stamp: u64,
+        number: usize,
+    ) -> Placed<T> {
         let limit = match cfg!(keylane_mutant = "crowd-unbounded") {
             true => usize::MAX,
             false => engine.settings.lane_capacity,

@@ -107,9 +107,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             } => {}
             State::Waiting { .. } => self.schedule(effects),
             // Its timer went off, perhaps since `now` was read, or is about to.
-            State::Backoff { until, timer, .. }
-                if timer != Timer::Armed || until <= now + TICK =>
-            {
+            State::Backoff { until, timer, .. } if timer != Timer::Armed || until <= now + TICK => {
                 self.let_out(false, effects);
             }
             _ => {}

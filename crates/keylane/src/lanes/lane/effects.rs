@@ -1,8 +1,8 @@
 //! What follows from a decision of a lane.
 
 use super::super::item::Item;
-use super::plan::Gap;
 use super::gate::Opening;
+use super::plan::Gap;
 use super::wake::Due;
 use crate::clock::Instant;
 

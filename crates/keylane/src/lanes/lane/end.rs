@@ -1,11 +1,11 @@
 //! A lane is emptied, because the dispatcher ends.
 
 use super::super::item::Item;
+use super::Lane;
 use super::effects::Effects;
 use super::gate::Gate;
 use super::plan::Sequencer;
 use super::state::{Event, State};
-use super::Lane;
 
 /// What a lane held.
 pub(crate) struct Evicted<T: Item, H, G> {

@@ -15,7 +15,7 @@ mod state;
 pub(crate) use state::{Event, Phase, State, Timer, WaitReason};
 
 mod effects;
-pub(crate) use effects::{Change, Effects, Left, Memory, Out, Stall, Store, Taken};
+pub(crate) use effects::{Change, Effects, Left, Out, Stall, Store, Taken};
 
 mod gate;
 pub(crate) use gate::{Gate, Opening};
@@ -37,11 +37,11 @@ mod end;
 pub(crate) use end::Evicted;
 
 use super::item::Item;
-use plan::Plan;
 use super::rules::{AtLimit, PlanRules, Rules};
 use crate::clock::Instant;
 use backlog::Backlog;
 use gate::Full;
+use plan::Plan;
 
 /// What to do when the head of a plain lane is gone.
 #[derive(Debug)]
@@ -135,6 +135,7 @@ impl<T, H, G> Lane<T, H, G> {
         lane
     }
 
+    #[inline]
     pub(crate) fn phase(&self) -> Phase {
         match self.state {
             State::Scheduled => Phase::Scheduled,
@@ -265,6 +266,10 @@ impl<T, H, G> Lane<T, H, G> {
         at_limit: AtLimit,
         spares: &Spares<T>,
     ) -> Offered<T> {
+        assert!(
+            self.allows(Event::Offer),
+            "a lane that exists takes messages"
+        );
         if at_limit == AtLimit::Park || self.len() < capacity {
             self.push(item, spares);
             return Offered::Parked;
@@ -302,11 +307,7 @@ impl<T, H, G> Lane<T, H, G> {
     /// The head settled: the oldest parked message is the next one.
     #[inline]
     pub(crate) fn finish(&mut self) -> Next<T> {
-        // What `Phase::after` says, for the one step that every message takes.
-        assert!(
-            matches!(self.state, State::Ready | State::Running { .. }),
-            "a head that settles was out"
-        );
+        assert!(self.allows(Event::Finish), "a head that settles was out");
         self.state = State::Ready;
         match self.pop() {
             Some(item) => Next::Start(item),
@@ -382,6 +383,14 @@ impl<T, H, G> Lane<T, H, G> {
         assert_eq!(self.phase(), after, "{event:?} does not lead there");
     }
 
+    /// Whether an event can happen now, for those that happen to every message.
+    #[inline]
+    fn allows(&self, event: Event) -> bool {
+        let (with, without) = (true, false);
+        let phase = self.phase();
+        phase.after(event, with).is_some() && phase.after(event, without).is_some()
+    }
+
     /// The phase after an event, which must be one that can happen.
     fn check(&self, event: Event) -> Phase {
         let phase = self.phase();
@@ -430,7 +439,9 @@ impl<T: Item, H, G> Lane<T, H, G> {
     }
 
     pub(crate) fn has_watermark(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.watermark.is_some())
+        self.more
+            .as_ref()
+            .is_some_and(|more| more.watermark.is_some())
     }
 
     /// Whether all that was accepted up to the watermark has left the lane, given what starts now. True

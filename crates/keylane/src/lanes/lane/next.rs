@@ -218,8 +218,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// Until when a batch waits for more messages.
     fn lingers(&mut self, now: Instant, rules: &Rules) -> Option<Instant> {
         let batch = rules.batch()?;
-        if batch.linger.is_zero() || self.parked_len() >= rules.full_batch(batch)
-        {
+        if batch.linger.is_zero() || self.parked_len() >= rules.full_batch(batch) {
             return None;
         }
         let plan = self.more_mut().plan.batch_mut();
@@ -278,9 +277,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         if self.is_stalled() && !cfg!(keylane_mutant = "waiting-counts") {
             effects.stall = effects.stall.with_lane();
-            let oldest = self
-                .oldest_parked()
-                .filter(|_| reason != WaitReason::Rate);
+            let oldest = self.oldest_parked().filter(|_| reason != WaitReason::Rate);
             effects.stalled_since = oldest.map(Item::accepted_at);
         }
     }

@@ -126,6 +126,7 @@ impl Phase {
     /// The whole transition table. `parked` tells whether anything is parked.
     ///
     /// `None` is an event that cannot happen in this phase.
+    #[inline]
     pub(crate) const fn after(self, event: Event, parked: bool) -> Option<Self> {
         let next = if parked { Self::Ready } else { Self::Absent };
         match (self, event) {

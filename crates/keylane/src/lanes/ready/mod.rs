@@ -32,11 +32,11 @@ pub(crate) use order::CLASSES;
 mod pace;
 
 mod queue;
-pub(crate) use queue::Ranked;
-use queue::Line;
 use crate::clock::Instant;
 use crate::rate::Gcra;
 use crate::rt::{Mutex, OwnLine, lock};
+use queue::Line;
+pub(crate) use queue::Ranked;
 
 /// What the caller must do about runners.
 #[derive(Debug)]

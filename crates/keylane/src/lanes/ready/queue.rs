@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::pace::Pace;
 use super::order::Turns;
+use super::pace::Pace;
 use crate::clock::Instant;
 use crate::rate::Gcra;
 

@@ -1,7 +1,7 @@
 //! At most one message of a key waits.
 
 use super::super::super::item::Item;
-use super::super::super::rules::{AtLimit, CoalesceRules, Survivor, Rules};
+use super::super::super::rules::{AtLimit, CoalesceRules, Rules, Survivor};
 use super::super::effects::{Effects, Left};
 use super::super::gate::Gate;
 use super::super::{Lane, Spares};

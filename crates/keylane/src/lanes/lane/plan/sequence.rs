@@ -179,7 +179,13 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         let until = later(now, sequence.patience);
         let (reason, wait) = (WaitReason::Gap, Some(until));
-        self.enter(Event::Wait, State::Waiting { reason, until: wait });
+        self.enter(
+            Event::Wait,
+            State::Waiting {
+                reason,
+                until: wait,
+            },
+        );
         effects.gap_until = Some((now, until));
     }
 
@@ -216,8 +222,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// Whether the lane waits for this version.
     pub(crate) fn awaits(&self, version: u64) -> bool {
         let sequencer = self.sequencer();
-        self.waits_for_version()
-            && sequencer.is_some_and(|sequencer| sequencer.is_awaited(version))
+        self.waits_for_version() && sequencer.is_some_and(|sequencer| sequencer.is_awaited(version))
     }
 
     /// A waiting lane may have something to run now, or nothing at all any more.
@@ -295,7 +300,6 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
         }
     }
-
 }
 
 impl<T, H, G> Lane<T, H, G> {

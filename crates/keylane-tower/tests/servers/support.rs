@@ -1,4 +1,4 @@
-//! What stands behind and in front of the layer in every server: a script, and a record of the calls.
+//! What all servers share: the layer with a record of its calls, and a scripted handler behind it.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -8,37 +8,39 @@ use std::task::{Context, Poll};
 
 use ::http::{HeaderMap, Request};
 use keylane_testkit::{Event, Evidence, Gate, History, Id, Key, Rule, Script};
-use keylane_tower::{Error, KeyedLayer, KeyedService, Turnstile, TurnstileBuilder};
+use keylane_tower::{Error, KeyedLayer, KeyedSemaphore, KeyedSemaphoreBuilder, KeyedService};
 use tokio::time::Instant;
 use tower::layer::layer_fn;
 use tower::{Layer, Service};
 
 use crate::front::until;
 
-/// The lanes of a server, what its handlers do, and the history of both. Clones are the same.
+/// The semaphore of a server, the script of its handlers, and the history of both. Clones share all of
+/// it.
 #[derive(Clone)]
-pub(crate) struct Desk {
-    pub(crate) lanes: Turnstile<Key>,
+pub(crate) struct Support {
+    pub(crate) semaphore: KeyedSemaphore<Key>,
     pub(crate) history: History,
     pub(crate) gate: Gate,
     script: Script,
-    /// How many calls each key has had. Locked during a call: the order of the numbers is that of the calls.
+    /// How many calls each key has had. Locked during a call, so that the numbers are in the order of the
+    /// calls.
     calls: Arc<Mutex<HashMap<Option<Key>, u64>>>,
 }
 
 type KeyOf<B> = fn(&Request<B>) -> Option<Key>;
 
-/// A service in lanes, recorded.
-pub(crate) type InLanes<S, B> = Recorded<KeyedService<S, KeyOf<B>, Key>>;
+/// A service behind the layer, recorded.
+pub(crate) type InOrder<S, B> = Recorded<KeyedService<S, KeyOf<B>, Key>>;
 
-impl Desk {
+impl Support {
     pub(crate) fn new(
-        lanes: TurnstileBuilder<Key>,
+        semaphore: KeyedSemaphoreBuilder<Key>,
         script: impl FnOnce(Script, &Gate) -> Script,
     ) -> Self {
         let (history, gate) = (History::new(), Gate::new());
         Self {
-            lanes: lanes.build().expect("the limits are sound"),
+            semaphore: semaphore.build().expect("the limits are sound"),
             script: script(Script::new(&history), &gate),
             history,
             gate,
@@ -46,14 +48,14 @@ impl Desk {
         }
     }
 
-    /// The layer under test, and around it a record of which call came when.
-    pub(crate) fn layer<S, B>(&self) -> impl Layer<S, Service = InLanes<S, B>> + Clone + use<S, B> {
+    /// The layer under test, and around it a layer that records the order of the calls.
+    pub(crate) fn layer<S, B>(&self) -> impl Layer<S, Service = InOrder<S, B>> + Clone + use<S, B> {
         let key: KeyOf<B> = |request| number(request.headers(), "x-key");
-        let keyed = KeyedLayer::with_turnstile(self.lanes.clone(), key);
-        let desk = self.clone();
+        let keyed = KeyedLayer::with_semaphore(self.semaphore.clone(), key);
+        let support = self.clone();
         layer_fn(move |inner| Recorded {
             inner: keyed.layer(inner),
-            desk: desk.clone(),
+            support: support.clone(),
         })
     }
 
@@ -65,11 +67,11 @@ impl Desk {
         id
     }
 
-    /// Judges what happened: nothing waits nor runs any more.
+    /// Checks the history against the rules. Nothing may wait or run any more.
     pub(crate) async fn judge(&self, evidence: Evidence) {
-        // A call that was dropped gives its turn on a moment before it is written down.
+        // A call that was dropped gives its permit back just before it is recorded.
         until(|| self.unwritten() == 0).await;
-        assert_eq!((self.lanes.places(), self.lanes.lanes()), (0, 0));
+        assert_eq!((self.semaphore.len(), self.semaphore.lanes()), (0, 0));
         let evidence = evidence.quiescent(Instant::now()).lanes(0).max_attempts(1);
         match self.history.check(&evidence) {
             Ok(verdict) => verdict.assert_judged(&[
@@ -96,7 +98,7 @@ impl Desk {
             .collect()
     }
 
-    /// Requests that were started and whose call is not over.
+    /// Requests that were started and whose call has not ended.
     fn unwritten(&self) -> usize {
         let records = self.history.records();
         let sent: HashSet<_> = records
@@ -118,11 +120,11 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-/// A service whose calls are written down, with what became of them.
+/// A service whose calls are recorded, with their results.
 #[derive(Clone)]
 pub(crate) struct Recorded<S> {
     inner: S,
-    desk: Desk,
+    support: Support,
 }
 
 impl<S, B> Service<Request<B>> for Recorded<S>
@@ -140,11 +142,11 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (key, id) = (number(request.headers(), "x-key"), id(request.headers()));
-        let mut calls = self.desk.calls.lock().unwrap();
+        let mut calls = self.support.calls.lock().unwrap();
         let seq = calls.entry(key).or_default();
         *seq += 1;
-        // If it is dropped, what became of it is unknown, and that is what is written down.
-        let sending = self.desk.history.sending(key, *seq, id);
+        // If it is dropped, its result is unknown, and is recorded as unknown.
+        let sending = self.support.history.sending(key, *seq, id);
         let answer = self.inner.call(request);
         drop(calls);
         Box::pin(async move {

@@ -1,25 +1,26 @@
-//! Every setting of a turnstile, with its default.
+//! Every setting of a keyed semaphore, with its default.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
 
-use super::handle::Turnstile;
+use super::handle::KeyedSemaphore;
 use super::shared::Shared;
 use crate::error::BuildError;
 use crate::rt::Arc;
 
-/// Most that can be counted.
-const MOST: usize = usize::MAX >> 3;
+/// The largest capacity: of the word that counts slots, one bit says that there is a line, and two
+/// stay free so that the count cannot overflow.
+const MAX_CAPACITY: usize = usize::MAX >> 3;
 
-/// Builds a [`Turnstile`]: everything has a default.
+/// Builds a [`KeyedSemaphore`]. Every setting has a default.
 ///
 /// | setting | default | at the limit |
 /// | --- | --- | --- |
-/// | [`capacity`](Self::capacity) | 65,536 places | `reserve` waits, `try_enter` says `Full` |
-/// | [`concurrency`](Self::concurrency) | 1,024 turns | a place waits, also at the head of its lane |
-/// | [`lane_capacity`](Self::lane_capacity) | a quarter of the capacity | `enter` says `LaneFull` |
-pub struct TurnstileBuilder<K, S = RandomState> {
+/// | [`capacity`](Self::capacity) | 65,536 waiters and permits | `reserve` waits, `try_reserve` fails |
+/// | [`concurrency`](Self::concurrency) | 1,024 permits | the head of a lane waits too |
+/// | [`lane_capacity`](Self::lane_capacity) | a quarter of the capacity | `acquire` fails with `LaneFull` |
+pub struct KeyedSemaphoreBuilder<K, S = RandomState> {
     hasher: S,
     capacity: usize,
     concurrency: usize,
@@ -28,7 +29,7 @@ pub struct TurnstileBuilder<K, S = RandomState> {
     marker: PhantomData<fn(K)>,
 }
 
-impl<K> TurnstileBuilder<K> {
+impl<K> KeyedSemaphoreBuilder<K> {
     pub(super) fn new() -> Self {
         Self {
             hasher: RandomState::new(),
@@ -41,22 +42,23 @@ impl<K> TurnstileBuilder<K> {
     }
 }
 
-impl<K, S> TurnstileBuilder<K, S> {
-    /// Most places at once: those that wait and those that have their turn.
-    pub fn capacity(mut self, places: usize) -> Self {
-        self.capacity = places;
+impl<K, S> KeyedSemaphoreBuilder<K, S> {
+    /// Most reservations, waiters and permits at once, all keys together.
+    pub fn capacity(mut self, waiters: usize) -> Self {
+        self.capacity = waiters;
         self
     }
 
-    /// Most turns at once. With as many as the capacity, or more, a key waits for itself alone.
-    pub fn concurrency(mut self, turns: usize) -> Self {
-        self.concurrency = turns;
+    /// Most permits at once, all keys together. If this is not below the capacity it limits nothing:
+    /// a waiter then waits for its own key only.
+    pub fn concurrency(mut self, permits: usize) -> Self {
+        self.concurrency = permits;
         self
     }
 
-    /// Most places of one key, the one that has its turn included.
-    pub fn lane_capacity(mut self, places: usize) -> Self {
-        self.lane_capacity = Some(places);
+    /// Most waiters of one key, the permit of the key included.
+    pub fn lane_capacity(mut self, waiters: usize) -> Self {
+        self.lane_capacity = Some(waiters);
         self
     }
 
@@ -66,9 +68,9 @@ impl<K, S> TurnstileBuilder<K, S> {
         self
     }
 
-    /// How keys are hashed. The default withstands hostile keys.
-    pub fn hasher<T>(self, hasher: T) -> TurnstileBuilder<K, T> {
-        TurnstileBuilder {
+    /// How keys are hashed. The default resists keys that were chosen to collide.
+    pub fn hasher<T>(self, hasher: T) -> KeyedSemaphoreBuilder<K, T> {
+        KeyedSemaphoreBuilder {
             hasher,
             capacity: self.capacity,
             concurrency: self.concurrency,
@@ -79,17 +81,18 @@ impl<K, S> TurnstileBuilder<K, S> {
     }
 }
 
-impl<K, S> TurnstileBuilder<K, S>
+impl<K, S> KeyedSemaphoreBuilder<K, S>
 where
     K: Hash + Eq + Clone,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Makes the turnstile. It needs no runtime.
+    /// Builds the semaphore. It needs no runtime.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] if a limit is 0 or larger than can be counted, or the shards are no power of two.
-    pub fn build(self) -> Result<Turnstile<K>, BuildError> {
+    /// [`BuildError`] if a limit is 0 or too large to be counted, or if the number of shards is not a
+    /// power of two.
+    pub fn build(self) -> Result<KeyedSemaphore<K>, BuildError> {
         for (setting, value) in [
             ("capacity", self.capacity),
             ("concurrency", self.concurrency),
@@ -99,7 +102,7 @@ where
                 return Err(BuildError::Zero(setting));
             }
         }
-        if self.capacity > MOST {
+        if self.capacity > MAX_CAPACITY {
             return Err(BuildError::TooLarge("capacity"));
         }
         if let Some(shards) = self.shards
@@ -116,15 +119,15 @@ where
         let lane_capacity = self.lane_capacity.unwrap_or((capacity / 4).max(1));
         let hash = Box::new(move |key: &K| hasher.hash_one(key));
         let shared = Shared::new(capacity, concurrency, lane_capacity, self.shards, hash);
-        Ok(Turnstile {
+        Ok(KeyedSemaphore {
             shared: Arc::new(shared),
         })
     }
 }
 
-impl<K, S> fmt::Debug for TurnstileBuilder<K, S> {
+impl<K, S> fmt::Debug for KeyedSemaphoreBuilder<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TurnstileBuilder")
+        f.debug_struct("KeyedSemaphoreBuilder")
             .field("capacity", &self.capacity)
             .field("concurrency", &self.concurrency)
             .field("lane_capacity", &self.lane_capacity)

@@ -1,26 +1,28 @@
-//! So many and no more, and a line of those who wait.
+//! A fixed number of slots, and the line of those that wait for one.
 
 use std::collections::VecDeque;
 
-use super::waiter::{Stage, Waiter};
+use super::waiter::{Waiter, WaiterStage};
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Mutex, OwnLine, lock};
 
-/// Somebody stands in the line: who gives back looks there.
+/// The bit that says that there is a line: a slot that is given back goes to the line first.
 const LINE: usize = 1;
-/// One that is free.
+/// One free slot.
 const ONE: usize = 2;
-/// So many may always wait without asking for memory.
+/// The line keeps memory for this many waiters even when it is empty.
 const SPARE: usize = 16;
 
-/// A number of permits, given to one after the other.
+/// A fixed number of slots, given out first come, first served.
 ///
-/// Without a line, to take one and to give it back is one exchange each. With a line nobody takes one
-/// past it.
+/// Without a line, a slot is taken and given back by one exchange each. With a line, no newcomer
+/// takes a slot before those in the line.
 #[derive(Debug)]
-pub(super) struct Gate {
-    limit: usize,
-    /// Free permits, and [`LINE`]. Partner of each exchange: the last one.
+pub(super) struct Slots {
+    capacity: usize,
+    /// The free slots, and the bit [`LINE`]. Each exchange is the partner of the one before it, so
+    /// that a thread that takes a slot sees what was done before it was given back. The flag is only
+    /// set and cleared under the lock of the line.
     word: OwnLine<AtomicUsize>,
     line: Mutex<Line>,
 }
@@ -28,17 +30,19 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct Line {
     waiters: VecDeque<Arc<Waiter>>,
-    /// About how many of them have left.
-    gone: usize,
+    /// About how many of them have left: one that left just before it was put into the line is
+    /// counted too.
+    left: usize,
     closed: bool,
 }
 
 impl Line {
-    /// Sweeps out those who have left once they are the half of it, and gives their memory back.
+    /// Removes waiters that have left once they are more than half, and gives memory back.
     fn tidy(&mut self) {
-        if self.gone > self.waiters.len() / 2 {
-            self.waiters.retain(|waiter| waiter.stage() != Stage::Gone);
-            self.gone = 0;
+        if self.left > self.waiters.len() / 2 {
+            self.waiters
+                .retain(|waiter| waiter.stage() != WaiterStage::Left);
+            self.left = 0;
         }
         let used = self.waiters.len().max(SPARE);
         if self.waiters.capacity() / 4 > used {
@@ -47,34 +51,37 @@ impl Line {
     }
 }
 
-/// What came of asking for a permit.
+/// The result of asking for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a permit that was taken must be given back"]
-pub(super) enum Asked {
-    Taken,
-    Waits,
-    /// It had left before it came into the line.
-    Gone,
+#[must_use = "a slot that was taken must be given back"]
+pub(super) enum Taken {
+    /// The caller has a slot.
+    Now,
+    /// The waiter is in the line.
+    Later,
+    /// The waiter had left before it was put into the line.
+    Left,
     Closed,
 }
 
-impl Gate {
-    pub(super) fn new(limit: usize) -> Self {
+impl Slots {
+    pub(super) fn new(capacity: usize) -> Self {
         Self {
-            limit,
-            word: OwnLine(AtomicUsize::new(limit * ONE)),
+            capacity,
+            word: OwnLine(AtomicUsize::new(capacity * ONE)),
             line: Mutex::default(),
         }
     }
 
-    /// Permits that are out.
-    pub(super) fn taken(&self) -> usize {
-        self.limit - self.word.load(Ordering::Relaxed) / ONE
+    /// Slots that are taken. A snapshot: relaxed, because nothing follows from it.
+    pub(super) fn in_use(&self) -> usize {
+        self.capacity - self.word.load(Ordering::Relaxed) / ONE
     }
 
-    /// Takes one if it is free and nobody waits for it.
+    /// Takes a slot if one is free and there is no line.
     #[inline]
     pub(super) fn try_take(&self) -> bool {
+        // Relaxed: the exchange checks what was read here.
         let mut word = self.word.load(Ordering::Relaxed);
         while word >= ONE && word & LINE == 0 {
             match self.exchange(word, word - ONE) {
@@ -85,32 +92,32 @@ impl Gate {
         false
     }
 
-    /// Takes one, or puts the waiter into the line.
-    pub(super) fn take_or_wait(&self, waiter: &Arc<Waiter>) -> Asked {
+    /// Takes a slot, or puts the waiter into the line.
+    pub(super) fn take_or_wait(&self, waiter: &Arc<Waiter>) -> Taken {
         let mut line = lock(&self.line);
         if line.closed {
-            return Asked::Closed;
+            return Taken::Closed;
         }
-        if waiter.stage() != Stage::Called {
-            return Asked::Gone;
+        if waiter.stage() != WaiterStage::Queued {
+            return Taken::Left;
         }
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let takes = word >= ONE && word & LINE == 0;
             let next = if takes { word - ONE } else { word | LINE };
             match self.exchange(word, next) {
-                Ok(()) if takes => return Asked::Taken,
+                Ok(()) if takes => return Taken::Now,
                 Ok(()) => break,
                 Err(now) => word = now,
             }
         }
         line.waiters.push_back(Arc::clone(waiter));
-        Asked::Waits
+        Taken::Later
     }
 
-    /// Gives one back, to the first in the line if there is one.
+    /// Gives a slot back, to the first in the line if there is one.
     #[inline]
-    pub(super) fn give(&self) {
+    pub(super) fn give_back(&self) {
         let mut word = self.word.load(Ordering::Relaxed);
         while word & LINE == 0 {
             match self.exchange(word, word + ONE) {
@@ -127,10 +134,10 @@ impl Gate {
             let mut line = lock(&self.line);
             let granted = loop {
                 match line.waiters.pop_front() {
-                    Some(waiter) if waiter.shift(Stage::Called, Stage::Granted) => {
+                    Some(waiter) if waiter.shift(WaiterStage::Queued, WaiterStage::Granted) => {
                         break Some(waiter);
                     }
-                    Some(_) => line.gone = line.gone.saturating_sub(1),
+                    Some(_) => line.left = line.left.saturating_sub(1),
                     None => break None,
                 }
             };
@@ -138,7 +145,7 @@ impl Gate {
             if granted.is_none() {
                 self.word.fetch_add(ONE, Ordering::AcqRel);
             }
-            if line.waiters.is_empty() && !cfg!(keylane_mutant = "line-for-ever") {
+            if line.waiters.is_empty() && !cfg!(keylane_mutant = "semaphore-line-kept") {
                 self.word.fetch_and(!LINE, Ordering::AcqRel);
             }
             granted
@@ -148,19 +155,19 @@ impl Gate {
         }
     }
 
-    /// Somebody leaves the line. False: it has been granted, or was sent home.
+    /// A waiter leaves the line. False: it was granted a slot, or failed by the close, before.
     pub(super) fn leave(&self, waiter: &Waiter) -> bool {
         let mut line = lock(&self.line);
-        if !waiter.shift(Stage::Called, Stage::Gone) {
+        if !waiter.shift(WaiterStage::Queued, WaiterStage::Left) {
             return false;
         }
-        line.gone += 1;
-        // The flag stays: whoever gives one back next finds the line empty and takes it down.
+        line.left += 1;
+        // The flag stays: the next slot that is given back finds the line empty and clears it.
         line.tidy();
         true
     }
 
-    /// Sends everybody home, and takes nobody in any more.
+    /// Fails all that wait, and lets no other waiter into the line.
     pub(super) fn close(&self) {
         let waiters = {
             let mut line = lock(&self.line);
@@ -168,12 +175,13 @@ impl Gate {
             std::mem::take(&mut line.waiters)
         };
         for waiter in waiters {
-            if waiter.shift(Stage::Called, Stage::Recalled) {
+            if waiter.shift(WaiterStage::Queued, WaiterStage::ClosedQueued) {
                 waiter.wake();
             }
         }
     }
 
+    /// Acquire: sees what was done before the slot was given back. Release: shows it to the next.
     fn exchange(&self, from: usize, to: usize) -> Result<(), usize> {
         self.word
             .compare_exchange_weak(from, to, Ordering::AcqRel, Ordering::Relaxed)
