@@ -155,7 +155,7 @@ mod tests {
                 now = now.saturating_add(gap);
                 let _ = limiter.ask(&mut tat, now);
             }
-            let now = limiter.forgets_at(tat).saturating_add(later);
+            let now = tat.saturating_add(later);
             let mut fresh = 0;
             for _ in 0..=burst {
                 let answer = limiter.ask(&mut tat, now);

@@ -76,7 +76,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    fn resume_by(
+    pub(super) fn resume_by(
         &mut self,
         now: Instant,
         rules: &Rules,

@@ -44,7 +44,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if !rules.has_discipline() {
             return self.advance_plain(rules, effects);
         }
-        self.enter(Event::Ask, State::Scheduled);
+        self.ask();
         let at_once = at_once && rules.rate.is_none();
         if self.parked_len() > 0 && !at_once && !rules.starts_early() {
             effects.out = Out::Lane;
@@ -60,8 +60,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     fn advance_plain(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         self.count_departure(rules, effects);
         if self.is_paused() {
-            self.wait_as(Event::Ask, WaitReason::Paused, None, effects);
-            return;
+            self.ask();
+            return self.wait(WaitReason::Paused, None, effects);
         }
         match self.finish() {
             Next::Start(item) => effects.out = Out::Message(item),
@@ -184,11 +184,29 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         until: Option<Instant>,
         effects: &mut Effects<T, H, G>,
     ) {
-        self.wait_as(Event::Wait, reason, until, effects);
+        if reason == WaitReason::HaltedGap {
+            effects.halted = Change::Up;
+        }
+        self.enter(Event::Wait, State::Waiting { reason, until });
+        effects.holds = true;
+        // A gap has a timer of its own, from when it was seen.
+        if reason != WaitReason::Gap {
+            effects.wake = until.map(Due::Wait);
+        }
+        if self.is_stalled() && !cfg!(keylane_mutant = "waiting-counts") {
+            effects.stall = effects.stall.with_lane();
+            let oldest = self.oldest_parked().filter(|_| reason != WaitReason::Rate);
+            effects.stalled_since = oldest.map(Item::accepted_at);
+        }
+    }
+
+    /// The head settled, and the lane is to be asked for its next message.
+    pub(super) fn ask(&mut self) {
+        self.enter(Event::Ask, State::Scheduled);
     }
 
     /// The first of the parked messages, and all that start with it, are out from here on.
-    fn start(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+    pub(super) fn start(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
         self.enter(Event::Start, State::Ready);
         let Some(mut head) = self.pop() else {
             unreachable!("a lane that starts has something parked")
@@ -254,31 +272,5 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             };
         }
         effects.removes = true;
-    }
-
-    fn wait_as(
-        &mut self,
-        event: Event,
-        reason: WaitReason,
-        until: Option<Instant>,
-        effects: &mut Effects<T, H, G>,
-    ) {
-        if reason == WaitReason::HaltedGap {
-            effects.halted = Change::Up;
-        }
-        if event == Event::Ask {
-            self.enter(Event::Ask, State::Scheduled);
-        }
-        self.enter(Event::Wait, State::Waiting { reason, until });
-        effects.holds = true;
-        // A gap has a timer of its own, from when it was seen.
-        if reason != WaitReason::Gap {
-            effects.wake = until.map(Due::Wait);
-        }
-        if self.is_stalled() && !cfg!(keylane_mutant = "waiting-counts") {
-            effects.stall = effects.stall.with_lane();
-            let oldest = self.oldest_parked().filter(|_| reason != WaitReason::Rate);
-            effects.stalled_since = oldest.map(Item::accepted_at);
-        }
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::clock::{self, Instant};
-use crate::lanes::lane::{AtLimit, Event, Lane, Next, Offered, Phase, Rest};
+use crate::lanes::lane::{Event, Lane, Next, Offered, Phase};
 use crate::lanes::map::LaneMap;
+use crate::lanes::rules::AtLimit;
 
 type Key = u8;
 type Id = u32;
@@ -20,6 +21,16 @@ fn hash(key: Key) -> u64 {
     u64::from(key) / 2
 }
 
+/// What can happen to a lane that has no plan but its order.
+const PLAIN: [Event; 6] = [
+    Event::Offer,
+    Event::Suspend,
+    Event::Finish,
+    Event::BackOff,
+    Event::Due,
+    Event::HandBack,
+];
+
 /// Something that happens to the lane of a key, if it can.
 #[derive(Clone, Copy, Debug)]
 struct Step {
@@ -31,7 +42,7 @@ struct Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let event = prop_oneof![
         6 => Just(Event::Offer),
-        12 => prop::sample::select(Event::ALL.to_vec()),
+        12 => prop::sample::select(PLAIN.to_vec()),
     ];
     let at_limit = prop::sample::select(vec![AtLimit::Park, AtLimit::DropOldest, AtLimit::Refuse]);
     let step = (0..KEYS, event, at_limit).prop_map(|(key, event, at_limit)| Step {
@@ -50,12 +61,12 @@ struct Naive {
     until: Option<Instant>,
 }
 
-/// The lanes, the lists they are compared with, and whoever holds the turns.
+/// The lanes, the lists they are compared with, and the heads that are out.
 struct World {
     lanes: LaneMap<Key, Id, Id, ()>,
     naive: BTreeMap<Key, Naive>,
     /// The heads that are out of their lanes, with a runner or in the ready queue.
-    turns: BTreeMap<Key, Id>,
+    out: BTreeMap<Key, Id>,
     /// First starts, in their order.
     started: BTreeMap<Key, Vec<Id>>,
     settled: BTreeSet<Id>,
@@ -68,7 +79,7 @@ impl World {
         Self {
             lanes: LaneMap::new(Some(2)),
             naive: BTreeMap::new(),
-            turns: BTreeMap::new(),
+            out: BTreeMap::new(),
             started: BTreeMap::new(),
             settled: BTreeSet::new(),
             next: 0,
@@ -87,57 +98,29 @@ impl World {
             .naive
             .get(&key)
             .map_or(Phase::Absent, |naive| naive.phase);
-        let behind = usize::from(!matches!(phase, Phase::Called | Phase::Resting));
         let parked = self
             .naive
             .get(&key)
-            .is_some_and(|naive| naive.messages.len() > behind);
+            .is_some_and(|naive| naive.messages.len() > 1);
         let Some(after) = phase.after(event, parked) else {
             return;
         };
         match event {
             Event::Offer => self.offer(key, at_limit),
-            Event::Wait => self.with(key, |lane, now| lane.wait(now, 1, 0)),
+            Event::Suspend => self.with(key, |lane, now| lane.suspend(now, 1, 0)),
             Event::Finish => self.finish(key),
             Event::BackOff => {
-                let head = self.turns.remove(&key).expect("the head is out");
+                let head = self.out.remove(&key).expect("the head is out");
                 let until = self.now + Duration::from_secs(u64::from(head));
                 self.with(key, |lane, _| lane.back_off(Box::new(head), until));
                 self.naive(key).until = Some(until);
-            }
-            Event::Halt => {
-                let head = self.turns.remove(&key).expect("the head is out");
-                self.with(key, |lane, _| lane.halt(Box::new(head)));
             }
             Event::Due => {
                 let head = self.with(key, |lane, _| lane.due());
                 self.go_out(key, *head);
             }
-            Event::Resume => {
-                let head = self.with(key, |lane, _| lane.resume());
-                self.go_out(key, *head);
-            }
-            Event::Call => self.with(key, |lane, _| lane.call()),
-            Event::Pick => {
-                let head = self.with(key, |lane, _| lane.pick());
-                self.start(key, head.expect("something is parked"));
-            }
-            Event::Rest => self.rest(key, phase),
-            Event::Ask => {
-                let head = self.turns.remove(&key).expect("the head is out");
-                self.with(key, |lane, _| lane.finish_calling());
-                assert_eq!(self.naive(key).messages.pop_front(), Some(head));
-                self.settle(head);
-            }
-            Event::Leave => {
-                let left = self.lanes.advance(hash(key), &key, |lane| {
-                    lane.leave();
-                    Some(((), Next::Remove))
-                });
-                assert_eq!(left, Some(((), None)));
-                self.naive.remove(&key);
-            }
             Event::HandBack => self.hand_back(key),
+            _ => unreachable!("a plain lane has no plan"),
         }
         if let Some(naive) = self.naive.get_mut(&key) {
             naive.phase = after;
@@ -152,7 +135,7 @@ impl World {
         let id = self.next;
         let spares = self.lanes.spares();
         let present = self.lanes.enter(hash(key), &key, |lane| {
-            lane.offer(id, LIMIT, at_limit, spares)
+            lane.park(id, LIMIT, at_limit, spares)
         });
         let naive = self.naive.entry(key).or_insert_with(|| Naive {
             messages: VecDeque::new(),
@@ -175,9 +158,8 @@ impl World {
             }
             Some(Offered::Displaced(oldest)) => {
                 assert!(messages.len() >= LIMIT && at_limit == AtLimit::DropOldest);
-                let behind = usize::from(!matches!(naive.phase, Phase::Called | Phase::Resting));
                 assert_eq!(
-                    messages.remove(behind),
+                    messages.remove(1),
                     Some(oldest),
                     "the oldest behind the head"
                 );
@@ -193,29 +175,12 @@ impl World {
     }
 
     fn finish(&mut self, key: Key) {
-        let head = self.turns.remove(&key).expect("the head is out");
+        let head = self.out.remove(&key).expect("the head is out");
         let advanced = self
             .lanes
             .advance(hash(key), &key, |lane| Some(((), lane.finish())));
         let ((), next) = advanced.expect("the lane is there");
         self.advance(key, head, next);
-    }
-
-    /// Nothing may start now: a head that is out, and has not run, goes back to the front.
-    fn rest(&mut self, key: Key, phase: Phase) {
-        let head = self.turns.remove(&key);
-        assert_eq!(head.is_some(), phase == Phase::Ready);
-        let spares = self.lanes.spares();
-        let put_back = self.lanes.with(hash(key), &key, |lane| {
-            if let Some(head) = head {
-                lane.put_back(head, spares);
-            }
-            lane.rest(Rest::Paused, None);
-        });
-        assert!(put_back.is_some(), "the lane is there");
-        if let (Some(started), Some(_)) = (self.started.get_mut(&key), head) {
-            started.pop();
-        }
     }
 
     /// The head has settled.
@@ -246,9 +211,8 @@ impl World {
         });
         let (head, parked) = swept.expect("the lane is there");
         let messages = std::mem::take(&mut self.naive(key).messages);
-        let out = self.turns.get(&key).copied();
+        let out = self.out.get(&key).copied();
         assert!(head.is_none() || out.is_none(), "the head is here or out");
-        let is_called = self.naive(key).phase == Phase::Called;
         let head = head.map(|head| *head);
         let all: VecDeque<_> = head.or(out).into_iter().chain(parked.clone()).collect();
         assert_eq!(all, messages, "all of them, in order");
@@ -257,8 +221,6 @@ impl World {
             .for_each(|id| self.settle(id));
         match out {
             Some(out) => self.naive(key).messages.push_back(out),
-            // Whoever has the call finds nothing.
-            None if is_called => {}
             None => {
                 self.naive.remove(&key);
             }
@@ -275,10 +237,10 @@ impl World {
         self.go_out(key, id);
     }
 
-    /// A turn: no other one of this key is out.
+    /// A head goes out: no other one of this key is.
     fn go_out(&mut self, key: Key, id: Id) {
-        let other = self.turns.insert(key, id);
-        assert_eq!(other, None, "two turns of one key");
+        let other = self.out.insert(key, id);
+        assert_eq!(other, None, "two heads of one key");
         assert_eq!(self.naive(key).messages.front(), Some(&id));
     }
 
@@ -307,24 +269,21 @@ impl World {
                 let behind = lane.oldest_parked().copied();
                 let head = lane.head().copied();
                 let until = lane.backs_off_until();
-                assert_eq!(lane.is_halted(), lane.phase() == Phase::Halted);
-                let rests = lane.phase() == Phase::Resting;
-                assert_eq!(lane.is_stalled(), head.is_some() || rests);
-                (lane.phase(), lane.depth(), head, behind, until)
+                assert_eq!(lane.is_stalled(), head.is_some());
+                (lane.phase(), lane.len(), head, behind, until)
             });
-            let turn = self.turns.get(&key).copied();
+            let out = self.out.get(&key).copied();
             let should = self.naive.get(&key).map(|naive| {
                 let messages = &naive.messages;
                 let is_out = matches!(naive.phase, Phase::Ready | Phase::Running);
                 assert_eq!(
-                    turn.is_some(),
+                    out.is_some(),
                     is_out,
-                    "a turn is out, or the lane has the head"
+                    "the head is out, or the lane has it"
                 );
-                let is_parked = matches!(naive.phase, Phase::Called | Phase::Resting);
                 let head = messages.front().copied();
-                let head = head.filter(|_| !is_out && !is_parked);
-                let behind = messages.get(usize::from(!is_parked)).copied();
+                let head = head.filter(|_| !is_out);
+                let behind = messages.get(1).copied();
                 (naive.phase, messages.len(), head, behind, naive.until)
             });
             assert_eq!(seen, should, "key {key}");
@@ -344,10 +303,7 @@ impl World {
                 Phase::Absent => unreachable!("a key that is listed has messages"),
                 Phase::Ready | Phase::Running => Event::Finish,
                 Phase::Backoff => Event::Due,
-                Phase::Halted => Event::Resume,
-                Phase::Resting => Event::Call,
-                Phase::Called if self.naive(key).messages.is_empty() => Event::Leave,
-                Phase::Called => Event::Pick,
+                _ => unreachable!("a plain lane has no plan"),
             };
             let at_limit = AtLimit::Park;
             self.step(Step {
@@ -383,7 +339,7 @@ fn a_deep_lane_keeps_its_order() {
     let spares = lanes.spares();
     for id in 0..1_000 {
         let present = lanes.enter(0, &0, |lane| {
-            lane.offer(id, usize::MAX, AtLimit::Park, spares)
+            lane.park(id, usize::MAX, AtLimit::Park, spares)
         });
         assert_eq!(present.is_none(), id == 0);
     }

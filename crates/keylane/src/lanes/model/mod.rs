@@ -3,4 +3,3 @@
 
 mod lane;
 mod ready;
-mod table;

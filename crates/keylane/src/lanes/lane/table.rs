@@ -1,0 +1,136 @@
+//! The transition table as a committed file, and proof that the lane obeys it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::state::{Event, Phase};
+use super::testing::{Message, TestGate, rules};
+use super::{Effects, Hold, Lane, Next, Offered, Spares, WaitReason};
+use crate::clock;
+use crate::lanes::rules::{AtLimit, PlanRules};
+
+type TestLane = Lane<Message, Message, TestGate>;
+
+const SNAPSHOT: &str = include_str!("table.txt");
+
+/// Every phase times every event, with and without something parked.
+fn render() -> String {
+    let mut table = format!("{:<9} {:<7}", "event", "parked");
+    for phase in Phase::ALL {
+        table += &format!(" {:<10}", format!("{phase:?}"));
+    }
+    let mut lines = vec![table.trim_end().to_owned()];
+    for event in Event::ALL {
+        for parked in [false, true] {
+            let event_name = format!("{event:?}");
+            let mut line = format!(
+                "{event_name:<9} {:<7}",
+                if parked { "some" } else { "none" }
+            );
+            for phase in Phase::ALL {
+                let after = phase.after(event, parked);
+                let after = after.map_or("-".to_owned(), |after| format!("{after:?}"));
+                line += &format!(" {after:<10}");
+            }
+            lines.push(line.trim_end().to_owned());
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn the_table_is_as_committed() {
+    let table = render();
+    if std::env::var_os("KEYLANE_UPDATE").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lanes/lane/table.txt");
+        std::fs::write(path, &table).expect("the file can be written");
+        return;
+    }
+    assert_eq!(
+        table, SNAPSHOT,
+        "the transition table has changed; if it is meant, run this test with KEYLANE_UPDATE=1 and \
+         commit src/lanes/lane/table.txt"
+    );
+}
+
+/// A lane in a phase, with one message parked or none.
+fn lane_in(phase: Phase, parked: bool) -> TestLane {
+    let mut lane = TestLane::new();
+    let mut effects = Effects::new();
+    let head = Box::new(Message::new(1));
+    match phase {
+        Phase::Absent | Phase::Ready => {}
+        Phase::Scheduled => {
+            lane = TestLane::empty(0);
+            lane.schedule(&mut effects);
+        }
+        Phase::Waiting => lane = TestLane::empty(0),
+        Phase::Running => lane.suspend(clock::now(), 1, 0),
+        Phase::Backoff => effects = lane.hold(head, Hold::Retry(clock::now())),
+        Phase::Halted => effects = lane.hold(head, Hold::Halt),
+    }
+    drop(effects);
+    if parked {
+        let offered = lane.park(Message::new(2), usize::MAX, AtLimit::Park, &Spares::new());
+        assert!(matches!(offered, Offered::Parked));
+    }
+    lane
+}
+
+/// Lets the event happen. Returns the phase after it.
+fn happen(mut lane: TestLane, event: Event) -> Phase {
+    let now = clock::now();
+    let rules = rules(PlanRules::Fifo);
+    let mut effects = Effects::new();
+    let (head, mut is_gone) = (Box::new(Message::new(1)), false);
+    match event {
+        Event::Offer => {
+            let offered = lane.park(Message::new(3), usize::MAX, AtLimit::Park, &Spares::new());
+            assert!(matches!(offered, Offered::Parked));
+        }
+        Event::Schedule => lane.schedule(&mut effects),
+        Event::Start => lane.start(now, &rules, &mut effects),
+        Event::Wait => lane.wait(WaitReason::Rate, None, &mut effects),
+        Event::Leave => {
+            lane.vacate(now, &rules, &mut effects);
+            is_gone = effects.removes;
+        }
+        Event::Suspend => lane.suspend(now, 2, 0),
+        Event::Finish => match lane.finish() {
+            Next::Remove => is_gone = true,
+            Next::Stay => unreachable!("a head that finishes does not stay"),
+            Next::Start(started) => assert_eq!(started.id, 2, "the message behind the head"),
+        },
+        Event::Ask => lane.ask(),
+        Event::BackOff => effects = lane.hold(head, Hold::Retry(now)),
+        Event::Due => assert_eq!(lane.due().id, 1),
+        Event::Halt => effects = lane.hold(head, Hold::Halt),
+        Event::Resume => lane.resume_by(now, &rules, &mut effects).expect("it is halted"),
+        Event::HandBack => {
+            is_gone = !lane.is_out();
+            let _ = lane.hand_back();
+        }
+    }
+    drop(effects);
+    match is_gone {
+        true => Phase::Absent,
+        false => lane.phase(),
+    }
+}
+
+/// The lane goes where the table says, and refuses what the table does not have, in every build.
+#[test]
+fn the_lane_obeys_its_table() {
+    for phase in Phase::ALL
+        .into_iter()
+        .filter(|phase| *phase != Phase::Absent)
+    {
+        for event in Event::ALL {
+            for parked in [false, true] {
+                let lane = lane_in(phase, parked);
+                let told = phase.after(event, parked);
+                let went = catch_unwind(AssertUnwindSafe(|| happen(lane, event))).ok();
+                assert_eq!(went, told, "{event:?} in {phase:?}, parked: {parked}");
+            }
+        }
+    }
+}
