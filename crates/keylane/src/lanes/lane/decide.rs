@@ -2,7 +2,7 @@
 
 use super::super::item::Item;
 use super::super::rules::{Rules, TICK};
-use super::effects::{Change, Effects, Left, Out, Stall, Taken};
+use super::effects::{Effects, Left, Out, Stall, Taken};
 use super::gate::Gate;
 use super::state::{Event, State, Timer, WaitReason};
 use super::{Lane, Spares};
@@ -64,7 +64,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             return;
         }
         self.more_mut().paused = true;
-        effects.paused = Change::Up;
+        effects.paused.up();
         effects.holds = true;
         if let Some(reason) = self.wait_reason() {
             self.leave_halt(effects);
@@ -223,7 +223,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// A head that the lane holds is about to leave: what was counted of it.
     fn count_held(&mut self, effects: &mut Effects<T, H, G>) {
         if let State::Halted { .. } = self.state {
-            effects.halted = Change::Down;
+            effects.halted.down();
         }
         effects.stale = self.is_timed();
     }
@@ -233,7 +233,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if let Some(more) = &mut self.more
             && std::mem::take(&mut more.paused)
         {
-            effects.paused = Change::Down;
+            effects.paused.down();
         }
     }
 }

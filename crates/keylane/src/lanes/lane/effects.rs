@@ -143,6 +143,22 @@ pub(crate) enum Change {
     Down,
 }
 
+impl Change {
+    pub(crate) fn up(&mut self) {
+        *self = match self {
+            Self::Down => Self::None,
+            Self::None | Self::Up => Self::Up,
+        };
+    }
+
+    pub(crate) fn down(&mut self) {
+        *self = match self {
+            Self::Up => Self::None,
+            Self::None | Self::Down => Self::Down,
+        };
+    }
+}
+
 /// What a lane wants of the version store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {

@@ -23,7 +23,7 @@ impl<T, H, G> Lane<T, H, G> {
         #[cfg_attr(keylane_mutant = "end-forgets-parked", allow(unused_mut))]
         let mut parked: Vec<T> = std::iter::from_fn(|| self.pop()).collect();
         if let Some(more) = self.more.as_deref_mut() {
-            more.plan.reset_batch();
+            more.plan.forget_lingering();
             let sequencer = more.plan.sequencer_mut();
             parked.extend(sequencer.into_iter().flat_map(Sequencer::take_early));
         }
@@ -40,7 +40,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         self.remove_gate(&mut effects);
         self.forget_pause(&mut effects);
         if self.is_halted() {
-            effects.halted = super::Change::Down;
+            effects.halted.down();
         }
         let (head, parked) = self.hand_back();
         Evicted {

@@ -7,7 +7,7 @@
 
 use super::super::item::Item;
 use super::super::rules::Rules;
-use super::effects::{Change, Effects};
+use super::effects::Effects;
 use super::{Lane, State, WaitReason};
 
 /// The senders of a full lane wait here. A lane only keeps it and counts.
@@ -120,10 +120,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// Takes the gate away.
     pub(crate) fn remove_gate(&mut self, effects: &mut Effects<T, H, G>) {
         if let Some(full) = self.take_full() {
-            effects.full = match effects.full {
-                Change::Up => Change::None,
-                Change::None | Change::Down => Change::Down,
-            };
+            effects.full.down();
             effects.opening = Opening::Close(full.gate);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::super::item::Item;
 use super::super::rules::{Rules, later};
-use super::effects::{Change, Effects, Left, Memory, Out, Stall, Store};
+use super::effects::{Effects, Left, Memory, Out, Stall, Store};
 use super::gate::Gate;
 use super::state::{Event, State, Timer, WaitReason};
 use super::{Due, Lane, Next, Spares};
@@ -87,7 +87,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
             Hold::Halt => {
                 self.enter(Event::Halt, State::Halted { head });
-                effects.halted = Change::Up;
+                effects.halted.up();
             }
         }
         effects.stall = Stall::Lane;
@@ -185,7 +185,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects: &mut Effects<T, H, G>,
     ) {
         if reason == WaitReason::HaltedGap {
-            effects.halted = Change::Up;
+            effects.halted.up();
         }
         self.enter(Event::Wait, State::Waiting { reason, until });
         effects.holds = true;

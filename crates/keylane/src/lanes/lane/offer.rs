@@ -2,8 +2,9 @@
 
 use super::super::item::Item;
 use super::super::rules::{PlanRules, Rules};
-use super::effects::{Change, Effects, Left, Out, Stall};
+use super::effects::{Effects, Left, Out, Stall};
 use super::gate::Gate;
+use super::plan::Sequencer;
 use super::state::{Event, State, WaitReason};
 use super::{Lane, Offered, Spares};
 use crate::clock::Instant;
@@ -25,7 +26,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         match &rules.plan {
             PlanRules::Fifo | PlanRules::Batch(_) => {
-                let parked = self.park(item, rules.capacity, rules.at_limit, spares);
+                // A batch that is out counts.
+                let beside = self.more.as_ref().map_or(0, |more| more.plan.beside());
+                let capacity = rules.capacity.saturating_sub(beside);
+                let parked = self.park(item, capacity, rules.at_limit, spares);
                 effects.turn_away(parked);
             }
             PlanRules::Coalesce(coalesce) => {
@@ -67,7 +71,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         let depth = self.depth(rules);
         effects.depth = depth;
         if self.count_arrival(depth, rules) {
-            effects.full = Change::Up;
+            effects.full.up();
         }
         if depth > rules.capacity {
             // It came in before its sender could see the lane full. If that were load, one flooded key could
@@ -87,6 +91,15 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         let Some(reason) = self.wait_reason() else {
             return;
         };
+        if self.is_paused() {
+            let is_unknown = self.sequencer().is_some_and(Sequencer::is_unknown);
+            if reason == WaitReason::Load && !is_unknown {
+                // The store has answered: what it waits for now is `resume`.
+                let (reason, until) = (WaitReason::Paused, None);
+                self.enter(Event::Wait, State::Waiting { reason, until });
+            }
+            return;
+        }
         let parked = self.parked_len();
         let starts = match reason {
             WaitReason::Paused | WaitReason::Rate | WaitReason::Delay | WaitReason::Record => false,
@@ -97,7 +110,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 parked > 0
             }
         };
-        if starts && !self.is_paused() {
+        if starts {
             self.leave_halt(effects);
             if rules.starts_early() {
                 self.pick(now, rules, effects);
@@ -141,7 +154,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// A lane that waits for an operator's decision about a gap stops doing so.
     pub(super) fn leave_halt(&mut self, effects: &mut Effects<T, H, G>) {
         if self.wait_reason() == Some(WaitReason::HaltedGap) {
-            effects.halted = Change::Down;
+            effects.halted.down();
         }
     }
 

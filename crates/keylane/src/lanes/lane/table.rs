@@ -104,7 +104,9 @@ fn happen(mut lane: TestLane, event: Event) -> Phase {
         Event::BackOff => effects = lane.hold(head, Hold::Retry(now)),
         Event::Due => assert_eq!(lane.due().id, 1),
         Event::Halt => effects = lane.hold(head, Hold::Halt),
-        Event::Resume => lane.resume_by(now, &rules, &mut effects).expect("it is halted"),
+        Event::Resume => lane
+            .resume_by(now, &rules, &mut effects)
+            .expect("it is halted"),
         Event::HandBack => {
             is_gone = !lane.is_out();
             let _ = lane.hand_back();

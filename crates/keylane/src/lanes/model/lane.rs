@@ -276,11 +276,7 @@ impl World {
             let should = self.naive.get(&key).map(|naive| {
                 let messages = &naive.messages;
                 let is_out = matches!(naive.phase, Phase::Ready | Phase::Running);
-                assert_eq!(
-                    out.is_some(),
-                    is_out,
-                    "the head is out, or the lane has it"
-                );
+                assert_eq!(out.is_some(), is_out, "the head is out, or the lane has it");
                 let head = messages.front().copied();
                 let head = head.filter(|_| !is_out);
                 let behind = messages.get(1).copied();

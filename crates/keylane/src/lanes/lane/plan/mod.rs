@@ -44,6 +44,13 @@ impl<T> Plan<T> {
         }
     }
 
+    /// What is parked may wait for more again.
+    pub(crate) fn forget_lingering(&mut self) {
+        if let Self::Batch(batch) = self {
+            batch.has_lingered = false;
+        }
+    }
+
     /// No message is out with the head any more, and what is parked may wait for more.
     pub(crate) fn reset_batch(&mut self) {
         if let Self::Batch(batch) = self {

@@ -2,7 +2,7 @@
 
 use super::super::super::item::Item;
 use super::super::super::rules::{AtLimit, Rules, SequenceRules, TICK, later};
-use super::super::effects::{Change, Effects, Left, Stall, Store};
+use super::super::effects::{Effects, Left, Stall, Store};
 use super::super::gate::Gate;
 use super::super::state::{Event, State, WaitReason};
 use super::super::{Lane, Spares};
@@ -293,7 +293,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             OnGap::Halt => {
                 if self.wait_reason() == Some(WaitReason::Gap) {
                     effects.gap = Some(gap);
-                    effects.halted = Change::Up;
+                    effects.halted.up();
                     let (reason, until) = (WaitReason::HaltedGap, None);
                     self.enter(Event::Wait, State::Waiting { reason, until });
                 }
