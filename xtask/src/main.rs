@@ -57,10 +57,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Cargo starts this same binary in front of rustc while a planted bug is built.
-    if let Some(mutant) = std::env::var_os(mutants::wrapper::MUTANT) {
-        return mutants::wrapper::compile(&mutant);
-    }
     let outcome = match Cli::parse().command {
         Command::Setup(args) => setup::run(&args),
         Command::Test(args) => test::run(&args),
