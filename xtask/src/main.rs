@@ -20,10 +20,13 @@ mod bench;
 mod versus;
 
 mod executables;
+mod git;
 mod libtest;
+mod mutation;
 mod process;
 mod schedules;
 mod steps;
+mod tree;
 mod workspace;
 
 use std::process::ExitCode;

@@ -65,15 +65,25 @@ pub(crate) fn instruction_counter() -> Result<Option<PathBuf>, Error> {
     if find("valgrind").is_none() {
         return Err("valgrind is missing: run `cargo xtask setup` first".into());
     }
-    // Beside the build, and one folder per version: it must match, and is nobody else's business.
-    let folder = workspace::target("tools").join(format!("gungraun-runner-{version}"));
-    let runner = folder.join("bin/gungraun-runner");
-    if !runner.exists() {
-        let mut install = cargo(["install", "gungraun-runner", "--locked", "--version"]);
-        install.arg(version).arg("--root").arg(&folder);
+    tool("gungraun-runner", version).map(Some)
+}
+
+/// The mutation tester, installed if missing.
+pub(crate) fn mutation_tester() -> Result<PathBuf, Error> {
+    tool("cargo-mutants", "27.1.0")
+}
+
+/// The program of the package `name` from crates.io, which has that name too.
+fn tool(name: &str, version: &str) -> Result<PathBuf, Error> {
+    // One folder per version, and not the user's own: the version must match.
+    let folder = workspace::target("tools").join(format!("{name}-{version}"));
+    let program = folder.join("bin").join(name);
+    if !program.exists() {
+        let mut install = cargo(["install", name, "--locked", "--version", version]);
+        install.arg("--root").arg(&folder);
         must_run(install)?;
     }
-    Ok(Some(runner))
+    Ok(program)
 }
 
 fn components() -> Result<(), Error> {

@@ -16,16 +16,15 @@
 
 mod patches;
 mod table;
-mod tree;
 mod trial;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::Error;
+use crate::tree::Tree;
 use crate::workspace;
 use table::Planted;
-use tree::Tree;
 use trial::{Trial, Verdict};
 
 /// Plant each known bug and show which test finds it
@@ -55,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         return Ok(());
     }
 
-    let tree = Tree::copy(workspace::root(), &workspace::target("mutants"))?;
+    let tree = Tree::of_workspace()?;
     // All tests without a bug first: each bug then costs one build and not two.
     let baselines = baselines(&tree, &chosen);
     let mut rows = Vec::new();
@@ -169,6 +168,7 @@ fn conclude(rows: &[(&Planted, Trial)]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git;
 
     fn table() -> Vec<Planted> {
         table::parse("one - keylane lib a\ntwo random keylane lib b\n").unwrap()
@@ -246,7 +246,7 @@ two              1.5  NOT TRIED: it does not build
     fn every_patch_applies_to_the_product() {
         let root = workspace::root();
         for name in patches::names(root).unwrap() {
-            let changed = patches::check(root, &patches::path(&name));
+            let changed = git::check(root, &patches::path(&name));
             let changed = changed.unwrap_or_else(|error| panic!("{name}: {error}"));
             let in_product = |path: &String| path.starts_with("crates/") && path.contains("/src/");
             assert!(changed.iter().all(in_product), "{name}: {changed:?}");

@@ -5,12 +5,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::table::Planted;
-use super::tree::Tree;
 use crate::Error;
 use crate::executables::{self, Executable};
 use crate::libtest::Tally;
 use crate::process::{self, Ended};
 use crate::schedules;
+use crate::tree::Tree;
+use crate::workspace;
 
 /// What came of it.
 #[derive(Debug)]
@@ -113,7 +114,7 @@ pub(super) fn run(tree: &Tree, planted: &Planted, limit: Duration) -> Result<Tri
 }
 
 fn build(tree: &Tree, planted: &Planted) -> Command {
-    let mut command = tree.cargo(&["test", "--no-run", "-p", &planted.package]);
+    let mut command = workspace::cargo(["test", "--no-run", "-p", &planted.package]);
     match &*planted.target {
         "lib" => command.arg("--lib"),
         test => command.args(["--test", test]),
@@ -122,10 +123,7 @@ fn build(tree: &Tree, planted: &Planted) -> Command {
         command.arg("--release");
         schedules::build_settings(&mut command);
     }
-    // Not where the workspace itself is built: cargo would take the one's crates for the other's.
-    command
-        .env("CARGO_TARGET_DIR", tree.build())
-        .env("CARGO_PROFILE_DEV_DEBUG", "0");
+    tree.redirect(&mut command);
     command
 }
 

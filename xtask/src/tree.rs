@@ -1,4 +1,4 @@
-//! The copy of the workspace in which bugs are planted.
+//! The copy of the workspace in which bugs are planted and code is mutated.
 //!
 //! One copy serves all bugs and all runs, so dependencies are built once. Cargo rebuilds a crate when the modification
 //! time of one of its files is later than its last build; so a file is written only if it differs, and whatever is
@@ -10,38 +10,41 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::patches;
 use crate::Error;
+use crate::git;
 use crate::workspace;
 
 /// An up-to-date copy, used by this process alone.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     folder: PathBuf,
     build: PathBuf,
-    /// Locked for as long as it is open.
-    _lock: File,
+    lock: File,
 }
 
 /// A patch that has been applied. Reverted when dropped.
 #[derive(Debug)]
-pub(super) struct Patched {
+pub(crate) struct Patched {
     /// The changed files as they were; nothing for a file that the patch has added.
     originals: Vec<(PathBuf, Option<Vec<u8>>)>,
 }
 
 impl Tree {
-    /// Copies the workspace at `root` to below `target`, or brings the copy that is there up to date: all files that
-    /// git knows or would add, as they are on disk.
-    pub(super) fn copy(root: &Path, target: &Path) -> Result<Self, Error> {
+    /// Copies this workspace to below `target/mutants`, or brings the copy that is there up to date: all files that git
+    /// knows or would add, as they are on disk.
+    pub(crate) fn of_workspace() -> Result<Self, Error> {
+        Self::copy(workspace::root(), &workspace::target("mutants"))
+    }
+
+    fn copy(root: &Path, target: &Path) -> Result<Self, Error> {
         fs::create_dir_all(target)?;
         let lock = File::create(target.join("lock"))?;
         lock.try_lock()
-            .map_err(|_| "another run is planting bugs in this workspace's copy")?;
+            .map_err(|_| "another run is at work in the copy of this workspace")?;
         let tree = Tree {
             folder: target.join("tree"),
             build: target.join("build"),
-            _lock: lock,
+            lock,
         };
         let listed = listed(root)?;
         remove_others(&tree.folder, Path::new(""), &listed)?;
@@ -56,15 +59,15 @@ impl Tree {
     }
 
     /// Applies `patch`, a path inside the copy.
-    pub(super) fn apply(&self, patch: &Path) -> Result<Patched, Error> {
+    pub(crate) fn apply(&self, patch: &Path) -> Result<Patched, Error> {
         let mut originals = Vec::new();
-        for path in patches::changed(&self.folder, patch)? {
+        for path in git::changed(&self.folder, patch)? {
             let path = self.folder.join(path);
             let original = read_if_any(&path)?;
             originals.push((path, original));
         }
         let patched = Patched { originals };
-        patches::apply(&self.folder, patch)?;
+        git::apply(&self.folder, patch)?;
         for (path, original) in &patched.originals {
             if read_if_any(path)? == *original {
                 return Err(format!("it has left {} as it was", path.display()).into());
@@ -73,22 +76,27 @@ impl Tree {
         Ok(patched)
     }
 
-    /// A cargo command in the copy. What it builds stays apart from what is built in the workspace.
-    pub(super) fn cargo(&self, args: &[&str]) -> Command {
-        let mut cargo = workspace::cargo(args);
-        cargo.current_dir(&self.folder);
+    /// Lets `cargo`, a command of the workspace, work in the copy instead.
+    ///
+    /// It builds into a folder of its own: cargo would take the copy's crates for the workspace's.
+    pub(crate) fn redirect(&self, cargo: &mut Command) {
         cargo
+            .current_dir(&self.folder)
+            .env("CARGO_TARGET_DIR", &self.build)
+            .env("CARGO_PROFILE_DEV_DEBUG", "0");
     }
+}
 
-    /// The folder for what is built in the copy.
-    pub(super) fn build(&self) -> &Path {
-        &self.build
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // Closing it is not enough: a child that is being started may have it open for a moment.
+        let _ = self.lock.unlock();
     }
 }
 
 impl Patched {
     /// Puts the files back as they were.
-    pub(super) fn revert(mut self) -> Result<(), Error> {
+    pub(crate) fn revert(mut self) -> Result<(), Error> {
         self.put_back()
     }
 
@@ -114,7 +122,7 @@ impl Drop for Patched {
 fn listed(root: &Path) -> Result<BTreeSet<PathBuf>, Error> {
     let known = ["ls-files", "-z", "--cached"];
     let new = ["--others", "--exclude-standard"];
-    let listed = patches::run(patches::git(root).args(known).args(new));
+    let listed = git::run(git::command(root).args(known).args(new));
     let listed = listed.map_err(|error| format!("git must know what to copy: {error}"))?;
     let paths = listed.split('\0').filter(|path| !path.is_empty());
     let is_file = |path: &PathBuf| root.join(path).is_file();
@@ -179,7 +187,7 @@ diff --git a/src/lib.rs b/src/lib.rs
             workspace.write("src/lib.rs", "one\ntwo\nthree\n");
             workspace.write("two.patch", PATCH);
             workspace.write(".gitignore", "target/\n");
-            patches::run(patches::git(&workspace.0).args(["init", "--quiet"])).unwrap();
+            git::run(git::command(&workspace.0).args(["init", "--quiet"])).unwrap();
             workspace
         }
 
@@ -247,7 +255,7 @@ diff --git a/src/lib.rs b/src/lib.rs
         let error = tree.apply(Path::new("two.patch")).unwrap_err();
         assert!(error.to_string().contains("src/lib.rs"), "{error}");
         assert_eq!(workspace.in_copy("src/lib.rs"), "one\nTWO\nthree\n");
-        assert!(patches::check(&workspace.0, Path::new("two.patch")).is_err());
+        assert!(git::check(&workspace.0, Path::new("two.patch")).is_err());
     }
 
     #[test]
