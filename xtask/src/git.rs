@@ -31,8 +31,8 @@ pub(crate) fn apply(folder: &Path, patch: &Path) -> Result<(), Error> {
 pub(crate) fn command(folder: &Path) -> Command {
     let mut git = Command::new("git");
     git.current_dir(folder);
-    // Below the top of a repository, `git apply` skips what the patch names from the top, and succeeds. So git may find a
-    // repository here, and none further up.
+    // Below the top of a repository, `git apply` skips what the patch names from the top, and
+    // succeeds. So git may find a repository here, and none further up.
     if let Some(parent) = folder.parent() {
         git.env("GIT_CEILING_DIRECTORIES", parent);
     }

@@ -1,6 +1,8 @@
-//! Mutation tests of the pure parts: `cargo mutants` changes one expression after the other, and a unit test must fail.
+//! Mutation tests of the pure parts: `cargo mutants` changes one expression after the other, and a
+//! unit test must fail.
 //!
-//! What survives is listed in `xtask/survivors.txt`, with the reason why no test can or need find it.
+//! What survives is listed in `xtask/survivors.txt`, with the reason why no test can or need find
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -72,8 +74,8 @@ pub(crate) fn command(tree: &Tree, parts: u64) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// What `cargo mutants` has found, once it has ended: how many mutations a test has found, if no other has survived than
-/// those that are listed.
+/// What `cargo mutants` has found, once it has ended: how many mutations a test has found, if no
+/// other has survived than those that are listed.
 pub(crate) fn judge(ended: Ended) -> Result<usize, Error> {
     // 2: some have survived. 3: a test was stopped at its time limit, so it has found something.
     match ended {
@@ -119,7 +121,8 @@ fn unlisted<'a>(missed: &'a str, survivors: &[Survivor]) -> Vec<&'a str> {
     missed.lines().filter(is_unlisted).collect()
 }
 
-/// `src/a.rs:30:9: replace …` as `src/a.rs: replace …`: other changes to the file move the rest of it.
+/// `src/a.rs:30:9: replace …` as `src/a.rs: replace …`: other changes to the file move the rest of
+/// it.
 fn without_position(line: &str) -> String {
     let Some((position, mutation)) = line.split_once(": ") else {
         return line.to_owned();

@@ -10,8 +10,8 @@ use crate::workspace::{self, cargo};
 
 /// Install what the tests and measurements need and this machine lacks
 ///
-/// Looks first and touches nothing that is there. System packages come through apt-get, as root or with sudo; rustfmt
-/// and clippy through rustup. Without those the missing parts are listed.
+/// Looks first and touches nothing that is there. System packages come through apt-get, as root or
+/// with sudo; rustfmt and clippy through rustup. Without those the missing parts are listed.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
@@ -46,7 +46,8 @@ const NEEDS: [Need; 3] = [
     },
 ];
 
-/// The parts of the toolchain that a minimal installation leaves out: cargo's word for each, and rustup's.
+/// The parts of the toolchain that a minimal installation leaves out: cargo's word for each, and
+/// rustup's.
 const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")];
 
 pub(crate) fn run(_: &Args) -> Result<(), Error> {
@@ -54,7 +55,8 @@ pub(crate) fn run(_: &Args) -> Result<(), Error> {
     packages()
 }
 
-/// The runner of the instruction counts, in the version that the benches are built against; installed if missing.
+/// The runner of the instruction counts, in the version that the benches are built against;
+/// installed if missing.
 ///
 /// `None` when no bench counts instructions.
 pub(crate) fn instruction_counter() -> Result<Option<PathBuf>, Error> {

@@ -12,17 +12,19 @@ use crate::steps::Steps;
 use crate::tree::Tree;
 use crate::workspace::{self, cargo};
 
-/// Run the guarantees for a night: 2,600,000 schedules by chance and as many by PCT, 2,000 kills, 5,000 drains, mutations
+/// Run the guarantees for a night: 2,600,000 schedules by chance and as many by PCT, 2,000 kills,
+/// 5,000 drains, mutations
 ///
-/// Every step runs, also after one has failed. The report is target/soak/report.json. The last step changes the pure parts,
-/// one expression at a time, with cargo-mutants (installed below target/tools), and a unit test must fail each time; what
-/// survives must be in xtask/survivors.txt, with a reason.
+/// Every step runs, also after one has failed. The report is target/soak/report.json. The last step
+/// changes the pure parts, one expression at a time, with cargo-mutants (installed below
+/// target/tools), and a unit test must fail each time; what survives must be in
+/// xtask/survivors.txt, with a reason.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A tenth of everything
     #[arg(long, conflicts_with = "long")]
     short: bool,
-    /// Ten times everything
+    /// Ten times everything but the mutations
     #[arg(long)]
     long: bool,
 }

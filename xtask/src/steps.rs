@@ -78,7 +78,8 @@ impl Steps {
         })
     }
 
-    /// Runs a step for which `judge` tells, once `command` has ended, how many tests have passed or what is wrong.
+    /// Runs a step for which `judge` tells, once `command` has ended, how many tests have passed or
+    /// what is wrong.
     pub(crate) fn run_judged(
         &mut self,
         name: &str,

@@ -1,8 +1,9 @@
 //! The copy of the workspace in which bugs are planted and code is mutated.
 //!
-//! One copy serves all bugs and all runs, so dependencies are built once. Cargo rebuilds a crate when the modification
-//! time of one of its files is later than its last build; so a file is written only if it differs, and whatever is
-//! written, also when a bug is taken out, gets the time of writing.
+//! One copy serves all bugs and all runs, so dependencies are built once. Cargo rebuilds a crate
+//! when the modification time of one of its files is later than its last build; so a file is
+//! written only if it differs, and whatever is written, also when a bug is taken out, gets the time
+//! of writing.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -30,8 +31,8 @@ pub(crate) struct Patched {
 }
 
 impl Tree {
-    /// Copies this workspace to below `target/mutants`, or brings the copy that is there up to date: all files that git
-    /// knows or would add, as they are on disk.
+    /// Copies this workspace to below `target/mutants`, or brings the copy that is there up to
+    /// date: all files that git knows or would add, as they are on disk.
     pub(crate) fn of_workspace() -> Result<Self, Error> {
         Self::copy(workspace::root(), &workspace::target("mutants"))
     }

@@ -1,8 +1,9 @@
 //! `cargo xtask mutants`: planted bugs, and the tests that must find them.
 //!
-//! A planted bug is a patch, `xtask/mutants/<name>.patch`; the product itself knows nothing of it. The table
-//! `xtask/mutants.txt` names the test that must fail once the patch is applied. Patches are applied one after the
-//! other to a copy of the workspace below `target/mutants`, never to the workspace.
+//! A planted bug is a patch, `xtask/mutants/<name>.patch`; the product itself knows nothing of it.
+//! The table `xtask/mutants.txt` names the test that must fail once the patch is applied. Patches
+//! are applied one after the other to a copy of the workspace below `target/mutants`, never to the
+//! workspace.
 //!
 //! To plant a new bug, write it into the product, then
 //!
@@ -11,8 +12,8 @@
 //! git checkout <the changed files>
 //! ```
 //!
-//! and add a line to the table. To repair a patch that no longer applies after the product has changed, start with
-//! `git apply --3way xtask/mutants/<name>.patch`.
+//! and add a line to the table. To repair a patch that no longer applies after the product has
+//! changed, start with `git apply --3way xtask/mutants/<name>.patch`.
 
 mod patches;
 mod table;
@@ -29,9 +30,10 @@ use trial::{Trial, Verdict};
 
 /// Plant each known bug and show which test finds it
 ///
-/// A bug is found when the test named for it in xtask/mutants.txt passes without the bug and fails with it. A test that
-/// hangs for 60 seconds on the bug has found it too, and is shown as such. The bugs are patches in xtask/mutants; they are
-/// applied to a copy of the workspace in target/mutants.
+/// A bug is found when the test named for it in xtask/mutants.txt passes without the bug and fails
+/// with it. A test that hangs for 60 seconds on the bug has found it too, and is shown as such. The
+/// bugs are patches in xtask/mutants; they are applied to a copy of the workspace in
+/// target/mutants.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only the bugs of these names
@@ -111,7 +113,8 @@ fn plant(tree: &Tree, planted: &Planted, limit: Duration) -> Result<Trial, Error
     trial
 }
 
-/// The limit with the bug planted. A test that is merely slow, on a busy machine, has found nothing.
+/// The limit with the bug planted. A test that is merely slow, on a busy machine, has found
+/// nothing.
 fn limit(baseline: Duration) -> Duration {
     LIMIT.max(baseline * 3)
 }

@@ -12,7 +12,8 @@ use crate::schedules::SCHEDULERS;
 pub(super) struct Planted {
     /// The name of its patch.
     pub(super) name: String,
-    /// If its test is a schedule test, built with shuttle in place of Tokio: what chooses the schedules.
+    /// If its test is a schedule test, built with shuttle in place of Tokio: what chooses the
+    /// schedules.
     pub(super) scheduler: Option<&'static str>,
     pub(super) package: String,
     /// `lib`, or the name of an integration test.

@@ -78,7 +78,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Schedules over all scenarios, of which the test has its share: a bug that is found in a second is found.
+/// Schedules over all scenarios, of which the test has its share: a bug that is found in a second
+/// is found.
 const SCHEDULES: &str = "5200000";
 
 /// Builds and runs the test of `planted`.
@@ -101,7 +102,8 @@ pub(super) fn run(tree: &Tree, planted: &Planted, limit: Duration) -> Result<Tri
         .arg(&planted.test)
         .env(schedules::COUNT, SCHEDULES)
         .env(schedules::SCHEDULER, planted.scheduler.unwrap_or_default())
-        // A failure is expected here: it must leave no new snapshots and no saved cases in the tree.
+        // A failure is expected here: it must leave no new snapshots and no saved cases in the
+        // tree.
         .env("INSTA_UPDATE", "no")
         .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
     let mut tally = Tally::default();
