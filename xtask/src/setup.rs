@@ -35,7 +35,7 @@ const NEEDS: [Need; 3] = [
     Need {
         program: "git",
         package: "git",
-        purpose: "the replay example and its tests",
+        purpose: "the replay example and the planted bugs",
         required: true,
     },
     Need {
