@@ -7,8 +7,8 @@ use crate::workspace::cargo;
 
 /// Run the benches: criterion, and instruction counts under valgrind
 ///
-/// The first run installs the runner of the instruction counts below target/tools. Everything after `--` goes to
-/// `cargo bench -p benches`, for example `-- --bench dispatch`.
+/// The first run installs the runner of the instruction counts below target/tools. Everything after
+/// `--` goes to `cargo bench -p benches`, for example `-- --bench dispatch`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// For `cargo bench`

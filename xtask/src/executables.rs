@@ -1,6 +1,7 @@
 //! What a cargo build has made that can be started.
 //!
-//! Tests and examples are started directly where a time limit holds: killing `cargo` would leave its child behind.
+//! Tests and examples are started directly where a time limit holds: killing `cargo` would leave
+//! its child behind.
 
 use std::path::PathBuf;
 use std::process::Command;

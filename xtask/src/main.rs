@@ -20,10 +20,13 @@ mod bench;
 mod versus;
 
 mod executables;
+mod git;
 mod libtest;
+mod mutation;
 mod process;
 mod schedules;
 mod steps;
+mod tree;
 mod workspace;
 
 use std::process::ExitCode;
@@ -57,10 +60,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Cargo starts this same binary in front of rustc while a planted bug is built.
-    if let Some(mutant) = std::env::var_os(mutants::wrapper::MUTANT) {
-        return mutants::wrapper::compile(&mutant);
-    }
     let outcome = match Cli::parse().command {
         Command::Setup(args) => setup::run(&args),
         Command::Test(args) => test::run(&args),

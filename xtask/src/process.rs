@@ -1,4 +1,5 @@
-//! Children that are waited for: with a limit, with a word now and then, and with their output read as it comes.
+//! Children that are waited for: with a limit, with a word now and then, and with their output read
+//! as it comes.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -35,7 +36,8 @@ pub(crate) fn run(mut command: Command, limit: Option<Duration>) -> Result<Ended
     wait(&mut child, limit, true)
 }
 
-/// Runs `command` and hands every line of its standard output to `line`; its errors go to the caller's terminal.
+/// Runs `command` and hands every line of its standard output to `line`; its errors go to the
+/// caller's terminal.
 pub(crate) fn run_reading(
     mut command: Command,
     line: impl FnMut(&str) + Send,
@@ -48,7 +50,8 @@ pub(crate) fn run_reading(
     })
 }
 
-/// Runs `command` in silence, its two outputs read to `line` one after the other's lines as they come.
+/// Runs `command` in silence, its two outputs read to `line` one after the other's lines as they
+/// come.
 pub(crate) fn run_silent(
     mut command: Command,
     limit: Duration,

@@ -10,8 +10,8 @@ use crate::workspace::{self, cargo};
 
 /// Install what the tests and measurements need and this machine lacks
 ///
-/// Looks first and touches nothing that is there. System packages come through apt-get, as root or with sudo; rustfmt
-/// and clippy through rustup. Without those the missing parts are listed.
+/// Looks first and touches nothing that is there. System packages come through apt-get, as root or
+/// with sudo; rustfmt and clippy through rustup. Without those the missing parts are listed.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
@@ -35,7 +35,7 @@ const NEEDS: [Need; 3] = [
     Need {
         program: "git",
         package: "git",
-        purpose: "the replay example and its tests",
+        purpose: "the replay example and the planted bugs",
         required: true,
     },
     Need {
@@ -46,7 +46,8 @@ const NEEDS: [Need; 3] = [
     },
 ];
 
-/// The parts of the toolchain that a minimal installation leaves out: cargo's word for each, and rustup's.
+/// The parts of the toolchain that a minimal installation leaves out: cargo's word for each, and
+/// rustup's.
 const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")];
 
 pub(crate) fn run(_: &Args) -> Result<(), Error> {
@@ -54,7 +55,8 @@ pub(crate) fn run(_: &Args) -> Result<(), Error> {
     packages()
 }
 
-/// The runner of the instruction counts, in the version that the benches are built against; installed if missing.
+/// The runner of the instruction counts, in the version that the benches are built against;
+/// installed if missing.
 ///
 /// `None` when no bench counts instructions.
 pub(crate) fn instruction_counter() -> Result<Option<PathBuf>, Error> {
@@ -65,15 +67,25 @@ pub(crate) fn instruction_counter() -> Result<Option<PathBuf>, Error> {
     if find("valgrind").is_none() {
         return Err("valgrind is missing: run `cargo xtask setup` first".into());
     }
-    // Beside the build, and one folder per version: it must match, and is nobody else's business.
-    let folder = workspace::target("tools").join(format!("gungraun-runner-{version}"));
-    let runner = folder.join("bin/gungraun-runner");
-    if !runner.exists() {
-        let mut install = cargo(["install", "gungraun-runner", "--locked", "--version"]);
-        install.arg(version).arg("--root").arg(&folder);
+    tool("gungraun-runner", version).map(Some)
+}
+
+/// The mutation tester, installed if missing.
+pub(crate) fn mutation_tester() -> Result<PathBuf, Error> {
+    tool("cargo-mutants", "27.1.0")
+}
+
+/// The program of the package `name` from crates.io, which has that name too.
+fn tool(name: &str, version: &str) -> Result<PathBuf, Error> {
+    // One folder per version, and not the user's own: the version must match.
+    let folder = workspace::target("tools").join(format!("{name}-{version}"));
+    let program = folder.join("bin").join(name);
+    if !program.exists() {
+        let mut install = cargo(["install", name, "--locked", "--version", version]);
+        install.arg("--root").arg(&folder);
         must_run(install)?;
     }
-    Ok(Some(runner))
+    Ok(program)
 }
 
 fn components() -> Result<(), Error> {

@@ -6,19 +6,25 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::Error;
+use crate::mutation;
 use crate::schedules;
 use crate::steps::Steps;
+use crate::tree::Tree;
 use crate::workspace::{self, cargo};
 
-/// Run the guarantees for a night: 2,600,000 schedules by chance and as many by PCT, 2,000 kills, 5,000 drains
+/// Run the guarantees for a night: 2,600,000 schedules by chance and as many by PCT, 2,000 kills,
+/// 5,000 drains, mutations
 ///
-/// Every step runs, also after one has failed. The report is target/soak/report.json.
+/// Every step runs, also after one has failed. The report is target/soak/report.json. The last step
+/// changes the pure parts, one expression at a time, with cargo-mutants (installed below
+/// target/tools), and a unit test must fail each time; what survives must be in
+/// xtask/survivors.txt, with a reason.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A tenth of everything
     #[arg(long, conflicts_with = "long")]
     short: bool,
-    /// Ten times everything
+    /// Ten times everything but the mutations
     #[arg(long)]
     long: bool,
 }
@@ -32,6 +38,8 @@ struct Scale {
     kills: u64,
     /// Drains under load.
     drains: u64,
+    /// One mutation in so many.
+    mutations: u64,
 }
 
 /// The scale without flags.
@@ -39,6 +47,7 @@ const SOAK: Scale = Scale {
     schedules: 2_600_000,
     kills: 2_000,
     drains: 5_000,
+    mutations: 1,
 };
 
 /// The tests in `tests/engine` that drop the runtime read this many points from here.
@@ -62,6 +71,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         // After each step, so that a night cut short has not been for nothing.
         write_report(scale, &steps)?;
     }
+    if let Err(error) = mutations(scale, &mut steps) {
+        eprintln!("{error}");
+    }
+    write_report(scale, &steps)?;
     println!("\n{}\nreport: {}", steps.table(), report_path().display());
     if steps.all_passed() {
         Ok(())
@@ -76,18 +89,22 @@ impl Scale {
             schedules,
             kills,
             drains,
+            mutations,
         } = SOAK;
         if args.short {
             Scale {
                 schedules: schedules / 10,
                 kills: kills / 10,
                 drains: drains / 10,
+                mutations: mutations * 10,
             }
         } else if args.long {
             Scale {
                 schedules: schedules * 10,
                 kills: kills * 10,
                 drains: drains * 10,
+                // There are no more of them.
+                mutations,
             }
         } else {
             SOAK
@@ -100,6 +117,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         schedules,
         kills,
         drains,
+        mutations: _,
     } = scale;
     let count = schedules.to_string();
     let mut killed = engine(KILLS_FILTER);
@@ -118,6 +136,20 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         (format!("runtime dropped at {kills} points"), killed),
         (format!("{drains} drains under load"), drained),
     ]
+}
+
+fn mutations(scale: Scale, steps: &mut Steps) -> Result<(), Error> {
+    let name = match scale.mutations {
+        1 => "all mutations".to_owned(),
+        parts => format!("one mutation in {parts}"),
+    };
+    // The copy is locked until the step is over.
+    let tree = Tree::of_workspace();
+    let command = tree.and_then(|tree| Ok((mutation::command(&tree, scale.mutations)?, tree)));
+    match command {
+        Ok((command, _tree)) => steps.run_judged(&name, command, mutation::judge),
+        Err(error) => steps.fail(&name, &error),
+    }
 }
 
 /// Tests of the guarantees whose names contain `filter`; what they print is progress.
@@ -147,6 +179,7 @@ fn write_report(scale: Scale, steps: &Steps) -> Result<(), Error> {
         "schedules": scale.schedules,
         "kills": scale.kills,
         "drains": scale.drains,
+        "one_mutation_in": scale.mutations,
         "passed": steps.all_passed(),
         "steps": steps.to_json(),
     });
@@ -176,12 +209,14 @@ mod tests {
             schedules: 260_000,
             kills: 200,
             drains: 500,
+            mutations: 10,
         };
         assert_eq!(chosen(true, false), tenth);
         let tenfold = Scale {
             schedules: 26_000_000,
             kills: 20_000,
             drains: 50_000,
+            mutations: 1,
         };
         assert_eq!(chosen(false, true), tenfold);
     }

@@ -78,6 +78,42 @@ impl Steps {
         })
     }
 
+    /// Runs a step for which `judge` tells, once `command` has ended, how many tests have passed or
+    /// what is wrong.
+    pub(crate) fn run_judged(
+        &mut self,
+        name: &str,
+        command: Command,
+        judge: impl FnOnce(Ended) -> Result<usize, Error>,
+    ) -> Result<(), Error> {
+        let started = announce(name, &command);
+        let judged = judge(process::run(command, None)?);
+        if let Err(error) = &judged {
+            println!("{error}");
+        }
+        self.finish(Row {
+            name: name.to_owned(),
+            outcome: if judged.is_ok() {
+                Outcome::Passed
+            } else {
+                Outcome::Failed
+            },
+            tests: judged.ok(),
+            took: started.elapsed(),
+        })
+    }
+
+    /// Notes a step that could not be started, and why.
+    pub(crate) fn fail(&mut self, name: &str, why: &Error) -> Result<(), Error> {
+        println!("\n==> {name}: {why}");
+        self.finish(Row {
+            name: name.to_owned(),
+            outcome: Outcome::Failed,
+            tests: None,
+            took: Duration::ZERO,
+        })
+    }
+
     /// Notes a step that has nothing to run on, and why.
     pub(crate) fn skip(&mut self, name: &str, why: &'static str) {
         println!("\n==> {name}: skipped, {why}");
@@ -219,6 +255,22 @@ mod tests {
         let mut steps = Steps::default();
         let script = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 1";
         assert!(steps.run_tests("tests", sh(script)).is_err());
+        assert!(!steps.all_passed());
+    }
+
+    #[test]
+    fn a_judge_hears_of_the_end_and_decides() {
+        let mut steps = Steps::default();
+        let judge = |ended: Ended| match ended.success() {
+            true => Ok(3),
+            false => Err("a survivor".into()),
+        };
+        steps.run_judged("mutations", sh("exit 0"), judge).unwrap();
+        assert!(steps.all_passed());
+        assert!(steps.run_judged("mutations", sh("exit 2"), judge).is_err());
+        assert!(!steps.all_passed());
+        let mut steps = Steps::default();
+        assert!(steps.fail("mutations", &"no such program".into()).is_err());
         assert!(!steps.all_passed());
     }
 

@@ -14,13 +14,34 @@ use crate::workspace::{self, cargo};
 /// An example is a short program; one that takes longer than this hangs.
 const EXAMPLE_LIMIT: Duration = Duration::from_secs(120);
 
-/// The examples that are servers. On their own, because they switch features on that would then hold for
-/// everything that is built beside them; a step that names no package does not build them.
-const SERVICES: [&str; 4] = ["-p", "http_orders", "-p", "grpc_accounts"];
+/// The default members of the workspace.
+const DEFAULT: &[&str] = &[];
 
-/// Everything a change must pass: set-up, format, lints, docs, tests, 2,600,000 schedules, examples
+/// The same without the examples.
+const ALL_BUT_EXAMPLES: &[&str] = &[
+    "--workspace",
+    "--exclude",
+    "examples",
+    "--exclude",
+    "http_orders",
+    "--exclude",
+    "grpc_accounts",
+];
+
+/// The examples that are one program each.
+const EXAMPLES: &[&str] = &["-p", "examples"];
+
+/// The examples that are servers. On their own, because they switch features on that would then
+/// hold for everything that is built beside them; a step that names no package does not build them.
+const SERVICES: &[&str] = &["-p", "http_orders", "-p", "grpc_accounts"];
+
+/// The crate with its optional part.
+const METRICS: &[&str] = &["-p", "keylane", "--features", "metrics"];
+
+/// Everything a change must pass: set-up, format, lints, docs, tests, 260,000 schedules, examples
 ///
-/// Stops at the first step that fails. The schedule tests try KEYLANE_SCHEDULES schedules over all scenarios, if that is set.
+/// Stops at the first step that fails. The schedule tests try KEYLANE_SCHEDULES schedules over all
+/// scenarios with each of the two schedulers, if that is set; `soak` runs ten times as many.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Build the comparison with the rivals too (heavy: they bring their own dependencies)
@@ -40,38 +61,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
     steps.run("format", cargo(["fmt", "--all", "--check"]))?;
 
-    let warnings = ["--", "-Dwarnings"];
-    let mut clippy = cargo(["clippy", "--all-targets"]);
-    clippy.args(warnings);
-    steps.run("lints", clippy)?;
-    let mut clippy = cargo(["clippy", "--all-targets"]);
-    clippy.args(SERVICES).args(warnings);
-    steps.run("lints, services", clippy)?;
-    let mut clippy = cargo([
-        "clippy",
-        "-p",
-        "keylane",
-        "--all-targets",
-        "--features",
-        "metrics",
-    ]);
-    clippy.args(warnings);
-    steps.run("lints, metrics", clippy)?;
+    steps.run("lints", lints(ALL_BUT_EXAMPLES))?;
+    // With their own dependencies' features, as their first reader builds them. The tests build
+    // them with everything else, and so they are run at the end.
+    steps.run("lints, examples", lints(EXAMPLES))?;
+    steps.run("lints, services", lints(SERVICES))?;
+    steps.run("lints, metrics", lints(METRICS))?;
     steps.run("lints, schedules", schedules::clippy())?;
 
-    steps.run("docs", docs([]))?;
+    steps.run("docs", docs(DEFAULT))?;
     steps.run("docs, services", docs(SERVICES))?;
-    steps.run(
-        "docs, metrics",
-        docs(["-p", "keylane", "--features", "metrics"]),
-    )?;
+    steps.run("docs, metrics", docs(METRICS))?;
 
-    steps.run_tests("tests", tests([]))?;
+    steps.run_tests("tests", tests(DEFAULT))?;
     steps.run_tests("tests, services", tests(SERVICES))?;
-    steps.run_tests(
-        "tests, metrics",
-        tests(["-p", "keylane", "--features", "metrics"]),
-    )?;
+    steps.run_tests("tests, metrics", tests(METRICS))?;
     let count = std::env::var(schedules::COUNT);
     let count = count.as_deref().unwrap_or(schedules::PER_CHANGE);
     for scheduler in schedules::SCHEDULERS {
@@ -89,24 +93,33 @@ fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
     Ok(())
 }
 
+/// Clippy's lints, each an error.
+fn lints(packages: &[&str]) -> Command {
+    let mut command = cargo(["clippy", "--all-targets"]);
+    command.args(packages).args(["--", "-Dwarnings"]);
+    command
+}
+
 /// Documentation in which a broken link is an error.
-fn docs<const N: usize>(packages: [&str; N]) -> Command {
+fn docs(packages: &[&str]) -> Command {
     let mut command = cargo(["doc", "--no-deps"]);
     command.args(packages).env("RUSTDOCFLAGS", "-Dwarnings");
     command
 }
 
 /// Unit, integration and doc tests.
-fn tests<const N: usize>(packages: [&str; N]) -> Command {
+fn tests(packages: &[&str]) -> Command {
     let mut command = cargo(["test", "--no-fail-fast"]);
     // A snapshot that differs is a failure, not a new file in the tree.
     command.args(packages).env("INSTA_UPDATE", "no");
     command
 }
 
-/// Every example once, as its first reader would start it.
+/// Every example once, from the top of the repository.
 fn examples(steps: &mut Steps) -> Result<(), Error> {
-    let built = executables::build(cargo(["build", "-p", "examples", "--examples"]))?;
+    // Of all default members, as the tests were built: with fewer packages the features would
+    // differ, and all be built again.
+    let built = executables::build(cargo(["build", "--examples"]))?;
     for example in built.iter().filter(|program| program.kind == "example") {
         let name = format!("example {}", example.name);
         if example.name == "replay" && !has_history(workspace::root()) {

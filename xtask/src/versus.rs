@@ -6,8 +6,8 @@ use crate::workspace::cargo;
 
 /// Compare keylane with its rivals in one run (results in target/versus)
 ///
-/// The rivals are a workspace of their own, built on first use. Everything after `--` goes to the comparison, for
-/// example `-- --quick` or `-- --help`.
+/// The rivals are a workspace of their own, built on first use. Everything after `--` goes to the
+/// comparison, for example `-- --quick` or `-- --help`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// For the comparison

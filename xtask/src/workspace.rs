@@ -11,7 +11,8 @@ pub(crate) fn root() -> &'static Path {
         .expect("xtask is a folder of the repository")
 }
 
-/// `target/<name>`: a folder of its own for what would otherwise make the common one rebuild everything.
+/// `target/<name>`: a folder of its own for what would otherwise make the common one rebuild
+/// everything.
 pub(crate) fn target(name: &str) -> PathBuf {
     root().join("target").join(name)
 }

@@ -1,30 +1,44 @@
-//! `cargo xtask mutants`: planted bugs, and the tests that must notice them.
+//! `cargo xtask mutants`: planted bugs, and the tests that must find them.
 //!
-//! A planted bug is a branch of the product under `#[cfg(keylane_mutant = "its-name")]`, never compiled otherwise.
-//! `xtask/mutants.txt` names the test that must fail when it is. Each bug is built with a compiler wrapper that adds
-//! the cfg to the crates of this workspace only, so dependencies are built once for all of them.
+//! A planted bug is a patch, `xtask/mutants/<name>.patch`; the product itself knows nothing of it.
+//! The table `xtask/mutants.txt` names the test that must fail once the patch is applied. Patches
+//! are applied one after the other to a copy of the workspace below `target/mutants`, never to the
+//! workspace.
+//!
+//! To plant a new bug, write it into the product, then
+//!
+//! ```text
+//! git diff > xtask/mutants/<name>.patch
+//! git checkout <the changed files>
+//! ```
+//!
+//! and add a line to the table. To repair a patch that no longer applies after the product has
+//! changed, start with `git apply --3way xtask/mutants/<name>.patch`.
 
-mod planted;
+mod patches;
+mod table;
 mod trial;
-pub(crate) mod wrapper;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::Error;
+use crate::tree::Tree;
 use crate::workspace;
-use planted::Planted;
+use table::Planted;
 use trial::{Trial, Verdict};
 
-/// Plant each known bug and show which test catches it
+/// Plant each known bug and show which test finds it
 ///
-/// A bug is caught when the test named for it in xtask/mutants.txt passes without the bug and fails with it. A test that
-/// hangs for 60 seconds on the bug has noticed it too, and is shown as such.
+/// A bug is found when the test named for it in xtask/mutants.txt passes without the bug and fails
+/// with it. A test that hangs for 60 seconds on the bug has found it too, and is shown as such. The
+/// bugs are patches in xtask/mutants; they are applied to a copy of the workspace in
+/// target/mutants.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only the bug of this name (may be repeated)
-    #[arg(long, value_name = "NAME")]
-    only: Vec<String>,
+    /// Only the bugs of these names
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
     /// Print the bugs and their tests, run nothing
     #[arg(long)]
     list: bool,
@@ -34,26 +48,23 @@ pub(crate) struct Args {
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let table = std::fs::read_to_string(workspace::root().join("xtask/mutants.txt"))?;
-    let table = planted::parse(&table)?;
-    planted::agree(
-        &table,
-        &planted::in_sources(&workspace::root().join("crates"))?,
-    )?;
-    let chosen = choose(&table, &args.only)?;
+    let table = table::read(workspace::root())?;
+    table::agree(&table, &patches::names(workspace::root())?)?;
+    let chosen = choose(&table, &args.names)?;
     if args.list {
         chosen.iter().for_each(|planted| println!("{planted}"));
         return Ok(());
     }
 
-    let wrappers = wrapper::Wrappers::install(&workspace::target("mutants"))?;
-    let mut baselines = HashMap::new();
+    let tree = Tree::of_workspace()?;
+    // All tests without a bug first: each bug then costs one build and not two.
+    let baselines = baselines(&tree, &chosen);
     let mut rows = Vec::new();
     for (number, planted) in chosen.iter().enumerate() {
         println!("[{}/{}] {planted}", number + 1, chosen.len());
-        let trial = match baseline(&mut baselines, planted) {
-            Ok(took) => trial::run(planted, Some(&wrappers), limit(took))?,
-            Err(why) => Trial::broken(why),
+        let trial = match &baselines[&planted.test_id()] {
+            Ok(took) => plant(&tree, planted, limit(*took))?,
+            Err(why) => Trial::broken(why.clone()),
         };
         println!("    {}", trial.verdict);
         rows.push((*planted, trial));
@@ -62,18 +73,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     conclude(&rows)
 }
 
-/// How long the planted bug's test takes to pass without it; each test is asked once.
-fn baseline<'a>(
-    known: &mut HashMap<Test<'a>, Result<Duration, String>>,
-    planted: &'a Planted,
-) -> Result<Duration, String> {
-    let test = (
-        planted.scheduler,
-        &*planted.package,
-        &*planted.target,
-        &*planted.test,
-    );
-    let ask = || match trial::run(planted, None, LIMIT) {
+/// How long each test takes to pass without a bug, or why it cannot show anything.
+type Baselines<'a> = HashMap<table::TestId<'a>, Result<Duration, String>>;
+
+fn baselines<'a>(tree: &Tree, chosen: &[&'a Planted]) -> Baselines<'a> {
+    let mut baselines = Baselines::new();
+    for planted in chosen {
+        baselines
+            .entry(planted.test_id())
+            .or_insert_with(|| baseline(tree, planted));
+    }
+    baselines
+}
+
+fn baseline(tree: &Tree, planted: &Planted) -> Result<Duration, String> {
+    println!("without a bug: {}", planted.test_id());
+    match trial::run(tree, planted, LIMIT) {
         Ok(Trial {
             verdict: Verdict::Survived,
             took,
@@ -84,26 +99,34 @@ fn baseline<'a>(
         }) => Err(why),
         Ok(Trial { verdict, .. }) => Err(format!("it fails without the bug: {verdict}")),
         Err(error) => Err(error.to_string()),
-    };
-    known.entry(test).or_insert_with(ask).clone()
+    }
 }
 
-/// The limit with the bug planted. A test that is merely slow, on a busy machine, has noticed nothing.
+/// Runs the test with the bug in place, and takes the bug out again.
+fn plant(tree: &Tree, planted: &Planted, limit: Duration) -> Result<Trial, Error> {
+    let patched = match tree.apply(&patches::path(&planted.name)) {
+        Ok(patched) => patched,
+        Err(error) => return Ok(Trial::broken(format!("its patch does not apply\n{error}"))),
+    };
+    let trial = trial::run(tree, planted, limit);
+    patched.revert()?;
+    trial
+}
+
+/// The limit with the bug planted. A test that is merely slow, on a busy machine, has found
+/// nothing.
 fn limit(baseline: Duration) -> Duration {
     LIMIT.max(baseline * 3)
 }
 
-/// What tells one test from another: scheduler, package, target, filter.
-type Test<'a> = (Option<&'static str>, &'a str, &'a str, &'a str);
-
-fn choose<'a>(table: &'a [Planted], only: &[String]) -> Result<Vec<&'a Planted>, Error> {
-    if let Some(unknown) = only
+fn choose<'a>(table: &'a [Planted], names: &[String]) -> Result<Vec<&'a Planted>, Error> {
+    if let Some(unknown) = names
         .iter()
         .find(|name| table.iter().all(|planted| planted.name != **name))
     {
         return Err(format!("no planted bug is called `{unknown}`, see --list").into());
     }
-    let wanted = |planted: &&Planted| only.is_empty() || only.contains(&planted.name);
+    let wanted = |planted: &&Planted| names.is_empty() || names.contains(&planted.name);
     Ok(table.iter().filter(wanted).collect())
 }
 
@@ -114,7 +137,7 @@ fn report(rows: &[(&Planted, Trial)]) -> String {
         .max()
         .unwrap_or(0)
         .max(11);
-    let mut text = format!("{:<width$}  {:>7}  caught by\n", "planted bug", "seconds");
+    let mut text = format!("{:<width$}  {:>7}  found by\n", "planted bug", "seconds");
     for (planted, trial) in rows {
         let seconds = trial.took.as_secs_f64();
         let verdict = trial.verdict.to_string();
@@ -124,7 +147,7 @@ fn report(rows: &[(&Planted, Trial)]) -> String {
     let count =
         |is: fn(&Verdict) -> bool| rows.iter().filter(|(_, trial)| is(&trial.verdict)).count();
     text + &format!(
-        "{} caught by a failing test, {} by time-out, {} survived, {} could not be tried\n",
+        "{} found by a failing test, {} by time-out, {} survived, {} could not be tried\n",
         count(|verdict| matches!(verdict, Verdict::Caught { .. })),
         count(|verdict| matches!(verdict, Verdict::TimedOut)),
         count(|verdict| matches!(verdict, Verdict::Survived)),
@@ -141,16 +164,17 @@ fn conclude(rows: &[(&Planted, Trial)]) -> Result<(), Error> {
     if escaped.is_empty() {
         Ok(())
     } else {
-        Err(format!("not caught: {}", escaped.join(", ")).into())
+        Err(format!("not found: {}", escaped.join(", ")).into())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git;
 
     fn table() -> Vec<Planted> {
-        planted::parse("one - keylane lib a\ntwo random keylane lib b\n").unwrap()
+        table::parse("one - keylane lib a\ntwo random keylane lib b\n").unwrap()
     }
 
     fn trial(verdict: Verdict) -> Trial {
@@ -161,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for() {
+    fn only_the_named_bugs_are_planted() {
         let table = table();
         assert_eq!(choose(&table, &[]).unwrap().len(), 2);
         assert_eq!(choose(&table, &["two".to_owned()]).unwrap(), [&table[1]]);
@@ -186,15 +210,15 @@ mod tests {
         ];
         assert_eq!(
             conclude(&rows).unwrap_err().to_string(),
-            "not caught: two, two"
+            "not found: two, two"
         );
         assert!(conclude(&rows[..1]).is_ok());
         let expected = "\
-planted bug  seconds  caught by
+planted bug  seconds  found by
 one              1.5  order::a and 1 more
 two              1.5  NOTHING: it survived
 two              1.5  NOT TRIED: it does not build
-1 caught by a failing test, 0 by time-out, 1 survived, 1 could not be tried
+1 found by a failing test, 0 by time-out, 1 survived, 1 could not be tried
 ";
         assert_eq!(report(&rows), expected);
     }
@@ -214,10 +238,22 @@ two              1.5  NOT TRIED: it does not build
     }
 
     #[test]
-    fn every_planted_bug_has_its_test() {
+    fn every_planted_bug_has_its_patch_and_its_test() {
         let root = workspace::root();
-        let table = std::fs::read_to_string(root.join("xtask/mutants.txt")).unwrap();
-        let planted = planted::in_sources(&root.join("crates")).unwrap();
-        planted::agree(&planted::parse(&table).unwrap(), &planted).unwrap();
+        let names = patches::names(root).unwrap();
+        table::agree(&table::read(root).unwrap(), &names).unwrap();
+        assert!(!names.is_empty());
+    }
+
+    #[test]
+    fn every_patch_applies_to_the_product() {
+        let root = workspace::root();
+        for name in patches::names(root).unwrap() {
+            let changed = git::check(root, &patches::path(&name));
+            let changed = changed.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let in_product = |path: &String| path.starts_with("crates/") && path.contains("/src/");
+            assert!(changed.iter().all(in_product), "{name}: {changed:?}");
+            assert!(!changed.is_empty(), "{name}: the patch is empty");
+        }
     }
 }

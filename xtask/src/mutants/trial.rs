@@ -1,16 +1,16 @@
-//! One test, run with one planted bug or with none.
+//! One test, run on the copy as it stands: with one planted bug or with none.
 
 use std::fmt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::planted::Planted;
-use super::wrapper::Wrappers;
+use super::table::Planted;
 use crate::Error;
 use crate::executables::{self, Executable};
 use crate::libtest::Tally;
 use crate::process::{self, Ended};
 use crate::schedules;
+use crate::tree::Tree;
 use crate::workspace;
 
 /// What came of it.
@@ -21,7 +21,7 @@ pub(super) struct Trial {
     pub(super) took: Duration,
 }
 
-/// What the test had to say.
+/// What the test has shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// These tests have failed; none is named when the whole run was brought down.
@@ -35,7 +35,7 @@ pub(super) enum Verdict {
 }
 
 impl Trial {
-    /// One that could not be held.
+    /// One that could not be run.
     pub(super) fn broken(why: String) -> Self {
         Trial {
             verdict: Verdict::Broken(why),
@@ -45,7 +45,7 @@ impl Trial {
 }
 
 impl Verdict {
-    /// Whether the bug was noticed.
+    /// Whether the bug was found.
     pub(super) fn is_caught(&self) -> bool {
         matches!(self, Verdict::Caught { .. } | Verdict::TimedOut)
     }
@@ -78,20 +78,13 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Schedules over all scenarios, of which the test has its share: a bug that is found in a second is found.
+/// Schedules over all scenarios, of which the test has its share: a bug that is found in a second
+/// is found.
 const SCHEDULES: &str = "5200000";
 
-/// Builds the test of `planted`, with the bug when there are `wrappers` to plant it, and runs it.
-pub(super) fn run(
-    planted: &Planted,
-    wrappers: Option<&Wrappers>,
-    limit: Duration,
-) -> Result<Trial, Error> {
-    let mut build = build(planted);
-    if let Some(wrappers) = wrappers {
-        wrappers.plant(&planted.name, &mut build)?;
-    }
-    let built = match executables::build(build) {
+/// Builds and runs the test of `planted`.
+pub(super) fn run(tree: &Tree, planted: &Planted, limit: Duration) -> Result<Trial, Error> {
+    let built = match executables::build(build(tree, planted)) {
         Ok(built) => built,
         Err(error) => return Ok(Trial::broken(format!("it does not build\n{error}"))),
     };
@@ -109,7 +102,8 @@ pub(super) fn run(
         .arg(&planted.test)
         .env(schedules::COUNT, SCHEDULES)
         .env(schedules::SCHEDULER, planted.scheduler.unwrap_or_default())
-        // A failure is expected here: it must leave no new snapshots and no saved cases in the tree.
+        // A failure is expected here: it must leave no new snapshots and no saved cases in the
+        // tree.
         .env("INSTA_UPDATE", "no")
         .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
     let mut tally = Tally::default();
@@ -121,23 +115,17 @@ pub(super) fn run(
     })
 }
 
-fn build(planted: &Planted) -> Command {
+fn build(tree: &Tree, planted: &Planted) -> Command {
     let mut command = workspace::cargo(["test", "--no-run", "-p", &planted.package]);
     match &*planted.target {
         "lib" => command.arg("--lib"),
         test => command.args(["--test", test]),
     };
     if planted.scheduler.is_some() {
-        // The dependencies are those of the schedule tests, and built already.
         command.arg("--release");
         schedules::build_settings(&mut command);
-    } else {
-        command
-            .env("CARGO_TARGET_DIR", workspace::target("mutants"))
-            .env("CARGO_PROFILE_DEV_DEBUG", "0");
     }
-    // Every bug is a build of its own: there is nothing to be incremental to.
-    command.env("CARGO_INCREMENTAL", "0");
+    tree.redirect(&mut command);
     command
 }
 

@@ -1,4 +1,4 @@
-//! The planted bugs: as `xtask/mutants.txt` lists them, and as the sources have them.
+//! The table of the planted bugs, `xtask/mutants.txt`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,32 +10,63 @@ use crate::schedules::SCHEDULERS;
 /// One line of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Planted {
-    /// The value of `keylane_mutant`.
+    /// The name of its patch.
     pub(super) name: String,
-    /// If its test is a schedule test, built with shuttle in place of Tokio: what chooses the schedules.
+    /// If its test is a schedule test, built with shuttle in place of Tokio: what chooses the
+    /// schedules.
     pub(super) scheduler: Option<&'static str>,
     pub(super) package: String,
     /// `lib`, or the name of an integration test.
     pub(super) target: String,
-    /// What the names of the tests that must notice it contain.
+    /// What the names of the tests that must find it contain.
     pub(super) test: String,
+}
+
+/// What tells one test from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct TestId<'a> {
+    scheduler: Option<&'static str>,
+    package: &'a str,
+    target: &'a str,
+    test: &'a str,
+}
+
+impl Planted {
+    pub(super) fn test_id(&self) -> TestId<'_> {
+        TestId {
+            scheduler: self.scheduler,
+            package: &self.package,
+            target: &self.target,
+            test: &self.test,
+        }
+    }
 }
 
 impl fmt::Display for Planted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Planted {
-            name,
+        write!(f, "{}: {}", self.name, self.test_id())
+    }
+}
+
+impl fmt::Display for TestId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TestId {
             scheduler,
             package,
             target,
             test,
         } = self;
-        write!(f, "{name}: {package} {target} {test}")?;
+        write!(f, "{package} {target} {test}")?;
         match scheduler {
             Some(scheduler) => write!(f, ", {scheduler} schedules"),
             None => Ok(()),
         }
     }
+}
+
+/// Reads the table of the workspace at `root`.
+pub(super) fn read(root: &Path) -> Result<Vec<Planted>, Error> {
+    parse(&std::fs::read_to_string(root.join("xtask/mutants.txt"))?)
 }
 
 /// Reads the table: five words a line, `#` begins a comment.
@@ -58,13 +89,13 @@ pub(super) fn parse(table: &str) -> Result<Vec<Planted>, Error> {
 
 fn row(line: &str) -> Result<Planted, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [name, cfg, package, target, test] = words[..] else {
+    let [name, scheduler, package, target, test] = words[..] else {
         return Err(format!(
-            "five words expected (name cfg package target test), {} found",
+            "five words expected (name scheduler package target test), {} found",
             words.len()
         ));
     };
-    // The name becomes a file name and a compiler argument.
+    // It becomes a file name.
     if !name
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -73,11 +104,15 @@ fn row(line: &str) -> Result<Planted, String> {
             "`{name}` is no name: letters, digits, `-` and `_` only"
         ));
     }
-    let scheduler = match cfg {
+    let scheduler = match scheduler {
         "-" => None,
         name => match SCHEDULERS.into_iter().find(|known| *known == name) {
             Some(scheduler) => Some(scheduler),
-            None => return Err(format!("cfg is `-`, `random` or `pct`, not `{cfg}`")),
+            None => {
+                return Err(format!(
+                    "the scheduler is `-`, `random` or `pct`, not `{scheduler}`"
+                ));
+            }
         },
     };
     let [name, package, target, test] = [name, package, target, test].map(str::to_owned);
@@ -90,38 +125,8 @@ fn row(line: &str) -> Result<Planted, String> {
     })
 }
 
-/// The names of all bugs planted in the Rust files below `folder`.
-pub(super) fn in_sources(folder: &Path) -> Result<BTreeSet<String>, Error> {
-    let mut found = BTreeSet::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(in_sources(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.extend(in_text(&std::fs::read_to_string(&path)?));
-        }
-    }
-    Ok(found)
-}
-
-/// The names in one file. Comments may speak of planted bugs without planting one.
-fn in_text(text: &str) -> impl Iterator<Item = String> + '_ {
-    let code = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"));
-    code.flat_map(|line| line.split("keylane_mutant").skip(1))
-        .filter_map(|rest| {
-            let value = rest
-                .trim_start()
-                .strip_prefix('=')?
-                .trim_start()
-                .strip_prefix('"')?;
-            Some(value.split_once('"')?.0.to_owned())
-        })
-}
-
-/// Checks that table and sources know the same bugs.
-pub(super) fn agree(table: &[Planted], sources: &BTreeSet<String>) -> Result<(), Error> {
+/// Checks that each line has a patch, and each patch a line.
+pub(super) fn agree(table: &[Planted], patches: &BTreeSet<String>) -> Result<(), Error> {
     let listed: BTreeSet<String> = table.iter().map(|planted| planted.name.clone()).collect();
     let quoted = |names: Vec<&String>| {
         names
@@ -130,17 +135,21 @@ pub(super) fn agree(table: &[Planted], sources: &BTreeSet<String>) -> Result<(),
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let untested: Vec<_> = sources.difference(&listed).collect();
+    let untested: Vec<_> = patches.difference(&listed).collect();
     if !untested.is_empty() {
         return Err(format!(
-            "planted, but not in xtask/mutants.txt: {}",
+            "a patch in xtask/mutants, but no line in xtask/mutants.txt: {}",
             quoted(untested)
         )
         .into());
     }
-    let gone: Vec<_> = listed.difference(sources).collect();
+    let gone: Vec<_> = listed.difference(patches).collect();
     if !gone.is_empty() {
-        return Err(format!("in xtask/mutants.txt, but not planted: {}", quoted(gone)).into());
+        return Err(format!(
+            "a line in xtask/mutants.txt, but no patch in xtask/mutants: {}",
+            quoted(gone)
+        )
+        .into());
     }
     Ok(())
 }
@@ -151,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_line_is_five_words() {
-        let table = "# name cfg package target test\n\nlost-wake pct keylane lib schedules::overflow # G8\n";
+        let table = "# name scheduler package target test\n\nlost-wake pct keylane lib schedules::overflow # G8\n";
         let expected = Planted {
             name: "lost-wake".to_owned(),
             scheduler: Some("pct"),
@@ -168,12 +177,12 @@ mod tests {
         let four = "\nname - tests engine\n";
         assert_eq!(
             error(four),
-            "xtask/mutants.txt, line 2: five words expected (name cfg package target test), 4 found"
+            "xtask/mutants.txt, line 2: five words expected (name scheduler package target test), 4 found"
         );
         assert!(error("../name - tests engine g1").ends_with("letters, digits, `-` and `_` only"));
         assert!(
             error("name loom tests engine g1")
-                .ends_with("cfg is `-`, `random` or `pct`, not `loom`")
+                .ends_with("the scheduler is `-`, `random` or `pct`, not `loom`")
         );
         let twice = "name - tests engine g1\nname - tests engine g2";
         assert_eq!(
@@ -183,28 +192,21 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_in_code_only() {
-        let text = r#"
-            /// Not this: keylane_mutant = "doc".
-            #[cfg(not(keylane_mutant = "one"))]
-            fn a() {}
-            #[cfg(any(keylane_mutant="two", keylane_mutant = "three"))]
-            fn b() { if cfg!(keylane_mutant = "one") {} } // keylane_mutant
-        "#;
-        let found: BTreeSet<String> = in_text(text).collect();
-        assert_eq!(found.iter().collect::<Vec<_>>(), ["one", "three", "two"]);
-    }
-
-    #[test]
     fn both_sides_must_know_a_bug() {
         let table = parse("one - tests engine g1").unwrap();
-        let sources = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        assert!(agree(&table, &sources(&["one"])).is_ok());
-        let error = agree(&table, &sources(&["one", "two"]))
+        let patches = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert!(agree(&table, &patches(&["one"])).is_ok());
+        let error = agree(&table, &patches(&["one", "two"]))
             .unwrap_err()
             .to_string();
-        assert_eq!(error, "planted, but not in xtask/mutants.txt: `two`");
-        let error = agree(&table, &sources(&[])).unwrap_err().to_string();
-        assert_eq!(error, "in xtask/mutants.txt, but not planted: `one`");
+        assert_eq!(
+            error,
+            "a patch in xtask/mutants, but no line in xtask/mutants.txt: `two`"
+        );
+        let error = agree(&table, &patches(&[])).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "a line in xtask/mutants.txt, but no patch in xtask/mutants: `one`"
+        );
     }
 }
