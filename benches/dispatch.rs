@@ -32,7 +32,9 @@ use tokio::sync::Semaphore;
 
 use support::batch::{Keys, Message, handle};
 use support::hop::hop;
-use support::path::{Flood, Lanes, Path, RoundTrips, Spawns, SpawnsAndAnswers, handle_pending_once};
+use support::path::{
+    Flood, Lanes, Path, RoundTrips, Spawns, SpawnsAndAnswers, handle_pending_once,
+};
 use support::ratios::{Ratios, Sample};
 
 const CAPACITY: usize = 65_536;
