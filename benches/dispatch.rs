@@ -13,10 +13,12 @@
 //! `cargo xtask bench -- --bench dispatch` runs it in about a minute and a half; with
 //! `-- "round trip"` behind that, only a part.
 
-mod batch;
-mod hop;
-mod path;
-mod ratios;
+mod support {
+    pub(crate) mod batch;
+    pub(crate) mod hop;
+    pub(crate) mod path;
+    pub(crate) mod ratios;
+}
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -28,10 +30,12 @@ use keylane::{BuildError, Dispatcher, Overflow, Retry};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
-use batch::{Keys, Message, handle};
-use hop::hop;
-use path::{Flood, Lanes, Path, RoundTrips, Spawns, SpawnsAndAnswers, handle_pending_once};
-use ratios::{Ratios, Sample};
+use support::batch::{Keys, Message, handle};
+use support::hop::hop;
+use support::path::{
+    Flood, Lanes, Path, RoundTrips, Spawns, SpawnsAndAnswers, handle_pending_once,
+};
+use support::ratios::{Ratios, Sample};
 
 const CAPACITY: usize = 65_536;
 const CONCURRENCY: usize = 1_024;
@@ -54,7 +58,7 @@ fn main() {
         ("current-thread", current_thread),
     ] {
         let runtime = runtime.expect("two threads can be started");
-        // For whatever is started here and not in a task.
+        // For what is started here and not in a task.
         let _inside = runtime.enter();
         let mut benches = Benches {
             criterion: &mut criterion,

@@ -15,8 +15,10 @@
 // What the macros of gungraun make is public and undocumented, and nothing here is for others.
 #![allow(missing_docs)]
 
-mod batch;
-mod hop;
+mod support {
+    pub(crate) mod batch;
+    pub(crate) mod hop;
+}
 
 use std::convert::Infallible;
 use std::fmt;
@@ -31,8 +33,8 @@ use keylane::{Context, Dispatcher, Handler, Retry};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
-use batch::{Keys, Message, handle, handled, until_handled};
-use hop::hop;
+use support::batch::{Keys, Message, handle, handled, until_handled};
+use support::hop::hop;
 
 const MESSAGES: u64 = 10_000;
 
@@ -252,7 +254,7 @@ impl Warm<()> {
                 let (reply, answer) = oneshot::channel();
                 tokio::spawn(async move {
                     let answer = handle(message).await;
-                    // Whoever asked is waiting.
+                    // The asking task is waiting for it.
                     let _ = reply.send(answer);
                 });
                 let Ok(()) = answer.await.expect("the task answers");

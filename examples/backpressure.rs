@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --example backpressure
+//! RUST_LOG=keylane=info cargo run --example backpressure   # with a line for each attempt, on stderr
 //! ```
 //!
 //! 1. The capacity: with room for four messages, the first four sends return at once. Each one
@@ -27,6 +28,7 @@ const FLOOD: u32 = 0;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    examples::log_to_stderr("warn");
     capacity().await?;
     lane_capacity().await?;
     without_waiting().await

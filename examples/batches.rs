@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --example batches
+//! RUST_LOG=keylane=info cargo run --example batches   # with a line for each attempt, on stderr
 //! ```
 //!
 //! An insert takes 20 ms, however many rows it has. So what came meanwhile is written together, device
@@ -31,6 +32,7 @@ struct Refused;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    examples::log_to_stderr("off");
     println!("1. one answer for the whole insert");
     let started = Instant::now();
     let readings = Dispatcher::builder(|reading: &Reading| reading.device)

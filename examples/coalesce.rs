@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --example coalesce
+//! RUST_LOG=keylane=info cargo run --example coalesce   # with a line for each attempt, on stderr
 //! ```
 //!
 //! A page takes 100 ms to render. It is edited four times within 60 ms, so while the first edit is
@@ -28,6 +29,7 @@ type Html = String;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    examples::log_to_stderr("warn");
     println!("1. keep_first: who waits already stands for the newcomers");
     edit_four_times(Coalesce::keep_first(), false).await?;
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --example deadlines_and_delays
+//! RUST_LOG=keylane=info cargo run --example deadlines_and_delays   # with a line for each attempt, on stderr
 //! ```
 //!
 //! 1. Expiry: where a courier is, is worth knowing for 100 ms. While a slow push blocks a phone, the
@@ -25,6 +26,7 @@ type Jobs = Dispatcher<&'static str, Job, (), Infallible>;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    examples::log_to_stderr("warn");
     println!("1. expire_after 100 ms, and one push that takes 150");
     let clock = Clock(Instant::now());
     let pushes = Dispatcher::builder(|(phone, ..): &Job| *phone)

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --example graceful_shutdown
+//! RUST_LOG=keylane=info cargo run --example graceful_shutdown   # with a line for each attempt, on stderr
 //! ```
 //!
 //! Press Ctrl-C, or wait three seconds for the same. No more comes in, what is in is given one
@@ -26,6 +27,7 @@ const SLOW: u32 = 7;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    examples::log_to_stderr("warn");
     let jobs = Dispatcher::builder(|job: &Job| job.customer)
         .concurrency(16)
         .spawn(|job: Job| async move {

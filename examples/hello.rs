@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! cargo run --example hello
+//! RUST_LOG=keylane=info cargo run --example hello   # with a line for each attempt, on stderr
 //! ```
 //!
-//! Ada's second order waits for her first. Bob's waits for nobody, and is done before both.
+//! Ada's second order waits for her first. Bob's does not wait, and is done before both.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use keylane::Dispatcher;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    examples::log_to_stderr("warn");
     let orders = Dispatcher::builder(|(user, _): &(&'static str, u64)| *user).spawn(
         |(user, ms): (&'static str, u64)| async move {
             println!("{user}: an order of {ms} ms starts");

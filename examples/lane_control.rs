@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --example lane_control
+//! RUST_LOG=keylane=info cargo run --example lane_control   # with a line for each attempt, on stderr
 //! ```
 //!
 //! The bank of `ada` is down, so her lane backs off. `bob` has an entry that can never be booked, so
@@ -34,6 +35,7 @@ type Ledger = Dispatcher<&'static str, Entry, (), BookError>;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    examples::log_to_stderr("off");
     let started = Instant::now();
     let bank_is_down = Arc::new(AtomicBool::new(true));
     let down = Arc::clone(&bank_is_down);

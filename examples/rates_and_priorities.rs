@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --example rates_and_priorities
+//! RUST_LOG=keylane=info cargo run --example rates_and_priorities   # with a line for each attempt, on stderr
 //! ```
 //!
 //! 1. The rate: a mail provider takes ten mails a second and four at once. Twelve users get one
@@ -41,6 +42,7 @@ fn class(mail: &Mail) -> u8 {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    examples::log_to_stderr("warn");
     rate().await?;
     priorities().await?;
     bound().await

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! cargo run --example resize
+//! RUST_LOG=keylane=info cargo run --example resize   # with a line for each attempt, on stderr
 //! ```
 //!
 //! Forty users send orders as fast as they are taken, and each takes about a millisecond. A user that moves
-//! drains from its old lane before the new one starts an order of it; nobody else waits for that.
+//! drains from its old lane before the new one starts an order of it; no other user waits for that.
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -44,6 +45,7 @@ impl Ledger {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    examples::log_to_stderr("warn");
     let ledger = Arc::new(Ledger {
         last: Mutex::new([0; USERS]),
         breaks: AtomicU64::new(0),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --example retry_and_dead_letters
+//! RUST_LOG=keylane=info cargo run --example retry_and_dead_letters   # with a line for each attempt, on stderr
 //! ```
 //!
 //! Three accounts with two payments each. Look at who waits for what:
@@ -10,7 +11,7 @@
 //!   tried again stays at the head of its lane.
 //! - Bob's first payment never succeeds. After the last attempt it becomes a dead letter, and when
 //!   that is stored, at the second try here, his second payment starts.
-//! - Cid has no trouble, and waits for nobody.
+//! - Cid has no trouble, and does not wait.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -32,6 +33,7 @@ struct NoAnswer;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    examples::log_to_stderr("off");
     let clock = Clock(Instant::now());
     let letters = Letters {
         clock,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --example sequence
+//! RUST_LOG=keylane=info cargo run --example sequence   # with a line for each attempt, on stderr
 //! ```
 //!
 //! 1. Early changes wait for their turn, and repeated ones are duplicates. Version 4 of the kettle is
@@ -27,6 +28,7 @@ type Feed = Dispatcher<&'static str, Change, (), Infallible>;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    examples::log_to_stderr("off");
     let by_version = || Sequence::contiguous(|(_, version): &Change| *version).from(1);
 
     println!("1. a feed with duplicates, in the wrong order, and with a gap");

@@ -69,6 +69,7 @@ struct Line {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
+    examples::log_to_stderr("warn");
     let started = Instant::now();
     let devices = RefCell::new(BTreeMap::<u32, Device>::new());
     let (in_flight, most) = (Cell::new(0), Cell::new(0));
@@ -100,7 +101,7 @@ async fn main() {
         },
     );
 
-    // Load: a refused row stops nobody.
+    // Load: a refused row does not stop the others.
     let mut loaded = rows
         .map(Ok)
         .try_map_keyed(CONCURRENCY, |row: &Row| row.device, load)

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --example watching
+//! RUST_LOG=keylane=info cargo run --example watching   # with a line for each attempt, on stderr
 //! ```
 //!
 //! A hundred devices report. Three of them make trouble: one fails and is halted, one is blocked in
@@ -25,6 +26,7 @@ struct NoSense;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    examples::log_to_stderr("off");
     let devices = Dispatcher::builder(|device: &u32| *device)
         .lane_capacity(200, Overflow::DropOldest)
         .on_exhausted(Exhausted::Halt)
@@ -42,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         })?;
 
-    // A subscriber in a task of its own. It keeps nobody waiting, however slow it is.
+    // A subscriber in a task of its own. The dispatcher does not wait for it, however slow it is.
     let mut events = devices.events();
     let watcher = tokio::spawn(async move {
         let mut dropped = 0;

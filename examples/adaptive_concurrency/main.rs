@@ -5,9 +5,10 @@
 //! ```
 //!
 //! The handler asks a service that has eight places, of which it loses six after four seconds. Four
-//! seconds later it has sixteen. Nobody tells the dispatcher: it measures how long its attempts take.
+//! seconds later it has sixteen. The dispatcher is not told: it measures how long its attempts take.
 //! Ten thousand senders would have more in flight at any moment. It takes 14 seconds, prints what it saw,
-//! and draws it, into the system's folder for temporary files or to `--out FILE`.
+//! and draws it, into the system's folder for temporary files or to `--out FILE`. `RUST_LOG=keylane=info`
+//! logs each attempt on stderr.
 
 mod picture;
 mod service;
@@ -46,6 +47,7 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    examples::log_to_stderr("warn");
     let arguments = Arguments::parse();
     let service = Service::new(COURSE[0].0);
     let called = service.clone();

@@ -14,6 +14,8 @@
 //! keys happen to share its lane. A stripe from top to bottom is the machine itself, busy with something
 //! else.
 //!
+//! `RUST_LOG=keylane=info` logs each attempt of the dispatcher on stderr.
+//!
 //! Exit status: 0 if every message was handled once and in order, 1 if not, 2 if it could not be run.
 
 use std::process::ExitCode;
@@ -35,6 +37,7 @@ use arguments::Arguments;
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    examples::log_to_stderr("warn");
     match experiment::run(&Arguments::parse(), &mut std::io::stdout()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),

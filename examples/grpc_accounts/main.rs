@@ -5,6 +5,8 @@
 //! cargo run -p grpc_accounts             # the server, with commands to paste; Ctrl-C stops it
 //! ```
 //!
+//! `RUST_LOG=debug` logs on stderr what the server does.
+//!
 //! One layer does it (`lanes.rs`): the lane of a call is named by its metadata `x-account`. The bank behind it
 //! (`bank.rs`) has no lock that is held while it waits, and needs none.
 
@@ -20,6 +22,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
 
 use bank::Bank;
 use client::Ask;
@@ -43,6 +46,10 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -5,6 +5,8 @@
 //! cargo run -p http_orders              # the server, with `curl` lines to paste; Ctrl-C stops it
 //! ```
 //!
+//! `RUST_LOG=keylane=info` logs each mail on stderr, and `RUST_LOG=debug` what the server does as well.
+//!
 //! Three layers do it (`app.rs`): lanes by the header `x-user`, time limits, and an answer for those for
 //! whom there is no room. What has been ordered is confirmed by a mail, which is sent by a dispatcher when
 //! the answer is out already (`mails.rs`). `/metrics` shows both, and the end says what became of the mails.
@@ -26,6 +28,8 @@ use clap::Parser;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
 
 use figures::Figures;
 use shop::Shop;
@@ -48,6 +52,11 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::from_default_env())
+        .with_span_events(FmtSpan::CLOSE)
+        .with_writer(std::io::stderr)
+        .init();
     // Before the dispatcher, which looks for the recorder when it is built.
     let figures = Figures::install()?;
     let mails = mails::mails()?;

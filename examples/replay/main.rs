@@ -11,6 +11,8 @@
 //! overtakes another or runs beside it, and at the end the tree must be the one that git lists.
 //! Look at the last two lines: no order breaks, and a state that is equal.
 //!
+//! `RUST_LOG=keylane=info` logs each attempt of the dispatcher on stderr, which makes it slower.
+//!
 //! Exit status: 0 if so, 1 if not, 2 if there was nothing to replay or it could not be read.
 
 use std::process::ExitCode;
@@ -33,6 +35,7 @@ use arguments::Arguments;
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    examples::log_to_stderr("warn");
     match replay::run(&Arguments::parse(), &mut std::io::stdout()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),

@@ -156,7 +156,7 @@ async fn standstill(handler: &Handler) -> ReplayError {
     }
 }
 
-/// How fast git is when nobody handles anything: no design can be faster.
+/// How fast git is when nothing is handled: no design can be faster.
 async fn read_only(repository: &Repository) -> Result<(u64, Duration), GitError> {
     let started = Instant::now();
     let mut history = repository.history()?;

@@ -1,4 +1,4 @@
-//! What can be seen from outside: spans.
+//! What can be seen from outside: spans and logs.
 //!
 //! Nothing else is here: subscribers are set per thread, but what they are asked is remembered per process.
 #![cfg(not(keylane_shuttle))]
@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod recorder;
+mod support;
 
+mod logs;
 mod spans;

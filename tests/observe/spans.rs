@@ -6,7 +6,8 @@ use std::time::Duration;
 use keylane::{BoxError, DeadLetter, DeadLetterSink, Dispatcher, Exhausted, Retry};
 use tracing::Instrument;
 
-use crate::recorder::Recorder;
+use crate::support::recorder::{Record, Recorder};
+use crate::support::run;
 
 /// A key and a payload that must not be seen.
 const SECRET: &str = "ada@example.org";
@@ -25,27 +26,19 @@ fn order() -> Order {
     }
 }
 
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(test);
-}
-
 /// Sends an order that fails twice, with an inner span of the handler's own.
 macro_rules! fail_twice {
     ($builder:expr) => {{
         let orders = $builder
             .retry(Retry::fixed(Duration::from_secs(1)).max_attempts(3))
-            .spawn(|ctx: keylane::Context<String>, order: Order| {
-                let work = async move {
+            .spawn(|ctx: keylane::Context<String>, order: Order| async move {
+                let work = async {
                     tokio::task::yield_now().await;
                     assert_eq!(order.text, PAYLOAD);
                     if ctx.attempt() < 3 { Err("no") } else { Ok(()) }
                 };
-                work.instrument(tracing::info_span!(target: "keylane", "inner"))
+                let inner = tracing::info_span!(target: "keylane", "inner");
+                work.instrument(inner).await
             })
             .unwrap();
         orders.send(order()).await.unwrap();
@@ -57,8 +50,7 @@ macro_rules! fail_twice {
 #[test]
 fn a_span_for_each_attempt_with_the_hash_of_the_key() {
     run(async {
-        let recorder = Recorder::default();
-        let _on = tracing::subscriber::set_default(recorder.clone());
+        let (recorder, _recording) = Recorder::start();
         fail_twice!(Dispatcher::builder(|order: &Order| order.user.clone()));
         let spans = recorder.spans();
         let messages: Vec<_> = spans
@@ -83,12 +75,18 @@ fn a_span_for_each_attempt_with_the_hash_of_the_key() {
         assert!((999_000..1_100_000).contains(&waits[1]), "{waits:?}");
         assert!((1_999_000..2_100_000).contains(&waits[3]), "{waits:?}");
 
-        // Entered for each poll and for nothing else, so that what the handler says is inside.
-        assert!(
-            messages.iter().all(|span| span.entered == 2),
-            "{messages:?}"
-        );
-        assert!(spans.iter().any(|span| span.name == "inner"));
+        // Entered for each poll and for nothing else, and left each time.
+        let polled_twice = |span: &&Record| (span.entered, span.exited) == (2, 2);
+        assert!(messages.iter().all(polled_twice), "{messages:?}");
+
+        // So what the handler does is inside.
+        let inner: Vec<_> = spans.iter().filter(|span| span.name == "inner").collect();
+        assert_eq!(inner.len(), messages.len());
+        let parents = inner.iter().map(|span| span.parent.as_deref());
+        assert!(parents.eq(vec![Some("keylane.message"); 6]), "{inner:?}");
+
+        // Nothing keeps one for longer than its attempt.
+        assert!(spans.iter().all(|span| span.closed), "{spans:?}");
 
         let text = recorder.text();
         assert!(!text.contains(SECRET) && !text.contains(PAYLOAD), "{text}");
@@ -98,8 +96,7 @@ fn a_span_for_each_attempt_with_the_hash_of_the_key() {
 #[test]
 fn the_key_itself_by_choice() {
     run(async {
-        let recorder = Recorder::default();
-        let _on = tracing::subscriber::set_default(recorder.clone());
+        let (recorder, _recording) = Recorder::start();
         fail_twice!(Dispatcher::builder(|order: &Order| order.user.clone()).trace_keys());
         let spans = recorder.spans();
         let span = spans
@@ -129,8 +126,7 @@ fn a_key_is_escaped_and_cut() {
         }
     }
     run(async {
-        let recorder = Recorder::default();
-        let _on = tracing::subscriber::set_default(recorder.clone());
+        let (recorder, _recording) = Recorder::start();
         let orders = Dispatcher::builder(|raw: &Raw| raw.clone())
             .trace_keys()
             .spawn(|_: Raw| async move { Ok::<(), ()>(()) })
@@ -158,8 +154,7 @@ fn a_key_whose_debug_panics_stops_nothing() {
         }
     }
     run(async {
-        let recorder = Recorder::default();
-        let _on = tracing::subscriber::set_default(recorder.clone());
+        let (recorder, _recording) = Recorder::start();
         let orders = Dispatcher::builder(|n: &u32| Unspeakable(n % 2))
             .trace_keys()
             .spawn(|n: u32| async move { if n < 4 { Err("no") } else { Ok(n) } })
@@ -183,8 +178,7 @@ fn a_key_whose_debug_panics_stops_nothing() {
 #[test]
 fn a_keyless_message_is_shown_as_such() {
     run(async {
-        let recorder = Recorder::default();
-        let _on = tracing::subscriber::set_default(recorder.clone());
+        let (recorder, _recording) = Recorder::start();
         let orders = Dispatcher::key_by_opt(|_: &u32| None::<u32>)
             .spawn(|_: u32| async move { Ok::<(), ()>(()) })
             .unwrap();
@@ -208,8 +202,7 @@ fn trouble_is_logged_without_keys_and_payloads() {
         }
     }
     run(async {
-        let recorder = Recorder::default();
-        let _on = tracing::subscriber::set_default(recorder.clone());
+        let (recorder, _recording) = Recorder::start();
         for halts in [false, true] {
             let policy = if halts {
                 Exhausted::Halt

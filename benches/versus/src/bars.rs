@@ -5,6 +5,8 @@ use serde::Serialize;
 use crate::contenders::Id;
 use crate::footprint::{BARE_TASK, Footprint, KEY_BYTES, MESSAGE_BYTES};
 use crate::keys::Keys;
+use crate::measure::Sample;
+use crate::number::number;
 use crate::results::{Results, Row};
 use crate::work::Handler;
 use crate::workload::Shape;
@@ -53,7 +55,9 @@ pub fn bars(results: &Results) -> Vec<Bar> {
     bars.extend(flat(results));
     bars.extend(round_trips(results));
     bars.extend(footprint(results));
+    bars.extend(remembered(results));
     bars.extend(fronts(results));
+    bars.extend(disciplines(results));
     bars
 }
 
@@ -80,6 +84,47 @@ fn fronts(results: &Results) -> Vec<Bar> {
     ]
 }
 
+/// At 1,000 keys, each by the start of its name.
+fn disciplines(results: &Results) -> Vec<Bar> {
+    [
+        ("coalesce", 2.0),
+        ("batch", 2.0),
+        ("sequence", 3.0),
+        ("expire_after", 2.0),
+    ]
+    .into_iter()
+    .map(|(which, bar)| {
+        let costs = results.disciplines.iter();
+        let costs = costs.filter(|cost| cost.keys == 1_000 && cost.name.starts_with(which));
+        at_most(
+            &format!("{which}, 1,000 keys: ≤ {bar}× plain FIFO"),
+            bar,
+            costs.map(|cost| (cost.ratio_to_fifo, cost.name.to_owned())),
+        )
+    })
+    .collect()
+}
+
+/// Of keys under a rate.
+fn remembered(results: &Results) -> Vec<Bar> {
+    let rates = || {
+        let rates = results.rate_keys.iter();
+        rates.filter_map(|rate| Some((rate, format!("{} per second", rate.per_second?))))
+    };
+    vec![
+        at_most(
+            "keys seen once, under a rate: ≤ 64 MB over the baseline",
+            64e6,
+            rates().map(|(rate, place)| (rate.peak_bytes as f64, place)),
+        ),
+        at_most(
+            "the same, a second after the last message: no lane left",
+            0.0,
+            rates().map(|(rate, place)| (rate.lanes_after as f64, place)),
+        ),
+    ]
+}
+
 /// keylane's rows of the empty handler; the run of 10 million is a workload of its own.
 fn empty(results: &Results) -> impl Iterator<Item = &Row> {
     ours(results).filter(|row| {
@@ -92,7 +137,7 @@ fn ours(results: &Results) -> impl Iterator<Item = &Row> {
     results.rows.iter().filter(|row| row.id == Id::Keylane)
 }
 
-/// Against whoever is fastest of those that keep order. Static routing keeps order and gives up
+/// Against the fastest of those that keep order. Static routing keeps order and gives up
 /// independence; with and without it are two bars.
 fn rivals(results: &Results) -> Vec<Bar> {
     let many = |row: &&Row| match row.shape {
@@ -191,7 +236,7 @@ fn beside(results: &Results) -> Vec<Bar> {
         ("a blocked key", "blocked-latency", "blocked"),
         ("a hot key", "hot-latency", "hot"),
     ] {
-        let p99 = |sample: &crate::measure::Sample| {
+        let p99 = |sample: &Sample| {
             sample
                 .latency
                 .map_or(f64::INFINITY, |latency| latency.p99 as f64)
@@ -305,6 +350,20 @@ fn footprint(results: &Results) -> Vec<Bar> {
                 .into_iter(),
         ),
         at_most(
+            "in flight: ≤ 512 bytes, tiny handler",
+            512.0,
+            ours.and_then(|print| print.in_flight_bytes)
+                .map(|bytes| (bytes, "100,000 of them".to_owned()))
+                .into_iter(),
+        ),
+        at_most(
+            "in flight: ≤ 1.3× a bare spawned task, handler of 1 KiB",
+            1.3,
+            ratio(|print| print.in_flight_wide_bytes)
+                .map(|ratio| (ratio, "100,000 of them".to_owned()))
+                .into_iter(),
+        ),
+        at_most(
             "in flight: ≤ 1.2× a bare spawned task, handler of 1 KiB",
             1.2,
             ratio(|print| print.in_flight_wide_bytes)
@@ -328,7 +387,7 @@ fn judged(asked: &str, worst: Option<(f64, String)>, reached: impl Fn(f64) -> bo
     Bar {
         asked: asked.to_owned(),
         measured: worst.as_ref().map_or_else(String::new, |(value, place)| {
-            format!("{} ({place})", crate::table::number(*value))
+            format!("{} ({place})", number(*value))
         }),
         reached: worst.map(|(value, _)| reached(value)),
     }

@@ -9,9 +9,10 @@ use keylane::{Adaptive, Builder, Coalesce, Dispatcher, Overflow, Rate, Sequence,
 use serde::Serialize;
 use tokio::task::JoinHandle;
 
-use crate::measure::{self, CAPACITY, CONCURRENCY, LANE};
+use crate::limits::{CAPACITY, CONCURRENCY, LANE};
+use crate::measure;
+use crate::message::Tick;
 use crate::probe;
-use crate::work::Tick;
 
 /// Keys that take turns.
 pub const KEYS: [u64; 3] = [1, 1_000, 100_000];
@@ -151,34 +152,29 @@ struct Sample {
     cut: bool,
 }
 
-/// Measures all of them. Right before each there is plain FIFO, so that what disturbs the machine
-/// disturbs both.
-pub fn measure(quick: bool, rounds: usize) -> Vec<Discipline> {
-    let mut all = Vec::new();
-    for keys in KEYS {
-        let mut samples: Vec<Vec<(Sample, f64)>> = Arm::ALL.map(|_| Vec::new()).into();
-        for round in 0..rounds {
-            for turn in 0..Arm::ALL.len() {
-                let at = (turn + round) % Arm::ALL.len();
-                let control = run(Arm::Fifo, keys, quick);
-                let sample = run(Arm::ALL[at], keys, quick);
-                let ratio = sample.ns / control.ns;
-                samples[at].push((sample, ratio));
-            }
-        }
-        for (arm, samples) in Arm::ALL.into_iter().zip(samples) {
-            all.push(Discipline {
-                name: arm.name(),
-                keys,
-                ns_per_message: median(samples.iter().map(|(sample, _)| sample.ns)),
-                ratio_to_fifo: median(samples.iter().map(|(_, ratio)| *ratio)),
-                handled: median(samples.iter().map(|(sample, _)| sample.handled)),
-                order_breaks: samples.iter().map(|(sample, _)| sample.breaks).sum(),
-                cut: samples.iter().any(|(sample, _)| sample.cut),
-            });
+/// Measures these at so many keys. Right before each there is plain FIFO, so that what disturbs the
+/// machine disturbs both.
+pub fn measure(keys: u64, arms: &[Arm], quick: bool, rounds: usize) -> Vec<Discipline> {
+    let mut samples: Vec<Vec<(Sample, f64)>> = arms.iter().map(|_| Vec::new()).collect();
+    for round in 0..rounds {
+        for turn in 0..arms.len() {
+            let at = (turn + round) % arms.len();
+            let control = run(Arm::Fifo, keys, quick);
+            let sample = run(arms[at], keys, quick);
+            let ratio = sample.ns / control.ns;
+            samples[at].push((sample, ratio));
         }
     }
-    all
+    let measured = arms.iter().zip(samples).map(|(arm, samples)| Discipline {
+        name: arm.name(),
+        keys,
+        ns_per_message: median(samples.iter().map(|(sample, _)| sample.ns)),
+        ratio_to_fifo: median(samples.iter().map(|(_, ratio)| *ratio)),
+        handled: median(samples.iter().map(|(sample, _)| sample.handled)),
+        order_breaks: samples.iter().map(|(sample, _)| sample.breaks).sum(),
+        cut: samples.iter().any(|(sample, _)| sample.cut),
+    });
+    measured.collect()
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -253,7 +249,7 @@ where
     F: Fn(&Tick) -> Option<u64> + Send + Sync + 'static,
 {
     let version = |tick: &Tick| u64::from(tick.seq);
-    // More than anybody sends in a measurement, all of it at once.
+    // More than is sent in a measurement, all of it at once.
     let wide = Rate::per_second(100_000_000).burst(100_000_000);
     match arm {
         Arm::KeepFirst => builder.coalesce(Coalesce::keep_first()),

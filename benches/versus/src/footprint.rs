@@ -1,18 +1,21 @@
 //! Bytes and allocations of one contender, as the counting allocator of `versus-memory` sees them.
 //!
-//! Bytes are those asked for; what the allocator adds for itself comes on top, for everybody.
+//! Bytes are those asked for; what the allocator adds for itself comes on top, for every contender.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use stats_alloc::INSTRUMENTED_SYSTEM;
 
-use crate::contenders::{Id, Limits};
+use crate::allocator::{allocations, live_bytes_at_rest};
+use crate::contenders::Id;
 use crate::keys::Keys;
-use crate::measure::{self, Bench, CONCURRENCY, LANE, Stream};
+use crate::limits::{CONCURRENCY, LANE, Limits};
+use crate::measure::{self, Bench};
+use crate::message::Tick;
 use crate::probe;
-use crate::work::{Handler, Tick, Wait, WaitWide, Work};
+use crate::traffic::Stream;
+use crate::work::{Handler, Wait, WaitWide, Work};
 
 /// Bytes of the message itself.
 pub const MESSAGE_BYTES: usize = size_of::<Tick>();
@@ -243,7 +246,7 @@ fn in_flight(id: Id, handler: Handler, handlers: u64) -> Option<f64> {
 /// is there once for all does not count.
 fn idle_key(id: Id, keys: u64) -> Option<f64> {
     begin();
-    let bench = Bench::start(id, Handler::Empty, measure::limits(2 * keys));
+    let bench = Bench::start(id, Handler::Empty, Limits::usual(2 * keys));
     let stream = Stream {
         keys: Keys::Distinct,
         producers: 1,
@@ -268,7 +271,7 @@ fn allocations_per_message(id: Id, keys: Keys, messages: u64) -> Option<f64> {
         share: all,
         shift: 0,
     };
-    let bench = Bench::start(id, Handler::Empty, measure::limits(keys.count(all)));
+    let bench = Bench::start(id, Handler::Empty, Limits::usual(keys.count(all)));
     let warm = send(&bench, stream, 0..messages) && reached(probe::handled, messages);
     live_bytes_at_rest();
     let before = allocations();
@@ -324,27 +327,4 @@ fn reached(count: fn() -> u64, target: u64) -> bool {
 fn begin() -> isize {
     probe::reset(probe::MOST_SLOTS, 0);
     live_bytes_at_rest()
-}
-
-/// Waits until nobody allocates, and counts.
-fn live_bytes_at_rest() -> isize {
-    let mut before = live_bytes();
-    let mut still = 0;
-    while still < 4 {
-        std::thread::sleep(Duration::from_millis(5));
-        let now = live_bytes();
-        still = if now == before { still + 1 } else { 0 };
-        before = now;
-    }
-    before
-}
-
-fn live_bytes() -> isize {
-    let stats = INSTRUMENTED_SYSTEM.stats();
-    stats.bytes_allocated as isize - stats.bytes_deallocated as isize
-}
-
-fn allocations() -> usize {
-    let stats = INSTRUMENTED_SYSTEM.stats();
-    stats.allocations + stats.reallocations
 }

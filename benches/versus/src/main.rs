@@ -5,36 +5,23 @@ use std::error::Error;
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use serde_json::json;
+use versus::against::Pair;
 use versus::bars::{self, Bar};
 use versus::contenders::Id;
-use versus::disciplines::{self, Discipline};
-use versus::footprint::{BARE_TASK, Footprint};
+use versus::counter::Counter;
+use versus::disciplines::{self, Arm};
+use versus::extra::Extra;
+use versus::footprint::BARE_TASK;
 use versus::measure::Cut;
-use versus::pull::{self, Pull};
 use versus::results::Results;
 use versus::table::{self, Table};
-use versus::tower::{self, Front};
 use versus::workload::{Scale, Workload};
-use versus::{glob, plot, work};
-
-/// The name under which `--only` finds the bytes and allocations.
-const MEMORY: &str = "memory";
-
-/// The name under which `--only` finds the pull queues.
-const PULL: &str = "pull";
-/// The name under which `--only` finds what stands in front of a service.
-const TOWER: &str = "tower";
-
-/// The name under which `--only` finds the disciplines.
-const DISCIPLINES: &str = "disciplines";
-
-/// The program that counts them.
-const COUNTER: &str = "versus-memory";
+use versus::{glob, plot, pull, tower, work};
 
 /// What takes longer is measured once in a quick run.
 const ONCE: Duration = Duration::from_millis(1_200);
@@ -52,6 +39,15 @@ struct Arguments {
     /// Only these contenders. Ratios need `floor` and `spawn` among them.
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     contender: Vec<String>,
+    /// Only these disciplines, by their names in the table.
+    #[arg(long, value_name = "GLOB")]
+    discipline: Option<String>,
+    /// Dispatchers at rest that are counted [default: 10,000, quick: 1,000].
+    #[arg(long, value_name = "NUMBER")]
+    dispatchers: Option<usize>,
+    /// Compares with another build of this program, process by process.
+    #[arg(long, value_name = "PROGRAM")]
+    against: Option<PathBuf>,
     /// How often each contender is measured at each workload [default: 5, quick: 2].
     #[arg(long, value_name = "NUMBER")]
     rounds: Option<usize>,
@@ -82,20 +78,11 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     };
     let mut workloads = scale.workloads();
     workloads.retain(|workload| glob::any(&arguments.only, &workload.name));
-    let memory = glob::any(&arguments.only, MEMORY);
-    let pull = glob::any(&arguments.only, PULL);
-    let tower = glob::any(&arguments.only, TOWER);
-    let disciplines = glob::any(&arguments.only, DISCIPLINES);
+    let mut extras: Vec<Extra> = Extra::all().collect();
+    extras.retain(|extra| glob::any(&arguments.only, &extra.name()));
     let mut ids = Id::ALL.to_vec();
     ids.retain(|id| glob::any(&arguments.contender, id.name()));
-    let extras = [
-        (memory, MEMORY),
-        (pull, PULL),
-        (tower, TOWER),
-        (disciplines, DISCIPLINES),
-    ];
-    let nothing = workloads.is_empty() && !extras.iter().any(|(wanted, _)| *wanted);
-    if ids.is_empty() || nothing {
+    if ids.is_empty() || workloads.is_empty() && extras.is_empty() {
         return Err("nothing of that name; `--list` names all".into());
     }
     if arguments.list {
@@ -107,21 +94,24 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/versus"),
     };
     fs::create_dir_all(&out)?;
-
-    let counter = if memory { Some(build_counter()?) } else { None };
     let rounds = arguments.rounds.unwrap_or_else(|| scale.rounds()).max(1);
+    if let Some(old) = &arguments.against {
+        return against(arguments, old, &workloads, &extras, rounds, &out);
+    }
+
+    // Before anything is measured, which the build would disturb.
+    let counted = extras.iter().any(|extra| extra.is_counted());
+    let counter = counted.then(Counter::build).transpose()?;
     let mut results = measure(&workloads, &ids, scale, rounds);
-    if let Some(counter) = counter {
-        results.footprints = footprints(&counter, &ids, scale.quick)?;
-    }
-    if pull {
-        results.pulls = pulls(scale.quick, rounds);
-    }
-    if tower {
-        results.fronts = fronts(scale.quick, rounds);
-    }
-    if disciplines {
-        results.disciplines = costs(scale.quick, rounds);
+    for extra in &extras {
+        add(
+            *extra,
+            &mut results,
+            arguments,
+            &ids,
+            counter.as_ref(),
+            rounds,
+        )?;
     }
     let bars = bars::bars(&results);
 
@@ -150,12 +140,12 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn list(workloads: &[Workload], extras: &[(bool, &str)], ids: &[Id]) {
+fn list(workloads: &[Workload], extras: &[Extra], ids: &[Id]) {
     for workload in workloads {
         println!("{}", workload.name);
     }
-    for (_, name) in extras.iter().filter(|(wanted, _)| *wanted) {
-        println!("{name}");
+    for extra in extras {
+        println!("{}", extra.name());
     }
     println!("\n{}", table::contenders(ids).text());
 }
@@ -166,6 +156,8 @@ fn glance(results: &Results, bars: &[Bar]) -> Vec<Table> {
     tables.extend(table::disturbed(results));
     tables.extend(table::round_trips(results));
     tables.extend(table::footprints(&results.footprints));
+    tables.extend(table::rate_keys(&results.rate_keys));
+    tables.extend(table::idle(&results.idle));
     tables.extend(table::pulls(&results.pulls));
     tables.extend(table::fronts(&results.fronts));
     tables.extend(table::disciplines(&results.disciplines));
@@ -183,7 +175,7 @@ fn measure(workloads: &[Workload], ids: &[Id], scale: Scale, rounds: usize) -> R
         for id in ids {
             match workload.unfit(*id) {
                 Some(why) => results.add_unfit(workload, *id, why),
-                // Rows stand in the order of the contenders, whoever begins.
+                // Rows stand in the order of the contenders, whichever begins.
                 None => results.add_waiting(workload, *id),
             }
         }
@@ -222,84 +214,105 @@ fn measure(workloads: &[Workload], ids: &[Id], scale: Scale, rounds: usize) -> R
     results
 }
 
-/// Builds the program that counts. Before anything is measured, so that both are of one source.
-fn build_counter() -> Result<PathBuf, Box<dyn Error>> {
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args([
-        "build",
-        "--quiet",
-        "--manifest-path",
-        manifest,
-        "--bin",
-        COUNTER,
-    ]);
-    if !cfg!(debug_assertions) {
-        command.arg("--release");
-    }
-    if !command.status()?.success() {
-        return Err(format!("{COUNTER} does not build").into());
-    }
-    let beside = std::env::current_exe()?.with_file_name(COUNTER);
-    Ok(beside.with_extension(std::env::consts::EXE_EXTENSION))
-}
-
-/// Each contender in a process of its own, under the counting allocator.
-fn footprints(counter: &Path, ids: &[Id], quick: bool) -> Result<Vec<Footprint>, Box<dyn Error>> {
+/// Measures one thing that is no workload.
+fn add(
+    extra: Extra,
+    results: &mut Results,
+    arguments: &Arguments,
+    ids: &[Id],
+    counter: Option<&Counter>,
+    rounds: usize,
+) -> Result<(), Box<dyn Error>> {
+    let quick = arguments.quick;
     let progress = Progress::new();
-    let names = [BARE_TASK]
-        .into_iter()
-        .chain(ids.iter().map(|id| id.name()));
-    let mut all = Vec::new();
-    for name in names {
-        progress.show(&format!("{MEMORY}: {name}"));
-        let mut command = Command::new(counter);
-        command.arg(name).args(quick.then_some("--quick"));
-        let output = command.output()?;
-        progress.note(&format!("{MEMORY}: {name}"));
-        if output.status.success() {
-            all.push(serde_json::from_slice(&output.stdout)?);
-        } else {
-            progress.finish();
-            eprintln!(
-                "{MEMORY}: {name}: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+    progress.show(&extra.name());
+    match (extra, counter) {
+        (Extra::Memory, Some(counter)) => {
+            let contenders = ids.iter().map(|id| id.name());
+            for name in [BARE_TASK].into_iter().chain(contenders) {
+                progress.show(&format!("{}: {name}", extra.name()));
+                match counter.footprint(name, quick) {
+                    Ok(footprint) => results.footprints.push(footprint),
+                    // The others can still be counted.
+                    Err(error) => eprintln!("{}: {name}: {error}", extra.name()),
+                }
+            }
+        }
+        (Extra::RateKeys, Some(counter)) => results.rate_keys = counter.rate_keys(quick)?,
+        (Extra::Idle, Some(counter)) => {
+            let usual = if quick { 1_000 } else { 10_000 };
+            let dispatchers = arguments.dispatchers.unwrap_or(usual);
+            results.idle.push(counter.idle(dispatchers)?);
+        }
+        (Extra::Memory | Extra::RateKeys | Extra::Idle, None) => {
+            unreachable!("the program that counts is built where something is counted")
+        }
+        (Extra::Pull, _) => results.pulls = pull::measure(quick, rounds),
+        (Extra::Tower, _) => results.fronts = tower::measure(quick, rounds),
+        (Extra::Disciplines(keys), _) => {
+            let wanted = arguments.discipline.as_slice();
+            let mut arms = Arm::ALL.to_vec();
+            arms.retain(|arm| glob::any(wanted, arm.name()));
+            let measured = disciplines::measure(keys, &arms, quick, rounds);
+            results.disciplines.extend(measured);
         }
     }
+    progress.note(&extra.name());
     progress.finish();
-    Ok(all)
+    Ok(())
 }
 
-/// Both pull queues, beside few and many parked messages.
-fn pulls(quick: bool, rounds: usize) -> Vec<Pull> {
+/// Measures this program and another build of it, in turns.
+fn against(
+    arguments: &Arguments,
+    old: &Path,
+    workloads: &[Workload],
+    extras: &[Extra],
+    rounds: usize,
+    out: &Path,
+) -> Result<(), Box<dyn Error>> {
+    let pair = Pair::new(old, passed_on(arguments), out)?;
+    let workloads = workloads.iter().map(|workload| workload.name.clone());
+    let extras = extras.iter().map(|extra| extra.name());
     let progress = Progress::new();
-    progress.show(PULL);
-    let pulls = pull::measure(quick, rounds);
-    progress.note(PULL);
+    let mut compared = Vec::new();
+    for name in workloads.chain(extras) {
+        progress.show(&name);
+        match pair.measure(&name, rounds) {
+            Ok(figures) => compared.extend(figures),
+            // The old program may not know it.
+            Err(error) => eprintln!("{error}"),
+        }
+        progress.note(&name);
+    }
     progress.finish();
-    pulls
+    let table = table::against(&compared);
+    println!("{}", table.text());
+    if let Some(file) = &arguments.markdown {
+        fs::write(file, table.markdown())?;
+    }
+    Ok(())
 }
 
-/// keylane's layer beside tower's own.
-fn fronts(quick: bool, rounds: usize) -> Vec<Front> {
-    let progress = Progress::new();
-    progress.show(TOWER);
-    let fronts = tower::measure(quick, rounds);
-    progress.note(TOWER);
-    progress.finish();
-    fronts
-}
-
-/// Each discipline beside plain FIFO.
-fn costs(quick: bool, rounds: usize) -> Vec<Discipline> {
-    let progress = Progress::new();
-    progress.show(DISCIPLINES);
-    let costs = disciplines::measure(quick, rounds);
-    progress.note(DISCIPLINES);
-    progress.finish();
-    costs
+/// What both programs are told besides what to measure: each process measures three times.
+fn passed_on(arguments: &Arguments) -> Vec<String> {
+    let mut all = vec!["--rounds=3".to_owned()];
+    all.extend(arguments.quick.then(|| "--quick".to_owned()));
+    if !arguments.contender.is_empty() {
+        all.push(format!("--contender={}", arguments.contender.join(",")));
+    }
+    all.extend(
+        arguments
+            .discipline
+            .iter()
+            .map(|glob| format!("--discipline={glob}")),
+    );
+    all.extend(
+        arguments
+            .dispatchers
+            .map(|count| format!("--dispatchers={count}")),
+    );
+    all
 }
 
 fn write_json(
@@ -318,6 +331,8 @@ fn write_json(
         "rounds": rounds,
         "rows": results.records(),
         "memory": results.footprints,
+        "rate_keys": results.rate_keys,
+        "idle": results.idle,
         "pull": results.pulls,
         "tower": results.fronts,
         "disciplines": results.disciplines,

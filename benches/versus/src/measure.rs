@@ -4,24 +4,18 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use hdrhistogram::Histogram;
 use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::contenders::{Id, Limits, Running};
+use crate::contender::Running;
+use crate::contenders::Id;
 use crate::keys::Keys;
+use crate::latency::{Asked, Latency, histogram};
+use crate::limits::{LANE, Limits};
 use crate::probe;
-use crate::work::{Handler, Tick};
-
-/// Handlers in flight at once, for every contender that has such a limit.
-pub const CONCURRENCY: usize = 1_024;
-
-/// Messages waiting at once, likewise.
-pub const CAPACITY: usize = 65_536;
-
-/// Messages waiting for one key, where a key has a queue of its own.
-pub const LANE: usize = 1_024;
+use crate::traffic::{Errand, Pace, Stream};
+use crate::work::Handler;
 
 /// Handlers of the measurement that keeps many in flight.
 pub const IN_FLIGHT: u64 = 100_000;
@@ -62,17 +56,6 @@ impl Sample {
     }
 }
 
-/// Latency in nanoseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Latency {
-    /// Half were faster.
-    pub p50: u64,
-    /// 99 of 100 were faster.
-    pub p99: u64,
-    /// 999 of 1,000 were faster.
-    pub p999: u64,
-}
-
 /// Why a measurement ended early.
 #[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
@@ -94,7 +77,7 @@ pub struct ClosedLoop {
     pub messages: u64,
     /// Tasks that send.
     pub producers: u64,
-    /// Whether key 0, which nobody else uses, is blocked or hot; keys start at 1 then.
+    /// Whether key 0, which no other message has, is blocked or hot; keys start at 1 then.
     pub disturbed: Option<bool>,
     /// When it is cut.
     pub limit: Duration,
@@ -113,7 +96,7 @@ impl ClosedLoop {
         };
         probe::reset(stream.slots(), 0);
 
-        let bench = Bench::start(id, self.handler, limits(stream.count()));
+        let bench = Bench::start(id, self.handler, Limits::usual(stream.count()));
         let all = warm_up * self.producers;
         let (from, began, cut) = match bench.run(stream, 0..warm_up, all, self.limit) {
             (began, Some(cut)) => (0, began, Some(cut)),
@@ -168,7 +151,7 @@ impl OpenLoop {
         };
         probe::reset(stream.slots(), self.messages as usize);
 
-        let bench = Bench::start(id, self.handler, limits(stream.count()));
+        let bench = Bench::start(id, self.handler, Limits::usual(stream.count()));
         // The warm-up has sequence numbers of its own, in slots that are cleared after it.
         let (_, cut) = bench.run(stream, 0..self.keys, self.keys, self.grace);
         if cut.is_none() {
@@ -236,12 +219,12 @@ impl OpenLoop {
     }
 }
 
-/// One question after the other, nothing else going on; the one who asks is a task of the same
-/// runtime, or a thread outside of it.
+/// One question after the other, nothing else going on; they come from a task of the same runtime,
+/// or from a thread outside of it.
 pub fn round_trips(id: Id, questions: u64, inside: bool) -> Sample {
     probe::reset(0, 0);
     let runtime = runtime();
-    let contender = runtime.block_on(id.start_answering(limits(Asked::KEYS)));
+    let contender = runtime.block_on(id.start_answering(Limits::usual(Asked::KEYS)));
     let asking = contender.ask(questions);
     let asked = if inside {
         runtime
@@ -382,139 +365,6 @@ impl Bench {
     }
 }
 
-/// The messages of all producers.
-#[derive(Clone, Copy, Debug)]
-pub struct Stream {
-    /// Which key comes when.
-    pub keys: Keys,
-    /// Tasks that send.
-    pub producers: u64,
-    /// Messages of each.
-    pub share: u64,
-    /// Added to every key.
-    pub shift: u64,
-}
-
-impl Stream {
-    /// The i-th message of this producer.
-    #[inline]
-    pub fn tick(&self, i: u64, producer: u64) -> Tick {
-        let key = self.keys.key(i, producer, self.share) + self.shift;
-        let slot = self.keys.slot(key, producer, self.producers);
-        Tick {
-            key,
-            due: 0,
-            slot,
-            seq: i as u32 + 1,
-        }
-    }
-
-    /// Order slots needed.
-    pub fn slots(&self) -> usize {
-        let shifted = (self.shift * self.producers) as usize;
-        self.keys.slots(self.share * self.producers, self.producers) + shifted
-    }
-
-    fn count(&self) -> u64 {
-        self.keys.count(self.share * self.producers) + self.shift
-    }
-}
-
-/// What one producer has to send.
-#[derive(Clone, Debug)]
-pub struct Errand {
-    /// All messages of all producers.
-    pub stream: Stream,
-    /// Which producer.
-    pub producer: u64,
-    /// Which of its messages.
-    pub range: Range<u64>,
-    /// When, unless as fast as it may.
-    pub pace: Option<Pace>,
-}
-
-/// When each message of an open loop is due.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    began: u64,
-    period: u64,
-}
-
-impl Errand {
-    /// The i-th message, at its time.
-    #[inline]
-    pub fn tick(&self, i: u64) -> Tick {
-        let mut tick = self.stream.tick(i, self.producer);
-        if let Some(pace) = self.pace {
-            tick.due = pace.wait(i);
-        }
-        tick
-    }
-}
-
-impl Pace {
-    /// Blocks: an open loop has a thread of its own.
-    fn wait(self, i: u64) -> u64 {
-        let due = self.began + i * self.period;
-        while let Some(early) = due.checked_sub(probe::now_ns()).filter(|ns| *ns > 0) {
-            std::thread::sleep(Duration::from_nanos(early));
-        }
-        due
-    }
-}
-
-/// Questions and when they were answered.
-#[derive(Debug)]
-pub struct Asked {
-    answers: u64,
-    elapsed: Duration,
-    last: Instant,
-    warm_up: u64,
-    histogram: Histogram<u64>,
-}
-
-impl Asked {
-    /// The keys asked in turn.
-    pub const KEYS: u64 = 1_000;
-
-    /// Nothing asked; a first round over the keys does not count.
-    #[allow(clippy::new_without_default, reason = "the clock runs from here")]
-    pub fn new() -> Self {
-        Self {
-            answers: 0,
-            elapsed: Duration::ZERO,
-            last: Instant::now(),
-            warm_up: Self::KEYS,
-            histogram: histogram(),
-        }
-    }
-
-    /// The question asked last is answered, and the next one asked at once.
-    #[inline]
-    pub fn answered(&mut self) {
-        let now = Instant::now();
-        let took = now - self.last;
-        self.last = now;
-        if self.warm_up > 0 {
-            self.warm_up -= 1;
-            return;
-        }
-        self.answers += 1;
-        self.elapsed += took;
-        self.histogram.saturating_record(took.as_nanos() as u64);
-    }
-}
-
-/// The limits of nearly every measurement.
-pub fn limits(keys: u64) -> Limits {
-    Limits {
-        concurrency: CONCURRENCY,
-        capacity: CAPACITY,
-        lane: LANE,
-        keys,
-    }
-}
-
 /// Looks whether a measurement still goes on.
 struct Watch {
     began: Instant,
@@ -559,20 +409,6 @@ impl Watch {
         }
         (now - self.began > self.limit).then_some(Cut::Slow)
     }
-}
-
-impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Self {
-        Self {
-            p50: histogram.value_at_quantile(0.5),
-            p99: histogram.value_at_quantile(0.99),
-            p999: histogram.value_at_quantile(0.999),
-        }
-    }
-}
-
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are a minute apart")
 }
 
 /// A runtime of two worker threads.

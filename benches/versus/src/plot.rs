@@ -9,8 +9,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::contenders::Id;
 use crate::footprint::Footprint;
+use crate::number::number;
 use crate::results::{Results, Row};
-use crate::table::number;
 use crate::work::Handler;
 use crate::workload::Shape;
 

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use crate::work::Tick;
+use crate::message::Tick;
 
 /// Most order slots of one measurement: one per key, or per key and producer.
 pub const MOST_SLOTS: usize = 16 << 20;

@@ -7,8 +7,11 @@ use serde::Serialize;
 use crate::contenders::Id;
 use crate::disciplines::Discipline;
 use crate::footprint::Footprint;
-use crate::measure::{Cut, Latency, Sample};
+use crate::idle::Idle;
+use crate::latency::Latency;
+use crate::measure::{Cut, Sample};
 use crate::pull::Pull;
+use crate::rate_keys::RateKeys;
 use crate::tower::Front;
 use crate::workload::{Shape, Workload};
 
@@ -19,6 +22,10 @@ pub struct Results {
     pub rows: Vec<Row>,
     /// One per contender.
     pub footprints: Vec<Footprint>,
+    /// One per rate.
+    pub rate_keys: Vec<RateKeys>,
+    /// One, if it was measured.
+    pub idle: Vec<Idle>,
     /// One per pull queue and number of parked messages.
     pub pulls: Vec<Pull>,
     /// One per stack in front of a service.

@@ -2,13 +2,17 @@
 
 use std::fmt::Write as _;
 
+use crate::against::Compared;
 use crate::bars::Bar;
 use crate::contenders::Id;
 use crate::disciplines::{self, Discipline};
 use crate::footprint::Footprint;
+use crate::idle::Idle;
 use crate::keys::Keys;
 use crate::measure::Cut;
+use crate::number::{grouped, number};
 use crate::pull::{self, Pull};
+use crate::rate_keys::RateKeys;
 use crate::results::{Results, Row};
 use crate::tower::{self, Front};
 use crate::work::Handler;
@@ -119,36 +123,6 @@ impl Table {
             })
             .collect()
     }
-}
-
-/// A figure with as many digits as it can bear.
-pub fn number(value: f64) -> String {
-    let size = value.abs();
-    if !value.is_finite() {
-        "∞".to_owned()
-    } else if size >= 1_000.0 {
-        grouped(value.round() as i64)
-    } else if size >= 100.0 {
-        format!("{value:.0}")
-    } else if size >= 10.0 {
-        format!("{value:.1}")
-    } else if size >= 0.1 || size == 0.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.6}")
-    }
-}
-
-fn grouped(value: i64) -> String {
-    let digits = value.unsigned_abs().to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0 { format!("-{text}") } else { text }
 }
 
 /// What the contenders are.
@@ -362,7 +336,7 @@ pub fn disturbed(results: &Results) -> Vec<Table> {
 pub fn round_trips(results: &Results) -> Option<Table> {
     let mut table = Table::new(
         "Idle round trip: one message sent, its answer awaited, then the next",
-        "The one who asks is a task of the runtime, or a thread outside of it. Mean and quantiles.",
+        "Asked by a task of the runtime, or by a thread outside of it. Mean and quantiles.",
         &[
             "contender",
             "task ns",
@@ -445,6 +419,84 @@ pub fn footprints(footprints: &[Footprint]) -> Option<Table> {
         ]);
     }
     (!table.rows.is_empty()).then_some(table)
+}
+
+/// What is remembered of keys under a rate.
+pub fn rate_keys(rates: &[RateKeys]) -> Option<Table> {
+    let mut table = Table::new(
+        "Keys seen once, under `rate_per_key`",
+        "Empty handler, one producer, every message with a key of its own. Most bytes at once, and a second \
+         after the last message, over those before the dispatcher; lanes at the last message, and a second \
+         after it.",
+        &[
+            "starts per second and key",
+            "keys",
+            "ns/msg",
+            "most bytes",
+            "lanes",
+            "bytes, 1 s later",
+            "lanes, 1 s later",
+        ],
+    );
+    for rate in rates {
+        let per_second = rate.per_second.map(|rate| grouped(i64::from(rate)));
+        table.push([
+            per_second.unwrap_or_else(|| "no rate".to_owned()),
+            grouped(rate.keys as i64),
+            number(rate.ns_per_message),
+            grouped(rate.peak_bytes as i64),
+            grouped(rate.lanes as i64),
+            grouped(rate.bytes_after as i64),
+            grouped(rate.lanes_after as i64),
+        ]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// Dispatchers at rest.
+pub fn idle(idle: &[Idle]) -> Option<Table> {
+    let mut table = Table::new(
+        "Dispatchers at rest",
+        "Default settings. Bytes of each before its first message and after it; how long all of them \
+         together keep the runtime busy per second; how long all of them take to drain, asked at once.",
+        &[
+            "dispatchers",
+            "bytes, new",
+            "bytes, used",
+            "busy ms/s",
+            "drain ms",
+        ],
+    );
+    for idle in idle {
+        table.push([
+            grouped(idle.dispatchers as i64),
+            number(idle.new_bytes),
+            number(idle.used_bytes),
+            number(idle.busy_ms_per_second),
+            number(idle.drain_ms),
+        ]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// Old against new.
+pub fn against(compared: &[Compared]) -> Table {
+    let mut table = Table::new(
+        "Old against new",
+        "Medians of both, the median of the ratios of new to old by pair, and their quartiles.",
+        &["figure", "old", "new", "new / old", "quartiles"],
+    );
+    for compared in compared {
+        let [lower, median, upper] = compared.ratio.map(|ratio| format!("{ratio:.3}"));
+        table.push([
+            compared.name.clone(),
+            number(compared.old),
+            number(compared.new),
+            median,
+            format!("{lower}..{upper}"),
+        ]);
+    }
+    table
 }
 
 /// Pull queues beside busy keys.
@@ -608,25 +660,6 @@ fn optional(value: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_have_as_many_digits_as_they_can_bear() {
-        let texts: Vec<String> = [1_234_567.0, 999.6, 123.4, 12.34, 1.234, 0.0, 0.000_12]
-            .map(number)
-            .into();
-        assert_eq!(
-            texts,
-            [
-                "1,234,567",
-                "1000",
-                "123",
-                "12.3",
-                "1.23",
-                "0.00",
-                "0.000120"
-            ]
-        );
-    }
 
     #[test]
     fn a_table_lines_up_in_both_forms() {

@@ -6,42 +6,11 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
+use crate::limits::CONCURRENCY;
+use crate::message::{Ask, Tick};
 use crate::probe;
-
-/// The message of nearly every measurement: 24 bytes.
-#[derive(Clone, Debug)]
-pub struct Tick {
-    /// What orders it.
-    pub key: u64,
-    /// When it should have been sent, in nanoseconds; 0 where the latency is not measured.
-    pub due: u64,
-    /// Where its order is checked.
-    pub slot: u32,
-    /// Its place among the messages of its slot, from 1.
-    pub seq: u32,
-}
-
-/// A message that wants an answer.
-#[derive(Debug)]
-pub struct Ask {
-    /// What orders it.
-    pub key: u64,
-    /// Where the answer goes; none for contenders that have an answer of their own.
-    pub reply: Option<oneshot::Sender<()>>,
-}
-
-impl Clone for Ask {
-    /// A copy of a question has nobody to answer. Only contenders with an answer of their own
-    /// ever copy one.
-    fn clone(&self) -> Self {
-        Self {
-            key: self.key,
-            reply: None,
-        }
-    }
-}
 
 /// The handlers by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,12 +131,12 @@ impl Work for Sleep {
     }
 }
 
-/// Sleeps for 1 ms, at most [`crate::measure::CONCURRENCY`] of them at once: for contenders that
+/// Sleeps for 1 ms, at most [`CONCURRENCY`] of them at once: for contenders that
 /// know no limit over all keys and would otherwise be compared with a higher one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CappedSleep;
 
-static CAP: Semaphore = Semaphore::const_new(crate::measure::CONCURRENCY);
+static CAP: Semaphore = Semaphore::const_new(CONCURRENCY);
 
 impl Work for CappedSleep {
     type Message = Tick;
@@ -288,7 +257,7 @@ impl Work for Echo {
 
     async fn run(self, ask: Ask) {
         if let Some(reply) = ask.reply {
-            // The one who asked may be gone when the runtime shuts down.
+            // The asking task may be gone when the runtime shuts down.
             let _ = reply.send(());
         }
     }

@@ -40,7 +40,7 @@ pub enum Shape {
     HotLatency,
     /// Questions and answers, one after the other.
     RoundTrips {
-        /// Whether the one who asks is a task of the same runtime.
+        /// Whether the questions come from a task of the same runtime, and not from another thread.
         inside: bool,
     },
     /// 100,000 handlers waiting at once.

@@ -1,4 +1,4 @@
-//! A queue and a task for each user, as one would write it: nobody waits for another user, and nothing
+//! A queue and a task for each user, as one would write it: no user waits for another one, and nothing
 //! goes away before the end.
 
 use std::collections::HashMap;

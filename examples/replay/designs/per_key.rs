@@ -1,4 +1,4 @@
-//! A queue and a task for each path: nobody waits for another path, and nothing ever goes away.
+//! A queue and a task for each path: no path waits for another one, and nothing ever goes away.
 
 use std::collections::HashMap;
 use std::sync::Arc;

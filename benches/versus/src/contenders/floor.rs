@@ -2,7 +2,8 @@
 
 use tokio::sync::mpsc;
 
-use super::{Answers, Contender, Limits};
+use crate::contender::{Answers, Contender};
+use crate::limits::Limits;
 use crate::work::{Echo, Work};
 
 const BATCH: usize = 256;

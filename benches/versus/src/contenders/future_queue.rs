@@ -4,7 +4,8 @@ use future_queue::StreamExt as _;
 use futures::{StreamExt as _, stream};
 use tokio::sync::mpsc;
 
-use super::{Answers, Contender, Limits};
+use crate::contender::{Answers, Contender};
+use crate::limits::Limits;
 use crate::work::{Echo, Work};
 
 /// Every handler runs in the one task that polls the stream; every key is named beforehand.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use grommet::{ClassId, Disposition, IO, Processor, Router, Scheduler, ShardConfig, SubmitError};
 
-use super::{Answers, Contender, Limits};
+use crate::contender::{Answers, Contender};
+use crate::limits::Limits;
 use crate::work::{Echo, Work};
 
 const SHARDS: usize = 2;
@@ -50,7 +51,7 @@ impl<W: Work> Processor for Handler<W> {
 
 /// The router, and the scheduler that joins its threads when the last handle goes.
 pub(super) struct Shards<W: Work> {
-    // Dropped first: the scheduler waits until nobody can submit.
+    // Dropped first: the scheduler waits until no sender is left.
     router: Arc<Router<Item<W>>>,
     scheduler: Arc<Scheduler<Handler<W>>>,
 }

@@ -9,8 +9,10 @@ use kameo::error::SendError;
 use kameo::mailbox;
 use kameo::message::{Context, Message};
 
-use super::{Answers, Contender, Limits};
-use crate::work::{Ask, Echo, Work};
+use crate::contender::{Answers, Contender};
+use crate::limits::Limits;
+use crate::message::Ask;
+use crate::work::{Echo, Work};
 
 struct KeyActor<W>(W);
 

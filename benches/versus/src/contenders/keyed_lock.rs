@@ -5,7 +5,8 @@ use futures::stream;
 use keyed_lock::r#async::KeyedLock;
 use tokio::sync::mpsc;
 
-use super::{Answers, Contender, Limits};
+use crate::contender::{Answers, Contender};
+use crate::limits::Limits;
 use crate::work::{Echo, Work};
 
 /// Every handler runs in the one task that polls the stream.

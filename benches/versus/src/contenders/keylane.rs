@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use keylane::{Builder, Dispatcher, Overflow, Receipt, Retry};
 
-use super::{Answers, Contender, Limits};
-use crate::work::{Ask, Echo, Work};
+use crate::contender::{Answers, Contender};
+use crate::limits::Limits;
+use crate::message::Ask;
+use crate::work::{Echo, Work};
 
 type Lanes<W> = Dispatcher<u64, <W as Work>::Message, (), Infallible>;
 

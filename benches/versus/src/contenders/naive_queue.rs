@@ -25,7 +25,7 @@ struct State<K, M> {
 
 impl<K: Hash + Eq + Clone, M> NaiveQueue<K, M> {
     /// An empty queue.
-    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    #[expect(clippy::new_without_default, reason = "no default is needed")]
     pub fn new() -> Self {
         Self {
             state: Mutex::new(State {

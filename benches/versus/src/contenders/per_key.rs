@@ -6,7 +6,8 @@ use dashmap::DashMap;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::{Answers, Contender, Limits};
+use crate::contender::{Answers, Contender};
+use crate::limits::Limits;
 use crate::work::{Echo, Work};
 
 /// The map never forgets a key: a task that ends while a sender holds its channel loses messages,

@@ -12,7 +12,8 @@ use ractor::{Actor, ActorProcessingErr};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::static_hash::WORKERS;
-use super::{Answers, Contender, Limits};
+use crate::contender::{Answers, Contender};
+use crate::limits::Limits;
 use crate::work::{Echo, Work};
 
 /// The message as ractor wants it, with a `Debug`, and with the room it takes.

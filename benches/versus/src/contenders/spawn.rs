@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::{Answers, Contender, Limits};
+use crate::contender::{Answers, Contender};
+use crate::limits::Limits;
 use crate::work::{Echo, Work};
 
 /// The producer takes a permit, the task gives it back.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::{Answers, Contender, Limits};
+use crate::contender::{Answers, Contender};
+use crate::limits::Limits;
 use crate::work::{Echo, Work};
 
 /// Workers of every contender that has a fixed number of them.

@@ -2,7 +2,7 @@
 
 use tokio::sync::mpsc;
 
-use crate::batch::{Message, handle};
+use super::batch::{Message, handle};
 
 /// Starts the loop on the current runtime.
 pub(crate) fn hop(capacity: usize) -> mpsc::Sender<Message> {

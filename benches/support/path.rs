@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use keylane::Dispatcher;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::batch::{Keys, Message, handle, handled, until_handled};
+use super::batch::{Keys, Message, handle, handled, until_handled};
 
 /// A way through a dispatcher or a floor.
 pub(crate) trait Path: Send + Sync + 'static {
@@ -126,7 +126,7 @@ impl Answers for SpawnsAndAnswers {
         let (reply, answer) = oneshot::channel();
         tokio::spawn(async move {
             let Ok(()) = handle(message).await;
-            // Whoever asked is waiting.
+            // The asking task is waiting for it.
             let _ = reply.send(());
         });
         answer.await.expect("the task answers");

@@ -1,0 +1,95 @@
+//! What `RUST_LOG` shows of a dispatcher: the lines that an operator reads.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use keylane::{Dispatcher, Retry};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::support::run;
+
+/// What was written.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+/// The lines of one message that fails once, with this filter.
+fn lines_with(filter: &str) -> Vec<String> {
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_span_events(FmtSpan::CLOSE)
+        .without_time()
+        .with_writer(lines.clone())
+        .finish();
+    let _on = tracing::subscriber::set_default(subscriber);
+    run(async {
+        let orders = Dispatcher::builder(|order: &u32| *order)
+            .trace_keys()
+            .retry(Retry::fixed(Duration::from_secs(1)).max_attempts(2))
+            .spawn(|ctx: keylane::Context<u32>, _: u32| async move {
+                if ctx.attempt() == 1 {
+                    Err("no")
+                } else {
+                    Ok(())
+                }
+            })
+            .unwrap();
+        orders.send(7).await.unwrap();
+        orders.drain().await;
+    });
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_filter_chooses_what_is_logged() {
+    assert!(lines_with("keylane=off").is_empty());
+    assert!(lines_with("somewhere_else=trace").is_empty());
+
+    let warnings = lines_with("keylane=warn");
+    let failed =
+        "WARN keylane: an attempt failed key=7 attempt=1 failure=the handler failed: \"no\"";
+    let lines: Vec<&str> = warnings.iter().map(|line| line.trim()).collect();
+    assert_eq!(lines, [failed]);
+}
+
+#[test]
+fn at_info_each_attempt_is_a_line() {
+    let lines = lines_with("keylane=info");
+    let attempts: Vec<&str> = lines
+        .iter()
+        .filter(|line| line.contains("keylane.message{"))
+        .map(|line| line.trim())
+        .collect();
+    assert_eq!(attempts.len(), 2, "{lines:?}");
+    for (line, attempt) in attempts.iter().zip(1..) {
+        let span = format!("INFO keylane.message{{key=7 attempt={attempt} wait_us=");
+        assert!(
+            line.starts_with(&span) && line.ends_with("}: keylane: close"),
+            "{line}"
+        );
+    }
+    assert_eq!(lines.len(), 3, "{lines:?}");
+}
