@@ -1,5 +1,5 @@
-//! What the tests of the keyed semaphore share. They poll by hand, so that each test decides what is
-//! polled and when.
+//! What the tests of the keyed semaphore share. They poll by hand, so that each test decides what
+//! is polled and when.
 
 use std::pin::Pin;
 use std::sync::Arc;

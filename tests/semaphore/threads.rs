@@ -23,7 +23,8 @@ fn dropped_on_another_thread() {
     assert_idle(&semaphore);
 }
 
-/// Waiters that take a number and their place under one lock are granted in the order of the numbers.
+/// Waiters that take a number and their place under one lock are granted in the order of the
+/// numbers.
 #[test]
 fn order_and_exclusion_among_threads() {
     let semaphore = semaphore(40, 3, 12);

@@ -161,7 +161,8 @@ impl Wake for Task {
     fn wake(self: Arc<Self>) {}
 }
 
-/// The waker of a waiter that has left is dropped at once, and not under a lock that its drop needs.
+/// The waker of a waiter that has left is dropped at once, and not under a lock that its drop
+/// needs.
 #[test]
 fn that_own_waiters_of_the_same_lane() {
     let semaphore = semaphore(100, 1, 100);
