@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! readings ──► map_keyed: calibrate, with the ──► try_map_keyed: load, some ──► table
-//!              state of each device                rows are refused (GoOn)
+//!              state of each device                rows are refused (Continue)
 //! ```
 //!
 //! Every third reading of a device comes late from its calibration service, and still no reading of a device
@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use keylane::{KeyedStreamExt, OnError};
+use keylane::KeyedStreamExt;
+use keylane::stream::OnError;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
@@ -105,7 +106,7 @@ async fn main() {
     let mut loaded = rows
         .map(Ok)
         .try_map_keyed(CONCURRENCY, |row: &Row| row.device, load)
-        .on_error(OnError::GoOn);
+        .on_error(OnError::Continue);
 
     let mut table = BTreeMap::<u32, Line>::new();
     while let Some(answer) = loaded.next().await {

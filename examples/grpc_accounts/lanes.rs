@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{HeaderValue, Request};
 use keylane::BuildError;
 use keylane_tower::error::LaneFull;
-use keylane_tower::{KeyedLayer, Turnstile};
+use keylane_tower::{KeyedLayer, KeyedSemaphore};
 use tonic::{Code, Status};
 use tower::BoxError;
 use tower::load_shed::error::Overloaded;
@@ -41,7 +41,7 @@ type Key<B> = fn(&Request<B>) -> Option<HeaderValue>;
 /// HTTP/2 gives each call of a connection a task of its own. So a client that sends two calls and does not
 /// wait for the first answer has not said which one comes first.
 pub(crate) fn by_account<B>(mode: Mode) -> Result<KeyedLayer<Key<B>, HeaderValue>, BuildError> {
-    let lanes = Turnstile::builder()
+    let lanes = KeyedSemaphore::builder()
         .capacity(1_024)
         .concurrency(256)
         .lane_capacity(LANE_CAPACITY)
@@ -50,7 +50,7 @@ pub(crate) fn by_account<B>(mode: Mode) -> Result<KeyedLayer<Key<B>, HeaderValue
         Mode::Lanes => |call| call.headers().get(HEADER).cloned(),
         Mode::NoLanes => |_| None,
     };
-    Ok(KeyedLayer::with_turnstile(lanes, key))
+    Ok(KeyedLayer::with_semaphore(lanes, key))
 }
 
 /// What the layers say, as gRPC says it; tonic sends it to the caller.

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::routing::{get, post};
 use axum::{BoxError, Json, Router};
 use keylane::BuildError;
-use keylane_tower::{KeyedLayer, Turnstile};
+use keylane_tower::{KeyedLayer, KeyedSemaphore};
 use tower::ServiceBuilder;
 
 use crate::figures::Figures;
@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 use crate::shop::{Handled, Order, Shop};
 
 /// The lanes of the users.
-pub(crate) type Lanes = Turnstile<HeaderValue>;
+pub(crate) type Lanes = KeyedSemaphore<HeaderValue>;
 
 /// Most orders of one user at once: one that is handled, the others wait.
 pub(crate) const LANE_CAPACITY: usize = 8;
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TURN: Duration = Duration::from_secs(5);
 
 pub(crate) fn lanes() -> Result<Lanes, BuildError> {
-    Turnstile::builder()
+    KeyedSemaphore::builder()
         .capacity(256)
         .concurrency(64)
         .lane_capacity(LANE_CAPACITY)
@@ -37,7 +37,7 @@ pub(crate) fn lanes() -> Result<Lanes, BuildError> {
 }
 
 pub(crate) fn app(shop: Shop, lanes: Lanes, figures: Figures) -> Router {
-    let by_user = KeyedLayer::with_turnstile(lanes.clone(), |request: &Request| {
+    let by_user = KeyedLayer::with_semaphore(lanes.clone(), |request: &Request| {
         request.headers().get("x-user").cloned()
     });
     // The first is the outermost. A slow upload is part of the turn: it holds up its own user, for `TURN`.

@@ -69,7 +69,7 @@ impl Demo {
 
         println!("\n3. The slow user's clients hang up: their orders leave the lane.");
         slow.shutdown().await;
-        self.until("the lane is empty", |demo| demo.lanes.places() == 0)
+        self.until("the lane is empty", |demo| demo.lanes.len() == 0)
             .await?;
         println!("   {} lanes are left.", self.lanes.lanes());
 
@@ -110,7 +110,7 @@ impl Demo {
         });
         self.sent += 1;
         self.until("an order stands in its lane", |demo| {
-            demo.lanes.places() + demo.answered.load(Ordering::Acquire) >= demo.sent
+            demo.lanes.len() + demo.answered.load(Ordering::Acquire) >= demo.sent
         })
         .await
     }

@@ -34,9 +34,9 @@ impl Figures {
 
     /// All of it, as Prometheus reads it. No user is ever a label: there are too many.
     pub(crate) fn render(&self, lanes: &Lanes) -> String {
-        metrics::gauge!("orders_in_lanes").set(lanes.places() as f64);
+        metrics::gauge!("orders_in_lanes").set(lanes.len() as f64);
         metrics::gauge!("orders_users").set(lanes.lanes() as f64);
-        if let Some(turns) = lanes.turns() {
+        if let Some(turns) = lanes.permits_in_use() {
             metrics::gauge!("orders_being_handled").set(turns as f64);
         }
         self.0.render()

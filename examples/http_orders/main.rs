@@ -79,8 +79,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
 
     println!(
-        "stopping: {} in lanes or running; who waits is sent home",
-        lanes.places()
+        "stopping: {} in lanes or running; those that wait are refused",
+        lanes.len()
     );
     drop(stop);
     lanes.close();

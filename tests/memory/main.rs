@@ -9,4 +9,4 @@ mod counter;
 
 mod allocations;
 mod baseline;
-mod turnstile;
+mod semaphore;

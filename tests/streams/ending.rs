@@ -101,6 +101,6 @@ fn debug_shows_numbers_and_nothing_of_the_users() {
     assert!(Task::new().next(&mut answers).is_ready());
     assert_eq!(
         format!("{answers:?}"),
-        "MapKeyed { in_flight: 0, parked: 0, answers: 0, stage: Over, .. }"
+        "MapKeyed { in_flight: 0, parked: 0, outputs: 0, progress: Done, .. }"
     );
 }

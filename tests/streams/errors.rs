@@ -4,7 +4,8 @@ use std::task::Poll;
 
 use futures::stream::FusedStream;
 use futures::{StreamExt, TryStreamExt, stream};
-use keylane::{KeyedStreamExt, OnError};
+use keylane::KeyedStreamExt;
+use keylane::stream::OnError;
 
 use crate::rig::{Fate, World};
 use crate::task::{Task, run};
@@ -100,7 +101,7 @@ fn go_on_puts_every_error_in_its_place() {
     let answers = world
         .try_feed()
         .try_map_keyed(2, world.key(), world.start())
-        .on_error(OnError::GoOn);
+        .on_error(OnError::Continue);
     let all: Vec<_> = run(answers.collect());
     assert_eq!(all, [Ok(0), Err(1), Err(2), Ok(3), Err(4)]);
 }
@@ -155,7 +156,7 @@ fn for_each_stops_with_the_first_error_or_goes_on_to_the_end() {
     assert!(world.in_flight().is_empty());
 
     let (world, task) = (World::with_fates(&elements), Task::new());
-    let mut goes_on = billed(&world).on_error(OnError::GoOn);
+    let mut goes_on = billed(&world).on_error(OnError::Continue);
     while task.poll(&mut goes_on).is_pending() {
         if !task.was_woken() {
             world.release(2);
@@ -184,7 +185,7 @@ fn the_size_of_a_stream_that_may_stop() {
     let numbers = || stream::iter((0..9).map(Ok::<u32, ()>));
     let stops = numbers().try_map_keyed(2, |n| *n, async |n| Ok(n));
     assert_eq!(stops.size_hint(), (1, Some(9)));
-    let goes_on = stops.on_error(OnError::GoOn);
+    let goes_on = stops.on_error(OnError::Continue);
     assert_eq!(goes_on.size_hint(), (9, Some(9)));
 }
 
@@ -203,7 +204,7 @@ fn endless_errors_of_the_source_keep_nobody_from_finishing() {
                 })
             },
         )
-        .on_error(OnError::GoOn);
+        .on_error(OnError::Continue);
     let task = Task::new();
     for _ in 0..3 {
         assert!(task.poll(&mut all).is_pending());

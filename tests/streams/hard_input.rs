@@ -7,7 +7,8 @@ use std::task::Poll;
 
 use futures::stream::FusedStream;
 use futures::{Stream, stream};
-use keylane::{KeyedStreamExt, OnError};
+use keylane::KeyedStreamExt;
+use keylane::stream::OnError;
 
 use crate::rig::World;
 use crate::task::Task;

@@ -4,7 +4,8 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 
 use futures::{FutureExt, Sink, SinkExt, StreamExt, stream};
-use keylane::{Builder, Dispatcher, DispatcherSink, Overflow, SendError};
+use keylane::stream::DispatcherSink;
+use keylane::{Builder, Dispatcher, Overflow, SendError};
 use keylane_testkit::Gate;
 
 type Orders = Dispatcher<u64, u64, u64, String>;

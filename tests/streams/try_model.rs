@@ -2,7 +2,8 @@
 
 use std::task::Poll;
 
-use keylane::{KeyedStreamExt, OnError};
+use keylane::KeyedStreamExt;
+use keylane::stream::OnError;
 use proptest::prelude::*;
 
 use crate::rig::{Fate, Script, World};
@@ -62,7 +63,7 @@ proptest! {
         picks in proptest::collection::vec(any::<usize>(), 1..40),
         goes_on in any::<bool>(),
     ) {
-        let on_error = if goes_on { OnError::GoOn } else { OnError::Stop };
+        let on_error = if goes_on { OnError::Continue } else { OnError::Stop };
         let all: Vec<Answer> = scripts.iter().enumerate().map(|(n, s)| answer_of(n, s)).collect();
         let first = all.iter().position(Result::is_err);
         let stops_at = first.filter(|_| !goes_on);

@@ -12,15 +12,21 @@ use std::task::{self, Poll};
 
 use futures::{Stream, stream};
 
+use keylane::semaphore::{
+    Acquire, AcquireError, Closed, KeyedPermit, KeyedSemaphoreBuilder, Reservation, Reserve,
+    TryAcquireError, TryReserveError,
+};
+use keylane::stream::{
+    DispatcherSink, ForEachKeyed, MapKeyed, MapKeyedUnordered, OnError, TryForEachKeyed,
+    TryMapKeyed, TryMapKeyedUnordered,
+};
 use keylane::{
     Adaptive, Again, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed,
-    Dispatcher, DispatcherSink, Ending, EnqueueError, EnterError, Event, Events, Exhausted,
-    Failure, ForEachKeyed, HandedBack, HashLane, HashLanes, Hot, Lane, LaneError, LaneState,
-    LaneView, Lease, LeaseError, MapKeyed, MapKeyedUnordered, OnError, OnGap, Overflow, Permit,
-    Place, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, Reserve, ReserveError,
-    ResizeError, Retry, RetryBudget, Returned, Room, SendError, Sequence, Stats, TryDequeueError,
-    TryEnqueueError, TryEnterError, TryForEachKeyed, TryMapKeyed, TryMapKeyedUnordered,
-    TrySendError, Turn, Turnstile, TurnstileBuilder, TurnstileClosed, VersionStore,
+    Dispatcher, Ending, EnqueueError, Event, Events, Exhausted, Failure, HandedBack, HashLane,
+    HashLanes, Hot, KeyedSemaphore, Lane, LaneError, LaneState, LaneView, Lease, LeaseError, OnGap,
+    Overflow, Permit, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, ReserveError,
+    ResizeError, Retry, RetryBudget, Returned, SendError, Sequence, Stats, TryDequeueError,
+    TryEnqueueError, TrySendError, VersionStore,
 };
 
 const EXPECTED: &str = "\
@@ -74,16 +80,17 @@ EnqueueError                     Send  Sync  Unpin
 TryEnqueueError                  Send  Sync  Unpin
 TryDequeueError                  Send  Sync  Unpin
 LeaseError                       Send  Sync  Unpin
-Turnstile                        Send  Sync  Unpin
-TurnstileBuilder                 Send  Sync  Unpin
-Room                             Send  Sync  Unpin
+KeyedSemaphore                   Send  Sync  Unpin
+KeyedSemaphoreBuilder            Send  Sync  Unpin
+Reservation                      Send  Sync  Unpin
 Reserve                          Send  Sync  Unpin
-Place                            Send  Sync  Unpin
-Turn                             Send  Sync  Unpin
-EnterError                       Send  Sync  Unpin
-TryEnterError                    Send  Sync  Unpin
-TurnstileClosed                  Send  Sync  Unpin
-Place, keys not Send             -     -     Unpin
+Acquire                          Send  Sync  Unpin
+KeyedPermit                      Send  Sync  Unpin
+AcquireError                     Send  Sync  Unpin
+TryAcquireError                  Send  Sync  Unpin
+TryReserveError                  Send  Sync  Unpin
+Closed                           Send  Sync  Unpin
+Acquire, keys not Send           -     -     Unpin
 DispatcherSink                   Send  Sync  Unpin
 OnError                          Send  Sync  Unpin
 MapKeyed                         Send  Sync  Unpin
@@ -108,7 +115,7 @@ future of cancelled              Send  Sync  -
 future of enqueue                Send  Sync  -
 future of dequeue                Send  Sync  -
 future of a queue's drain        Send  Sync  -
-future of a turnstile's turn     Send  Sync  -
+future of acquire                Send  Sync  -
 (Rc, which is neither)           -     -     Unpin
 ";
 
@@ -286,16 +293,17 @@ async fn every_public_type_and_future_is_what_it_was() {
         "TryEnqueueError": TryEnqueueError<String>,
         "TryDequeueError": TryDequeueError,
         "LeaseError": LeaseError,
-        "Turnstile": Turnstile<u64>,
-        "TurnstileBuilder": TurnstileBuilder<u64>,
-        "Room": Room<u64>,
+        "KeyedSemaphore": KeyedSemaphore<u64>,
+        "KeyedSemaphoreBuilder": KeyedSemaphoreBuilder<u64>,
+        "Reservation": Reservation<u64>,
         "Reserve": Reserve<u64>,
-        "Place": Place<u64>,
-        "Turn": Turn<u64>,
-        "EnterError": EnterError<u64>,
-        "TryEnterError": TryEnterError<u64>,
-        "TurnstileClosed": TurnstileClosed,
-        "Place, keys not Send": Place<std::rc::Rc<u8>>,
+        "Acquire": Acquire<u64>,
+        "KeyedPermit": KeyedPermit<u64>,
+        "AcquireError": AcquireError<u64>,
+        "TryAcquireError": TryAcquireError<u64>,
+        "TryReserveError": TryReserveError,
+        "Closed": Closed,
+        "Acquire, keys not Send": Acquire<std::rc::Rc<u8>>,
     });
     rows.extend(rows! {
         "DispatcherSink": DispatcherSink<u64, String, u8, Error>,
@@ -355,11 +363,8 @@ async fn every_public_type_and_future_is_what_it_was() {
     ));
     rows.push(row!("future of dequeue", of_value(&pull.dequeue())));
     rows.push(row!("future of a queue's drain", of_value(&pull.drain())));
-    let turnstile = Turnstile::<u64>::builder().build().unwrap();
-    rows.push(row!(
-        "future of a turnstile's turn",
-        of_value(&turnstile.turn(1))
-    ));
+    let semaphore = KeyedSemaphore::<u64>::builder().build().unwrap();
+    rows.push(row!("future of acquire", of_value(&semaphore.acquire(1))));
     rows.push(row!(
         "(Rc, which is neither)",
         Of::<std::rc::Rc<u8>>(PhantomData)

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::hint::black_box;
 use std::time::Instant;
 
-use keylane_tower::{KeyedLayer, Turnstile};
+use keylane_tower::{KeyedLayer, KeyedSemaphore};
 use serde::Serialize;
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{BoxError, Layer, Service, ServiceExt};
@@ -85,12 +85,12 @@ pub fn one(stack: &str, waits: bool, requests: u64) -> f64 {
             runtime.block_on(run(tower::buffer::Buffer::new(service, LIMIT), requests))
         }
         "keylane" => {
-            let lanes = Turnstile::builder()
+            let semaphore = KeyedSemaphore::builder()
                 .capacity(LIMIT)
                 .concurrency(LIMIT)
                 .build();
-            let lanes = lanes.expect("the limits fit");
-            let layer = KeyedLayer::with_turnstile(lanes, |key: &u64| Some(*key));
+            let semaphore = semaphore.expect("the limits fit");
+            let layer = KeyedLayer::with_semaphore(semaphore, |key: &u64| Some(*key));
             runtime.block_on(run(layer.layer(inner), requests))
         }
         _ => runtime.block_on(run(inner, requests)),

@@ -14,22 +14,24 @@ use crate::error::Error;
 use crate::on_drop::OnDrop;
 
 pin_project! {
-    /// The future of a response: waits for the permit of its key, makes the inner service ready, calls
-    /// it, and polls the inner future.
+    /// The future of a response: waits for the permit of its key, makes the inner service ready,
+    /// calls it, and polls the inner future.
     ///
-    /// `call` has taken its place in the lane already. So a response future that is neither polled nor
-    /// dropped blocks its key.
+    /// `call` has taken its place in the lane already. So a response future that is neither polled
+    /// nor dropped blocks its key.
     ///
     /// # Errors
     ///
-    /// [`Error::LaneFull`] or [`Error::Closed`] if the request was not called, and [`Error::Inner`] if
-    /// the inner service failed.
+    /// [`Error::LaneFull`] or [`Error::Closed`] if the request was not called, and [`Error::Inner`]
+    /// if the inner service failed.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped
-    /// - before it has its permit, the request leaves its lane at once, and those behind it move up;
-    /// - while the inner service is not ready, the request is not called, and its permit is given back;
+    /// - before it has its permit, the request leaves its lane at once, and those behind it move
+    ///   up;
+    /// - while the inner service is not ready, the request is not called, and its permit is given
+    ///   back;
     /// - after the call, the inner future is dropped, and then the permit is given back. With
     ///   [`finish_dropped`](crate::KeyedLayer::finish_dropped) the inner future is finished first.
     ///
@@ -37,8 +39,8 @@ pin_project! {
     ///
     /// A panic of the inner service, or of its future, panics in the poll of this future. The inner
     /// future is dropped and the permit is given back before that. If the inner future panics again
-    /// while it is dropped, the first panic is the one that goes on. The future also panics if it is
-    /// polled again after it was ready or has panicked.
+    /// while it is dropped, the first panic is the one that goes on. The future also panics if it
+    /// is polled again after it was ready or has panicked.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, R, K, D>
     where
@@ -53,8 +55,8 @@ pin_project! {
 }
 
 pin_project! {
-    // Fields are dropped in this order: what the user gave is dropped before the permit, so that the
-    // next request of the key starts after it.
+    // Fields are dropped in this order: what the user gave is dropped before the permit, so that
+    // the next request of the key starts after it.
     #[project = StateProjection]
     enum ResponseState<S, R, K, D>
     where
@@ -171,8 +173,8 @@ where
     }
 }
 
-/// Drops the inner future and then the permit, when a poll is ready or unwinds, before the caller sees
-/// either.
+/// Drops the inner future and then the permit, when a poll is ready or unwinds, before the caller
+/// sees either.
 struct FinishOnDrop<'a, S, R, K, D>(Pin<&'a mut ResponseState<S, R, K, D>>)
 where
     S: Service<R>,

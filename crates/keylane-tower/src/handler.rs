@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use keylane::{Context, Handler};
 use tower_service::Service;
 
-/// A service as the handler of a [`Dispatcher`](keylane::Dispatcher), so that tower's middleware applies
-/// to messages.
+/// A service as the handler of a [`Dispatcher`](keylane::Dispatcher), so that tower's middleware
+/// applies to messages.
 ///
 /// For each attempt, a clone of the service is made ready and called. While it is not ready, the
 /// attempt is in flight and uses one of the dispatcher's `concurrency`. When all of that is used,

@@ -10,12 +10,12 @@ use tower_layer::Layer;
 use crate::on_drop::{Cancel, Finish};
 use crate::service::KeyedService;
 
-/// A layer for services that call their inner service with one request per key at a time, in the order
-/// of the `call`s. Requests of different keys run concurrently.
+/// A layer for services that call their inner service with one request per key at a time, in the
+/// order of the `call`s. Requests of different keys run concurrently.
 ///
-/// All services that one layer makes, and all its clones, share a [`KeyedSemaphore`]: order holds per
-/// key across the routes of a router and the connections of a server. Two layers share nothing, unless
-/// they are given the same semaphore.
+/// All services that one layer makes, and all its clones, share a [`KeyedSemaphore`]: order holds
+/// per key across the routes of a router and the connections of a server. Two layers share nothing,
+/// unless they are given the same semaphore.
 ///
 /// # Examples
 ///
@@ -46,8 +46,8 @@ pub struct KeyedLayer<F, K, D = Cancel> {
 }
 
 impl<F, K> KeyedLayer<F, K> {
-    /// A layer with the default limits: 1,024 requests that run, 65,536 that wait or run, and a quarter
-    /// of that per key.
+    /// A layer with the default limits: 1,024 requests that run, 65,536 that wait or run, and a
+    /// quarter of that per key.
     ///
     /// Requests for which `key` returns `None` wait for no other request, but count for the limits.
     pub fn by_key<R>(key: F) -> Self
@@ -70,12 +70,12 @@ impl<F, K> KeyedLayer<F, K> {
         }
     }
 
-    /// If a response future is dropped after the call, the request is finished in a task of its own, and
-    /// keeps its permit until then.
+    /// If a response future is dropped after the call, the request is finished in a task of its
+    /// own, and keeps its permit until then.
     ///
     /// Without this setting, the request is dropped with its response future. The setting costs one
-    /// allocation for each request. A request that is called outside a Tokio runtime is dropped with its
-    /// response future in any case.
+    /// allocation for each request. A request that is called outside a Tokio runtime is dropped
+    /// with its response future in any case.
     pub fn finish_dropped(self) -> KeyedLayer<F, K, Finish> {
         KeyedLayer {
             key: self.key,

@@ -79,8 +79,8 @@ where
 {
     /// `None` once it is done.
     future: Option<Pin<Box<WithPermit<F, K>>>>,
-    /// The runtime that finishes it. `None`: the service was called outside a runtime, or the future
-    /// has panicked.
+    /// The runtime that finishes it. `None`: the service was called outside a runtime, or the
+    /// future has panicked.
     runtime: Option<Handle>,
 }
 

@@ -15,20 +15,21 @@ use crate::error::Error;
 use crate::future::ResponseFuture;
 use crate::on_drop::{Cancel, OnDrop};
 
-/// Calls the inner service with the requests of one key one at a time, in the order of their `call`s.
+/// Calls the inner service with the requests of one key one at a time, in the order of their
+/// `call`s.
 ///
 /// Made by a [`KeyedLayer`](crate::KeyedLayer). A request is polled where its response future is
 /// polled: nothing is spawned, boxed or sent to another task.
 ///
 /// # Readiness
 ///
-/// `poll_ready` reserves capacity for one request, and keeps it for the next `call` of *this* clone;
-/// another clone reserves its own. A clone that was polled and is not called keeps its reservation, or
-/// its place in the line for one, until it is dropped.
+/// `poll_ready` reserves capacity for one request, and keeps it for the next `call` of *this*
+/// clone; another clone reserves its own. A clone that was polled and is not called keeps its
+/// reservation, or its place in the line for one, until it is dropped.
 ///
-/// `poll_ready` does not poll the inner service, because a request may wait long for its key and would
-/// keep a slot of the inner service meanwhile. When a request has its permit, the response future makes
-/// a clone of the inner service ready and calls that clone.
+/// `poll_ready` does not poll the inner service, because a request may wait long for its key and
+/// would keep a slot of the inner service meanwhile. When a request has its permit, the response
+/// future makes a clone of the inner service ready and calls that clone.
 pub struct KeyedService<S, F, K, D = Cancel> {
     inner: S,
     key: F,

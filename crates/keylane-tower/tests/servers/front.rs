@@ -79,8 +79,8 @@ impl Server {
     }
 }
 
-/// Runs a test on two threads. What never comes is a failure, and not a test that hangs: the limit is far
-/// more than any machine needs.
+/// Runs a test on two threads. What never comes is a failure, and not a test that hangs: the limit
+/// is far more than any machine needs.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -29,7 +29,8 @@ scenarios!(Grpc);
 /// Calls of one connection, so that HTTP/2 has many of them in it.
 const CALLS: usize = 8;
 
-/// tonic has no answer for a call for which the layer does not become ready; it breaks the call off.
+/// tonic has no answer for a call for which the layer does not become ready; it breaks the call
+/// off.
 #[test]
 fn after_the_close_each_call_ends() {
     run(async {

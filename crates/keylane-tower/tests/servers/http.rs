@@ -1,4 +1,5 @@
-//! axum over HTTP/1, a connection for each client. The client is used for the bare hyper server too.
+//! axum over HTTP/1, a connection for each client. The client is used for the bare hyper server
+//! too.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -47,7 +47,8 @@ impl Front for Hyper {
         support: Support,
         stop: impl Future<Output = ()> + Send + 'static,
     ) {
-        // hyper ends the connection of a request whose service fails, so the layer's errors are made answers.
+        // hyper ends the connection of a request whose service fails, so the layer's errors are
+        // made answers.
         let service = ServiceBuilder::new()
             .then(
                 async |answer: Result<Response<Nothing>, Error<Infallible>>| {

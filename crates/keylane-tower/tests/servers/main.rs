@@ -1,6 +1,7 @@
 //! The layer in front of real servers: the same scenarios for each, over real connections.
 //!
-//! Nothing is measured by the clock. Handlers are held at gates, and what happened is judged by its history.
+//! Nothing is measured by the clock. Handlers are held at gates, and what happened is judged by its
+//! history.
 
 #![allow(
     clippy::unwrap_used,

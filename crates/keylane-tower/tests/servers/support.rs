@@ -15,16 +15,16 @@ use tower::{Layer, Service};
 
 use crate::front::until;
 
-/// The semaphore of a server, the script of its handlers, and the history of both. Clones share all of
-/// it.
+/// The semaphore of a server, the script of its handlers, and the history of both. Clones share all
+/// of it.
 #[derive(Clone)]
 pub(crate) struct Support {
     pub(crate) semaphore: KeyedSemaphore<Key>,
     pub(crate) history: History,
     pub(crate) gate: Gate,
     script: Script,
-    /// How many calls each key has had. Locked during a call, so that the numbers are in the order of the
-    /// calls.
+    /// How many calls each key has had. Locked during a call, so that the numbers are in the order
+    /// of the calls.
     calls: Arc<Mutex<HashMap<Option<Key>, u64>>>,
 }
 

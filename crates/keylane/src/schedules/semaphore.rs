@@ -230,7 +230,8 @@ pub(super) async fn reserve_leaves_with_a_slot_granted() {
     scenario.finish(tasks).await;
 }
 
-/// The semaphore is closed while others acquire, behind a permit that is held until all have failed.
+/// The semaphore is closed while others acquire, behind a permit that is held until all have
+/// failed.
 pub(super) async fn close_meets_acquire() {
     let scenario = Scenario::new(8, if rt::one_in(2) { 8 } else { 1 });
     let held = scenario.placed(1).acquire.await.expect("it is open");

@@ -12,13 +12,14 @@ use super::waiter::{Waiter, WaiterStage};
 use crate::engine::Quiet;
 use crate::rt::Arc;
 
-/// The future of [`Reservation::acquire`](super::Reservation::acquire): waits for a [`KeyedPermit`].
+/// The future of [`Reservation::acquire`](super::Reservation::acquire): waits for a
+/// [`KeyedPermit`].
 ///
-/// The place in the lane was taken by that call and not by the first poll: two `Acquire`s of one key
-/// get their permits in the order of the calls, whichever is polled first.
+/// The place in the lane was taken by that call and not by the first poll: two `Acquire`s of one
+/// key get their permits in the order of the calls, whichever is polled first.
 ///
-/// One that has its permit and is neither polled nor dropped blocks its key, as an unpolled guard of
-/// a lock does.
+/// One that has its permit and is neither polled nor dropped blocks its key, as an unpolled guard
+/// of a lock does.
 ///
 /// # Errors
 ///
@@ -30,8 +31,8 @@ use crate::rt::Arc;
 ///
 /// # Cancel safety
 ///
-/// If it is dropped, it leaves its lane at once, and those behind it move up in their order. A permit
-/// that it was given already goes to the next one.
+/// If it is dropped, it leaves its lane at once, and those behind it move up in their order. A
+/// permit that it was given already goes to the next one.
 #[must_use = "an `Acquire` that is dropped loses its place"]
 pub struct Acquire<K: Eq + Clone> {
     /// `None` once this has become a permit, and then there is nothing to give back.

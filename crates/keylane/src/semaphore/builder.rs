@@ -17,9 +17,9 @@ const MAX_CAPACITY: usize = usize::MAX >> 3;
 ///
 /// | setting | default | at the limit |
 /// | --- | --- | --- |
-/// | [`capacity`](Self::capacity) | 65,536 waiters and permits | `reserve` waits, `try_reserve` fails |
-/// | [`concurrency`](Self::concurrency) | 1,024 permits | the head of a lane waits too |
-/// | [`lane_capacity`](Self::lane_capacity) | a quarter of the capacity | `acquire` fails with `LaneFull` |
+/// | [`capacity`](Self::capacity) | 65,536 | `reserve` waits, `try_reserve` fails |
+/// | [`concurrency`](Self::concurrency) | 1,024 | the head of a lane waits, too |
+/// | [`lane_capacity`](Self::lane_capacity) | capacity / 4 | `acquire` fails |
 pub struct KeyedSemaphoreBuilder<K, S = RandomState> {
     hasher: S,
     capacity: usize,
@@ -49,8 +49,8 @@ impl<K, S> KeyedSemaphoreBuilder<K, S> {
         self
     }
 
-    /// Most permits at once, all keys together. If this is not below the capacity it limits nothing:
-    /// a waiter then waits for its own key only.
+    /// Most permits at once, all keys together. If this is not below the capacity it limits
+    /// nothing: a waiter then waits for its own key only.
     pub fn concurrency(mut self, permits: usize) -> Self {
         self.concurrency = permits;
         self
@@ -62,7 +62,8 @@ impl<K, S> KeyedSemaphoreBuilder<K, S> {
         self
     }
 
-    /// How many parts the map of lanes has, each with a lock of its own; a power of two, at least 2.
+    /// How many parts the map of lanes has, each with a lock of its own; a power of two, at least
+    /// 2.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = Some(shards);
         self
@@ -90,8 +91,8 @@ where
     ///
     /// # Errors
     ///
-    /// [`BuildError`] if a limit is 0 or too large to be counted, or if the number of shards is not a
-    /// power of two.
+    /// [`BuildError`] if a limit is 0 or too large to be counted, or if the number of shards is not
+    /// a power of two.
     pub fn build(self) -> Result<KeyedSemaphore<K>, BuildError> {
         for (setting, value) in [
             ("capacity", self.capacity),

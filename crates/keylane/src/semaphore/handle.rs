@@ -13,10 +13,10 @@ use crate::rt::Arc;
 /// One permit per key at a time, in the order in which they were asked for; different keys hold
 /// permits at the same time.
 ///
-/// Use it for work that stays in the caller's own future, such as a request in a service. Nothing is
-/// spawned, the work needs to be neither `Send` nor `'static`, and no runtime is needed. Work that
-/// can be sent to another task is better sent to a [`Dispatcher`](crate::Dispatcher), which also
-/// retries, batches and observes it.
+/// Use it for work that stays in the caller's own future, such as a request in a service. Nothing
+/// is spawned, the work needs to be neither `Send` nor `'static`, and no runtime is needed. Work
+/// that can be sent to another task is better sent to a [`Dispatcher`](crate::Dispatcher), which
+/// also retries, batches and observes it.
 ///
 /// Handles are cheap to clone, and all clones are the same semaphore.
 ///
@@ -72,8 +72,8 @@ impl<K> KeyedSemaphore<K> {
     ///
     /// # Errors
     ///
-    /// [`TryReserveError::Full`] if the caller would have to wait, and `Closed` once the semaphore is
-    /// closed.
+    /// [`TryReserveError::Full`] if the caller would have to wait, and `Closed` once the semaphore
+    /// is closed.
     #[inline]
     pub fn try_reserve(&self) -> Result<Reservation<K>, TryReserveError> {
         let reserved = self.shared.capacity.try_take();

@@ -56,7 +56,8 @@ impl<K: Eq + Clone> Reservation<K> {
         Ok(self.into_acquire(Some(key), hash, waiter))
     }
 
-    /// Asks for a permit without a key: it waits for one of `concurrency`, but behind no other work.
+    /// Asks for a permit without a key: it waits for one of `concurrency`, but behind no other
+    /// work.
     ///
     /// # Errors
     ///
@@ -99,8 +100,8 @@ impl<K> fmt::Debug for Reservation<K> {
 
 /// The future of [`KeyedSemaphore::reserve`](super::KeyedSemaphore::reserve): waits for capacity.
 ///
-/// Slots are given out in the order of the first polls. If the future is dropped, it leaves the line,
-/// and a slot that it was given already goes to the next one.
+/// Slots are given out in the order of the first polls. If the future is dropped, it leaves the
+/// line, and a slot that it was given already goes to the next one.
 #[must_use = "futures do nothing unless polled"]
 pub struct Reserve<K> {
     shared: Arc<Shared<K>>,

@@ -21,8 +21,8 @@ const SPARE: usize = 16;
 pub(super) struct Slots {
     capacity: usize,
     /// The free slots, and the bit [`LINE`]. Each exchange is the partner of the one before it, so
-    /// that a thread that takes a slot sees what was done before it was given back. The flag is only
-    /// set and cleared under the lock of the line.
+    /// that a thread that takes a slot sees what was done before it was given back. The flag is
+    /// only set and cleared under the lock of the line.
     word: OwnLine<AtomicUsize>,
     line: Mutex<Line>,
 }

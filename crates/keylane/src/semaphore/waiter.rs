@@ -20,8 +20,8 @@ pub(super) enum WaiterStage {
     Left,
     /// The semaphore was closed while it was parked. It is in no lane any more.
     ClosedParked,
-    /// The semaphore was closed while it was queued. If it is the head of a lane, that lane still has
-    /// to be moved on.
+    /// The semaphore was closed while it was queued. If it is the head of a lane, that lane still
+    /// has to be moved on.
     ClosedQueued,
 }
 

@@ -1,5 +1,5 @@
-//! What all adapters share: pulling elements, starting or parking them, and completing their outputs,
-//! all in the consumer's task.
+//! What all adapters share: pulling elements, starting or parking them, and completing their
+//! outputs, all in the consumer's task.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -83,8 +83,8 @@ where
 
     /// Does the work of one poll, then takes the next output.
     ///
-    /// `open` turns an item of the source into an element, or into an output at once. `is_last` says
-    /// whether an output is the last one.
+    /// `open` turns an item of the source into an element, or into an output at once. `is_last`
+    /// says whether an output is the last one.
     pub(super) fn poll_output(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -202,7 +202,8 @@ where
     }
 }
 
-// These are methods of the projection, because their callers have projected the pinned core already.
+// These are methods of the projection, because their callers have projected the pinned core
+// already.
 impl<S, K, T, G, F, Fut, A> CoreProjection<'_, S, K, T, G, F, Fut, A>
 where
     K: Hash + Eq + Clone,

@@ -1,5 +1,5 @@
-//! The elements that were pulled and have no output yet: one of each key in flight, the others parked
-//! behind it.
+//! The elements that were pulled and have no output yet: one of each key in flight, the others
+//! parked behind it.
 
 use std::convert::Infallible;
 use std::hash::Hash;
@@ -77,8 +77,8 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Elements<K, T, Fut> {
         }
     }
 
-    /// Starts an element if its key has no future, and parks it otherwise. If its lane is full, it is
-    /// held.
+    /// Starts an element if its key has no future, and parks it otherwise. If its lane is full, it
+    /// is held.
     pub(super) fn start_or_park(
         &mut self,
         element: KeyedElement<K, T>,

@@ -12,10 +12,11 @@ use super::try_map::{TryMapKeyed, TryMapKeyedUnordered};
 
 /// Keyed work on any [`Stream`]: in order for each key, with a limit on the keys at once.
 ///
-/// The methods are `buffered`, `buffer_unordered` and `for_each_concurrent` of the `futures` crate, with
-/// a key. At most one future of a key is in flight. A key starts its next element as soon as the one
-/// before has finished, whether or not its output was taken. Elements of a busy key are parked in a
-/// lane of their own (`lane_capacity`), so a hot key does not use up the concurrency of others.
+/// The methods are `buffered`, `buffer_unordered` and `for_each_concurrent` of the `futures` crate,
+/// with a key. At most one future of a key is in flight. A key starts its next element as soon as
+/// the one before has finished, whether or not its output was taken. Elements of a busy key are
+/// parked in a lane of their own (`lane_capacity`), so a hot key does not use up the concurrency of
+/// others.
 ///
 /// All work happens in the task that polls: nothing is spawned, no runtime is needed, and elements,
 /// keys and futures need to be neither `Send` nor `'static`. Nothing proceeds unless the adapter is
@@ -26,7 +27,7 @@ use super::try_map::{TryMapKeyed, TryMapKeyedUnordered};
 /// | setting | default | at the limit |
 /// | --- | --- | --- |
 /// | `concurrency`, the first argument | none | nothing is pulled |
-/// | `lane_capacity` | 64 elements of a key, the one in flight included | nothing is pulled until this key has room |
+/// | `lane_capacity` | 64 elements of a key | nothing is pulled until the key has room |
 /// | `capacity` | the concurrency times the capacity of a lane | nothing is pulled |
 ///
 /// Also, nothing is pulled while as many outputs as the concurrency are ready and not taken.
@@ -34,10 +35,10 @@ use super::try_map::{TryMapKeyed, TryMapKeyedUnordered};
 /// # Panics
 ///
 /// A panic of the stream, of `key`, of `f`, of a future, or of the key's `Hash`, `Eq` or `Clone`
-/// panics in the poll of the adapter. The element that panicked is lost, and no other is: polled again,
-/// the adapter continues with all others in order, those of the same key included. A panic in the
-/// `Drop` of an element, a key or a future is logged and has no other effect. If a key is not equal to
-/// itself, the poll panics, and what is parked behind that key is lost.
+/// panics in the poll of the adapter. The element that panicked is lost, and no other is: polled
+/// again, the adapter continues with all others in order, those of the same key included. A panic
+/// in the `Drop` of an element, a key or a future is logged and has no other effect. If a key is
+/// not equal to itself, the poll panics, and what is parked behind that key is lost.
 ///
 /// # Examples
 ///
@@ -70,8 +71,8 @@ pub trait KeyedStreamExt: Stream {
     ///
     /// # Cancel safety
     ///
-    /// If a future of `next()` is dropped, nothing is lost: elements stay in the adapter, and the next
-    /// poll continues with them.
+    /// If a future of `next()` is dropped, nothing is lost: elements stay in the adapter, and the
+    /// next poll continues with them.
     ///
     /// # Examples
     ///
@@ -93,7 +94,8 @@ pub trait KeyedStreamExt: Stream {
         MapKeyed::new(self, concurrency, key, f)
     }
 
-    /// Runs `f` for each element, and yields the outputs as they are ready: those of one key in order.
+    /// Runs `f` for each element, and yields the outputs as they are ready: those of one key in
+    /// order.
     ///
     /// # Panics
     ///
@@ -101,8 +103,8 @@ pub trait KeyedStreamExt: Stream {
     ///
     /// # Cancel safety
     ///
-    /// If a future of `next()` is dropped, nothing is lost: elements stay in the adapter, and the next
-    /// poll continues with them.
+    /// If a future of `next()` is dropped, nothing is lost: elements stay in the adapter, and the
+    /// next poll continues with them.
     ///
     /// # Examples
     ///
@@ -142,7 +144,8 @@ pub trait KeyedStreamExt: Stream {
         MapKeyedUnordered::new(self, concurrency, key, f)
     }
 
-    /// Runs `f` for each element. The future is ready when the stream has ended and all work is done.
+    /// Runs `f` for each element. The future is ready when the stream has ended and all work is
+    /// done.
     ///
     /// # Panics
     ///
@@ -150,8 +153,8 @@ pub trait KeyedStreamExt: Stream {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before it is ready, it drops what is in flight and what is parked. It
-    /// can also be polled by reference, left, and polled again later.
+    /// If the future is dropped before it is ready, it drops what is in flight and what is parked.
+    /// It can also be polled by reference, left, and polled again later.
     ///
     /// # Examples
     ///
@@ -193,7 +196,8 @@ pub trait KeyedStreamExt: Stream {
 
     /// Like [`map_keyed`](Self::map_keyed), for a stream and for futures that can fail.
     ///
-    /// The first error is the last output ([`OnError::Stop`]), unless [`TryMapKeyed::on_error`] is set.
+    /// The first error is the last output ([`OnError::Stop`]), unless [`TryMapKeyed::on_error`] is
+    /// set.
     ///
     /// # Panics
     ///
@@ -246,10 +250,11 @@ pub trait KeyedStreamExt: Stream {
         TryMapKeyed::new(self, concurrency, key, f)
     }
 
-    /// Like [`map_keyed_unordered`](Self::map_keyed_unordered), for a stream and for futures that can fail.
+    /// Like [`map_keyed_unordered`](Self::map_keyed_unordered), for a stream and for futures that
+    /// can fail.
     ///
-    /// The first error is the last output ([`OnError::Stop`]), and all that had not finished is dropped,
-    /// unless [`TryMapKeyedUnordered::on_error`] is set.
+    /// The first error is the last output ([`OnError::Stop`]), and all that had not finished is
+    /// dropped, unless [`TryMapKeyedUnordered::on_error`] is set.
     ///
     /// # Panics
     ///
@@ -293,7 +298,8 @@ pub trait KeyedStreamExt: Stream {
 
     /// Like [`for_each_keyed`](Self::for_each_keyed), for a stream and for futures that can fail.
     ///
-    /// The first error ends the work ([`OnError::Stop`]), unless [`TryForEachKeyed::on_error`] is set.
+    /// The first error ends the work ([`OnError::Stop`]), unless [`TryForEachKeyed::on_error`] is
+    /// set.
     ///
     /// # Errors
     ///

@@ -16,8 +16,8 @@ use super::on_error::OnError;
 use super::outputs::{Discard, FirstError};
 
 pin_project! {
-    /// The future of [`for_each_keyed`](crate::KeyedStreamExt::for_each_keyed): ready when all work is
-    /// done.
+    /// The future of [`for_each_keyed`](crate::KeyedStreamExt::for_each_keyed): ready when all work
+    /// is done.
     #[must_use = "futures do nothing unless polled"]
     pub struct ForEachKeyed<S, K, G, F, Fut>
     where
@@ -83,8 +83,8 @@ impl<S: Stream, K, G, F, Fut> fmt::Debug for ForEachKeyed<S, K, G, F, Fut> {
 }
 
 pin_project! {
-    /// The future of [`try_for_each_keyed`](crate::KeyedStreamExt::try_for_each_keyed): ready when all
-    /// work is done, or with the first error.
+    /// The future of [`try_for_each_keyed`](crate::KeyedStreamExt::try_for_each_keyed): ready when
+    /// all work is done, or with the first error.
     #[must_use = "futures do nothing unless polled"]
     pub struct TryForEachKeyed<S, K, G, F, Fut>
     where

@@ -59,8 +59,8 @@ impl<K, Fut> KeyedFuture<K, Fut> {
         self.future.is_none()
     }
 
-    /// Drops the future. A panic of its `Drop` is logged and goes no further, because callers may be
-    /// halfway through their own work.
+    /// Drops the future. A panic of its `Drop` is logged and goes no further, because callers may
+    /// be halfway through their own work.
     pub(super) fn cancel(self: Pin<&mut Self>) {
         let mut future = self.project().future;
         if future.is_some() && caught(|| future.set(None)).is_err() {

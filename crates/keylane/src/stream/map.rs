@@ -28,8 +28,8 @@ pin_project! {
 }
 
 pin_project! {
-    /// The stream of [`map_keyed_unordered`](crate::KeyedStreamExt::map_keyed_unordered): outputs as
-    /// they are ready.
+    /// The stream of [`map_keyed_unordered`](crate::KeyedStreamExt::map_keyed_unordered): outputs
+    /// as they are ready.
     #[must_use = "streams do nothing unless polled"]
     pub struct MapKeyedUnordered<S, K, G, F, Fut>
     where

@@ -1,6 +1,7 @@
 //! What happens after an error.
 
-/// What happens after the first error, in the `try_` forms of [`KeyedStreamExt`](crate::KeyedStreamExt).
+/// What happens after the first error, in the `try_` forms of
+/// [`KeyedStreamExt`](crate::KeyedStreamExt).
 ///
 /// An error of the stream counts like an error of a future.
 #[non_exhaustive]
@@ -9,8 +10,8 @@ pub enum OnError {
     /// Nothing new starts, what is in flight is dropped, and the error is the last output. The
     /// default.
     ///
-    /// In input order the elements before the error finish first, and start if they had not. If there
-    /// is an error among them, that one is the last output.
+    /// In input order the elements before the error finish first, and start if they had not. If
+    /// there is an error among them, that one is the last output.
     #[default]
     Stop,
     /// Each error is one output among the others, and all elements run.

@@ -24,7 +24,8 @@ pub(super) trait Outputs {
     /// How many outputs are kept.
     fn len(&self) -> usize;
 
-    /// How many count against the capacity: outputs, and skipped elements behind one that is pending.
+    /// How many count against the capacity: outputs, and skipped elements behind one that is
+    /// pending.
     fn held(&self) -> usize {
         self.len()
     }

@@ -13,9 +13,9 @@ use crate::error::SendError;
 
 /// A [`Sink`] that sends its items to a [`Dispatcher`]: made by [`Dispatcher::sink`].
 ///
-/// At the capacity and at a full lane it waits for room as [`send`](Dispatcher::send) does, and holds
-/// one message meanwhile. A flush is complete when that message is *accepted*, not when it is handled.
-/// A closed sink takes no more messages; the dispatcher and its other sinks stay open.
+/// At the capacity and at a full lane it waits for room as [`send`](Dispatcher::send) does, and
+/// holds one message meanwhile. A flush is complete when that message is *accepted*, not when it is
+/// handled. A closed sink takes no more messages; the dispatcher and its other sinks stay open.
 ///
 /// Like a handle, a sink keeps the dispatcher's intake open.
 ///
@@ -26,14 +26,15 @@ use crate::error::SendError;
 ///
 /// # Panics
 ///
-/// If the dispatcher's key, size or priority function panics, or the key's `Hash`. The message is lost,
-/// and the sink stays usable. `start_send` panics also if the sink was not ready.
+/// If the dispatcher's key, size or priority function panics, or the key's `Hash`. The message is
+/// lost, and the sink stays usable. `start_send` panics also if the sink was not ready.
 ///
 /// # Cancel safety
 ///
 /// If a sink is dropped, the message that it holds, if any, is dropped too: it was not accepted.
-/// Messages that were flushed before are not affected. If a future of `send` or `feed` of `SinkExt` is
-/// dropped, its message is either dropped or stays in the sink, and the next call continues with it.
+/// Messages that were flushed before are not affected. If a future of `send` or `feed` of `SinkExt`
+/// is dropped, its message is either dropped or stays in the sink, and the next call continues with
+/// it.
 ///
 /// # Examples
 ///
@@ -83,8 +84,8 @@ where
 {
     /// A [`Sink`] for messages, for `forward` and `send_all`. Each sink holds at most one message.
     ///
-    /// A stream of plain messages needs `map(Ok)` before `forward` and `send_all`, which take streams of
-    /// `Result`s.
+    /// A stream of plain messages needs `map(Ok)` before `forward` and `send_all`, which take
+    /// streams of `Result`s.
     ///
     /// # Examples
     ///

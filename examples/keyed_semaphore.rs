@@ -1,35 +1,37 @@
-//! Turns by key for work that stays where it is: two accounts, and transfers that read, wait and write.
+//! A keyed semaphore for work that stays in its caller's task: two accounts, and deposits that read a
+//! balance, wait and write it back.
 //!
 //! ```console
-//! cargo run --example turnstile
+//! cargo run --example keyed_semaphore
 //! ```
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylane::Turnstile;
+use keylane::KeyedSemaphore;
+use keylane::semaphore::AcquireError;
 use tokio::time::sleep;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let lanes = Turnstile::builder()
+    let semaphore = KeyedSemaphore::builder()
         .concurrency(64)
         .lane_capacity(100)
         .build()?;
-    // Not `Send`, and borrowed by the work: nothing is spawned.
+    // Neither `Send` nor `'static`: the deposits borrow it, and nothing is spawned.
     let accounts = [("alice", Cell::new(0)), ("bob", Cell::new(0))];
 
     let deposits = (0..20).map(|n| {
         let (name, balance) = &accounts[n % 2];
-        let lanes = &lanes;
+        let semaphore = &semaphore;
         async move {
-            let _turn = lanes.turn(*name).await?;
-            let seen = balance.get();
-            // Without the turn, others would write in between, and their deposits would be lost.
+            let _permit = semaphore.acquire(*name).await?;
+            let before = balance.get();
+            // Without the permit, other deposits would write meanwhile and be lost.
             sleep(Duration::from_millis(5)).await;
-            balance.set(seen + 10);
-            Ok::<_, keylane::EnterError<()>>(())
+            balance.set(before + 10);
+            Ok::<_, AcquireError<_>>(())
         }
     });
     for deposit in join_all(deposits).await {
@@ -38,6 +40,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, balance) in &accounts {
         println!("{name}: {} of 100", balance.get());
     }
-    println!("lanes left: {}", lanes.lanes());
+    println!("lanes left: {}", semaphore.lanes());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The guarantees of the turnstile.
+//! The guarantees of the keyed semaphore.
 #![cfg(not(keylane_shuttle))]
 #![allow(
     clippy::unwrap_used,
@@ -6,7 +6,7 @@
 )]
 
 mod naive;
-mod rig;
+mod support;
 
 mod bare;
 mod close;
@@ -17,4 +17,5 @@ mod model;
 mod order;
 mod panics;
 mod threads;
+mod try_acquire;
 mod wakers;

@@ -1,4 +1,4 @@
-//! No runtime, and nothing that has to be `Send`.
+//! Without a runtime, and with keys and work that are not `Send`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,25 +6,25 @@ use std::rc::Rc;
 use futures::executor::{LocalPool, block_on};
 use futures::future::join_all;
 use futures::task::LocalSpawnExt;
-use keylane::Turnstile;
+use keylane::KeyedSemaphore;
 
-use crate::rig::assert_idle;
+use crate::support::{acquire, assert_idle};
 
 #[test]
 fn blocked_on_without_a_runtime() {
-    let gates = Turnstile::<String>::builder().build().unwrap();
+    let semaphore = KeyedSemaphore::<String>::builder().build().unwrap();
     block_on(async {
-        let turn = gates.turn("a".into()).await.unwrap();
-        let next = gates.try_enter("a".into()).unwrap();
-        drop(turn);
+        let permit = semaphore.acquire("a".into()).await.unwrap();
+        let next = acquire(&semaphore, "a".into());
+        drop(permit);
         drop(next.await.unwrap());
     });
-    assert_idle(&gates);
+    assert_idle(&semaphore);
 }
 
 #[test]
 fn keys_and_work_that_stay_on_one_thread() {
-    let gates = Turnstile::<Rc<str>>::builder()
+    let semaphore = KeyedSemaphore::<Rc<str>>::builder()
         .concurrency(2)
         .build()
         .unwrap();
@@ -33,14 +33,14 @@ fn keys_and_work_that_stay_on_one_thread() {
     let keys: [Rc<str>; 3] = ["a", "b", "c"].map(Rc::from);
     for number in 0..30 {
         let key = Rc::clone(&keys[number % 3]);
-        let (gates, seen) = (gates.clone(), Rc::clone(&seen));
-        let place = gates.try_enter(key).unwrap();
+        let (semaphore, seen) = (semaphore.clone(), Rc::clone(&seen));
+        let waiter = acquire(&semaphore, key);
         pool.spawner()
             .spawn_local(async move {
-                let turn = place.await.unwrap();
+                let permit = waiter.await.unwrap();
                 yields(number as u32 % 3).await;
                 seen.borrow_mut()
-                    .push((Rc::clone(turn.key().unwrap()), number));
+                    .push((Rc::clone(permit.key().unwrap()), number));
             })
             .unwrap();
     }
@@ -51,26 +51,26 @@ fn keys_and_work_that_stay_on_one_thread() {
         assert_eq!(numbers.len(), 10);
         assert!(numbers.is_sorted_by_key(|seen| seen.1));
     }
-    assert_idle(&gates);
+    assert_idle(&semaphore);
 }
 
-/// In one task, beside each other, as a service polls its requests.
+/// Concurrently in one task, as a service polls its requests.
 #[test]
 fn many_in_one_task() {
-    let gates = Turnstile::<u32>::builder()
+    let semaphore = KeyedSemaphore::<u32>::builder()
         .capacity(8)
         .concurrency(3)
         .build()
         .unwrap();
     let running = RefCell::new(Vec::new());
     block_on(join_all((0..200_u32).map(|number| {
-        let (gates, running) = (&gates, &running);
+        let (semaphore, running) = (&semaphore, &running);
         async move {
-            let room = gates.reserve().await.unwrap();
-            let Ok(place) = room.enter(number % 5) else {
+            let reservation = semaphore.reserve().await.unwrap();
+            let Ok(waiter) = reservation.acquire(number % 5) else {
                 return;
             };
-            let _turn = place.await.unwrap();
+            let _turn = waiter.await.unwrap();
             assert!(!running.borrow().contains(&(number % 5)));
             running.borrow_mut().push(number % 5);
             assert!(running.borrow().len() <= 3);
@@ -78,7 +78,7 @@ fn many_in_one_task() {
             running.borrow_mut().retain(|key| *key != number % 5);
         }
     })));
-    assert_idle(&gates);
+    assert_idle(&semaphore);
 }
 
 async fn yields(times: u32) {

@@ -1,21 +1,24 @@
-//! A naive turnstile: a list for each key, a line of heads, a line for room.
+//! A naive keyed semaphore: a list for each key, a line of heads, a line for capacity.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Who is where, by number.
+/// Where each waiter is, by number.
 pub(crate) struct Naive {
     pub(crate) capacity: usize,
     pub(crate) concurrency: usize,
     lane_capacity: usize,
-    /// Each one's key, and the lane of each key in the order of `enter`, whatever its stage.
+    /// The key of each waiter and permit.
     pub(crate) keys: BTreeMap<usize, Option<u64>>,
+    /// The waiters of each key in the order of `acquire`, whatever their stage.
     pub(crate) lanes: BTreeMap<u64, VecDeque<usize>>,
-    /// Heads, and those without a key, that wait for one of the turns.
+    /// Heads, and waiters without a key, that wait for a permit.
     pub(crate) line: VecDeque<usize>,
-    pub(crate) turns: BTreeSet<usize>,
-    pub(crate) home: BTreeSet<usize>,
-    /// Rooms that are given out, and those who wait for one; `true` once it is theirs.
-    pub(crate) rooms: usize,
+    pub(crate) permits: BTreeSet<usize>,
+    /// Waiters that failed by the close.
+    pub(crate) failed: BTreeSet<usize>,
+    /// How many reservations are given out.
+    pub(crate) reservations: usize,
+    /// Those that wait for a reservation; `true` once it was granted.
     pub(crate) waits: VecDeque<(usize, bool)>,
     pub(crate) closed: bool,
 }
@@ -29,33 +32,33 @@ impl Naive {
             keys: BTreeMap::new(),
             lanes: BTreeMap::new(),
             line: VecDeque::new(),
-            turns: BTreeSet::new(),
-            home: BTreeSet::new(),
-            rooms: 0,
+            permits: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            reservations: 0,
             waits: VecDeque::new(),
             closed: false,
         }
     }
 
     pub(crate) fn used(&self) -> usize {
-        self.keys.len() + self.rooms + self.waits.iter().filter(|wait| wait.1).count()
+        self.keys.len() + self.reservations + self.waits.iter().filter(|wait| wait.1).count()
     }
 
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_capacity(&self) -> bool {
         self.used() < self.capacity
     }
 
-    /// Room and turns go to those who are first, as long as there are some.
+    /// Capacity and permits go to those that are first, until all are given out.
     pub(crate) fn settle(&mut self) {
-        while self.has_room()
+        while self.has_capacity()
             && let Some(wait) = self.waits.iter_mut().find(|wait| !wait.1)
         {
             wait.1 = true;
         }
-        while self.turns.len() < self.concurrency
+        while self.permits.len() < self.concurrency
             && let Some(first) = self.line.pop_front()
         {
-            self.turns.insert(first);
+            self.permits.insert(first);
         }
     }
 
@@ -64,7 +67,7 @@ impl Naive {
         lane.is_some_and(|lane| lane.len() >= self.lane_capacity)
     }
 
-    pub(crate) fn enter(&mut self, number: usize, key: Option<u64>) {
+    pub(crate) fn acquire(&mut self, number: usize, key: Option<u64>) {
         self.keys.insert(number, key);
         let is_head = key.is_none_or(|key| {
             let lane = self.lanes.entry(key).or_default();
@@ -77,14 +80,21 @@ impl Naive {
         self.settle();
     }
 
+    /// Whether a permit of this key can be had without waiting.
+    pub(crate) fn is_free(&self, key: u64) -> bool {
+        self.has_capacity()
+            && !self.lanes.contains_key(&key)
+            && self.permits.len() < self.concurrency
+    }
+
     pub(crate) fn leave(&mut self, number: usize) {
         let Some(key) = self.keys.remove(&number) else {
             panic!("{number} is not here");
         };
-        let had_turn = self.turns.remove(&number);
+        let had_turn = self.permits.remove(&number);
         self.line.retain(|waits| *waits != number);
-        self.home.remove(&number);
-        // A turn that ends goes to the line, before the next of its key asks.
+        self.failed.remove(&number);
+        // A permit that is given back goes to the line, before the next of its key is queued.
         if had_turn {
             self.settle();
         }
@@ -107,14 +117,14 @@ impl Naive {
         self.closed = true;
         self.waits.retain(|wait| wait.1);
         self.line.clear();
-        let home = self
+        let failed = self
             .keys
             .keys()
-            .filter(|number| !self.turns.contains(number));
-        self.home = home.copied().collect();
+            .filter(|number| !self.permits.contains(number));
+        self.failed = failed.copied().collect();
         for lane in self.lanes.values_mut() {
-            lane.retain(|number| !self.home.contains(number));
+            lane.retain(|number| !self.failed.contains(number));
         }
-        // Who was called is the head of its lane until it is gone: that does not show.
+        // A queued waiter stays the head of its lane until it is dropped. That cannot be observed.
     }
 }
