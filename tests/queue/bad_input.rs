@@ -120,8 +120,8 @@ async fn lease_and_fail_with_zero() {
     assert_eq!(rest(&queue), [(1, 1)]);
 }
 
-/// One worker cannot complete twice: the lease is moved (see the compile-fail example of `Lease`). Two
-/// workers of one message can try, and one of them is refused.
+/// One worker cannot complete twice: the lease is moved (see the compile-fail example of `Lease`).
+/// Two workers of one message can try, and one of them is refused.
 #[tokio::test(start_paused = true)]
 async fn a_message_is_completed_once() {
     let queue = holding(&[(1, 1), (1, 2)]);

@@ -2,7 +2,8 @@
 
 use crate::support::{builder, give_up_after, holding, jobs, lease, quiet, rest, within};
 
-/// A message that a dropped `dequeue` was about to get goes to the next, and no lease is left behind.
+/// A message that a dropped `dequeue` was about to get goes to the next, and no lease is left
+/// behind.
 #[tokio::test(start_paused = true)]
 async fn dequeue_dropped_at_each_poll() {
     // A message is ready at once; one is enqueued later; a key is given back later.
@@ -39,7 +40,8 @@ async fn dequeue_dropped_at_each_poll() {
     }
 }
 
-/// The wake-up of a `dequeue` that is dropped before its next poll goes to the other one that waits.
+/// The wake-up of a `dequeue` that is dropped before its next poll goes to the other one that
+/// waits.
 #[tokio::test(start_paused = true)]
 async fn a_wake_up_passes_on() {
     let queue = jobs();

@@ -116,7 +116,8 @@ async fn take_parked_takes_everything_that_is_not_leased() {
         assert!(back.into_message().is_ok(), "no worker has it");
     }
     assert_eq!((queue.len(), queue.leased()), (1, 1));
-    // The leased message comes back, and the queue goes on. The delay of (2, 1) ends without effect.
+    // The leased message comes back, and the queue goes on. The delay of (2, 1) ends without
+    // effect.
     queue.try_enqueue((2, 9)).unwrap();
     let two = lease(&queue);
     drop(held);

@@ -52,8 +52,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// The messages in the order in which they were accepted, and the leases. Each message knows since when
-/// it is ready, for the order in which they are leased.
+/// The messages in the order in which they were accepted, and the leases. Each message knows since
+/// when it is ready, for the order in which they are leased.
 #[derive(Default)]
 struct Naive {
     /// Not settled, leased ones included.
@@ -195,7 +195,11 @@ impl Naive {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 500,
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn the_queue_is_its_naive_model(steps in steps()) {

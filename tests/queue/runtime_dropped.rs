@@ -37,7 +37,8 @@ fn no_task_waits_and_nothing_is_lost() {
             report.to_string(),
             "3 accepted = 0 completed + 0 given up + 0 handed back + 3 unsettled"
         );
-        // The dropped one is ready again; (1, 2) is behind a leased head, and no task can wait for it.
+        // The dropped one is ready again; (1, 2) is behind a leased head, and no task can wait for
+        // it.
         assert_eq!(*queue.dequeue().await.unwrap(), (2, 1));
         held.complete().unwrap();
         let last = queue.dequeue().await.unwrap();

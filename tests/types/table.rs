@@ -12,15 +12,16 @@ use std::task::{self, Poll};
 
 use futures::{Stream, stream};
 
+use keylane::queue::{self, EnqueueError, Lease, LeaseError, Redelivery, Returned};
+use keylane::queue::{TryDequeueError, TryEnqueueError};
 use keylane::{
-    Adaptive, Again, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed,
-    Dispatcher, DispatcherSink, Ending, EnqueueError, EnterError, Event, Events, Exhausted,
-    Failure, ForEachKeyed, HandedBack, HashLane, HashLanes, Hot, Lane, LaneError, LaneState,
-    LaneView, Lease, LeaseError, MapKeyed, MapKeyedUnordered, OnError, OnGap, Overflow, Permit,
-    Place, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, Reserve, ReserveError,
-    ResizeError, Retry, RetryBudget, Returned, Room, SendError, Sequence, Stats, TryDequeueError,
-    TryEnqueueError, TryEnterError, TryForEachKeyed, TryMapKeyed, TryMapKeyedUnordered,
-    TrySendError, Turn, Turnstile, TurnstileBuilder, TurnstileClosed, VersionStore,
+    Adaptive, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed, Dispatcher,
+    DispatcherSink, Ending, EnterError, Event, Events, Exhausted, Failure, ForEachKeyed,
+    HandedBack, HashLane, HashLanes, Hot, Lane, LaneError, LaneState, LaneView, MapKeyed,
+    MapKeyedUnordered, OnError, OnGap, Overflow, Permit, Place, Queue, Rate, Receipt, ReceiptError,
+    Report, Reserve, ReserveError, ResizeError, Retry, RetryBudget, Room, SendError, Sequence,
+    Stats, TryEnterError, TryForEachKeyed, TryMapKeyed, TryMapKeyedUnordered, TrySendError, Turn,
+    Turnstile, TurnstileBuilder, TurnstileClosed, VersionStore,
 };
 
 const EXPECTED: &str = "\
@@ -65,11 +66,11 @@ ReceiptError                     Send  Sync  Unpin
 BuildError                       Send  Sync  Unpin
 LaneError                        Send  Sync  Unpin
 Queue                            Send  Sync  Unpin
-QueueBuilder                     Send  Sync  Unpin
+queue::Builder                   Send  Sync  Unpin
 Lease                            Send  Sync  Unpin
-Again                            Send  Sync  Unpin
+Redelivery                       Send  Sync  Unpin
 Returned                         Send  Sync  Unpin
-QueueReport                      Send  Sync  Unpin
+queue::Report                    Send  Sync  Unpin
 EnqueueError                     Send  Sync  Unpin
 TryEnqueueError                  Send  Sync  Unpin
 TryDequeueError                  Send  Sync  Unpin
@@ -276,12 +277,12 @@ async fn every_public_type_and_future_is_what_it_was() {
     });
     let pull = Queue::builder(|order: &String| order.len() as u64);
     rows.extend(rows! { "Queue": Queue<u64, String>, });
-    rows.push(row!("QueueBuilder", of_value(&pull)));
+    rows.push(row!("queue::Builder", of_value(&pull)));
     rows.extend(rows! {
         "Lease": Lease<u64, String>,
-        "Again": Again,
+        "Redelivery": Redelivery,
         "Returned": Returned<u64, String>,
-        "QueueReport": QueueReport,
+        "queue::Report": queue::Report,
         "EnqueueError": EnqueueError<String>,
         "TryEnqueueError": TryEnqueueError<String>,
         "TryDequeueError": TryDequeueError,

@@ -19,8 +19,8 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The clock of one runtime, to be read from any thread: outside of every runtime, and in another one
-/// whose time may be paused.
+/// The clock of one runtime, to be read from any thread: outside of every runtime, and in another
+/// one whose time may be paused.
 #[derive(Debug)]
 pub(crate) struct RuntimeClock {
     /// `None` if its time is the system's: only a runtime of one thread can pause its time.

@@ -86,8 +86,8 @@ where
         self
     }
 
-    /// Most messages of one key, the leased one included. Without it a single key can take the whole
-    /// [`capacity`](Self::capacity), and then the messages of all other keys wait for room.
+    /// Most messages of one key, the leased one included. Without it a single key can take the
+    /// whole [`capacity`](Self::capacity), and then the messages of all other keys wait for room.
     pub fn lane_capacity(mut self, messages: usize) -> Self {
         self.lane_capacity = Some(messages);
         self
@@ -99,8 +99,8 @@ where
         self
     }
 
-    /// Shards of the lane map, each with a lock of its own: a power of two, at least 2. Four per core
-    /// unless set.
+    /// Shards of the lane map, each with a lock of its own: a power of two, at least 2. Four per
+    /// core unless set.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = Some(shards);
         self
@@ -122,9 +122,9 @@ where
     /// Makes the queue, and spawns the task that ends expired leases on the current runtime.
     ///
     /// That task needs a runtime that runs: while a runtime of one thread is not inside `block_on`,
-    /// `dequeue` does not learn that a lease has expired ([`try_dequeue`](Queue::try_dequeue) does).
-    /// When the runtime is dropped the queue closes and no call waits any more; what is in the queue
-    /// can still be leased without waiting.
+    /// `dequeue` does not learn that a lease has expired ([`try_dequeue`](Queue::try_dequeue)
+    /// does). When the runtime is dropped the queue closes and no call waits any more; what is in
+    /// the queue can still be leased without waiting.
     ///
     /// # Errors
     ///

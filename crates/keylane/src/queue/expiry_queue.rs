@@ -1,6 +1,7 @@
 //! Leased values, and the order in which their leases expire. No lock, no clock.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::clock::Instant;
 
@@ -114,11 +115,18 @@ impl<T> ExpiryQueue<T> {
         Some(entry.value)
     }
 
-    /// Moves the expiry of a lease to a later time; an earlier one changes nothing.
+    /// Lets a lease expire in `time` from now, unless it would expire later than that anyway.
     ///
-    /// `horizon` is when a lease that is granted now will expire. An expiry behind it must not go
-    /// into the list: leases granted later would wait for it.
-    pub(super) fn extend(&mut self, id: LeaseId, expires_at: Instant, horizon: Instant) {
+    /// An expiry behind that of a lease granted now, for `lease_time`, must not go into the list:
+    /// leases granted later would wait for it.
+    pub(super) fn extend(
+        &mut self,
+        id: LeaseId,
+        now: Instant,
+        time: Duration,
+        lease_time: Duration,
+    ) {
+        let expires_at = now + time;
         if self.expires_at(id).is_none_or(|old| expires_at <= old) {
             return;
         }
@@ -129,7 +137,7 @@ impl<T> ExpiryQueue<T> {
             entry.expiry = expiry;
             entry.position = Position::Sorted;
         }
-        if is_last && expires_at <= horizon {
+        if is_last && time <= lease_time {
             self.append(id.slot);
         } else {
             self.sorted.insert(expiry, id.slot);
@@ -234,10 +242,9 @@ impl<T> ExpiryQueue<T> {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -275,7 +282,7 @@ mod tests {
         let new = queue.insert(2, 2, start + TIME);
         assert_eq!(old.slot, new.slot);
         assert_eq!((queue.expires_at(old), queue.remove(old)), (None, None));
-        queue.extend(old, start + 2 * TIME, start + 2 * TIME);
+        queue.extend(old, start, 2 * TIME, 2 * TIME);
         assert_eq!(queue.expires_at(new), Some(start + TIME));
         assert_eq!(queue.remove(new), Some(2));
         assert_eq!(queue.slots.len(), 1);
@@ -314,8 +321,8 @@ mod tests {
         let id = queue.insert(1, 1, start + TIME);
         queue.insert(2, 2, start + TIME);
         // Not even its turn among those of the same instant changes.
-        for earlier in [start + TIME, start + TIME - MS] {
-            queue.extend(id, earlier, start + 2 * TIME);
+        for time in [TIME, TIME - MS] {
+            queue.extend(id, start, time, 2 * TIME);
             assert_eq!(queue.expires_at(id), Some(start + TIME));
         }
         assert_eq!(drain(&mut queue), [1, 2]);
@@ -327,13 +334,13 @@ mod tests {
         let mut queue = ExpiryQueue::new();
         let first = queue.insert(1, 1, start + TIME);
         let second = queue.insert(2, 2, start + 2 * TIME);
-        // As late as the last one and as the horizon: the first place that fits.
-        queue.extend(first, start + 2 * TIME, start + 2 * TIME);
+        // As late as the last one, and as one that is granted now: the earliest that fits.
+        queue.extend(first, start + TIME, TIME, TIME);
         assert!(queue.sorted.is_empty());
         // The last one itself, and the only one.
-        queue.extend(first, start + 3 * TIME, start + 3 * TIME);
+        queue.extend(first, start + 2 * TIME, TIME, TIME);
         assert_eq!(queue.remove(second), Some(2));
-        queue.extend(first, start + 4 * TIME, start + 4 * TIME);
+        queue.extend(first, start + 3 * TIME, TIME, TIME);
         assert!(queue.sorted.is_empty());
         assert_eq!(queue.expires_at(first), Some(start + 4 * TIME));
         assert_eq!(drain(&mut queue), [1]);
@@ -345,23 +352,23 @@ mod tests {
         let mut queue = ExpiryQueue::new();
         let first = queue.insert(1, 1, start + TIME);
         queue.insert(2, 2, start + 3 * TIME);
-        queue.extend(first, start + 2 * TIME, start + 3 * TIME);
+        queue.extend(first, start, 2 * TIME, 3 * TIME);
         assert_eq!(queue.sorted.len(), 1);
         assert_eq!(queue.earliest(), Some(start + 2 * TIME));
         assert_eq!(drain(&mut queue), [1, 2]);
     }
 
     #[test]
-    fn an_extension_beyond_the_horizon_holds_up_no_later_lease() {
+    fn an_extension_beyond_the_lease_time_holds_up_no_later_lease() {
         let start = Instant::now();
         let mut queue = ExpiryQueue::new();
         let first = queue.insert(1, 1, start + TIME);
-        queue.extend(first, start + 3 * TIME, start + TIME);
+        queue.extend(first, start, 3 * TIME, TIME);
         assert_eq!(queue.sorted.len(), 1);
         let second = queue.insert(2, 2, start + TIME);
         assert_eq!(queue.expires_at(second), Some(start + TIME));
         // Extended again it leaves no trace of the expiry before; ended, no trace at all.
-        queue.extend(first, start + 4 * TIME, start + TIME);
+        queue.extend(first, start, 4 * TIME, TIME);
         assert_eq!((queue.sorted.len(), queue.len()), (1, 2));
         assert_eq!(queue.pop_expired(start + 3 * TIME), Some(2));
         assert_eq!(queue.pop_expired(start + 3 * TIME), None);
@@ -383,7 +390,7 @@ mod tests {
             assert_eq!(queue.len(), 0);
             // An old id names a slot that may not exist any more.
             assert_eq!(queue.expires_at(ids[many - 1]), None);
-            queue.extend(ids[many - 1], now + TIME, now + TIME);
+            queue.extend(ids[many - 1], now, TIME, TIME);
             queue.insert(1, 9_999, now);
             assert_eq!(drain(&mut queue), [1]);
         }
@@ -436,8 +443,9 @@ mod tests {
                     }
                     Step::Extend(which, ms) if !naive.is_empty() => {
                         let which = which % naive.len();
-                        let expires_at = now + Duration::from_millis(ms);
-                        queue.extend(naive[which].id, expires_at, now + TIME);
+                        let time = Duration::from_millis(ms);
+                        let expires_at = now + time;
+                        queue.extend(naive[which].id, now, time, TIME);
                         if naive[which].expires_at < expires_at {
                             (naive[which].expires_at, naive[which].set) = (expires_at, set);
                         }

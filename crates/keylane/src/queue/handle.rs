@@ -13,9 +13,9 @@ use crate::rt::{self, Arc, TryAcquireError};
 /// A queue with a lane for each key, from which your own workers pull.
 ///
 /// [`enqueue`](Self::enqueue) puts a message into the lane of its key. [`dequeue`](Self::dequeue)
-/// leases the head of a lane that is not leased. So the messages of a key are worked on in order, one
-/// at a time, by as many workers as you like, and a slow worker delays no key but its own. Keys are
-/// served in the order in which they became ready.
+/// leases the head of a lane that is not leased. So the messages of a key are worked on in order,
+/// one at a time, by as many workers as you like, and a slow worker delays no key but its own. Keys
+/// are served in the order in which they became ready.
 ///
 /// Every step takes constant time, however many messages are parked behind leased keys. Only leases
 /// that are extended beyond the usual time, and messages that are delayed, are kept sorted, which
@@ -30,8 +30,8 @@ use crate::rt::{self, Arc, TryAcquireError};
 ///
 /// # Threads and runtimes
 ///
-/// A queue belongs to the runtime in which it was spawned. Its methods can be called from any thread,
-/// in any runtime or none; the async ones can be polled by any executor.
+/// A queue belongs to the runtime in which it was spawned. Its methods can be called from any
+/// thread, in any runtime or none; the async ones can be polled by any executor.
 ///
 /// # Examples
 ///
@@ -158,16 +158,16 @@ where
 
     /// Waits for a message whose key is not leased, and leases it.
     ///
-    /// `None` once the queue is closed and every message has settled. While any message is leased the
-    /// caller waits, because that message may come back. `None` also when the runtime of the queue is
-    /// gone and no message is ready.
+    /// `None` once the queue is closed and every message has settled. While any message is leased
+    /// the caller waits, because that message may come back. `None` also when the runtime of the
+    /// queue is gone and no message is ready.
     ///
     /// Tasks that wait are served in the order in which they came.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before it is ready, nothing was leased: the message goes to the next
-    /// task.
+    /// If the future is dropped before it is ready, nothing was leased: the message goes to the
+    /// next task.
     pub async fn dequeue(&self) -> Option<Lease<K, M>> {
         loop {
             let permit = match self.shared.ready.try_acquire() {
@@ -226,7 +226,8 @@ where
     ///
     /// Leased messages stay with their workers; if they come back to the queue, they can be taken
     /// then. A message whose `enqueue` is under way may be accepted right afterwards, and be leased
-    /// although an earlier one of its key was taken back: [`close`](Self::close) first to avoid that.
+    /// although an earlier one of its key was taken back: [`close`](Self::close) first to avoid
+    /// that.
     ///
     /// It takes time in proportion to the messages and the keys of the queue.
     pub fn take_parked(&self) -> Vec<Returned<K, M>> {
@@ -242,7 +243,8 @@ where
     /// Closes the queue, and waits until every accepted message has settled.
     ///
     /// It settles none itself: workers must go on, or [`take_parked`](Self::take_parked) must take
-    /// what is not leased. If the runtime of the queue goes first, it returns with what is unsettled.
+    /// what is not leased. If the runtime of the queue goes first, it returns with what is
+    /// unsettled.
     ///
     /// # Cancel safety
     ///

@@ -1,7 +1,7 @@
 //! The lanes of a queue: every message behind the head of its key, and every head that is delayed.
 //!
-//! Here and nowhere else the queue calls the lanes. The key's `Hash`, `Eq` and `Clone` run under the
-//! lock of a shard, and nothing else of the user's does.
+//! Here and nowhere else the queue calls the lanes. The key's `Hash`, `Eq` and `Clone` run under
+//! the lock of a shard, and nothing else of the user's does.
 
 use super::delivery::{Delayed, Delivery, Item};
 use crate::clock::Instant;

@@ -25,17 +25,18 @@ pub enum Redelivery {
 
 /// The right of one worker to one message, until the worker ends the lease or it expires.
 ///
-/// While a message is leased, no other message of its key is. The lease dereferences to the message.
+/// While a message is leased, no other message of its key is. The lease dereferences to the
+/// message.
 ///
-/// When a lease is *dropped*, on purpose or because its worker panicked or was cancelled, the message
-/// is ready again at once, still as the head of its key. When a lease *expires*, the same happens by
-/// itself. Its worker can still read the message, but [`complete`](Self::complete),
+/// When a lease is *dropped*, on purpose or because its worker panicked or was cancelled, the
+/// message is ready again at once, still as the head of its key. When a lease *expires*, the same
+/// happens by itself. Its worker can still read the message, but [`complete`](Self::complete),
 /// [`fail`](Self::fail), [`give_up`](Self::give_up) and [`extend`](Self::extend) are refused, since
 /// another worker may have the message now.
 ///
-/// A message is lent and not moved: the queue must be able to give it to the next worker while a late
-/// one still reads it. So workers see `&M`, and `M` is `Sync` and need not be `Clone`. What a worker
-/// must own, it clones; an `Arc` as message makes that cheap.
+/// A message is lent and not moved: the queue must be able to give it to the next worker while a
+/// late one still reads it. So workers see `&M`, and `M` is `Sync` and need not be `Clone`. What a
+/// worker must own, it clones; an `Arc` as message makes that cheap.
 ///
 /// # Examples
 ///
@@ -104,12 +105,12 @@ impl<K, M> Lease<K, M> {
         self.attempt
     }
 
-    /// The number of this lease. Each lease of a queue has a larger one than all before it, whatever
-    /// their keys. Tokens begin at 1 in each queue.
+    /// The number of this lease. Each lease of a queue has a larger one than all before it,
+    /// whatever their keys. Tokens begin at 1 in each queue.
     ///
-    /// A token *fences* what a worker writes elsewhere: a store that remembers the largest token that
-    /// it has seen for a key, and refuses smaller ones, is safe from workers whose lease has expired.
-    /// (M. Kleppmann, "How to do distributed locking", 2016.)
+    /// A token *fences* what a worker writes elsewhere: a store that remembers the largest token
+    /// that it has seen for a key, and refuses smaller ones, is safe from workers whose lease has
+    /// expired. (M. Kleppmann, "How to do distributed locking", 2016.)
     pub fn token(&self) -> u64 {
         self.id.token
     }
@@ -130,8 +131,8 @@ impl<K, M> Lease<K, M> {
     ///
     /// # Errors
     ///
-    /// [`LeaseError::Expired`] if the lease has expired. [`LeaseError::Zero`] if the time is zero and
-    /// [`LeaseError::TooLong`] if it is longer than a year; then the lease is as it was.
+    /// [`LeaseError::Expired`] if the lease has expired. [`LeaseError::Zero`] if the time is zero
+    /// and [`LeaseError::TooLong`] if it is longer than a year; then the lease is as it was.
     pub fn extend(&self, time: Duration) -> Result<(), LeaseError> {
         self.shared.extend(self.id, time)
     }
@@ -151,8 +152,8 @@ impl<K: Eq + Clone, M> Lease<K, M> {
 
     /// The worker has failed with the message, and says when it is delivered again.
     ///
-    /// The queue counts the attempts and leaves it to the worker when to give up. A worker that never
-    /// looks at [`attempt`](Self::attempt) gets a message that always fails again and again.
+    /// The queue counts the attempts and leaves it to the worker when to give up. A worker that
+    /// never looks at [`attempt`](Self::attempt) gets a message that always fails again and again.
     ///
     /// # Errors
     ///
@@ -167,7 +168,8 @@ impl<K: Eq + Clone, M> Lease<K, M> {
         self.shared.delay(self.id, delay)
     }
 
-    /// Gives up on the message, and takes it: [`Redelivery::Never`] for a worker that still needs it.
+    /// Gives up on the message, and takes it: [`Redelivery::Never`] for a worker that still needs
+    /// it.
     ///
     /// The next message of its key can be leased from here on. A worker that must store the message
     /// before that, as a dead letter for example, does so before it calls this.

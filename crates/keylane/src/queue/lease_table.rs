@@ -159,7 +159,7 @@ impl<T> LeaseTable<T> {
         Some((Grant { item, id, attempt }, notifications))
     }
 
-    /// Ends a lease for its worker, who has the message from here on.
+    /// Ends a lease for its worker. The caller settles or delays the message.
     ///
     /// A lease that has expired cannot be ended: its message is ready again.
     pub(super) fn end(&mut self, id: LeaseId, now: Instant) -> Result<Delivery<T>, Notifications> {
@@ -209,7 +209,7 @@ impl<T> LeaseTable<T> {
     ) -> bool {
         let is_held = self.expires_at(id, now).is_some();
         if is_held {
-            self.leases.extend(id, now + time, now + lease_time);
+            self.leases.extend(id, now, time, lease_time);
         }
         is_held
     }
@@ -366,7 +366,8 @@ impl<T> LeaseTable<T> {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use super::*;
 

@@ -16,8 +16,8 @@ pub struct Report {
     pub given_up: u64,
     /// Messages taken back with [`take_parked`](super::Queue::take_parked).
     pub handed_back: u64,
-    /// Messages that have not settled. After [`drain`](super::Queue::drain) there are none, unless the
-    /// runtime of the queue was dropped before.
+    /// Messages that have not settled. After [`drain`](super::Queue::drain) there are none, unless
+    /// the runtime of the queue was dropped before.
     pub unsettled: u64,
 }
 

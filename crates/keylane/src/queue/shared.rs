@@ -214,7 +214,8 @@ impl<K: Eq + Clone, M> Shared<K, M> {
     }
 
     /// Finishes the queue because a key does not find its lane again, which can then never move on.
-    /// No task waits for that lane for ever, and [`take_parked`](Self::take_parked) has what is left.
+    /// No task waits for that lane for ever, and [`take_parked`](Self::take_parked) has what is
+    /// left.
     pub(super) fn stop_for_broken_key(&self, delivery: Option<Delivery<Arc<Item<K, M>>>>) {
         tracing::error!(
             target: "keylane",

@@ -1,5 +1,6 @@
 //! What a queue does with time: leases that expire or are extended, heads that are delayed.
 
+use std::task::Waker;
 use std::time::Duration;
 
 use super::delivery::{Delayed, Delivery, Item};
@@ -10,7 +11,6 @@ use super::lease_table::{Due, NextWake};
 use super::shared::Shared;
 use crate::clock::Instant;
 use crate::rt::Arc;
-use std::task::Waker;
 
 /// Nothing in a queue lasts longer: what goes beyond it could not be added to a clock.
 pub(super) const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
