@@ -1,25 +1,28 @@
-//! Workers of one's own that pull, with leases.
+//! Your own workers pull messages from a queue, with leases.
 //!
 //! ```text
 //! cargo run --example pull_queue
 //! ```
 //!
-//! Three workers pull from one queue. Two messages of alice and two of bob wait in it, and one each of
-//! carol and dave.
+//! Three workers pull from one queue. Two messages of alice and two of bob wait in it, and one each
+//! of carol and dave.
 //!
-//! 1. The *crasher* leases a message and panics: its lease is dropped, and the message is back at once.
-//! 2. The *sleeper* keeps a message longer than its lease lasts. It goes to somebody else, and what
-//!    the sleeper says afterwards is refused.
-//! 3. The *steady* one does the rest, in order for each user, and extends a lease where it needs to.
+//! 1. The *crasher* leases a message and panics. Its lease is dropped, and the message is ready
+//!    again at once.
+//! 2. The *sleeper* keeps a message longer than its lease lasts. The message goes to another
+//!    worker, and the sleeper's `complete` is refused.
+//! 3. The *steady* worker does the rest, in order for each user, and extends a lease that is too
+//!    short for its work.
 
 use std::time::Duration;
 
-use keylane::{Again, Lease, Queue};
+use keylane::Queue;
+use keylane::queue::{Lease, Redelivery};
 use tokio::time::{Instant, sleep};
 
 type Error = Box<dyn std::error::Error>;
 
-/// What is to be done for whom.
+/// A task for a user.
 struct Job {
     user: &'static str,
     task: &'static str,
@@ -32,7 +35,7 @@ const LEASE: Duration = Duration::from_millis(200);
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let queue = Queue::builder(|job: &Job| job.user)
-        .limit(100)
+        .capacity(100)
         .lease_time(LEASE)
         .spawn()?;
     for (user, task) in [
@@ -45,10 +48,10 @@ async fn main() -> Result<(), Error> {
     ] {
         queue.enqueue(Job { user, task }).await?;
     }
-    println!("{} messages, leases of {LEASE:?}\n", queue.size());
+    println!("{} messages, leases of {LEASE:?}\n", queue.len());
 
     let clock = Clock(Instant::now());
-    // A panic of a worker is part of the show, and its backtrace is not.
+    // The panic of the crasher is expected: do not print its backtrace.
     std::panic::set_hook(Box::new(|_| {}));
     let crasher = tokio::spawn(crasher(queue.clone(), clock));
     let crashed = crasher.await.is_err();
@@ -77,7 +80,7 @@ async fn crasher(queue: Jobs, clock: Clock) {
     }
 }
 
-/// Leases one message, and comes too late with it.
+/// Leases one message, and completes it too late.
 async fn sleeper(queue: Jobs, clock: Clock) {
     if let Some(job) = queue.dequeue().await {
         clock.leased("sleeper", &job);
@@ -93,13 +96,16 @@ async fn sleeper(queue: Jobs, clock: Clock) {
     }
 }
 
-/// Does what there is, until the queue is empty.
+/// Works until the queue is closed and empty.
 async fn steady(queue: Jobs, clock: Clock) {
     while let Some(job) = queue.dequeue().await {
         clock.leased("steady", &job);
         let what = format!("{}/{}", job.user, job.task);
         let (did, ended) = match (job.task, job.attempt()) {
-            ("flaky", 1) => ("fails, again in 50 ms:", job.fail(Again::After(LEASE / 4))),
+            ("flaky", 1) => (
+                "fails, again in 50 ms:",
+                job.fail(Redelivery::After(LEASE / 4)),
+            ),
             ("long", _) => {
                 let extended = job.extend(2 * LEASE);
                 clock.says("steady", format_args!("extends {what}: {extended:?}"));
@@ -118,7 +124,7 @@ async fn steady(queue: Jobs, clock: Clock) {
     }
 }
 
-/// Says who did what when.
+/// Prints what each worker does, and when.
 #[derive(Clone, Copy)]
 struct Clock(Instant);
 

@@ -1,26 +1,50 @@
-//! What must not be asked for is refused with a type, and wedges nothing.
+//! Settings and times that make no sense are refused with a type, and leave the queue as it was.
 
 use std::time::Duration;
 
-use keylane::{Again, BuildError, LeaseError, Queue};
+use keylane::queue::{LeaseError, Redelivery};
+use keylane::{BuildError, Queue};
 
-use crate::rig::{MS, TIME, builder, holding, lease, quiet, rest};
+use crate::support::{MS, TIME, builder, holding, lease, quiet, rest};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_of_zero_or_beyond_counting() {
+async fn a_capacity_of_zero_or_beyond_counting() {
     assert_eq!(
-        builder().limit(0).spawn().unwrap_err(),
-        BuildError::Zero("limit")
+        builder().capacity(0).spawn().unwrap_err(),
+        BuildError::Zero("capacity")
     );
     assert_eq!(
-        builder().limit(usize::MAX).spawn().unwrap_err(),
-        BuildError::TooLarge("limit")
+        builder().capacity(usize::MAX).spawn().unwrap_err(),
+        BuildError::TooLarge("capacity")
     );
-    let most = builder().limit(usize::MAX >> 3).spawn().unwrap();
+    let most = builder().capacity(usize::MAX >> 3).spawn().unwrap();
     most.enqueue((1, 1)).await.unwrap();
     assert_eq!(rest(&most), [(1, 1)]);
+    assert_eq!(
+        builder().lane_capacity(0).spawn().unwrap_err(),
+        BuildError::Zero("lane_capacity")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn shards_that_are_no_power_of_two() {
+    for shards in [0, 1, 3, 65_535] {
+        assert_eq!(
+            builder().shards(shards).spawn().unwrap_err(),
+            BuildError::Shards(shards)
+        );
+    }
+    assert_eq!(
+        builder().shards(1 << 17).spawn().unwrap_err(),
+        BuildError::TooLarge("shards")
+    );
+    for shards in [2, 1 << 16] {
+        let queue = builder().shards(shards).spawn().unwrap();
+        queue.enqueue((1, 1)).await.unwrap();
+        assert_eq!(rest(&queue), [(1, 1)]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,7 +71,7 @@ async fn a_lease_time_of_zero_or_beyond_the_clock() {
         tokio::time::sleep(time).await;
         quiet().await;
         assert_eq!(held.complete(), Err(LeaseError::Expired));
-        assert_eq!((queue.leased(), queue.size()), (0, 1));
+        assert_eq!((queue.leased(), queue.len()), (0, 1));
     }
 }
 
@@ -74,11 +98,13 @@ async fn an_extension_of_zero_or_beyond_the_clock_leaves_the_lease_as_it_was() {
     held.complete().unwrap();
 }
 
-/// A wait that no clock can hold is a year.
+/// A delay that no clock can hold is a year.
 #[tokio::test(start_paused = true)]
 async fn a_retry_beyond_the_clock_is_a_year_away() {
     let queue = holding(&[(1, 1)]);
-    lease(&queue).fail(Again::After(Duration::MAX)).unwrap();
+    lease(&queue)
+        .fail(Redelivery::After(Duration::MAX))
+        .unwrap();
     tokio::time::sleep(YEAR - MS).await;
     assert!(queue.try_dequeue().is_err());
     tokio::time::sleep(2 * MS).await;
@@ -88,12 +114,14 @@ async fn a_retry_beyond_the_clock_is_a_year_away() {
 
 async fn lease_and_fail_with_zero() {
     let queue = holding(&[(1, 1)]);
-    lease(&queue).fail(Again::After(Duration::ZERO)).unwrap();
+    lease(&queue)
+        .fail(Redelivery::After(Duration::ZERO))
+        .unwrap();
     assert_eq!(rest(&queue), [(1, 1)]);
 }
 
-/// One worker cannot complete twice: the lease is gone (see the compile-fail example of `Lease`). Two
-/// workers of one message can try, and one of them is told.
+/// One worker cannot complete twice: the lease is moved (see the compile-fail example of `Lease`).
+/// Two workers of one message can try, and one of them is refused.
 #[tokio::test(start_paused = true)]
 async fn a_message_is_completed_once() {
     let queue = holding(&[(1, 1), (1, 2)]);
@@ -101,7 +129,7 @@ async fn a_message_is_completed_once() {
     tokio::time::sleep(TIME).await;
     let first = lease(&queue);
     assert_eq!(first.complete(), Ok(()));
-    // The slot of the lease that ran out is in use again, by another message.
+    // The slot of the expired lease is in use again, by another message.
     let second = lease(&queue);
     assert_eq!(late.complete(), Err(LeaseError::Expired));
     assert_eq!(second.complete(), Ok(()));

@@ -1,11 +1,12 @@
 //! Every future of the queue, dropped at every poll.
 
-use crate::rig::{builder, give_up_after, holding, jobs, lease, quiet, rest, within};
+use crate::support::{builder, give_up_after, holding, jobs, lease, quiet, rest, within};
 
-/// What a dropped `dequeue` was about to get goes to the next, and nothing is leased by nobody.
+/// A message that a dropped `dequeue` was about to get goes to the next, and no lease is left
+/// behind.
 #[tokio::test(start_paused = true)]
 async fn dequeue_dropped_at_each_poll() {
-    // Ready at once; ready later; the key comes back later.
+    // A message is ready at once; one is enqueued later; a key is given back later.
     for obstacle in 0..3 {
         for polls in 0..4 {
             for cleared in 0..4 {
@@ -30,7 +31,7 @@ async fn dequeue_dropped_at_each_poll() {
                 .await;
                 drop((answer, held.take()));
                 assert_eq!(queue.leased(), 0);
-                let size = queue.size();
+                let size = queue.len();
                 let left = rest(&queue);
                 assert_eq!(left.len(), size, "nothing is lost");
                 assert_eq!(left, [(1, 1), (1, 2)][..size]);
@@ -39,7 +40,8 @@ async fn dequeue_dropped_at_each_poll() {
     }
 }
 
-/// The wake-up of a `dequeue` that is dropped before it looks goes to the other who waits.
+/// The wake-up of a `dequeue` that is dropped before its next poll goes to the other one that
+/// waits.
 #[tokio::test(start_paused = true)]
 async fn a_wake_up_passes_on() {
     let queue = jobs();
@@ -60,7 +62,7 @@ async fn enqueue_dropped_at_each_poll() {
     for room in [0, 1] {
         for polls in 0..4 {
             for cleared in 0..4 {
-                let queue = builder().limit(2).spawn().unwrap();
+                let queue = builder().capacity(2).spawn().unwrap();
                 for number in room..2 {
                     queue.try_enqueue((1, number)).unwrap();
                 }
@@ -74,7 +76,7 @@ async fn enqueue_dropped_at_each_poll() {
                 let left = rest(&queue);
                 assert_eq!(left.contains(&(2, 9)), accepted);
                 assert!(queue.is_empty());
-                // All the room is there again.
+                // All the room is free again.
                 queue.try_enqueue((3, 1)).unwrap();
                 queue.try_enqueue((3, 2)).unwrap();
             }
@@ -96,10 +98,10 @@ async fn drain_dropped_at_each_poll() {
     }
 }
 
-/// A future that has what it came for, and must let others run before it may say so.
+/// A future that has a permit, and must let other tasks run before it may be ready.
 #[tokio::test(start_paused = true)]
 async fn a_future_dropped_at_the_end_of_its_budget() {
-    let queue = builder().limit(2).spawn().unwrap();
+    let queue = builder().capacity(2).spawn().unwrap();
     queue.try_enqueue((1, 1)).unwrap();
     use_up_budget().await;
     assert!(
@@ -113,14 +115,14 @@ async fn a_future_dropped_at_the_end_of_its_budget() {
             .is_none()
     );
     tokio::task::yield_now().await;
-    assert_eq!(queue.size(), 1);
+    assert_eq!(queue.len(), 1);
     assert_eq!(rest(&queue), [(1, 1)]);
     queue.try_enqueue((1, 3)).unwrap();
     queue.try_enqueue((1, 4)).unwrap();
     assert_eq!(rest(&queue), [(1, 3), (1, 4)]);
 }
 
-/// Until this task would have to let others run.
+/// Until this task would have to let other tasks run.
 async fn use_up_budget() {
     while tokio::task::coop::has_budget_remaining() {
         tokio::task::consume_budget().await;

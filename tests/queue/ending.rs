@@ -1,8 +1,8 @@
 //! Close, drain, and taking back.
 
-use keylane::{Again, TryDequeueError};
+use keylane::queue::{Redelivery, TryDequeueError};
 
-use crate::rig::{MS, TIME, holding, jobs, lease, next, quiet, rest, within};
+use crate::support::{MS, TIME, holding, jobs, lease, next, quiet, rest, within};
 
 #[tokio::test(start_paused = true)]
 async fn what_is_parked_can_be_leased_after_close() {
@@ -13,7 +13,7 @@ async fn what_is_parked_can_be_leased_after_close() {
     assert!(within(queue.dequeue()).await.is_none());
 }
 
-/// Who waits is not sent home while a message may still come back.
+/// A task that waits is not refused while a message may still come back.
 #[tokio::test(start_paused = true)]
 async fn dequeue_waits_for_what_may_come_back() {
     for way in 0..4 {
@@ -34,7 +34,7 @@ async fn dequeue_waits_for_what_may_come_back() {
         assert!(!waiting.is_finished());
         match way {
             0 => drop(held),
-            1 => held.fail(Again::After(MS)).unwrap(),
+            1 => held.fail(Redelivery::After(MS)).unwrap(),
             2 => tokio::time::sleep(TIME).await,
             _ => held.complete().unwrap(),
         }
@@ -48,7 +48,7 @@ async fn dequeue_waits_for_what_may_come_back() {
 async fn drain_reports_what_became_of_every_message() {
     let queue = holding(&[(1, 1), (1, 2), (2, 1), (3, 1)]);
     next(&queue);
-    lease(&queue).fail(Again::Never).unwrap();
+    lease(&queue).fail(Redelivery::Never).unwrap();
     let draining = {
         let queue = queue.clone();
         tokio::spawn(async move { queue.drain().await })
@@ -73,7 +73,7 @@ async fn drain_reports_what_became_of_every_message() {
     assert_eq!((report.unsettled, queue.report()), (0, report));
 }
 
-/// Nothing in it is nothing to wait for.
+/// A queue that is empty has nothing to wait for.
 #[tokio::test(start_paused = true)]
 async fn an_empty_queue_ends_at_once() {
     let queue = jobs();
@@ -87,7 +87,7 @@ async fn an_empty_queue_ends_at_once() {
     assert_eq!(queue.drain().await, queue.drain().await);
 }
 
-/// Ready, waiting to be tried again, and behind a leased head: all of it, in order per key.
+/// Messages that are ready, delayed, or behind a leased head: all of them, in order per key.
 #[tokio::test(start_paused = true)]
 async fn take_parked_takes_everything_that_is_not_leased() {
     let queue = holding(&[(1, 1), (2, 1), (3, 1)]);
@@ -97,7 +97,7 @@ async fn take_parked_takes_everything_that_is_not_leased() {
         }
     }
     let held = lease(&queue);
-    lease(&queue).fail(Again::After(TIME)).unwrap();
+    lease(&queue).fail(Redelivery::After(TIME)).unwrap();
     let back = queue.take_parked();
     for key in 1..=3 {
         let numbers: Vec<_> = back
@@ -113,10 +113,11 @@ async fn take_parked_takes_everything_that_is_not_leased() {
         assert_eq!(numbers, expected, "key {key}");
     }
     for back in back {
-        assert!(back.into_message().is_ok(), "nobody else has it");
+        assert!(back.into_message().is_ok(), "no worker has it");
     }
-    assert_eq!((queue.size(), queue.leased()), (1, 1));
-    // What is leased comes back, and the queue goes on; the old retry does nothing any more.
+    assert_eq!((queue.len(), queue.leased()), (1, 1));
+    // The leased message comes back, and the queue goes on. The delay of (2, 1) ends without
+    // effect.
     queue.try_enqueue((2, 9)).unwrap();
     let two = lease(&queue);
     drop(held);

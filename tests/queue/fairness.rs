@@ -1,8 +1,8 @@
 //! Keys come out in the order in which they became ready.
 
-use keylane::Again;
+use keylane::queue::Redelivery;
 
-use crate::rig::{holding, jobs, lease, next, quiet, rest};
+use crate::support::{holding, jobs, lease, next, quiet, rest};
 
 #[tokio::test(start_paused = true)]
 async fn keys_take_turns() {
@@ -12,15 +12,15 @@ async fn keys_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_comes_back_stands_behind_the_others() {
+async fn a_key_that_is_given_back_goes_behind_the_others() {
     let queue = holding(&[(1, 1), (2, 1), (3, 1)]);
     drop(lease(&queue));
-    lease(&queue).fail(Again::Now).unwrap();
+    lease(&queue).fail(Redelivery::Now).unwrap();
     assert_eq!(rest(&queue), [(3, 1), (1, 1), (2, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_longest_is_served_first() {
+async fn the_task_that_waits_longest_is_served_first() {
     let queue = jobs();
     let mut waiting = Vec::new();
     for _ in 0..4 {
@@ -28,7 +28,7 @@ async fn who_waits_longest_is_served_first() {
         waiting.push(tokio::spawn(async move { *queue.dequeue().await.unwrap() }));
         quiet().await;
     }
-    // Each has ended before the next message comes, so its lease is dropped; the key is its number.
+    // The task drops its lease before the next message comes. The key is the number of the task.
     for key in 0..4 {
         queue.try_enqueue((key, 1)).unwrap();
     }
@@ -37,14 +37,14 @@ async fn who_waits_longest_is_served_first() {
     }
 }
 
-/// A key that one worker never lets go delays no other.
+/// One worker extends its lease again and again.
 #[tokio::test(start_paused = true)]
-async fn one_key_for_ever_leased_holds_up_itself_alone() {
+async fn a_key_that_stays_leased_holds_up_no_other() {
     let queue = holding(&[(1, 1), (1, 2), (2, 1)]);
     let forever = lease(&queue);
     for round in 2..100 {
-        tokio::time::sleep(crate::rig::TIME / 2).await;
-        forever.extend(crate::rig::TIME).unwrap();
+        tokio::time::sleep(crate::support::TIME / 2).await;
+        forever.extend(crate::support::TIME).unwrap();
         queue.try_enqueue((2, round)).unwrap();
         assert_eq!(next(&queue), Some((2, round - 1)));
         assert!(queue.leased() == 1);

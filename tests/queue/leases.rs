@@ -1,21 +1,21 @@
-//! Leases that run out, and who is late.
+//! Leases that expire, and workers that are late.
 
 use std::time::Duration;
 
-use keylane::{Again, LeaseError};
+use keylane::queue::{Lease, LeaseError, Redelivery};
 use tokio::time::Instant;
 
-use crate::rig::{MS, TIME, builder, holding, lease, quiet, rest, within};
+use crate::support::{MS, TIME, builder, holding, lease, quiet, rest, within};
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_runs_out_comes_to_who_waits_at_that_time() {
+async fn a_waiting_dequeue_gets_the_message_when_its_lease_expires() {
     let queue = holding(&[(1, 1), (1, 2)]);
     let late = lease(&queue);
     let begun = Instant::now();
     let next = within(queue.dequeue()).await.unwrap();
     assert_eq!(begun.elapsed(), TIME);
     assert_eq!((*next, next.attempt()), ((1, 1), 2), "at the head");
-    assert_eq!(*late, (1, 1), "who is late can still read it");
+    assert_eq!(*late, (1, 1), "a late worker can still read it");
     assert_eq!(
         (late.expires_at(), late.time_left()),
         (None, Duration::ZERO)
@@ -23,17 +23,17 @@ async fn a_lease_that_runs_out_comes_to_who_waits_at_that_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_late_is_refused() {
-    type End = fn(keylane::Lease<u64, (u64, u64)>) -> Result<(), LeaseError>;
+async fn a_late_worker_is_refused() {
+    type End = fn(Lease<u64, (u64, u64)>) -> Result<(), LeaseError>;
     let ends: [End; 5] = [
         |lease| lease.complete(),
-        |lease| lease.fail(Again::Now),
-        |lease| lease.fail(Again::After(MS)),
-        |lease| lease.fail(Again::Never),
+        |lease| lease.fail(Redelivery::Now),
+        |lease| lease.fail(Redelivery::After(MS)),
+        |lease| lease.fail(Redelivery::Never),
         |lease| lease.give_up().map(drop),
     ];
     for end in ends {
-        // Nobody has it again; somebody has it; somebody has completed it.
+        // The message is ready; another worker has it; another worker has completed it.
         for again in 0..3 {
             let queue = holding(&[(1, 1), (1, 2)]);
             let late = lease(&queue);
@@ -60,7 +60,7 @@ async fn who_is_late_is_refused() {
     }
 }
 
-/// A late worker that drops its lease takes nothing away from the one who has it now.
+/// A late worker that drops its lease takes nothing from the worker that has the message now.
 #[tokio::test(start_paused = true)]
 async fn a_late_drop_changes_nothing() {
     let queue = holding(&[(1, 1), (1, 2)]);
@@ -93,9 +93,9 @@ async fn an_extended_lease_lasts_that_long() {
     assert_eq!(one.complete(), Err(LeaseError::Expired));
 }
 
-/// Leases that are extended run out in the order of their new ends.
+/// Leases that are extended expire in the order of their new times.
 #[tokio::test(start_paused = true)]
-async fn leases_run_out_one_by_one() {
+async fn extended_leases_expire_in_order() {
     let queue = holding(&[(1, 1), (2, 1), (3, 1), (4, 1)]);
     let leases: Vec<_> = (0..4).map(|_| lease(&queue)).collect();
     let begun = Instant::now();
@@ -120,16 +120,16 @@ async fn tokens_grow_with_each_lease() {
         assert!(lease.token() > last);
         last = lease.token();
     }
-    // Also after the key was away in between.
+    // Also after the lane was removed in between.
     assert_eq!(rest(&queue).len(), 2);
     queue.try_enqueue((1, 2)).unwrap();
     assert!(lease(&queue).token() > last);
 }
 
-/// More leases than are moved at once run out at the same time.
+/// More leases than the driver ends at once expire at the same time.
 #[tokio::test(start_paused = true)]
-async fn a_thousand_leases_run_out_at_once() {
-    let queue = builder().limit(2_000).spawn().unwrap();
+async fn a_thousand_leases_expire_at_once() {
+    let queue = builder().capacity(2_000).spawn().unwrap();
     for key in 0..1_000 {
         queue.enqueue((key, 1)).await.unwrap();
     }
@@ -137,7 +137,7 @@ async fn a_thousand_leases_run_out_at_once() {
     assert_eq!(queue.leased(), 1_000);
     tokio::time::sleep(TIME).await;
     quiet().await;
-    assert_eq!((queue.leased(), queue.size()), (0, 1_000));
+    assert_eq!((queue.leased(), queue.len()), (0, 1_000));
     assert_eq!(rest(&queue).len(), 1_000);
     assert!(late.into_iter().all(|late| late.complete().is_err()));
 }

@@ -5,16 +5,16 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod rig;
+mod support;
 
 mod bad_input;
 mod cancel_safety;
+mod capacity;
 mod ending;
 mod fairness;
 mod leases;
 mod model;
 mod order;
 mod panics;
-mod room;
 mod runtime_dropped;
 mod threads;

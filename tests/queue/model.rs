@@ -1,14 +1,15 @@
-//! The queue against a naive one: a list that is searched, and a set of leased keys.
+//! The queue against a naive model: a list that is searched, and a list of leases.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use keylane::{Again, LeaseError, TryDequeueError, TryEnqueueError};
+use keylane::queue::{LeaseError, Redelivery, TryDequeueError, TryEnqueueError};
 use proptest::prelude::*;
 
-use crate::rig::{Job, Jobs, MS, builder};
+use crate::support::{Job, Jobs, MS, builder};
 
-const LIMIT: usize = 12;
+const CAPACITY: usize = 12;
+const LANE_CAPACITY: usize = 6;
 const TIME: Duration = Duration::from_millis(20);
 
 /// One thing that is done to the queue. Leases are named by their place among those still held.
@@ -18,7 +19,7 @@ enum Step {
     Dequeue,
     Complete(usize),
     Drop(usize),
-    Fail(usize, Again),
+    Fail(usize, Redelivery),
     Extend(usize, u64),
     Pass(u64),
     TakeParked,
@@ -26,17 +27,18 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let again = prop_oneof![
-        Just(Again::Now),
-        (1..30_u64).prop_map(|ms| Again::After(Duration::from_millis(ms))),
-        Just(Again::Never),
+    let redelivery = prop_oneof![
+        Just(Redelivery::Now),
+        (1..30_u64).prop_map(|ms| Redelivery::After(Duration::from_millis(ms))),
+        Just(Redelivery::Never),
     ];
     let step = prop_oneof![
         8 => (0..4_u64).prop_map(Step::Enqueue),
         8 => Just(Step::Dequeue),
         4 => any::<usize>().prop_map(Step::Complete),
         2 => any::<usize>().prop_map(Step::Drop),
-        3 => (any::<usize>(), again).prop_map(|(which, again)| Step::Fail(which, again)),
+        3 => (any::<usize>(), redelivery)
+            .prop_map(|(which, redelivery)| Step::Fail(which, redelivery)),
         2 => (any::<usize>(), 1..50_u64).prop_map(|(which, ms)| Step::Extend(which, ms)),
         3 => (1..25_u64).prop_map(Step::Pass),
         1 => Just(Step::TakeParked),
@@ -50,8 +52,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// A list in the order of acceptance, and who is busy. When a key became ready is remembered beside
-/// it, for the order in which keys come out.
+/// The messages in the order in which they were accepted, and the leases. Each message knows since
+/// when it is ready, for the order in which they are leased.
 #[derive(Default)]
 struct Naive {
     /// Not settled, leased ones included.
@@ -72,7 +74,7 @@ struct Entry {
     attempts: u32,
     /// Since when it is ready, if it is.
     ready: Option<u64>,
-    /// Until when it waits to be tried again, and the token of the lease that failed with it.
+    /// Until when it is delayed, and the token of the lease that failed with it.
     due: Option<(u64, u64)>,
 }
 
@@ -80,7 +82,7 @@ struct Held {
     job: Job,
     token: u64,
     until: u64,
-    /// When that was set, among all that happened.
+    /// When that time was set, among all that happened.
     set: u64,
 }
 
@@ -102,7 +104,7 @@ impl Naive {
         entry.due = None;
     }
 
-    /// The first of each key is ready, unless it is leased or waits.
+    /// The first message of each key is ready, unless it is leased or delayed.
     fn settle_heads(&mut self) {
         let mut seen: HashSet<u64> = self.held.iter().map(|held| held.job.0).collect();
         let mut heads = Vec::new();
@@ -112,6 +114,11 @@ impl Naive {
             }
         }
         heads.into_iter().for_each(|job| self.ready(job));
+    }
+
+    /// How many messages of a key have not settled.
+    fn lane(&self, key: u64) -> usize {
+        self.jobs.iter().filter(|entry| entry.job.0 == key).count()
     }
 
     fn enqueue(&mut self, job: Job) {
@@ -143,7 +150,7 @@ impl Naive {
         Some((job, attempts, token))
     }
 
-    /// The lease with this token, if it has not run out.
+    /// Ends the lease with this token, if it has not expired.
     fn take(&mut self, token: u64) -> Option<Job> {
         let at = self.held.iter().position(|held| held.token == token)?;
         Some(self.held.remove(at).job)
@@ -154,8 +161,8 @@ impl Naive {
         self.settle_heads();
     }
 
-    /// A millisecond passes: leases run out before heads are due, each in the order of their ends, and
-    /// at the same end in the order in which it was set.
+    /// A millisecond passes. Leases expire before delays end, each in the order of their times, and
+    /// those of the same time in the order in which it was set.
     fn pass(&mut self) {
         self.now += 1;
         let now = self.now;
@@ -188,7 +195,11 @@ impl Naive {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 500,
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn the_queue_is_its_naive_model(steps in steps()) {
@@ -202,7 +213,8 @@ proptest! {
 }
 
 async fn run(steps: Vec<Step>) {
-    let queue = builder().limit(LIMIT).lease_time(TIME).spawn().unwrap();
+    let builder = builder().capacity(CAPACITY).lane_capacity(LANE_CAPACITY);
+    let queue = builder.lease_time(TIME).spawn().unwrap();
     let mut naive = Naive::default();
     let mut leases = Vec::new();
     let mut number = 0;
@@ -213,8 +225,10 @@ async fn run(steps: Vec<Step>) {
                 let job = (key, number);
                 let expected = if naive.closed {
                     Err(TryEnqueueError::Closed(job))
-                } else if naive.jobs.len() == LIMIT {
+                } else if naive.jobs.len() == CAPACITY {
                     Err(TryEnqueueError::Full(job))
+                } else if naive.lane(key) == LANE_CAPACITY {
+                    Err(TryEnqueueError::LaneFull(job))
                 } else {
                     naive.enqueue(job);
                     Ok(())
@@ -258,22 +272,22 @@ async fn run(steps: Vec<Step>) {
                     naive.ready(job);
                 }
             }
-            Step::Fail(which, again) if !leases.is_empty() => {
+            Step::Fail(which, redelivery) if !leases.is_empty() => {
                 let lease = leases.remove(which % leases.len());
                 let token = lease.token();
                 let expected = naive.take(token);
                 assert_eq!(
-                    lease.fail(again),
+                    lease.fail(redelivery),
                     expected.map(drop).ok_or(LeaseError::Expired)
                 );
-                match (expected, again) {
+                match (expected, redelivery) {
                     (None, _) => {}
-                    (Some(job), Again::Now) => naive.ready(job),
-                    (Some(job), Again::Never) => {
+                    (Some(job), Redelivery::Now) => naive.ready(job),
+                    (Some(job), Redelivery::Never) => {
                         naive.given_up += 1;
                         naive.settle(job);
                     }
-                    (Some(job), Again::After(time)) => {
+                    (Some(job), Redelivery::After(time)) => {
                         let due = naive.now + time.as_millis() as u64;
                         naive.entry(job).due = Some((due, token));
                     }
@@ -322,7 +336,7 @@ async fn run(steps: Vec<Step>) {
 }
 
 fn compare(queue: &Jobs, naive: &Naive) {
-    assert_eq!(queue.size(), naive.jobs.len());
+    assert_eq!(queue.len(), naive.jobs.len());
     assert_eq!(queue.leased(), naive.held.len());
     assert_eq!(queue.is_closed(), naive.closed);
     let report = queue.report();
@@ -342,11 +356,11 @@ fn compare(queue: &Jobs, naive: &Naive) {
     );
 }
 
-/// All that is left can be had: the leases that are held run out.
+/// Everything that is left can be leased: the leases that are still held expire.
 async fn finish(queue: Jobs, naive: Naive) {
     queue.close();
     let mut left = Vec::new();
-    while let Some(lease) = crate::rig::within(queue.dequeue()).await {
+    while let Some(lease) = crate::support::within(queue.dequeue()).await {
         left.push(*lease);
         lease.complete().unwrap();
     }

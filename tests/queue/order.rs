@@ -1,8 +1,8 @@
 //! One message of a key at a time, and in order.
 
-use keylane::Again;
+use keylane::queue::Redelivery;
 
-use crate::rig::{MS, holding, lease, next, quiet, rest};
+use crate::support::{MS, holding, lease, next, quiet, rest};
 
 #[tokio::test(start_paused = true)]
 async fn only_keys_that_are_not_leased_are_handed_out() {
@@ -30,33 +30,33 @@ async fn a_dropped_lease_puts_its_message_back_at_the_head() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_message_stays_the_head() {
     let queue = holding(&[(1, 1), (1, 2)]);
-    lease(&queue).fail(Again::Now).unwrap();
+    lease(&queue).fail(Redelivery::Now).unwrap();
     let again = lease(&queue);
     assert_eq!((*again, again.attempt()), ((1, 1), 2));
-    again.fail(Again::After(5 * MS)).unwrap();
+    again.fail(Redelivery::After(5 * MS)).unwrap();
     assert_eq!(queue.leased(), 0);
-    assert!(queue.try_dequeue().is_err(), "the key waits");
+    assert!(queue.try_dequeue().is_err(), "its key is delayed");
     queue.try_enqueue((1, 3)).unwrap();
     queue.try_enqueue((2, 1)).unwrap();
-    assert_eq!(next(&queue), Some((2, 1)), "other keys do not wait");
+    assert_eq!(next(&queue), Some((2, 1)), "other keys are not");
     tokio::time::sleep(5 * MS).await;
     quiet().await;
     let again = lease(&queue);
     assert_eq!((*again, again.attempt()), ((1, 1), 3));
-    again.fail(Again::Never).unwrap();
+    again.fail(Redelivery::Never).unwrap();
     assert_eq!(rest(&queue), [(1, 2), (1, 3)]);
     assert_eq!(queue.report().given_up, 1);
 }
 
-/// A head that waits is due while somebody waits for it.
+/// A delay ends while a task waits for its message.
 #[tokio::test(start_paused = true)]
-async fn a_failed_message_comes_to_who_waits_when_its_time_has_come() {
+async fn a_waiting_dequeue_gets_a_failed_message_when_its_delay_ends() {
     let queue = holding(&[(1, 1)]);
-    // The driver has a later end in view than this one.
+    // The driver sleeps until a later time than that of the delay.
     quiet().await;
     let failed = lease(&queue);
     quiet().await;
-    failed.fail(Again::After(250 * MS)).unwrap();
+    failed.fail(Redelivery::After(250 * MS)).unwrap();
     let begun = tokio::time::Instant::now();
     let again = queue.dequeue().await.unwrap();
     assert_eq!((*again, again.attempt()), ((1, 1), 2));

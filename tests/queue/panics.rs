@@ -1,13 +1,14 @@
-//! The user's code panics: nothing is stuck, and nothing is lost.
+//! The user's code panics: no task is stuck, and no message is lost.
 
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use keylane::{Again, Queue};
+use keylane::Queue;
+use keylane::queue::Redelivery;
 
-use crate::rig::{TIME, within};
+use crate::support::{TIME, within};
 
 /// A message whose drop panics.
 struct Bomb(u64);
@@ -25,7 +26,11 @@ async fn a_message_that_panics_in_its_drop() {
         queue.enqueue(Bomb(number)).await.unwrap();
     }
     queue.try_dequeue().unwrap().complete().unwrap();
-    queue.try_dequeue().unwrap().fail(Again::Never).unwrap();
+    queue
+        .try_dequeue()
+        .unwrap()
+        .fail(Redelivery::Never)
+        .unwrap();
     drop(queue.try_dequeue().unwrap().give_up().unwrap());
     // The last owner of this one is a late worker, which unwinds.
     let late = queue.try_dequeue().unwrap();
@@ -121,7 +126,7 @@ fn queue(switches: &Arc<Switches>) -> Queue<Cloned, u64> {
             switches: Arc::clone(&switches),
         })
     })
-    .limit(10)
+    .capacity(10)
     .spawn()
     .unwrap()
 }
@@ -145,7 +150,7 @@ async fn a_key_that_panics_in_its_drop() {
     assert_eq!(switches.panics.load(Ordering::SeqCst), 5);
 }
 
-/// Nothing is accepted, and the room is there again.
+/// Nothing is accepted, and the room is free again.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_panics_on_its_way_in() {
     let switches = Arc::new(Switches::default());
@@ -161,19 +166,22 @@ async fn a_key_that_panics_on_its_way_in() {
         let sent = catch_unwind(AssertUnwindSafe(|| queue.try_enqueue(number)));
         assert!(sent.is_err());
         switch.store(false, Ordering::SeqCst);
-        assert_eq!(queue.size(), 1);
+        assert_eq!(queue.len(), 1);
         let lease = queue.try_dequeue().unwrap();
         lease.complete().unwrap();
     }
     for number in 0..10 {
         queue.try_enqueue(number).unwrap();
     }
-    assert!(queue.try_enqueue(99).is_err(), "the limit is what it was");
+    assert!(
+        queue.try_enqueue(99).is_err(),
+        "the capacity is what it was"
+    );
     queue.take_parked();
     assert_eq!(within(queue.drain()).await.accepted, 12);
 }
 
-/// A lane that cannot be found again cannot be moved on. Nobody waits for it, and nothing is lost.
+/// A lane that is not found again cannot move on. No task waits for it, and nothing is lost.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_panics_in_the_queue() {
     for way in 0..3 {
@@ -195,12 +203,12 @@ async fn a_key_that_panics_in_the_queue() {
                 &[11, 12]
             }
             1 => {
-                lease.fail(Again::After(TIME)).unwrap();
+                lease.fail(Redelivery::After(TIME)).unwrap();
                 &[10, 11, 12]
             }
             _ => {
                 switches.eq.store(false, Ordering::SeqCst);
-                lease.fail(Again::After(TIME)).unwrap();
+                lease.fail(Redelivery::After(TIME)).unwrap();
                 switches.eq.store(true, Ordering::SeqCst);
                 tokio::time::sleep(2 * TIME).await;
                 &[10, 11, 12]

@@ -1,8 +1,8 @@
-//! The runtime of the queue goes, and somebody on another one still has it.
+//! The runtime of the queue is dropped while another one still uses the queue.
 
-use keylane::EnqueueError;
+use keylane::queue::EnqueueError;
 
-use crate::rig::{builder, lease, rest};
+use crate::support::{builder, lease, rest};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
@@ -13,7 +13,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn nobody_waits_and_nothing_is_lost() {
+fn no_task_waits_and_nothing_is_lost() {
     let first = runtime();
     let queue = first.block_on(async {
         let queue = builder().spawn().unwrap();
@@ -26,7 +26,10 @@ fn nobody_waits_and_nothing_is_lost() {
     drop(first);
 
     runtime().block_on(async {
-        assert_eq!(queue.enqueue((3, 1)).await, Err(EnqueueError((3, 1))));
+        assert_eq!(
+            queue.enqueue((3, 1)).await,
+            Err(EnqueueError::Closed((3, 1)))
+        );
         assert_eq!(*queue.dequeue().await.unwrap(), (2, 1));
         let report = queue.drain().await;
         assert_eq!((report.accepted, report.unsettled), (3, 3));
@@ -34,7 +37,8 @@ fn nobody_waits_and_nothing_is_lost() {
             report.to_string(),
             "3 accepted = 0 completed + 0 given up + 0 handed back + 3 unsettled"
         );
-        // What was dropped is ready again; (1, 2) waits for a lease that nobody can wait for.
+        // The dropped one is ready again; (1, 2) is behind a leased head, and no task can wait for
+        // it.
         assert_eq!(*queue.dequeue().await.unwrap(), (2, 1));
         held.complete().unwrap();
         let last = queue.dequeue().await.unwrap();

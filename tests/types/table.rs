@@ -12,6 +12,9 @@ use std::task::{self, Poll};
 
 use futures::{Stream, stream};
 
+use keylane::queue::{
+    self, EnqueueError, Lease, LeaseError, Redelivery, Returned, TryDequeueError, TryEnqueueError,
+};
 use keylane::semaphore::{
     Acquire, AcquireError, Closed, KeyedPermit, KeyedSemaphoreBuilder, Reservation, Reserve,
     TryAcquireError, TryReserveError,
@@ -21,12 +24,11 @@ use keylane::stream::{
     TryMapKeyed, TryMapKeyedUnordered,
 };
 use keylane::{
-    Adaptive, Again, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed,
-    Dispatcher, Ending, EnqueueError, Event, Events, Exhausted, Failure, HandedBack, HashLane,
-    HashLanes, Hot, KeyedSemaphore, Lane, LaneError, LaneState, LaneView, Lease, LeaseError, OnGap,
-    Overflow, Permit, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, ReserveError,
-    ResizeError, Retry, RetryBudget, Returned, SendError, Sequence, Stats, TryDequeueError,
-    TryEnqueueError, TrySendError, VersionStore,
+    Adaptive, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed, Dispatcher,
+    Ending, Event, Events, Exhausted, Failure, HandedBack, HashLane, HashLanes, Hot,
+    KeyedSemaphore, Lane, LaneError, LaneState, LaneView, OnGap, Overflow, Permit, Queue, Rate,
+    Receipt, ReceiptError, Report, ReserveError, ResizeError, Retry, RetryBudget, SendError,
+    Sequence, Stats, TrySendError, VersionStore,
 };
 
 const EXPECTED: &str = "\
@@ -71,11 +73,11 @@ ReceiptError                     Send  Sync  Unpin
 BuildError                       Send  Sync  Unpin
 LaneError                        Send  Sync  Unpin
 Queue                            Send  Sync  Unpin
-QueueBuilder                     Send  Sync  Unpin
+queue::Builder                   Send  Sync  Unpin
 Lease                            Send  Sync  Unpin
-Again                            Send  Sync  Unpin
+Redelivery                       Send  Sync  Unpin
 Returned                         Send  Sync  Unpin
-QueueReport                      Send  Sync  Unpin
+queue::Report                    Send  Sync  Unpin
 EnqueueError                     Send  Sync  Unpin
 TryEnqueueError                  Send  Sync  Unpin
 TryDequeueError                  Send  Sync  Unpin
@@ -283,12 +285,12 @@ async fn every_public_type_and_future_is_what_it_was() {
     });
     let pull = Queue::builder(|order: &String| order.len() as u64);
     rows.extend(rows! { "Queue": Queue<u64, String>, });
-    rows.push(row!("QueueBuilder", of_value(&pull)));
+    rows.push(row!("queue::Builder", of_value(&pull)));
     rows.extend(rows! {
         "Lease": Lease<u64, String>,
-        "Again": Again,
+        "Redelivery": Redelivery,
         "Returned": Returned<u64, String>,
-        "QueueReport": QueueReport,
+        "queue::Report": queue::Report,
         "EnqueueError": EnqueueError<String>,
         "TryEnqueueError": TryEnqueueError<String>,
         "TryDequeueError": TryDequeueError,

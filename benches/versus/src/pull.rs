@@ -4,7 +4,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use keylane::{Lease, Queue};
+use keylane::Queue;
+use keylane::queue::Lease;
 use serde::Serialize;
 
 use crate::contenders::naive_queue::NaiveQueue;
@@ -64,7 +65,7 @@ fn run(measurement: impl Future<Output = f64> + Send + 'static) -> f64 {
 
 async fn lanes(parked: u64, time: Duration) -> f64 {
     let queue = Queue::builder(|message: &Message| message[0])
-        .limit(1 << 20)
+        .capacity(1 << 20)
         .lease_time(Duration::from_secs(3_600))
         .spawn()
         .expect("the settings agree");
@@ -95,7 +96,7 @@ async fn lanes(parked: u64, time: Duration) -> f64 {
         }
         clock.add(began.elapsed());
     }
-    assert_eq!(queue.size() as u64, parked + busy, "only the free are done");
+    assert_eq!(queue.len() as u64, parked + busy, "only the free are done");
     clock.nanos()
 }
 

@@ -19,6 +19,51 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+/// The clock of one runtime, to be read from any thread: outside of every runtime, and in another
+/// one whose time may be paused.
+#[derive(Debug)]
+pub(crate) struct RuntimeClock {
+    /// `None` if its time is the system's: only a runtime of one thread can pause its time.
+    #[cfg(not(keylane_shuttle))]
+    runtime: Option<crate::rt::Handle>,
+}
+
+impl RuntimeClock {
+    #[cfg(not(keylane_shuttle))]
+    pub(crate) fn new(runtime: &crate::rt::Handle) -> Self {
+        use tokio::runtime::RuntimeFlavor;
+        let cannot_pause = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
+        Self {
+            runtime: (!cannot_pause).then(|| runtime.clone()),
+        }
+    }
+
+    #[cfg(not(keylane_shuttle))]
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        match &self.runtime {
+            #[cfg(keylane_mutant = "queue-clock")]
+            Some(_) => now(),
+            #[cfg(not(keylane_mutant = "queue-clock"))]
+            Some(runtime) => {
+                let _entered = runtime.enter();
+                now()
+            }
+            None => Instant::now(),
+        }
+    }
+
+    #[cfg(keylane_shuttle)]
+    pub(crate) fn new(_: &crate::rt::Handle) -> Self {
+        Self {}
+    }
+
+    #[cfg(keylane_shuttle)]
+    pub(crate) fn now(&self) -> Instant {
+        now()
+    }
+}
+
 /// Wakes its task at a time of its own; the heads in backoff share a wheel instead.
 #[cfg(not(keylane_shuttle))]
 #[derive(Debug)]

@@ -88,11 +88,8 @@ pub use error::{
 mod engine;
 pub use engine::{Event, Events, HandedBack, Overflow, Report};
 
-mod queue;
-pub use queue::{
-    Again, EnqueueError, Lease, LeaseError, Queue, QueueBuilder, QueueReport, Returned,
-    TryDequeueError, TryEnqueueError,
-};
+pub mod queue;
+pub use queue::Queue;
 
 pub mod semaphore;
 pub use semaphore::KeyedSemaphore;

@@ -1,18 +1,27 @@
-//! What can go wrong at a queue, one small type per operation.
+//! The errors of a queue, one small type per operation.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// The queue takes no more messages: it was closed, or its runtime is gone. The message comes back.
+/// Why a message was not accepted. The message comes back.
+#[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
-#[error("the queue is closed")]
-pub struct EnqueueError<M>(pub M);
+pub enum EnqueueError<M> {
+    /// The lane of this key has as many messages as `lane_capacity`. Other keys are not affected.
+    #[error("the lane of this key is full")]
+    LaneFull(M),
+    /// The queue accepts no more messages: it was closed, or its runtime is gone.
+    #[error("the queue is closed")]
+    Closed(M),
+}
 
 impl<M> EnqueueError<M> {
     /// The message that was not accepted.
     pub fn into_inner(self) -> M {
-        self.0
+        match self {
+            Self::LaneFull(message) | Self::Closed(message) => message,
+        }
     }
 }
 
@@ -20,10 +29,13 @@ impl<M> EnqueueError<M> {
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum TryEnqueueError<M> {
-    /// The queue is at its limit. Try again later, or wait with `enqueue`.
-    #[error("the queue is at its limit")]
+    /// The queue is at its capacity. Try again later, or wait with `enqueue`.
+    #[error("the queue is at its capacity")]
     Full(M),
-    /// The queue takes no more messages.
+    /// The lane of this key has as many messages as `lane_capacity`. Other keys are not affected.
+    #[error("the lane of this key is full")]
+    LaneFull(M),
+    /// The queue accepts no more messages: it was closed, or its runtime is gone.
     #[error("the queue is closed")]
     Closed(M),
 }
@@ -32,21 +44,27 @@ impl<M> TryEnqueueError<M> {
     /// The message that was not accepted.
     pub fn into_inner(self) -> M {
         match self {
-            Self::Full(message) | Self::Closed(message) => message,
+            Self::Full(message) | Self::LaneFull(message) | Self::Closed(message) => message,
         }
     }
 }
 
 impl<M> From<EnqueueError<M>> for TryEnqueueError<M> {
     fn from(error: EnqueueError<M>) -> Self {
-        Self::Closed(error.0)
+        match error {
+            EnqueueError::LaneFull(message) => Self::LaneFull(message),
+            EnqueueError::Closed(message) => Self::Closed(message),
+        }
     }
 }
 
-// The message is the user's: it is not shown, and need not be showable.
+// The message is the user's: it is not shown, and need not be `Debug`.
 impl<M> fmt::Debug for EnqueueError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EnqueueError(..)")
+        f.write_str(match self {
+            Self::LaneFull(_) => "LaneFull(..)",
+            Self::Closed(_) => "Closed(..)",
+        })
     }
 }
 
@@ -54,36 +72,36 @@ impl<M> fmt::Debug for TryEnqueueError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full(_) => "Full(..)",
+            Self::LaneFull(_) => "LaneFull(..)",
             Self::Closed(_) => "Closed(..)",
         })
     }
 }
 
-/// Why nothing can be leased at once.
+/// Why no message was leased at once.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryDequeueError {
-    /// No message may be handed out now: there is none, or every key that has one is leased or waits
-    /// to be tried again.
-    #[error("no message may be handed out now")]
+    /// No message can be leased now: there is none, or every key that has one is leased or delayed.
+    #[error("no message can be leased now")]
     Empty,
-    /// The queue is closed, and everything in it has settled.
+    /// The queue is closed, and every message in it has settled.
     #[error("the queue is closed and empty")]
     Closed,
 }
 
-/// Why a lease could not be ended or extended.
+/// Why a lease was not ended or extended.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseError {
-    /// The lease has run out, so its message went back to the head of its key: another worker may
-    /// have it, or may have completed it. What this worker did with it counts for nothing.
-    #[error("the lease has run out")]
+    /// The lease has expired, so its message went back to the head of its key: another worker may
+    /// have it, or may have completed it. What this worker did with it does not count.
+    #[error("the lease has expired")]
     Expired,
-    /// A lease cannot be extended by no time at all. It is as it was.
+    /// A lease cannot be extended by zero. It is as it was.
     #[error("a lease cannot be extended by zero")]
     Zero,
-    /// The time is longer than a year. The lease is as it was.
+    /// A lease cannot be extended by more than a year. It is as it was.
     #[error("a lease cannot be extended by more than a year")]
     TooLong,
 }

@@ -3,37 +3,42 @@
 use std::fmt;
 use std::hash::Hash;
 
-use super::builder::QueueBuilder;
 use super::error::{EnqueueError, TryDequeueError, TryEnqueueError};
 use super::lease::Lease;
-use super::report::QueueReport;
+use super::report::Report;
 use super::returned::Returned;
 use super::shared::Shared;
 use crate::rt::{self, Arc, TryAcquireError};
 
-/// The lanes of a [`Dispatcher`](crate::Dispatcher) with a pull face, for workers of your own.
+/// A queue with a lane for each key, from which your own workers pull.
 ///
-/// [`enqueue`](Self::enqueue) parks a message in the lane of its key, [`dequeue`](Self::dequeue)
-/// leases the head of a key that nobody has leased. So messages of one key are worked on in order, one
-/// at a time, by as many workers as you like, and a key whose worker is slow delays no other key.
-/// Keys come out in the order in which they became ready.
+/// [`enqueue`](Self::enqueue) puts a message into the lane of its key. [`dequeue`](Self::dequeue)
+/// leases the head of a lane that is not leased. So the messages of a key are worked on in order,
+/// one at a time, by as many workers as you like, and a slow worker delays no key but its own. Keys
+/// are served in the order in which they became ready.
 ///
-/// Every step takes constant time, however many messages are parked behind busy keys. (Only leases
-/// that were extended beyond the usual time, and messages that wait to be tried again, are kept
-/// sorted: that costs the logarithm of their number.)
+/// Every step takes constant time, however many messages are parked behind leased keys. Only leases
+/// that are extended beyond the usual time, and messages that are delayed, are kept sorted, which
+/// costs the logarithm of their number.
 ///
-/// A handle is cheap to clone, and all clones are the same queue. When the last handle and the last
-/// lease are gone, so are the messages.
+/// A handle is cheap to clone, and all clones are the same queue. The messages are dropped with the
+/// last handle and the last lease.
 ///
-/// What is not promised: a worker whose lease ran out may still be at work when the next one starts.
-/// Its `complete` is refused; its effects elsewhere are not undone. Use [`Lease::token`] to fence
-/// them, or leases that are long enough.
+/// What is not promised: a worker whose lease has expired may still be at work when the next one
+/// starts. Its `complete` is refused, but its effects elsewhere are not undone. Fence them with
+/// [`Lease::token`], or make leases long enough.
+///
+/// # Threads and runtimes
+///
+/// A queue belongs to the runtime in which it was spawned. Its methods can be called from any
+/// thread, in any runtime or none; the async ones can be polled by any executor.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::time::Duration;
-/// use keylane::{Again, Queue};
+/// use keylane::Queue;
+/// use keylane::queue::Redelivery;
 ///
 /// struct Order { user: u64, cents: u64 }
 ///
@@ -44,7 +49,7 @@ use crate::rt::{self, Arc, TryAcquireError};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let orders = Queue::builder(|order: &Order| order.user)
-///     .limit(10_000)
+///     .capacity(10_000)
 ///     .lease_time(Duration::from_secs(30))
 ///     .spawn()?;
 ///
@@ -54,11 +59,13 @@ use crate::rt::{self, Arc, TryAcquireError};
 ///         while let Some(order) = orders.dequeue().await {
 ///             let ended = match charge(&order) {
 ///                 Ok(()) => order.complete(),
-///                 Err(_) if order.attempt() < 3 => order.fail(Again::After(Duration::from_millis(1))),
-///                 Err(_) => order.fail(Again::Never),
+///                 Err(_) if order.attempt() < 3 => {
+///                     order.fail(Redelivery::After(Duration::from_millis(1)))
+///                 }
+///                 Err(_) => order.fail(Redelivery::Never),
 ///             };
 ///             if let Err(error) = ended {
-///                 println!("somebody else has it now: {error}");
+///                 println!("another worker may have it now: {error}");
 ///             }
 ///         }
 ///     }
@@ -76,19 +83,6 @@ pub struct Queue<K, M> {
     pub(super) shared: Arc<Shared<K, M>>,
 }
 
-impl Queue<(), ()> {
-    /// Starts a queue. The function is called once per message, in the task that enqueues it, and
-    /// returns an owned key.
-    pub fn builder<K, M, F>(key: F) -> QueueBuilder<K, M, F>
-    where
-        F: Fn(&M) -> K + Send + Sync + 'static,
-        K: Hash + Eq + Clone + Send + Sync + 'static,
-        M: Send + Sync + 'static,
-    {
-        QueueBuilder::new(key)
-    }
-}
-
 impl<K, M> Queue<K, M>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -96,12 +90,14 @@ where
 {
     /// Waits until there is room, then puts the message into the lane of its key.
     ///
-    /// With `Ok` the message is *accepted*: it settles exactly once. Senders that wait come in one by
-    /// one, in the order in which they came.
+    /// With `Ok` the message is *accepted*, and will settle exactly once. Tasks that wait for room
+    /// get it in the order in which they came.
     ///
     /// # Errors
     ///
-    /// [`EnqueueError`] gives the message back once the queue is closed.
+    /// [`EnqueueError::LaneFull`] if the lane has as many messages as
+    /// [`lane_capacity`](super::Builder::lane_capacity), [`EnqueueError::Closed`] once the queue is
+    /// closed. Both give the message back.
     ///
     /// # Panics
     ///
@@ -109,46 +105,50 @@ where
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, nothing was accepted, no room is taken, and the message is dropped
-    /// with the future.
+    /// If the future is dropped before it is ready, nothing was accepted, no room is taken, and the
+    /// message is dropped with it.
     pub async fn enqueue(&self, message: M) -> Result<(), EnqueueError<M>> {
         let (key, hash) = (self.shared.locate)(&message);
-        // Taking room that is there costs less than waiting for it, and overtakes nobody: while
-        // senders wait, room goes to them.
-        let room = match self.shared.room.try_acquire() {
-            Ok(room) => {
+        // A permit that is free costs less than one that is waited for, and taking it overtakes no
+        // task: while tasks wait, permits go to them.
+        let permit = match self.shared.room.try_acquire() {
+            Ok(permit) => {
                 rt::consume_budget().await;
-                room
+                permit
             }
             Err(_) => match self.shared.room.acquire().await {
-                Ok(room) => room,
-                Err(_) => return Err(EnqueueError(message)),
+                Ok(permit) => permit,
+                Err(_) => return Err(EnqueueError::Closed(message)),
             },
         };
         // No await from here on.
-        let put = self.shared.put(key, hash, message);
-        put.map_err(EnqueueError)?;
-        room.forget();
-        Ok(())
+        let enqueued = self.shared.enqueue(key, hash, message);
+        #[cfg(keylane_mutant = "queue-lane-room")]
+        permit.forget();
+        #[cfg(not(keylane_mutant = "queue-lane-room"))]
+        if enqueued.is_ok() {
+            permit.forget();
+        }
+        enqueued
     }
 
     /// Accepts the message if there is room at once.
     ///
     /// # Errors
     ///
-    /// [`TryEnqueueError::Full`] at the limit, [`TryEnqueueError::Closed`] once the queue is closed.
-    /// Both give the message back.
+    /// [`TryEnqueueError::Full`] at the capacity, [`TryEnqueueError::LaneFull`] if the lane has as
+    /// many messages as [`lane_capacity`](super::Builder::lane_capacity),
+    /// [`TryEnqueueError::Closed`] once the queue is closed. All of them give the message back.
     ///
     /// # Panics
     ///
-    /// As [`enqueue`](Self::enqueue).
+    /// If the key function or the key's `Hash`, `Eq` or `Clone` panics. Nothing is accepted.
     pub fn try_enqueue(&self, message: M) -> Result<(), TryEnqueueError<M>> {
         let (key, hash) = (self.shared.locate)(&message);
         match self.shared.room.try_acquire() {
-            Ok(room) => {
-                let put = self.shared.put(key, hash, message);
-                put.map_err(TryEnqueueError::Closed)?;
-                room.forget();
+            Ok(permit) => {
+                self.shared.enqueue(key, hash, message)?;
+                permit.forget();
                 Ok(())
             }
             Err(TryAcquireError::NoPermits) => Err(TryEnqueueError::Full(message)),
@@ -156,131 +156,148 @@ where
         }
     }
 
-    /// Leases the next message whose key is not leased, and waits until there is one.
+    /// Waits for a message whose key is not leased, and leases it.
     ///
-    /// `None` once the queue is closed and everything has settled: as long as anybody holds a lease,
-    /// its message may come back. Also when the runtime of the queue is gone and nothing is ready.
+    /// `None` once the queue is closed and every message has settled. While any message is leased
+    /// the caller waits, because that message may come back. `None` also when the runtime of the
+    /// queue is gone and no message is ready.
     ///
-    /// Those who wait are served in the order in which they came.
+    /// Tasks that wait are served in the order in which they came.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, nothing was leased. What it was about to get goes to the next.
+    /// If the future is dropped before it is ready, nothing was leased: the message goes to the
+    /// next task.
     pub async fn dequeue(&self) -> Option<Lease<K, M>> {
         loop {
-            let turn = match self.shared.turns.try_acquire() {
+            let permit = match self.shared.ready.try_acquire() {
                 #[cfg(keylane_mutant = "queue-cancel")]
-                Ok(turn) => {
-                    turn.forget();
+                Ok(permit) => {
+                    permit.forget();
                     rt::consume_budget().await;
-                    return self.shared.grant();
+                    return self.lease();
                 }
                 #[cfg(not(keylane_mutant = "queue-cancel"))]
-                Ok(turn) => {
+                Ok(permit) => {
                     rt::consume_budget().await;
-                    turn
+                    permit
                 }
-                Err(_) => match self.shared.turns.acquire().await {
-                    Ok(turn) => turn,
-                    Err(_) => return self.last(),
+                Err(_) => match self.shared.ready.acquire().await {
+                    Ok(permit) => permit,
+                    Err(_) => return self.lease_after_finish(),
                 },
             };
-            // No await from here on: a turn is a permit until it is a lease.
-            turn.forget();
-            if let Some(lease) = self.shared.grant() {
+            // No await from here on: the permit becomes a lease, or is given back.
+            permit.forget();
+            if let Some(lease) = self.lease() {
                 return Some(lease);
             }
         }
     }
 
-    /// Leases a message if one may be handed out now.
+    /// Leases a message if one can be leased at once.
     ///
     /// # Errors
     ///
-    /// [`TryDequeueError::Empty`] if none may, [`TryDequeueError::Closed`] once the queue is closed
-    /// and everything has settled.
+    /// [`TryDequeueError::Empty`] if none can, [`TryDequeueError::Closed`] once the queue is closed
+    /// and every message has settled.
     pub fn try_dequeue(&self) -> Result<Lease<K, M>, TryDequeueError> {
-        // Leases run out by the clock, also before the driver has seen it.
-        for ticked in [false, true] {
-            match self.shared.turns.try_acquire() {
-                Ok(turn) => {
-                    turn.forget();
-                    if let Some(lease) = self.shared.grant() {
+        // A lease expires by the clock, also if the driver has not yet seen it.
+        for has_expired in [false, true] {
+            match self.shared.ready.try_acquire() {
+                Ok(permit) => {
+                    permit.forget();
+                    if let Some(lease) = self.lease() {
                         return Ok(lease);
                     }
                 }
-                Err(TryAcquireError::NoPermits) if !ticked => while self.shared.tick() {},
+                Err(TryAcquireError::NoPermits) if !has_expired => while self.shared.expire() {},
                 Err(TryAcquireError::NoPermits) => break,
-                Err(TryAcquireError::Closed) => return self.last().ok_or(TryDequeueError::Closed),
+                Err(TryAcquireError::Closed) => {
+                    return self.lease_after_finish().ok_or(TryDequeueError::Closed);
+                }
             }
         }
         Err(TryDequeueError::Empty)
     }
 
-    /// Takes everything back that is not leased, also what waits to be tried again, key by key in
-    /// order. It is settled as handed back.
+    /// Takes every message back that is not leased, also those that are delayed, and settles it as
+    /// handed back. The messages of a key are in their order.
     ///
-    /// Messages that are leased stay with their workers; should they come back to the queue, they can
-    /// be taken back then. A message whose `enqueue` is under way may come in right behind, and be leased
-    /// although an earlier one of its key was taken back. It takes time in proportion to the messages and the keys that are there.
+    /// Leased messages stay with their workers; if they come back to the queue, they can be taken
+    /// then. A message whose `enqueue` is under way may be accepted right afterwards, and be leased
+    /// although an earlier one of its key was taken back: [`close`](Self::close) first to avoid
+    /// that.
+    ///
+    /// It takes time in proportion to the messages and the keys of the queue.
     pub fn take_parked(&self) -> Vec<Returned<K, M>> {
         self.shared.take_parked()
     }
 
-    /// No more in. Who waits in `enqueue` gets the message back; what is parked can still be leased.
+    /// Accepts no more messages. A task that waits in [`enqueue`](Self::enqueue) gets its message
+    /// back. What is in the queue can still be leased.
     pub fn close(&self) {
         self.shared.close();
     }
 
     /// Closes the queue, and waits until every accepted message has settled.
     ///
-    /// Somebody must settle them: workers that go on, or [`take_parked`](Self::take_parked) for those
-    /// that nobody has leased.
+    /// It settles none itself: workers must go on, or [`take_parked`](Self::take_parked) must take
+    /// what is not leased. If the runtime of the queue goes first, it returns with what is
+    /// unsettled.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, the queue stays closed; it can be called again.
-    pub async fn drain(&self) -> QueueReport {
+    /// If the future is dropped before it is ready, the queue stays closed. `drain` can be called
+    /// again.
+    pub async fn drain(&self) -> Report {
         self.close();
         // It has no permits: it can only close.
-        let _ = self.shared.end.acquire().await;
+        let _ = self.shared.finished.acquire().await;
         self.report()
     }
 
     /// What has become of the messages until now.
-    pub fn report(&self) -> QueueReport {
+    pub fn report(&self) -> Report {
         self.shared.report()
     }
 
-    /// Messages accepted and not settled: parked, leased, and waiting to be tried again.
-    pub fn size(&self) -> usize {
+    /// How many messages are accepted and not settled: parked, ready, leased and delayed.
+    pub fn len(&self) -> usize {
         usize::try_from(self.report().unsettled).unwrap_or(usize::MAX)
     }
 
-    /// Of these, how many are leased.
+    /// How many messages are leased.
     pub fn leased(&self) -> usize {
         self.shared.leased()
     }
 
-    /// Whether everything that was accepted has settled.
+    /// Whether every accepted message has settled.
     pub fn is_empty(&self) -> bool {
-        self.size() == 0
+        self.len() == 0
     }
 
-    /// Whether no more messages are taken.
+    /// Whether no more messages are accepted.
     pub fn is_closed(&self) -> bool {
         !self.shared.is_open()
     }
 
-    /// The most messages accepted and not settled.
-    pub fn limit(&self) -> usize {
-        self.shared.limit
+    /// Most messages accepted and not settled, as set with
+    /// [`Builder::capacity`](super::Builder::capacity).
+    pub fn capacity(&self) -> usize {
+        self.shared.capacity
     }
 
-    /// What can be had when nobody may wait any more.
-    fn last(&self) -> Option<Lease<K, M>> {
-        while self.shared.tick() {}
-        self.shared.grant()
+    fn lease(&self) -> Option<Lease<K, M>> {
+        let grant = self.shared.lease()?;
+        Some(Lease::new(Arc::clone(&self.shared), grant))
+    }
+
+    /// Leases without waiting, in a queue that no task may wait for any more. No driver makes ready
+    /// what has expired, so this does.
+    fn lease_after_finish(&self) -> Option<Lease<K, M>> {
+        while self.shared.expire() {}
+        self.lease()
     }
 }
 

@@ -4,42 +4,63 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use super::desk::Outcome;
+use super::delivery::Item;
 use super::error::LeaseError;
-use super::item::Item;
+use super::expiry_queue::LeaseId;
+use super::lease_table::{Grant, Settlement};
 use super::returned::Returned;
 use super::shared::Shared;
-use crate::clock;
 use crate::rt::Arc;
 
-/// What is to become of a message that a worker has failed with.
+/// When a message is delivered again after a worker has failed with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    /// It may be leased again at once, after the other keys that are ready.
+pub enum Redelivery {
+    /// At once: it can be leased after the other keys that are ready.
     Now,
-    /// It may be leased again after this time (more than a year counts as a year). Nothing behind it
-    /// is handed out before.
+    /// After this time; more than a year counts as a year. Until then nothing of its key is leased.
     After(Duration),
-    /// Never: it is given up on, and the next message of its key may be leased.
+    /// Never: it settles as given up, and the next message of its key can be leased.
     Never,
 }
 
-/// The right of one worker to one message, until it is completed or the time is over.
+/// The right of one worker to one message, until the worker ends the lease or it expires.
 ///
-/// While there is a lease, no other message of its key is handed out. It dereferences to the message.
+/// While a message is leased, no other message of its key is. The lease dereferences to the
+/// message.
 ///
-/// *Dropped*, on purpose or because its worker panicked or was cancelled, it puts its message back:
-/// still the first of its key, and to be had at once. *Run out*, the same has happened by itself; the
-/// worker still sees the message, but [`complete`](Self::complete), [`fail`](Self::fail) and
-/// [`extend`](Self::extend) are refused, since another worker may have it now.
+/// When a lease is *dropped*, on purpose or because its worker panicked or was cancelled, the
+/// message is ready again at once, still as the head of its key. When a lease *expires*, the same
+/// happens by itself. Its worker can still read the message, but [`complete`](Self::complete),
+/// [`fail`](Self::fail), [`give_up`](Self::give_up) and [`extend`](Self::extend) are refused, since
+/// another worker may have the message now.
 ///
-/// A message is lent and not moved: the queue must be able to give it to the next worker while a late
-/// one still reads it. So workers see `&M`, and `M` is `Sync` and need not be `Clone`. Make it an
-/// `Arc` or clone what you must own.
+/// A message is lent and not moved: the queue must be able to give it to the next worker while a
+/// late one still reads it. So workers see `&M`, and `M` is `Sync` and need not be `Clone`. What a
+/// worker must own, it clones; an `Arc` as message makes that cheap.
 ///
 /// # Examples
 ///
-/// A lease is ended once, and the compiler sees to it:
+/// A long piece of work keeps its message by extending the lease:
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use keylane::Queue;
+///
+/// let uploads = Queue::builder(|upload: &(u64, &str)| upload.0).spawn()?;
+/// uploads.enqueue((7, "a large file")).await?;
+///
+/// let lease = uploads.dequeue().await.expect("it is open");
+/// assert_eq!((lease.1, lease.attempt()), ("a large file", 1));
+/// lease.extend(Duration::from_secs(300))?;
+/// assert!(lease.time_left() > Duration::from_secs(200));
+/// lease.complete()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A lease is ended once, and the compiler checks it:
 ///
 /// ```compile_fail,E0382
 /// # async fn worker(queue: keylane::Queue<u64, String>) {
@@ -50,114 +71,115 @@ pub enum Again {
 /// ```
 #[must_use = "a lease that is dropped puts its message back"]
 pub struct Lease<K, M> {
-    pub(super) shared: Arc<Shared<K, M>>,
-    pub(super) item: Arc<Item<K, M>>,
-    /// Where it is among the leases, until its worker has ended it.
-    pub(super) slot: Option<usize>,
-    pub(super) token: u64,
-    pub(super) attempt: u32,
+    shared: Arc<Shared<K, M>>,
+    item: Arc<Item<K, M>>,
+    id: LeaseId,
+    attempt: u32,
+    /// The worker has ended it: its drop does nothing.
+    has_ended: bool,
 }
 
 impl<K, M> Lease<K, M> {
+    pub(super) fn new(shared: Arc<Shared<K, M>>, grant: Grant<Arc<Item<K, M>>>) -> Self {
+        Self {
+            shared,
+            item: grant.item,
+            id: grant.id,
+            attempt: grant.attempt,
+            has_ended: false,
+        }
+    }
+
     /// The message.
     pub fn message(&self) -> &M {
         self.item.message.get()
     }
 
-    /// Its key.
+    /// The key of the message.
     pub fn key(&self) -> &K {
         self.item.key.get()
     }
 
-    /// How often this message has been leased, this time included.
+    /// How many times the message was leased, this time included.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The number of this lease: each lease of a queue has a larger one than all before it, whatever
-    /// their keys.
+    /// The number of this lease. Each lease of a queue has a larger one than all before it,
+    /// whatever their keys. Tokens begin at 1 in each queue.
     ///
-    /// What a worker writes elsewhere can be *fenced* with it: a sink that remembers the largest token
-    /// it has seen for a key, and refuses smaller ones, is safe from workers whose lease has run out.
-    /// (M. Kleppmann, "How to do distributed locking", 2016.) Tokens begin at 1 in each queue.
+    /// A token *fences* what a worker writes elsewhere: a store that remembers the largest token
+    /// that it has seen for a key, and refuses smaller ones, is safe from workers whose lease has
+    /// expired. (M. Kleppmann, "How to do distributed locking", 2016.)
     pub fn token(&self) -> u64 {
-        self.token
+        self.id.token
     }
 
-    /// When the lease runs out, or `None` if it has.
+    /// When the lease expires, by the clock of the queue's runtime, or `None` if it has expired.
     pub fn expires_at(&self) -> Option<tokio::time::Instant> {
-        let until = self.shared.until(self.slot?, self.token);
-        until.map(tokio::time::Instant::from_std)
+        let (expires_at, _) = self.shared.expiry(self.id)?;
+        Some(tokio::time::Instant::from_std(expires_at))
     }
 
-    /// How long the lease will last; zero if it has run out.
+    /// How long the lease lasts from now; zero if it has expired.
     pub fn time_left(&self) -> Duration {
-        self.expires_at().map_or(Duration::ZERO, |until| {
-            until.into_std().saturating_duration_since(clock::now())
-        })
+        let expiry = self.shared.expiry(self.id);
+        expiry.map_or(Duration::ZERO, |(_, time_left)| time_left)
     }
 
-    /// Lets the lease run out so long from now, and not earlier than it would have.
+    /// Lets the lease expire in `time` from now, unless it would expire later than that anyway.
     ///
     /// # Errors
     ///
-    /// [`LeaseError::Expired`] if it has run out; [`LeaseError::Zero`] or [`LeaseError::TooLong`] for
-    /// a time that is no extension or is longer than a year.
+    /// [`LeaseError::Expired`] if the lease has expired. [`LeaseError::Zero`] if the time is zero
+    /// and [`LeaseError::TooLong`] if it is longer than a year; then the lease is as it was.
     pub fn extend(&self, time: Duration) -> Result<(), LeaseError> {
-        let slot = self.slot.ok_or(LeaseError::Expired)?;
-        self.shared.extend(slot, self.token, time)
+        self.shared.extend(self.id, time)
     }
 }
 
 impl<K: Eq + Clone, M> Lease<K, M> {
-    /// The message is done: it settles, and the next one of its key may be leased.
+    /// The worker is done with the message: it settles, and the next one of its key can be leased.
     ///
     /// # Errors
     ///
-    /// [`LeaseError::Expired`] if the lease has run out. The message is not settled by this.
+    /// [`LeaseError::Expired`] if the lease has expired. Then this does not settle the message.
     pub fn complete(mut self) -> Result<(), LeaseError> {
-        let slot = self.end()?;
-        self.shared
-            .settle(slot, self.token, Outcome::Completed)
-            .map(drop)
+        self.has_ended = true;
+        let returned = self.shared.settle(self.id, Settlement::Completed);
+        returned.map(drop)
     }
 
-    /// The worker has failed with the message.
+    /// The worker has failed with the message, and says when it is delivered again.
     ///
-    /// The queue counts attempts and leaves it to the worker when to give up: a message that kills
-    /// its workers comes back for ever to those who never look at [`attempt`](Self::attempt).
+    /// The queue counts the attempts and leaves it to the worker when to give up. A worker that
+    /// never looks at [`attempt`](Self::attempt) gets a message that always fails again and again.
     ///
     /// # Errors
     ///
-    /// [`LeaseError::Expired`] if the lease has run out. Then the message is back in any case.
-    pub fn fail(mut self, again: Again) -> Result<(), LeaseError> {
-        let wait = match again {
-            Again::Now => Duration::ZERO,
-            Again::After(time) => time,
-            Again::Never => return self.give_up().map(drop),
+    /// [`LeaseError::Expired`] if the lease has expired. Then the message has come back already.
+    pub fn fail(mut self, redelivery: Redelivery) -> Result<(), LeaseError> {
+        let delay = match redelivery {
+            Redelivery::Now => Duration::ZERO,
+            Redelivery::After(time) => time,
+            Redelivery::Never => return self.give_up().map(drop),
         };
-        let slot = self.end()?;
-        self.shared.put_off(slot, self.token, wait)
+        self.has_ended = true;
+        self.shared.delay(self.id, delay)
     }
 
-    /// Gives up on the message, and takes it: `fail(Again::Never)` for those who still want it.
+    /// Gives up on the message, and takes it: [`Redelivery::Never`] for a worker that still needs
+    /// it.
     ///
-    /// The next message of its key may be leased from here on. What must be stored before that, a dead
-    /// letter for example, is better written while there is a lease.
+    /// The next message of its key can be leased from here on. A worker that must store the message
+    /// before that, as a dead letter for example, does so before it calls this.
     ///
     /// # Errors
     ///
-    /// [`LeaseError::Expired`] if the lease has run out. The message is not settled by this.
+    /// [`LeaseError::Expired`] if the lease has expired. Then this does not settle the message.
     pub fn give_up(mut self) -> Result<Returned<K, M>, LeaseError> {
-        let slot = self.end()?;
-        self.shared
-            .settle(slot, self.token, Outcome::GivenUp)
-            .map(Returned::new)
-    }
-
-    /// From here on its drop does nothing.
-    fn end(&mut self) -> Result<usize, LeaseError> {
-        self.slot.take().ok_or(LeaseError::Expired)
+        self.has_ended = true;
+        self.shared.settle(self.id, Settlement::GivenUp)
     }
 }
 
@@ -171,9 +193,9 @@ impl<K, M> Deref for Lease<K, M> {
 
 impl<K, M> Drop for Lease<K, M> {
     fn drop(&mut self) {
-        // Nothing happens if it has run out: its token is not among the leases any more.
-        if let Some(slot) = self.slot {
-            self.shared.release(slot, self.token);
+        // Does nothing if the lease has expired: its id is not in the table any more.
+        if !self.has_ended {
+            self.shared.release(self.id);
         }
     }
 }
@@ -182,7 +204,7 @@ impl<K, M> fmt::Debug for Lease<K, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Neither the key nor the message: they are the user's.
         f.debug_struct("Lease")
-            .field("token", &self.token)
+            .field("token", &self.id.token)
             .field("attempt", &self.attempt)
             .field("time_left", &self.time_left())
             .finish_non_exhaustive()

@@ -1,71 +1,78 @@
-//! The same lanes with a pull face, for people who have workers of their own.
+//! A queue with a lane for each key, from which your own workers pull messages with leases.
 //!
 //! ```text
-//!  enqueue ──► room ──► lanes: who is the head of its key? ──► ready turns ──► dequeue ──► lease
-//!                            ▲ next of this key, or lane removed      ▲                     │
-//!                            └──────────── complete, give up ─────────┼─────────────────────┤
-//!                                                                     └─ dropped, ran out ──┘
+//!                                                    ┌─ complete, give up ──► settled, and the
+//!                                                    │      next message of the key is ready
+//!  enqueue ──► lane of its key ──► ready ──► dequeue: Lease
+//!                     ▲              ▲               │
+//!                     │              └───────────────┼─ dropped, expired, or failed: again now
+//!                     └──────────────────────────────┴─ failed: again later
 //! ```
 //!
-//! # Who owns a message
-//!
-//! Exactly one of: a lane (parked behind its head, or a head that waits to be tried again), the ready
-//! turns, the leases. A *turn* is the one right to hand out a key, as in the engine: it is out from the
-//! moment its message became the head of its lane until that message settles. So "only keys that are
-//! not leased" needs no search: the turns of leased keys are not among the ready ones.
-//!
-//! # Why a lease holds an `Arc`
-//!
-//! When a lease runs out the message must be there for the next worker, and the late one may still be
-//! reading it: nobody can take it out of the hands of a thread. So the queue keeps the message and lends
-//! it. To clone it for each lease instead would ask every user for `M: Clone`, and make all pay for what
-//! hardly ever happens; here it is one allocation per message, with its key beside it.
-//!
-//! # Who keeps the time
-//!
-//! One small task per queue. Without it, those who wait in `dequeue` would have to hand the watch to each
-//! other whenever one of them is dropped, and a lease would run out only when somebody asks. The task
-//! sleeps until the earliest end of a lease that it has heard of; a lease that is completed before
-//! does not wake it. All leases are as long as each other unless they are extended, so they stand in
-//! one line in the order in which they end, and granting or ending one is a step of constant cost.
-//!
-//! Whether a lease has run out is decided by the clock and not by this task: who completes late is
-//! refused, whether or not the task has run.
-//!
-//! # Invariants
-//!
-//! 1. Permits of `turns`, and those given to a `dequeue` that has not used them yet, are as many as
-//!    the ready turns. So one permit is one turn, and a `dequeue` that is dropped passes it on.
-//! 2. Room in use = messages accepted and not settled.
-//! 3. A head that waits to be tried again is in its lane, and its time is in the desk at least once.
-//! 4. Lock order: none is taken while another is held. Under the desk's lock no code of the user's
-//!    runs; under a shard's lock only the key's `Hash`, `Eq` and `Clone` do.
-//! 5. `accepted = settled` after `close` means that nothing can come back: then, and not earlier, those
-//!    who wait in `dequeue` are sent home.
+//! Start with [`Queue`]; [`Builder`] has every setting. A [`Lease`] is the right of one worker to
+//! one message. [`Redelivery`] says when a message comes back that a worker has failed with, and
+//! [`Returned`] is a message that leaves the queue without being completed.
+
+// # How it works
+//
+// A message is owned by exactly one of: its lane, the ready messages, the leases. The lane of a key
+// gives its head out as soon as there is one, and the next one when that head has settled. So the
+// messages of leased keys are not among the ready ones, and `dequeue` never searches.
+//
+// The lease table decides, as a pure machine under one lock. `Shared` applies what it decides to
+// the lanes and to the tasks that wait.
+//
+// # Why a lease holds an `Arc`
+//
+// When a lease expires, the message goes to the next worker while the late one may still be reading
+// it. So the queue keeps the message and lends it. A clone for each lease would ask every user for
+// `M: Clone`, and charge every message for what is rare; this is one allocation per message, with
+// its key beside it.
+//
+// # Time
+//
+// The clock decides whether a lease has expired, and it is always that of the queue's own runtime:
+// a caller may be on a plain thread, or in a runtime whose time is paused. One task per queue, the
+// driver, owns the only timer. It makes messages ready whose lease has expired, so that a waiting
+// `dequeue` gets them. It sleeps until the earliest expiry it knows; a lease that is completed
+// before does not wake it.
+//
+// # Invariants
+//
+// 1. Permits of `ready`, plus those that a `dequeue` was given and has not used yet, are as many as
+//    the ready messages. So a permit is one message, and a `dequeue` that is dropped passes it on.
+// 2. Permits of `room`, plus the messages accepted and not settled, are the capacity.
+// 3. A delayed head is in its lane, and its delay is in the lease table.
+// 4. Lock order: no lock is taken while another one is held. No code of the user's runs under the
+//    lock of the lease table; under the lock of a shard only the key's `Hash`, `Eq` and `Clone` do.
+// 5. After `close`, `accepted = settled` means that no message can come back. Then, and not
+//    earlier, the queue is finished, and no task waits in `dequeue` any more.
 
 mod handle;
 pub use handle::Queue;
 
 mod builder;
-pub use builder::QueueBuilder;
+pub use builder::Builder;
 
 mod lease;
-pub use lease::{Again, Lease};
+pub use lease::{Lease, Redelivery};
 
 mod returned;
 pub use returned::Returned;
 
 mod report;
-pub use report::QueueReport;
+pub use report::Report;
 
 mod error;
 pub use error::{EnqueueError, LeaseError, TryDequeueError, TryEnqueueError};
 
-mod shared;
-mod time;
-
-mod desk;
-mod item;
-mod leases;
-
+// What applies the decisions.
 mod driver;
+mod lanes;
+mod shared;
+mod timing;
+
+// What decides.
+mod delivery;
+mod expiry_queue;
+mod lease_table;

@@ -1,27 +1,27 @@
-//! The end of a queue.
+//! The counts of a queue.
 
 use std::fmt;
 
-/// What became of every message that a queue ever accepted.
+/// What has become of every message that a queue accepted.
 ///
 /// `completed + given_up + handed_back + unsettled = accepted`.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueReport {
-    /// Messages accepted in the life of the queue.
+pub struct Report {
+    /// Messages accepted since the queue was spawned.
     pub accepted: u64,
     /// Messages whose lease was completed.
     pub completed: u64,
     /// Messages that a worker gave up on.
     pub given_up: u64,
-    /// Messages taken back with `take_parked`.
+    /// Messages taken back with [`take_parked`](super::Queue::take_parked).
     pub handed_back: u64,
-    /// Messages that have not settled: 0 at the end of a drain, unless the runtime of the queue went
-    /// first.
+    /// Messages that have not settled. After [`drain`](super::Queue::drain) there are none, unless
+    /// the runtime of the queue was dropped before.
     pub unsettled: u64,
 }
 
-impl fmt::Display for QueueReport {
+impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

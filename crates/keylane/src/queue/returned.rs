@@ -1,28 +1,47 @@
-//! A message that comes back.
+//! A message that left the queue without being completed.
 
 use std::fmt;
 use std::ops::Deref;
 
-use super::item::{Item, Turn};
+use super::delivery::{Delivery, Item};
 use crate::rt::Arc;
 
 /// A message that left the queue without being completed: taken back with
 /// [`Queue::take_parked`](super::Queue::take_parked), or given up on with
 /// [`Lease::give_up`](super::Lease::give_up). It dereferences to the message.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use keylane::Queue;
+///
+/// let orders = Queue::builder(|order: &(u64, String)| order.0).spawn()?;
+/// orders.enqueue((7, "tea".into())).await?;
+/// orders.close();
+/// for order in orders.take_parked() {
+///     assert_eq!((*order.key(), order.attempts()), (7, 0));
+///     assert_eq!(order.into_message().ok(), Some((7, "tea".into())));
+/// }
+/// assert_eq!(orders.drain().await.handed_back, 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Returned<K, M> {
-    pub(super) item: Arc<Item<K, M>>,
+    item: Arc<Item<K, M>>,
     attempts: u32,
 }
 
 impl<K, M> Returned<K, M> {
-    pub(super) fn new(turn: Turn<K, M>) -> Self {
+    pub(super) fn new(delivery: Delivery<Arc<Item<K, M>>>) -> Self {
         Self {
-            item: turn.item,
-            attempts: turn.attempts,
+            item: delivery.item,
+            attempts: delivery.attempts,
         }
     }
 
-    /// Its key.
+    /// The key of the message.
     pub fn key(&self) -> &K {
         self.item.key.get()
     }
@@ -32,17 +51,17 @@ impl<K, M> Returned<K, M> {
         self.item.message.get()
     }
 
-    /// How often it was leased. Above 0, it may have had an effect.
+    /// How many times the message was leased. If it was, it may have had an effect.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// The message itself.
+    /// The message, owned.
     ///
     /// # Errors
     ///
-    /// Gives `self` back while a worker still holds a lease of this message that has run out: it may
-    /// be reading it.
+    /// Gives `self` back while a worker still holds an expired lease of this message, and may be
+    /// reading it.
     pub fn into_message(self) -> Result<M, Self> {
         let attempts = self.attempts;
         match Arc::try_unwrap(self.item) {

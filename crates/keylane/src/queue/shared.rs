@@ -1,105 +1,98 @@
-//! What handles, leases and the driver share: it carries out what the desk and the lanes decide.
+//! What handles, leases and the driver share: the lease table under its lock, the lanes, and the
+//! tasks that wait. The functions stand in the order of a message's way; [`timing`](super::timing)
+//! has those that look at the time.
 
-use std::task::Waker;
 use std::time::Duration;
 
-use super::desk::{Desk, Grant, Orders, Outcome, Watch};
-use super::error::LeaseError;
-use super::item::{Item, Turn, Waiting};
-use super::lease::Lease;
-use super::report::QueueReport;
+use super::delivery::{Delivery, Item};
+use super::error::{EnqueueError, LeaseError};
+use super::expiry_queue::LeaseId;
+use super::lanes::{BrokenKey, Lanes, Placement};
+use super::lease_table::{Grant, LeaseTable, Notifications, Settlement};
+use super::report::Report;
 use super::returned::Returned;
-use crate::clock;
-use crate::engine::{Quiet, caught, shielded};
-use crate::lanes::{AtLimit, LaneMap, Next};
-use crate::rt::{AbortHandle, Arc, Mutex, MutexGuard, Semaphore, lock};
+use crate::clock::RuntimeClock;
+use crate::engine::{Quiet, shielded};
+use crate::rt::{Arc, Mutex, MutexGuard, Semaphore, lock};
 
 /// The key of a message, and its hash.
 pub(super) type Locate<K, M> = Box<dyn Fn(&M) -> (K, u64) + Send + Sync>;
 
-type Lanes<K, M> = LaneMap<Quiet<K>, Arc<Item<K, M>>, Waiting<K, M>, ()>;
-
 pub(super) struct Shared<K, M> {
-    pub(super) lanes: Lanes<K, M>,
-    desk: Mutex<Desk<K, M>>,
-    /// Room for messages. Senders wait here.
-    pub(super) room: Semaphore,
-    /// A permit for each ready turn. Those who dequeue wait here.
-    pub(super) turns: Semaphore,
-    /// Closed at the end. Those who drain wait here.
-    pub(super) end: Semaphore,
     pub(super) locate: Locate<K, M>,
-    pub(super) limit: usize,
+    /// A permit for each message that may still be accepted. Tasks that enqueue wait here.
+    pub(super) room: Semaphore,
+    pub(super) lanes: Lanes<K, M>,
+    table: Mutex<LeaseTable<Arc<Item<K, M>>>>,
+    /// A permit for each ready message. Tasks that dequeue wait here.
+    pub(super) ready: Semaphore,
+    /// It has no permits, and is closed when the queue is finished. Tasks that drain wait here.
+    pub(super) finished: Semaphore,
+    pub(super) clock: RuntimeClock,
+    pub(super) capacity: usize,
     pub(super) lease_time: Duration,
-    driver: Mutex<Option<AbortHandle>>,
 }
 
 impl<K, M> Shared<K, M> {
     /// Ends a lease that was dropped.
-    pub(super) fn release(&self, slot: usize, token: u64) {
-        let orders = self.desk().release(slot, token);
-        self.carry_out(orders);
+    pub(super) fn release(&self, id: LeaseId) {
+        let notifications = self.table().release(id);
+        self.notify(notifications);
     }
 
     pub(super) fn close(&self) {
-        let orders = self.desk().close();
-        self.carry_out(orders);
+        let notifications = self.table().close();
+        self.notify(notifications);
     }
 
-    /// Nobody keeps the time any more: nobody may wait any more.
+    /// Finishes the queue at once: it has no driver any more, or a key that is broken.
     pub(super) fn stop(&self) {
-        let orders = self.desk().stop();
-        self.carry_out(orders);
+        let notifications = self.table().stop();
+        self.notify(notifications);
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.desk().is_open()
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.desk().is_over()
+        self.table().is_open()
     }
 
     pub(super) fn leased(&self) -> usize {
-        self.desk().leased()
+        self.table().leased()
     }
 
-    pub(super) fn report(&self) -> QueueReport {
-        self.desk().report()
+    pub(super) fn report(&self) -> Report {
+        self.table().report()
     }
 
-    pub(super) fn watch(&self, waker: &Waker) -> Watch {
-        self.desk().watch(waker)
+    pub(super) fn table(&self) -> MutexGuard<'_, LeaseTable<Arc<Item<K, M>>>> {
+        lock(&self.table)
     }
 
-    pub(super) fn set_driver(&self, driver: AbortHandle) {
-        *lock(&self.driver) = Some(driver);
+    pub(super) fn push(&self, delivery: Delivery<Arc<Item<K, M>>>) {
+        let notifications = self.table().push(delivery);
+        self.notify(notifications);
     }
 
-    pub(super) fn desk(&self) -> MutexGuard<'_, Desk<K, M>> {
-        lock(&self.desk)
-    }
-
-    pub(super) fn carry_out(&self, orders: Orders) {
-        let Orders {
-            turns,
-            room,
+    /// Wakes the tasks that the table names. No lock is held: the wakers are the user's code.
+    pub(super) fn notify(&self, notifications: Notifications) {
+        let Notifications {
+            ready,
+            settled,
             closed,
-            over,
+            finished,
             driver,
-        } = orders;
-        if turns > 0 {
-            shielded(|| self.turns.add_permits(turns));
+        } = notifications;
+        if ready > 0 {
+            shielded(|| self.ready.add_permits(ready));
         }
-        if room > 0 {
-            shielded(|| self.room.add_permits(room));
+        if settled > 0 {
+            shielded(|| self.room.add_permits(settled));
         }
         if closed {
             shielded(|| self.room.close());
         }
-        if over {
-            shielded(|| self.turns.close());
-            shielded(|| self.end.close());
+        if finished {
+            shielded(|| self.ready.close());
+            shielded(|| self.finished.close());
         }
         if let Some(driver) = driver {
             driver.wake();
@@ -108,178 +101,167 @@ impl<K, M> Shared<K, M> {
 }
 
 impl<K: Eq + Clone, M> Shared<K, M> {
-    pub(super) fn new(locate: Locate<K, M>, limit: usize, lease_time: Duration) -> Self {
+    pub(super) fn new(
+        locate: Locate<K, M>,
+        lanes: Lanes<K, M>,
+        clock: RuntimeClock,
+        capacity: usize,
+        lease_time: Duration,
+    ) -> Self {
         Self {
-            lanes: LaneMap::new(None),
-            desk: Mutex::new(Desk::new()),
-            room: Semaphore::new(limit),
-            turns: Semaphore::new(0),
-            end: Semaphore::new(0),
             locate,
-            limit,
+            room: Semaphore::new(capacity),
+            lanes,
+            table: Mutex::new(LeaseTable::new()),
+            ready: Semaphore::new(0),
+            finished: Semaphore::new(0),
+            clock,
+            capacity,
             lease_time,
-            driver: Mutex::new(None),
         }
     }
 
-    /// Puts a message into the lane of its key, whose room is taken. From here on it is accepted, or
-    /// comes back at once.
-    pub(super) fn put(&self, key: K, hash: u64, message: M) -> Result<(), M> {
-        if !self.desk().accept() {
-            return Err(message);
+    /// Puts a message into the lane of its key. The caller has a permit of `room` for it, and
+    /// forgets the permit if the message is accepted.
+    pub(super) fn enqueue(&self, key: K, hash: u64, message: M) -> Result<(), EnqueueError<M>> {
+        if !self.table().accept() {
+            return Err(EnqueueError::Closed(message));
         }
-        let accepted = Accepted(self);
+        let entering = Entering(self);
         let item = Arc::new(Item {
             key: Quiet::new(key),
             hash,
             message: Quiet::new(message),
         });
-        let present = self.lanes.enter(hash, &item.key, |lane| {
-            let parked = Arc::clone(&item);
-            lane.park(parked, usize::MAX, AtLimit::Park, self.lanes.spares())
-        });
-        std::mem::forget(accepted);
-        if present.is_none() {
-            self.push(Turn::new(item));
+        match self.lanes.offer(&item) {
+            Placement::Refused => {
+                drop(entering);
+                let item = Arc::into_inner(item).expect("the lane has kept no part of it");
+                return Err(EnqueueError::LaneFull(item.message.into_inner()));
+            }
+            Placement::Head => {
+                std::mem::forget(entering);
+                self.push(Delivery::new(item));
+            }
+            Placement::Parked => std::mem::forget(entering),
         }
         Ok(())
     }
 
-    /// Leases the turn that has been ready longest. `None`: somebody else has taken it.
-    pub(super) fn grant(self: &Arc<Self>) -> Option<Lease<K, M>> {
-        let now = clock::now();
-        let (grant, orders) = self.desk().grant(now, self.lease_time)?;
-        self.carry_out(orders);
-        let Grant {
-            item,
-            slot,
-            token,
-            attempt,
-        } = grant;
-        Some(Lease {
-            shared: Arc::clone(self),
-            item,
-            slot: Some(slot),
-            token,
-            attempt,
-        })
+    /// Leases the message that has been ready longest. `None` if another caller has taken it.
+    pub(super) fn lease(&self) -> Option<Grant<Arc<Item<K, M>>>> {
+        let now = self.clock.now();
+        let (grant, notifications) = self.table().lease(now, self.lease_time)?;
+        self.notify(notifications);
+        Some(grant)
     }
 
-    /// Settles the message of a lease, and moves its lane on.
-    pub(super) fn settle(
-        &self,
-        slot: usize,
-        token: u64,
-        outcome: Outcome,
-    ) -> Result<Turn<K, M>, LeaseError> {
-        let turn = self.take(slot, token)?;
-        let next = self.next(&turn.item);
-        let orders = self.desk().settle(outcome, 1, next);
-        self.carry_out(orders);
-        Ok(turn)
-    }
-
-    /// Takes everything that nobody has leased: heads first, then what is behind them, key by key.
-    pub(super) fn take_parked(&self) -> Vec<Returned<K, M>> {
-        let mut taken = Vec::new();
-        // A turn without a permit belongs to somebody who was told to come and get it.
-        while self.claim() || self.is_over() {
-            let mut next = self.desk().pop();
-            if next.is_none() {
-                break;
-            }
-            while let Some(turn) = next {
-                next = self.next(&turn.item);
-                taken.push(Returned::new(turn));
-            }
-        }
-        let mut waits = Vec::new();
-        self.lanes.sweep(|_, _, lane| {
-            let until = lane.backs_off_until();
-            let (head, parked) = lane.hand_back();
-            // A head that is out comes back to its lane.
-            let stays = head.is_none();
-            if let Some((head, until)) = head.zip(until) {
-                waits.push((until, head.number));
-                taken.push(Returned::new(head.turn));
-            }
-            taken.extend(
-                parked
-                    .into_iter()
-                    .map(|item| Returned::new(Turn::new(item))),
-            );
-            stays
-        });
-        for (until, number) in waits {
-            // Dropped after the lock.
-            let _item = self.desk().forget(until, number);
-        }
-        let orders = self.desk().settle(Outcome::HandedBack, taken.len(), None);
-        self.carry_out(orders);
-        taken
-    }
-
-    fn claim(&self) -> bool {
-        self.turns.try_acquire().map(|turn| turn.forget()).is_ok()
-    }
-
-    pub(super) fn push(&self, turn: Turn<K, M>) {
-        let orders = self.desk().push(turn);
-        self.carry_out(orders);
-    }
-
-    pub(super) fn take(&self, slot: usize, token: u64) -> Result<Turn<K, M>, LeaseError> {
-        let now = clock::now();
-        let taken = self.desk().take(slot, token, now);
-        taken.map_err(|orders| {
-            self.carry_out(orders);
+    /// Ends a lease for its worker, unless it has expired.
+    pub(super) fn end(&self, id: LeaseId) -> Result<Delivery<Arc<Item<K, M>>>, LeaseError> {
+        let now = self.clock.now();
+        let ended = self.table().end(id, now);
+        ended.map_err(|notifications| {
+            self.notify(notifications);
             LeaseError::Expired
         })
     }
 
-    /// The head of this lane has settled: what comes next?
-    fn next(&self, item: &Item<K, M>) -> Option<Turn<K, M>> {
-        let advanced = caught(|| {
-            self.lanes.advance(item.hash, &item.key, |lane| {
-                let next: Next<_> = lane.finish();
-                Some(((), next))
-            })
+    /// Settles the message of a lease. The next message of its key becomes ready.
+    pub(super) fn settle(
+        &self,
+        id: LeaseId,
+        settlement: Settlement,
+    ) -> Result<Returned<K, M>, LeaseError> {
+        let delivery = self.end(id)?;
+        let next = self.next(&delivery.item);
+        let notifications = self.table().settle(settlement, 1, next);
+        self.notify(notifications);
+        Ok(Returned::new(delivery))
+    }
+
+    /// Takes every message that is not leased, and settles it as handed back.
+    pub(super) fn take_parked(&self) -> Vec<Returned<K, M>> {
+        let mut taken = Vec::new();
+        // A ready message whose permit is taken belongs to a `dequeue` that has been woken for it.
+        while self.take_permit() || self.is_finished() {
+            let mut head = self.table().pop();
+            if head.is_none() {
+                break;
+            }
+            while let Some(delivery) = head {
+                head = self.next(&delivery.item);
+                taken.push(Returned::new(delivery));
+            }
+        }
+        let mut delays = Vec::new();
+        self.lanes.take_all(|head, parked| {
+            if let Some((head, until)) = head {
+                delays.push((until, head.number));
+                taken.push(Returned::new(head.delivery));
+            }
+            let parked = parked.into_iter().map(Delivery::new);
+            taken.extend(parked.map(Returned::new));
         });
-        match advanced {
-            Ok(Some(((), next))) => next.map(Turn::new),
-            Ok(None) | Err(_) => {
-                self.broken(None);
+        for (until, number) in delays {
+            // Dropped after the lock.
+            let _item = self.table().cancel_delay(until, number);
+        }
+        let notifications = self
+            .table()
+            .settle(Settlement::HandedBack, taken.len(), None);
+        self.notify(notifications);
+        taken
+    }
+
+    /// Finishes the queue because a key does not find its lane again, which can then never move on.
+    /// No task waits for that lane for ever, and [`take_parked`](Self::take_parked) has what is
+    /// left.
+    pub(super) fn stop_for_broken_key(&self, delivery: Option<Delivery<Arc<Item<K, M>>>>) {
+        tracing::error!(
+            target: "keylane",
+            "a key is not equal to itself, or panics: the queue is closed"
+        );
+        if let Some(delivery) = delivery {
+            self.push(delivery);
+        }
+        self.stop();
+    }
+
+    /// The message behind a head that has settled.
+    fn next(&self, item: &Item<K, M>) -> Option<Delivery<Arc<Item<K, M>>>> {
+        match self.lanes.advance(item) {
+            Ok(next) => next.map(Delivery::new),
+            Err(BrokenKey) => {
+                self.stop_for_broken_key(None);
                 None
             }
         }
     }
 
-    /// A key cannot be found again by itself, so its lane cannot be moved on. The queue is over
-    /// before anybody waits for that lane; `take_parked` has what is left.
-    pub(super) fn broken(&self, turn: Option<Turn<K, M>>) {
-        tracing::error!(target: "keylane", "a key is not equal to itself, or panics: the queue is closed");
-        if let Some(turn) = turn {
-            self.push(turn);
-        }
-        self.stop();
+    fn take_permit(&self) -> bool {
+        let permit = self.ready.try_acquire();
+        permit.map(|permit| permit.forget()).is_ok()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.table().is_finished()
     }
 }
 
 impl<K, M> Drop for Shared<K, M> {
     fn drop(&mut self) {
-        if let Some(driver) = lock(&self.driver).take() {
-            driver.abort();
-        }
+        // The driver finds that the queue is gone, and ends.
+        self.stop();
     }
 }
 
-/// A message that is counted as accepted, until it is in its lane. If the key panics on the way, it
-/// never was.
-struct Accepted<'a, K, M>(&'a Shared<K, M>);
+/// A message that is counted as accepted and not yet in its lane. If the lane is full, or the key
+/// panics, it was never accepted.
+struct Entering<'a, K, M>(&'a Shared<K, M>);
 
-impl<K, M> Drop for Accepted<'_, K, M> {
+impl<K, M> Drop for Entering<'_, K, M> {
     fn drop(&mut self) {
-        let orders = self.0.desk().refuse();
-        self.0.carry_out(orders);
+        let notifications = self.0.table().withdraw();
+        self.0.notify(notifications);
     }
 }

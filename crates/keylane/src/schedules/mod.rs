@@ -87,7 +87,9 @@ scenarios! {
     queue_dropped_lease = queue::dropped_lease;
     queue_expiry_and_complete = queue::expiry_and_complete;
     queue_close_and_dequeue = queue::close_and_dequeue;
-    queue_limit_and_complete = queue::limit_and_complete;
+    queue_capacity_and_complete = queue::capacity_and_complete;
+    queue_full_lane = queue::full_lane;
+    queue_delays_and_take_parked = queue::delays_and_take_parked;
     queue_cancelled_dequeue = queue::cancelled_dequeue;
     queue_all_ends = queue::all_ends;
     control_pause_meets_the_start_and_the_end = control::pause_meets_the_start_and_the_end;

@@ -1,4 +1,4 @@
-//! The pull queue: leases that end, run out and are dropped while others wait.
+//! The pull queue: leases that are ended, expire and are dropped while other tasks wait.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -11,7 +11,8 @@ use shuttle_tokio::task::JoinHandle;
 
 use super::explore::pause;
 use super::witness::{Hasher, Key, task};
-use crate::{Again, Lease, LeaseError, Queue, QueueReport, rt};
+use crate::queue::{EnqueueError, Lease, LeaseError, Queue, Redelivery, Report};
+use crate::rt;
 
 /// A key, and a number that counts within it.
 type Job = (Key, u32);
@@ -25,11 +26,11 @@ struct Workers(Arc<Mutex<Seen>>);
 struct Seen {
     /// The largest token of each key.
     tokens: BTreeMap<Key, u64>,
-    /// How often each message was settled. It is counted before anybody can see the settlement, and
-    /// taken back from who was late.
+    /// How many times each message was settled. It is counted before another task can see the
+    /// settlement, and taken back if the lease had expired.
     completed: BTreeMap<Job, u32>,
     given_up: BTreeMap<Job, u32>,
-    /// Messages are being taken back: which ones is known only later, and they count as settled then.
+    /// Messages are being taken back. Which ones is known only later, so all count as settled.
     takes: bool,
 }
 
@@ -43,9 +44,12 @@ impl Seen {
     }
 }
 
-fn jobs(limit: usize) -> Jobs {
+fn jobs(capacity: usize) -> Jobs {
     let builder = Queue::builder(|job: &Job| job.0).hasher(Hasher::default());
-    builder.limit(limit).spawn().expect("the settings agree")
+    builder
+        .capacity(capacity)
+        .spawn()
+        .expect("the settings agree")
 }
 
 fn holding(jobs: &[Job]) -> Jobs {
@@ -58,10 +62,11 @@ fn holding(jobs: &[Job]) -> Jobs {
 
 impl Workers {
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().expect("nobody panics in here")
+        self.0.lock().expect("no panic under this lock")
     }
 
-    /// A lease has come. Nothing before its message may be unsettled, unless it is late already.
+    /// A message was leased. Those before it must have settled, unless this lease has expired
+    /// already.
     fn leased(&self, lease: &Lease<Key, Job>) {
         let mut seen = self.seen();
         let (key, number) = **lease;
@@ -81,13 +86,13 @@ impl Workers {
             return;
         }
         if rt::one_in(4) {
-            let give_up = |lease: Lease<Key, Job>| lease.fail(Again::Never);
+            let give_up = |lease: Lease<Key, Job>| lease.fail(Redelivery::Never);
             self.settle(lease, |seen| &mut seen.given_up, give_up);
             return;
         }
         let failed = match rt::one_in(2) {
-            true => lease.fail(Again::Now),
-            false if rt::one_in(2) => lease.fail(Again::After(Duration::from_millis(5))),
+            true => lease.fail(Redelivery::Now),
+            false if rt::one_in(2) => lease.fail(Redelivery::After(Duration::from_millis(5))),
             false => return drop(lease),
         };
         assert!(matches!(failed, Ok(()) | Err(LeaseError::Expired)));
@@ -107,7 +112,7 @@ impl Workers {
         }
     }
 
-    /// Works until the queue is over.
+    /// Works until the queue is finished.
     fn work(&self, queue: &Jobs) -> JoinHandle<()> {
         let (workers, queue) = (self.clone(), queue.clone());
         task(async move {
@@ -119,7 +124,7 @@ impl Workers {
         })
     }
 
-    fn judge(&self, report: QueueReport) {
+    fn judge(&self, report: Report) {
         let seen = self.seen();
         let count = |list: &BTreeMap<Job, u32>| list.values().map(|n| u64::from(*n)).sum::<u64>();
         assert_eq!(report.unsettled, 0, "{report}");
@@ -138,15 +143,15 @@ impl Workers {
 async fn finish(queue: Jobs, workers: &Workers, tasks: Vec<JoinHandle<()>>) {
     let report = queue.drain().await;
     for task in tasks {
-        task.await.expect("nobody stops a worker");
+        task.await.expect("no worker is stopped");
     }
-    // Not earlier: who is late may not know it yet.
+    // Not earlier: a late worker may not know yet that it is late.
     workers.judge(report);
     assert!(queue.dequeue().await.is_none());
-    assert_eq!((queue.leased(), queue.size()), (0, 0));
+    assert_eq!((queue.leased(), queue.len()), (0, 0));
 }
 
-/// A lease that is dropped comes to one who waits.
+/// The message of a dropped lease goes to a task that waits.
 pub(super) async fn dropped_lease() {
     let workers = Workers::default();
     let queue = holding(&[(1, 1), (1, 2), (2, 1)]);
@@ -165,7 +170,7 @@ pub(super) async fn dropped_lease() {
     finish(queue, &workers, tasks).await;
 }
 
-/// A lease runs out at any moment, also in the one in which it is completed.
+/// A lease expires at any moment, also while it is completed.
 pub(super) async fn expiry_and_complete() {
     let workers = Workers::default();
     let queue = holding(&[(1, 1), (1, 2)]);
@@ -184,7 +189,8 @@ pub(super) async fn expiry_and_complete() {
     assert_eq!(workers.seen().completed.len(), 2);
 }
 
-/// The queue closes while some wait and some work: nobody waits for ever, nobody leaves too early.
+/// The queue closes while some tasks wait and some work: none waits for ever, none leaves too
+/// early.
 pub(super) async fn close_and_dequeue() {
     let workers = Workers::default();
     let queue = jobs(8);
@@ -207,11 +213,11 @@ pub(super) async fn close_and_dequeue() {
         queue.take_parked();
     }
     finish(queue, &workers, tasks).await;
-    sender.await.expect("nobody stops it");
+    sender.await.expect("it is not stopped");
 }
 
-/// Senders wait for the room that a settlement gives back; one of them gives up.
-pub(super) async fn limit_and_complete() {
+/// Tasks wait for the room that a settlement frees; one of them is dropped.
+pub(super) async fn capacity_and_complete() {
     let workers = Workers::default();
     let queue = jobs(1);
     let tasks = vec![workers.work(&queue)];
@@ -232,15 +238,15 @@ pub(super) async fn limit_and_complete() {
     };
     pause().await;
     gives_up.abort();
-    one.await.expect("nobody stops it");
-    two.await.expect("nobody stops it");
+    one.await.expect("it is not stopped");
+    two.await.expect("it is not stopped");
     let _ = gives_up.await;
     let accepted = queue.report().accepted;
     assert!(accepted == 4 || accepted == 5);
     finish(queue, &workers, tasks).await;
 }
 
-/// A `dequeue` is dropped at any moment: what it was about to get goes to the other one.
+/// A `dequeue` is dropped at any moment: the message it was about to get goes to the other one.
 pub(super) async fn cancelled_dequeue() {
     let workers = Workers::default();
     let queue = holding(&[(1, 1)]);
@@ -266,10 +272,67 @@ pub(super) async fn cancelled_dequeue() {
     finish(queue, &workers, tasks).await;
 }
 
-/// Workers that do all they can, and the order of each key.
+/// Workers that end their leases in every way, and the order of each key.
 pub(super) async fn all_ends() {
     let workers = Workers::default();
     let queue = holding(&[(1, 1), (1, 2), (1, 3), (2, 1)]);
     let tasks = vec![workers.work(&queue), workers.work(&queue)];
+    finish(queue, &workers, tasks).await;
+}
+
+/// Tasks meet a full lane while its head settles: a refused message leaves its room, and no order
+/// is broken.
+pub(super) async fn full_lane() {
+    let workers = Workers::default();
+    let builder = Queue::builder(|job: &Job| job.0).hasher(Hasher::default());
+    let builder = builder.capacity(2).lane_capacity(1);
+    let queue = builder.spawn().expect("the settings agree");
+    let tasks = vec![workers.work(&queue)];
+    let send = |key| {
+        let queue = queue.clone();
+        task(async move {
+            let mut number = 1;
+            while number <= 2 {
+                match queue.enqueue((key, number)).await {
+                    Ok(()) => number += 1,
+                    Err(EnqueueError::LaneFull(_)) => rt::yield_now().await,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        })
+    };
+    let senders = [send(1), send(2)];
+    for sender in senders {
+        sender.await.expect("it is not stopped");
+    }
+    assert_eq!(queue.report().accepted, 4);
+    finish(queue, &workers, tasks).await;
+}
+
+/// Everything is taken back while heads come into their lanes to be delayed, and leave them again.
+pub(super) async fn delays_and_take_parked() {
+    let workers = Workers::default();
+    let queue = holding(&[(1, 1), (1, 2), (2, 1)]);
+    let tasks = (0..2).map(|_| {
+        let queue = queue.clone();
+        task(async move {
+            while let Some(lease) = queue.dequeue().await {
+                pause().await;
+                let failed = lease.fail(Redelivery::After(Duration::from_millis(5)));
+                assert!(matches!(failed, Ok(()) | Err(LeaseError::Expired)));
+            }
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    pause().await;
+    let mut taken = Vec::new();
+    while !queue.is_empty() {
+        let back = queue.take_parked();
+        taken.extend(back.iter().map(|back| **back));
+        rt::yield_now().await;
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, [(1, 1), (1, 2), (2, 1)]);
+    assert_eq!(queue.report().handed_back, 3);
     finish(queue, &workers, tasks).await;
 }

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use keylane::{Lease, Queue, QueueBuilder};
+use keylane::Queue;
+use keylane::queue::{Builder, Lease};
 
 /// A key, and a number that counts within it.
 pub(crate) type Job = (u64, u64);
@@ -14,7 +15,7 @@ pub(crate) type Jobs = Queue<u64, Job>;
 pub(crate) const TIME: Duration = Duration::from_secs(30);
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
-pub(crate) fn builder() -> QueueBuilder<u64, Job, impl Fn(&Job) -> u64 + Send + Sync + 'static> {
+pub(crate) fn builder() -> Builder<u64, Job, impl Fn(&Job) -> u64 + Send + Sync + 'static> {
     Queue::builder(|job: &Job| job.0).lease_time(TIME)
 }
 
@@ -31,7 +32,7 @@ pub(crate) fn holding(jobs: &[Job]) -> Jobs {
     queue
 }
 
-/// Leases what is ready, and says what it is.
+/// Leases and completes the next message, and returns it.
 pub(crate) fn next(queue: &Jobs) -> Option<Job> {
     let lease = queue.try_dequeue().ok()?;
     let job = *lease;
@@ -48,7 +49,7 @@ pub(crate) fn lease(queue: &Jobs) -> Lease<u64, Job> {
     queue.try_dequeue().unwrap()
 }
 
-/// With paused time: until nothing moves any more without time.
+/// Lets a millisecond of paused time pass: by then every task waits for time or for another task.
 pub(crate) async fn quiet() {
     tokio::time::sleep(MS).await;
 }
@@ -59,8 +60,8 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
         .expect("it ends")
 }
 
-/// Polls a future so many times, with everything else going on in between, then drops it. What it
-/// answered, if it did.
+/// Polls a future `polls` times and then drops it, with `between` after each poll. Returns what the
+/// future returned, if it did.
 pub(crate) async fn give_up_after<F: Future>(
     polls: usize,
     future: F,
