@@ -63,8 +63,8 @@ mod script;
 
 pub use check::{Drained, Evidence, Finding, Rule, Verdict, Violation, check};
 pub use engine::LetterSink;
-pub use events::{Acceptance, Event, Id, Key, Outcome, Token};
+pub use events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 pub use gate::{Arrivals, Gate, Pass};
-pub use history::{History, Record, Sending};
+pub use history::{History, Sending};
 pub use letters::{Letter, LetterBox, LetterRefused};
 pub use script::{Act, Cue, Script, ScriptError, Scripted};
