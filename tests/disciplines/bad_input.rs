@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use keylane::{BuildError, Coalesce, Dispatcher, Failure, OnGap, ReceiptError, Sequence};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
-use crate::office::{Job, Office, jobs, scripted};
-use crate::rig::{MS, SECOND, paused, quiet};
 use crate::sequence::{contiguous, monotonic, versions};
+use crate::support::{Client, Job, jobs, scripted};
+use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 
 #[test]
 fn settings_that_cannot_work_are_named() {
@@ -65,14 +65,14 @@ fn versions_at_both_ends_of_the_numbers() {
                 .sequence(sequence)
                 .spawn(scripted(Script::new(&history)))
                 .unwrap();
-            let office = Office::new(&history, jobs);
+            let client = Client::new(&history, jobs);
             for version in &sent {
-                office.submit_version(1, *version).await;
+                client.submit_version(1, *version).await;
                 quiet().await;
             }
-            assert_eq!(versions(&office, &sent), handled);
-            assert_eq!(office.jobs.inspect(&1), None);
-            let (report, _) = office.finish(Evidence::new().sequencing()).await;
+            assert_eq!(versions(&client, &sent), handled);
+            assert_eq!(client.jobs.inspect(&1), None);
+            let (report, _) = client.finish(Evidence::new().sequencing()).await;
             assert_eq!(report.duplicates, (sent.len() - handled.len()) as u64);
         });
     }
@@ -87,18 +87,18 @@ fn a_version_that_jumps_to_the_end_is_a_gap() {
             .sequence(contiguous().from(0).gap_timeout(SECOND, OnGap::Skip))
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
+        let client = Client::new(&history, jobs);
         let sent = [u64::MAX, 0, 1];
         for version in sent {
-            office.submit_version(1, version).await;
+            client.submit_version(1, version).await;
             quiet().await;
         }
         tokio::time::sleep(2 * SECOND).await;
-        office.submit_version(1, 2).await;
+        client.submit_version(1, 2).await;
         quiet().await;
-        assert_eq!(versions(&office, &sent), [0, 1, u64::MAX]);
-        let (report, told) = office.finish(Evidence::new().sequencing()).await;
-        assert_eq!((report.duplicates, told.count("done")), (1, 3));
+        assert_eq!(versions(&client, &sent), [0, 1, u64::MAX]);
+        let (report, outcomes) = client.finish(Evidence::new().sequencing()).await;
+        assert_eq!((report.duplicates, outcomes.count("done")), (1, 3));
     });
 }
 
@@ -110,11 +110,11 @@ fn a_monotonic_key_at_its_end_takes_nothing_more() {
             .sequence(monotonic())
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_versions(1, [0, u64::MAX, u64::MAX, 7]).await;
+        let client = Client::new(&history, jobs);
+        client.submit_versions(1, [0, u64::MAX, u64::MAX, 7]).await;
         quiet().await;
-        office.submit_version(1, u64::MAX).await;
-        let (report, _) = office.finish(Evidence::new().sequencing()).await;
+        client.submit_version(1, u64::MAX).await;
+        let (report, _) = client.finish(Evidence::new().sequencing()).await;
         assert_eq!((report.done, report.duplicates), (2, 3));
     });
 }
@@ -132,13 +132,13 @@ fn a_gap_time_out_beyond_all_times() {
             )
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_version(1, 2).await;
+        let client = Client::new(&history, jobs);
+        client.submit_version(1, 2).await;
         quiet().await;
-        office.submit_version(1, 1).await;
+        client.submit_version(1, 1).await;
         quiet().await;
-        assert_eq!(office.handled(), [2, 1]);
-        office.finish(Evidence::new().sequencing()).await;
+        assert_eq!(client.history.handled(), [2, 1]);
+        client.finish(Evidence::new().sequencing()).await;
     });
 }
 
@@ -188,25 +188,25 @@ fn a_merge_function_that_panics() {
             if shares {
                 builder = builder.share_answers::<u64>();
             }
-            let office = Office::new(&history, builder.spawn(scripted(script)).unwrap());
-            office.submit(1).await;
+            let client = Client::new(&history, builder.spawn(scripted(script)).unwrap());
+            client.submit(1).await;
             quiet().await;
             for _ in 2..=5 {
-                office.submit(1).await;
+                client.submit(1).await;
                 quiet().await;
             }
             let failure = Failure::Panicked("no merge".to_owned());
-            let answers = office.answered();
+            let answers = client.answered();
             assert_eq!(answers[&4], Err(ReceiptError::Failed(failure)));
-            assert_eq!(office.jobs.inspect(&1).unwrap().depth, 4);
-            assert_eq!(office.jobs.stats().panics, 1);
+            assert_eq!(client.jobs.inspect(&1).unwrap().depth, 4);
+            assert_eq!(client.jobs.stats().panics, 1);
             gate.open();
             quiet().await;
-            assert_eq!(office.handled(), [1, 5]);
-            let report = office.jobs.drain().await;
+            assert_eq!(client.history.handled(), [1, 5]);
+            let report = client.jobs.drain().await;
             let figures = (report.done, report.coalesced, report.discarded);
             assert_eq!(figures, (2, 2, 1));
-            assert_eq!(office.jobs.stats().lanes, 0);
+            assert_eq!(client.jobs.stats().lanes, 0);
         });
     }
 }
@@ -224,13 +224,13 @@ fn merges_that_always_panic_lose_nothing_that_waits() {
             .coalesce(merge)
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
+        let client = Client::new(&history, jobs);
         for key in 1..=3 {
-            office.submit_all(key, 10).await;
+            client.submit_all(key, 10).await;
         }
-        let (report, told) = office.finish(Evidence::new()).await;
+        let (report, outcomes) = client.finish(Evidence::new()).await;
         assert_eq!((report.done, report.discarded), (3, 27));
-        assert_eq!((told.count("done"), told.count("failed")), (3, 27));
+        assert_eq!((outcomes.count("done"), outcomes.count("failed")), (3, 27));
     });
 }
 
@@ -284,7 +284,7 @@ fn messages_that_panic_when_they_are_dropped() {
             assert!(drops.load(Ordering::Relaxed) >= 4);
             gate.open();
             tokio::time::sleep(MS).await;
-            let report = crate::rig::within(async { jobs.drain().await }).await;
+            let report = keylane_testkit::scenario::within(async { jobs.drain().await }).await;
             assert_eq!((report.done, report.coalesced), (2, 4), "{policy}");
             assert_eq!(jobs.stats().lanes, 0);
         });

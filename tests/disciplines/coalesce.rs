@@ -3,8 +3,8 @@
 use keylane::{Coalesce, Delayed, Exhausted, Failure, LaneState, Overflow, ReceiptError, Retry};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
-use crate::office::{Job, Office, jobs, merging, scripted, word};
-use crate::rig::{MS, SECOND, paused, quiet};
+use crate::support::{Client, Job, jobs, merging, scripted, word};
+use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 
 /// The three policies, by name.
 fn policies(history: &History) -> [(&'static str, Coalesce<Job>); 3] {
@@ -34,44 +34,44 @@ fn at_most_one_is_in_flight_and_one_waits() {
             let gate = Gate::new();
             let script = Script::new(&history).key(1, Act::ok().waits(&gate));
             let jobs = jobs().coalesce(coalesce).spawn(scripted(script)).unwrap();
-            let office = Office::new(&history, jobs);
+            let client = Client::new(&history, jobs);
             // Init.
-            assert_eq!(office.jobs.inspect(&1), None);
-            office.submit(1).await;
+            assert_eq!(client.jobs.inspect(&1), None);
+            client.submit(1).await;
             quiet().await;
             // Process.
-            let view = office.jobs.inspect(&1).unwrap();
+            let view = client.jobs.inspect(&1).unwrap();
             assert!(matches!(view.state, LaneState::Running { attempt: 1, .. }));
             assert_eq!(view.depth, 1);
-            office.submit(1).await;
+            client.submit(1).await;
             quiet().await;
             // Block.
-            assert_eq!(office.jobs.inspect(&1).unwrap().depth, 2);
-            office.submit_all(1, 3).await;
+            assert_eq!(client.jobs.inspect(&1).unwrap().depth, 2);
+            client.submit_all(1, 3).await;
             quiet().await;
             // Decline, whichever way.
-            assert_eq!(office.started(), [(1, 1)]);
+            assert_eq!(client.history.attempts(), [(1, 1)]);
             assert_eq!(
-                office.jobs.stats().coalesced,
+                client.jobs.stats().coalesced,
                 if policy == 2 { 0 } else { 3 }
             );
             gate.release(1);
             quiet().await;
             let stands = if name == "first" { 2 } else { 5 };
-            assert_eq!(office.started(), [(1, 1), (stands, 1)]);
-            assert_eq!(office.jobs.inspect(&1).unwrap().depth, 1);
+            assert_eq!(client.history.attempts(), [(1, 1), (stands, 1)]);
+            assert_eq!(client.jobs.inspect(&1).unwrap().depth, 1);
             gate.release(1);
             quiet().await;
-            assert_eq!(office.jobs.inspect(&1), None);
+            assert_eq!(client.jobs.inspect(&1), None);
             let evidence = expected(name, "", "");
-            let (report, told) = office.finish(evidence).await;
+            let (report, outcomes) = client.finish(evidence).await;
             assert_eq!((report.done, report.coalesced), (2, 3));
             let words = match name {
                 "first" => ["done", "done", "declined", "declined", "declined"],
                 "latest" => ["done", "superseded", "superseded", "superseded", "done"],
                 _ => ["done", "merged", "merged", "merged", "done"],
             };
-            assert_eq!(told.words(), words);
+            assert_eq!(outcomes.words(), words);
         });
     }
 }
@@ -90,21 +90,21 @@ fn a_burst_for_an_idle_key_on_a_busy_dispatcher_is_one_piece_of_work() {
                 .coalesce(coalesce)
                 .spawn(scripted(script))
                 .unwrap();
-            let office = Office::new(&history, jobs);
-            office.submit(9).await;
+            let client = Client::new(&history, jobs);
+            client.submit(9).await;
             quiet().await;
             for _ in 0..3 {
-                office.submit_all(1, 5).await;
+                client.submit_all(1, 5).await;
                 quiet().await;
             }
-            let view = office.jobs.inspect(&1).unwrap();
+            let view = client.jobs.inspect(&1).unwrap();
             assert_eq!(view.state, LaneState::Ready);
             assert_eq!(view.depth, if name == "merge" { 15 } else { 1 });
             hog.open();
-            let (report, _) = office.clone().finish(expected(name, "", "")).await;
+            let (report, _) = client.clone().finish(expected(name, "", "")).await;
             assert_eq!((report.done, report.coalesced), (2, 14));
             let stands = if name == "first" { 2 } else { 16 };
-            assert_eq!(office.handled(), [1, stands]);
+            assert_eq!(client.history.handled(), [1, stands]);
         });
     }
 }
@@ -126,23 +126,23 @@ fn what_waits_for_a_runner_behind_a_settled_head_counts_as_waiting() {
                 .coalesce(coalesce)
                 .spawn(scripted(script))
                 .unwrap();
-            let office = Office::new(&history, jobs);
-            office.submit(1).await;
+            let client = Client::new(&history, jobs);
+            client.submit(1).await;
             quiet().await;
-            office.submit(9).await;
-            office.submit(1).await;
+            client.submit(9).await;
+            client.submit(1).await;
             quiet().await;
             gate.release(1);
             quiet().await;
             // The hog has the only place now; id 3 is ready, and has not started.
-            assert_eq!(office.started(), [(1, 1), (2, 1)]);
-            office.submit_all(1, 4).await;
+            assert_eq!(client.history.attempts(), [(1, 1), (2, 1)]);
+            client.submit_all(1, 4).await;
             quiet().await;
             hog.open();
-            let (report, _) = office.clone().finish(expected(name, "", "")).await;
+            let (report, _) = client.clone().finish(expected(name, "", "")).await;
             assert_eq!((report.done, report.coalesced), (3, 4), "{name}");
             let stands = if name == "first" { 3 } else { 7 };
-            assert_eq!(office.handled(), [1, 2, stands]);
+            assert_eq!(client.history.handled(), [1, 2, stands]);
         });
     }
 }
@@ -163,20 +163,20 @@ fn a_failing_head_counts_as_in_flight() {
                 .coalesce(coalesce)
                 .spawn(scripted(script))
                 .unwrap();
-            let office = Office::new(&history, jobs);
-            office.submit(1).await;
+            let client = Client::new(&history, jobs);
+            client.submit(1).await;
             quiet().await;
             for _ in 0..2 {
-                office.submit_all(1, 2).await;
+                client.submit_all(1, 2).await;
                 tokio::time::sleep(SECOND).await;
             }
-            let (report, told) = office.clone().finish(expected(name, "", "")).await;
+            let (report, outcomes) = client.clone().finish(expected(name, "", "")).await;
             assert_eq!((report.done, report.coalesced), (2, 3));
             let stands = if name == "first" { 2 } else { 5 };
             assert_eq!(
-                office.started(),
+                client.history.attempts(),
                 [(1, 1), (1, 2), (1, 3), (stands, 1)],
-                "{told:?}"
+                "{outcomes:?}"
             );
         });
     }
@@ -200,22 +200,26 @@ fn a_head_that_is_given_up_on_goes_before_what_waits() {
                 .coalesce(merging(&history))
                 .spawn(scripted(script))
                 .unwrap();
-            let office = Office::new(&history, jobs);
-            office.submit(1).await;
+            let client = Client::new(&history, jobs);
+            client.submit(1).await;
             quiet().await;
-            office.submit_all(1, 3).await;
+            client.submit_all(1, 3).await;
             quiet().await;
             if way == "halt" {
-                let view = office.jobs.inspect(&1).unwrap();
+                let view = client.jobs.inspect(&1).unwrap();
                 assert!(matches!(view.state, LaneState::Halted { .. }), "{view:?}");
                 assert_eq!(view.depth, 4);
-                office.jobs.lane(&1).skip().unwrap();
+                client.jobs.lane(&1).skip().unwrap();
             }
             tokio::time::sleep(SECOND).await;
-            assert_eq!(office.handled(), [4], "{way}");
-            let (_, told) = office.finish(Evidence::new().coalescing()).await;
-            let gone = if way == "letter" { "dead" } else { "failed" };
-            assert_eq!(told.words(), [gone, "merged", "merged", "done"]);
+            assert_eq!(client.history.handled(), [4], "{way}");
+            let (_, outcomes) = client.finish(Evidence::new().coalescing()).await;
+            let gone = if way == "letter" {
+                "dead-lettered"
+            } else {
+                "failed"
+            };
+            assert_eq!(outcomes.words(), [gone, "merged", "merged", "done"]);
         });
     }
 }
@@ -234,19 +238,19 @@ fn merged_messages_settle_with_the_one_they_were_merged_into() {
             .coalesce(merging(&history))
             .spawn(scripted(script))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_all(1, 1).await;
+        let client = Client::new(&history, jobs);
+        client.submit_all(1, 1).await;
         quiet().await;
-        office.submit_all(1, 3).await;
+        client.submit_all(1, 3).await;
         gate.open();
         quiet().await;
         // In flight, and so none of the three has an outcome yet.
-        assert_eq!(office.answered().len(), 1);
-        assert_eq!(office.jobs.stats().coalesced, 0);
-        office.submit_all(1, 2).await;
+        assert_eq!(client.answered().len(), 1);
+        assert_eq!(client.jobs.stats().coalesced, 0);
+        client.submit_all(1, 2).await;
         slow.open();
         quiet().await;
-        let answers = office.answered();
+        let answers = client.answered();
         let words: Vec<_> = answers
             .iter()
             .map(|(id, is)| (*id, word(*id, is)))
@@ -259,7 +263,7 @@ fn merged_messages_settle_with_the_one_they_were_merged_into() {
             (6, "failed"),
         ];
         assert_eq!(words, all);
-        let report = office.jobs.drain().await;
+        let report = client.jobs.drain().await;
         assert_eq!((report.done, report.coalesced, report.discarded), (2, 3, 1));
     });
 }
@@ -287,12 +291,12 @@ fn the_handler_gets_what_was_merged_in_order() {
                 }
             })
             .unwrap();
-        let office = Office::new(&history, jobs);
+        let client = Client::new(&history, jobs);
         for _ in 0..2 {
-            office.submit_all(5, 4).await;
+            client.submit_all(5, 4).await;
             quiet().await;
         }
-        let report = office.jobs.drain().await;
+        let report = client.jobs.drain().await;
         assert_eq!((report.done, report.coalesced), (2, 6));
         let seen = seen.lock().unwrap();
         assert_eq!(*seen, [(Some(5), vec![1, 2, 3]), (Some(5), vec![5, 6, 7])]);
@@ -323,21 +327,21 @@ fn a_newcomer_does_not_wait_for_the_time_of_the_one_it_replaces() {
             let sending = history.sending(1, 0, 100);
             let receipt = jobs.submit_after(late, 1_000 * SECOND).await.unwrap();
             sending.ok();
-            let office = Office::new(&history, jobs);
+            let client = Client::new(&history, jobs);
             quiet().await;
             assert!(matches!(
-                office.jobs.inspect(&1).unwrap().state,
+                client.jobs.inspect(&1).unwrap().state,
                 LaneState::Delayed { .. }
             ));
-            office.submit(1).await;
+            client.submit(1).await;
             quiet().await;
-            assert_eq!(office.handled(), [1]);
+            assert_eq!(client.history.handled(), [1]);
             let answer = receipt.await.unwrap_err();
             match merges {
                 false => assert!(matches!(answer, ReceiptError::Superseded(job) if job.id == 100)),
                 true => assert_eq!(answer, ReceiptError::Merged { handled: true }),
             }
-            office.jobs.drain().await;
+            client.jobs.drain().await;
         });
     }
 }
@@ -368,9 +372,9 @@ fn senders_do_not_wait_for_a_lane_that_does_not_grow() {
                         })
                         .spawn(scripted(script))
                         .unwrap();
-                    let office = Office::new(&history, jobs);
+                    let client = Client::new(&history, jobs);
                     for _ in 0..5 {
-                        tokio::time::timeout(SECOND, office.submit(1))
+                        tokio::time::timeout(SECOND, client.submit(1))
                             .await
                             .unwrap();
                         quiet().await;
@@ -380,9 +384,9 @@ fn senders_do_not_wait_for_a_lane_that_does_not_grow() {
                         true => Evidence::new(),
                         false => Evidence::new().coalescing(),
                     };
-                    let (report, _) = office.clone().finish(evidence).await;
+                    let (report, _) = client.clone().finish(evidence).await;
                     assert_eq!((report.done, report.coalesced), (2, 3));
-                    assert_eq!(office.handled(), [1, if first { 2 } else { 5 }]);
+                    assert_eq!(client.history.handled(), [1, if first { 2 } else { 5 }]);
                 });
             }
         }
@@ -402,40 +406,40 @@ fn merging_lanes_are_bounded_and_never_wedge() {
                 .coalesce(merging(&history))
                 .spawn(scripted(script))
                 .unwrap();
-            let office = Office::new(&history, jobs);
+            let client = Client::new(&history, jobs);
             for _ in 0..4 {
-                office.submit(1).await;
+                client.submit(1).await;
                 quiet().await;
             }
-            assert!(office.jobs.inspect(&1).unwrap().full);
+            assert!(client.jobs.inspect(&1).unwrap().full);
             let extra = Job {
                 key: 1,
                 id: 100,
                 version: 100,
                 parts: Vec::new(),
             };
-            let refused = office.jobs.try_send(extra.clone());
+            let refused = client.jobs.try_send(extra.clone());
             assert!(matches!(refused, Err(keylane::TrySendError::LaneFull(_))));
             let waiting = match overflow {
                 Overflow::Wait => {
-                    let office = office.clone();
-                    Some(tokio::spawn(async move { office.submit(1).await }))
+                    let client = client.clone();
+                    Some(tokio::spawn(async move { client.submit(1).await }))
                 }
                 _ => None,
             };
-            office.submit(2).await;
+            client.submit(2).await;
             quiet().await;
-            assert_eq!(office.handled().len(), 1, "the other key");
+            assert_eq!(client.history.handled().len(), 1, "the other key");
             gate.release(1);
             quiet().await;
             if let Some(waiting) = waiting {
                 waiting.await.unwrap();
             }
-            office.submit(1).await;
+            client.submit(1).await;
             gate.open();
             quiet().await;
-            let (report, told) = office.finish(Evidence::new().coalescing()).await;
-            assert_eq!(report.discarded, 0, "{told:?}");
+            let (report, outcomes) = client.finish(Evidence::new().coalescing()).await;
+            assert_eq!(report.discarded, 0, "{outcomes:?}");
             assert_eq!(report.done + report.coalesced, report.accepted);
         });
     }
@@ -461,9 +465,9 @@ fn merging_lanes_at_an_exact_limit() {
                 .coalesce(merging(&history))
                 .spawn(scripted(script))
                 .unwrap();
-            let office = Office::new(&history, jobs);
+            let client = Client::new(&history, jobs);
             for _ in 0..4 {
-                office.submit(1).await;
+                client.submit(1).await;
                 quiet().await;
             }
             gate.open();
@@ -471,12 +475,12 @@ fn merging_lanes_at_an_exact_limit() {
                 true => Evidence::new().coalescing(),
                 false => Evidence::new().overflow_letters(),
             };
-            let (_, told) = office.finish(evidence).await;
+            let (_, outcomes) = client.finish(evidence).await;
             let words = match oldest {
                 true => ["done", "unmerged", "dropped", "done"],
-                false => ["done", "merged", "done", "dead"],
+                false => ["done", "merged", "done", "dead-lettered"],
             };
-            assert_eq!(told.words(), words);
+            assert_eq!(outcomes.words(), words);
         });
     }
 }
@@ -499,36 +503,36 @@ fn a_failing_key_keeps_no_room_for_what_was_merged() {
                     .coalesce(Coalesce::keep_first())
                     .share_answers::<u64>(),
             };
-            let office = Office::new(&history, builder.spawn(scripted(script)).unwrap());
+            let client = Client::new(&history, builder.spawn(scripted(script)).unwrap());
             // The head runs, and what comes meanwhile is load: nine of ten places.
-            office.submit(1).await;
+            client.submit(1).await;
             quiet().await;
-            office.submit_all(1, 8).await;
+            client.submit_all(1, 8).await;
             quiet().await;
-            assert_eq!(office.jobs.stats().capacity_left, 1);
+            assert_eq!(client.jobs.stats().capacity_left, 1);
             gate.release(1);
             quiet().await;
-            let stats = office.jobs.stats();
+            let stats = client.jobs.stats();
             assert_eq!((stats.capacity_left, stats.stalled), (10, 9), "{stats:?}");
             // The second one fails too, and has eight debts.
-            office.jobs.lane(&1).skip().unwrap();
+            client.jobs.lane(&1).skip().unwrap();
             quiet().await;
             gate.release(1);
             quiet().await;
-            let stats = office.jobs.stats();
+            let stats = client.jobs.stats();
             assert_eq!(
                 (stats.capacity_left, stats.backing_off),
                 (10, 1),
                 "{stats:?}"
             );
             for _ in 0..20 {
-                let sent = tokio::time::timeout(SECOND, office.submit(2)).await;
+                let sent = tokio::time::timeout(SECOND, client.submit(2)).await;
                 sent.expect("another key has all the room");
                 quiet().await;
             }
-            let _ = office.jobs.abort().await;
-            assert_eq!(office.jobs.stats().capacity_left, 10);
-            assert_eq!(office.jobs.stats().stalled, 0);
+            let _ = client.jobs.abort().await;
+            assert_eq!(client.jobs.stats().capacity_left, 10);
+            assert_eq!(client.jobs.stats().stalled, 0);
         });
     }
 }
@@ -542,30 +546,30 @@ fn a_paused_key_coalesces_and_an_operator_decides() {
             .coalesce(merging(&history))
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        let lane = office.jobs.lane(&1);
+        let client = Client::new(&history, jobs);
+        let lane = client.jobs.lane(&1);
         lane.pause();
-        office.submit_all(1, 3).await;
+        client.submit_all(1, 3).await;
         quiet().await;
         let view = lane.inspect().unwrap();
         assert_eq!((view.state, view.depth), (LaneState::Paused, 3));
         assert_eq!(lane.purge(), 1);
         assert_eq!(lane.inspect().unwrap().depth, 0);
-        office.submit_all(1, 2).await;
+        client.submit_all(1, 2).await;
         quiet().await;
         lane.skip().unwrap();
         assert_eq!(lane.inspect().unwrap().depth, 0);
-        office.submit_all(1, 2).await;
+        client.submit_all(1, 2).await;
         quiet().await;
         lane.resume().unwrap();
         quiet().await;
-        assert_eq!(office.handled(), [7]);
+        assert_eq!(client.history.handled(), [7]);
         assert_eq!(lane.inspect(), None);
-        let (report, told) = office.finish(Evidence::new().coalescing()).await;
+        let (report, outcomes) = client.finish(Evidence::new().coalescing()).await;
         let words = [
             "unmerged", "unmerged", "purged", "unmerged", "failed", "merged", "done",
         ];
-        assert_eq!(told.words(), words);
+        assert_eq!(outcomes.words(), words);
         assert_eq!((report.coalesced, report.discarded), (4, 2));
     });
 }
@@ -579,15 +583,15 @@ fn a_skipped_head_says_that_it_was_skipped() {
             .coalesce(Coalesce::keep_latest())
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.jobs.lane(&1).pause();
-        office.submit(1).await;
+        let client = Client::new(&history, jobs);
+        client.jobs.lane(&1).pause();
+        client.submit(1).await;
         quiet().await;
-        office.jobs.lane(&1).skip().unwrap();
+        client.jobs.lane(&1).skip().unwrap();
         quiet().await;
-        let answers = office.answered();
+        let answers = client.answered();
         assert_eq!(answers[&1], Err(ReceiptError::Failed(Failure::Skipped)));
-        office.jobs.drain().await;
+        client.jobs.drain().await;
     });
 }
 
@@ -605,16 +609,16 @@ fn a_message_that_expires_leaves_nothing_in_the_lane() {
             .coalesce(merging(&history))
             .spawn(scripted(script))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit(1).await;
+        let client = Client::new(&history, jobs);
+        client.submit(1).await;
         quiet().await;
-        office.submit_all(1, 4).await;
+        client.submit_all(1, 4).await;
         tokio::time::advance(10 * MS).await;
         gate.open();
         quiet().await;
-        let depth = office.jobs.inspect(&1).map_or(0, |view| view.depth);
+        let depth = client.jobs.inspect(&1).map_or(0, |view| view.depth);
         assert_eq!(depth, 0);
-        let report = office.jobs.drain().await;
+        let report = client.jobs.drain().await;
         assert_eq!((report.done, report.expired, report.coalesced), (1, 1, 3));
     });
 }

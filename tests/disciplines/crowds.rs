@@ -3,9 +3,9 @@
 use keylane::{Coalesce, Overflow};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
-use crate::office::{Job, Office, jobs, merging, scripted};
-use crate::rig::{paused, quiet, threads};
 use crate::sequence::contiguous;
+use crate::support::{Client, Job, jobs, merging, scripted};
+use keylane_testkit::scenario::{paused, quiet, threads};
 
 const MANY: usize = 10_000;
 
@@ -24,22 +24,22 @@ fn ten_thousand_become_one() {
             if shares {
                 builder = builder.share_answers::<u64>();
             }
-            let office = Office::new(&history, builder.spawn(scripted(script)).unwrap());
-            office.submit(1).await;
+            let client = Client::new(&history, builder.spawn(scripted(script)).unwrap());
+            client.submit(1).await;
             quiet().await;
-            office.submit_all(1, MANY).await;
+            client.submit_all(1, MANY).await;
             quiet().await;
-            assert_eq!(office.jobs.inspect(&1).unwrap().depth, MANY + 1);
+            assert_eq!(client.jobs.inspect(&1).unwrap().depth, MANY + 1);
             gate.open();
             quiet().await;
             let last = MANY as u64 + 1;
-            assert_eq!(office.handled(), [1, last]);
-            let answers = office.answered();
+            assert_eq!(client.history.handled(), [1, last]);
+            let answers = client.answered();
             assert_eq!(answers.len(), MANY + 1);
             if shares {
                 assert!(answers.iter().all(|(id, is)| *id == 1 || *is == Ok(last)));
             }
-            let report = office.jobs.drain().await;
+            let report = client.jobs.drain().await;
             assert_eq!((report.done, report.coalesced), (2, MANY as u64 - 1));
         });
     }
@@ -55,13 +55,13 @@ fn ten_thousand_in_one_are_handed_back_as_one() {
             .coalesce(Coalesce::merge(|_: &Job, new: &Job| new.clone()))
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.jobs.lane(&1).pause();
-        office.submit_all(1, MANY).await;
+        let client = Client::new(&history, jobs);
+        client.jobs.lane(&1).pause();
+        client.submit_all(1, MANY).await;
         quiet().await;
-        let report = office.jobs.close().await;
+        let report = client.jobs.close().await;
         assert_eq!((report.handed_back, report.coalesced), (1, MANY as u64 - 1));
-        assert_eq!(office.answered().len(), MANY);
+        assert_eq!(client.answered().len(), MANY);
     });
 }
 
@@ -75,12 +75,12 @@ fn ten_thousand_versions_backwards() {
             .sequence(contiguous().from(1).early(MANY))
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_versions(1, (1..=MANY as u64).rev()).await;
+        let client = Client::new(&history, jobs);
+        client.submit_versions(1, (1..=MANY as u64).rev()).await;
         quiet().await;
         let expected: Vec<_> = (1..=MANY as u64).rev().collect();
-        assert_eq!(office.handled(), expected);
-        let (report, _) = office.finish(Evidence::new().sequencing()).await;
+        assert_eq!(client.history.handled(), expected);
+        let (report, _) = client.finish(Evidence::new().sequencing()).await;
         assert_eq!(report.done, MANY as u64);
     });
 }
@@ -97,13 +97,13 @@ fn threads_that_send_at_once() {
                 true => merging(&history),
             };
             let jobs = jobs().coalesce(coalesce).spawn(scripted(script)).unwrap();
-            let office = Office::new(&history, jobs);
+            let client = Client::new(&history, jobs);
             let mut senders = tokio::task::JoinSet::new();
             for sender in 0..4 {
-                let office = office.clone();
+                let client = client.clone();
                 senders.spawn(async move {
                     for number in 0..400 {
-                        office.submit(2 * sender + number % 2).await;
+                        client.submit(2 * sender + number % 2).await;
                         if number % 7 == 0 {
                             tokio::task::yield_now().await;
                         }
@@ -111,7 +111,7 @@ fn threads_that_send_at_once() {
                 });
             }
             senders.join_all().await;
-            let (report, _) = office.finish(Evidence::new().coalescing()).await;
+            let (report, _) = client.finish(Evidence::new().coalescing()).await;
             assert_eq!(report.done + report.coalesced, 1_600);
         });
     }

@@ -3,9 +3,9 @@
 use keylane::{Coalesce, OnGap, Overflow, Retry};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
-use crate::office::{Job, Jobs, Office, jobs, merging, scripted};
-use crate::rig::{Dice, MS, SECOND, paused, quiet, threads, within};
 use crate::sequence::contiguous;
+use crate::support::{Client, Job, Jobs, jobs, merging, scripted};
+use keylane_testkit::scenario::{MS, Random, SECOND, paused, quiet, threads, within};
 
 fn end(jobs: &Jobs, way: u64) -> keylane::Ending<u64, Job, u64, keylane_testkit::ScriptError> {
     match way {
@@ -21,7 +21,7 @@ fn end(jobs: &Jobs, way: u64) -> keylane::Ending<u64, Job, u64, keylane_testkit:
 fn coalescing_lanes_meet_each_end() {
     for seed in 0..120 {
         paused().block_on(async {
-            let mut dice = Dice::new(seed);
+            let mut dice = Random::new(seed);
             let way = dice.below(4);
             let history = History::new();
             let script = Script::new(&history)
@@ -43,12 +43,12 @@ fn coalescing_lanes_meet_each_end() {
             if shares {
                 builder = builder.share_answers::<u64>();
             }
-            let office = Office::new(&history, builder.spawn(scripted(script)).unwrap());
+            let client = Client::new(&history, builder.spawn(scripted(script)).unwrap());
             for _ in 0..16 {
                 let key = 1 + dice.below(4);
-                let full = office.jobs.inspect(&key).is_some_and(|view| view.full);
+                let full = client.jobs.inspect(&key).is_some_and(|view| view.full);
                 if !full {
-                    office.submit(key).await;
+                    client.submit(key).await;
                 }
                 if dice.one_in(3) {
                     quiet().await;
@@ -57,21 +57,24 @@ fn coalescing_lanes_meet_each_end() {
                     tokio::time::sleep(SECOND / 2).await;
                 }
             }
-            let report = within(async { end(&office.jobs, way).await }).await;
+            let report = within(async { end(&client.jobs, way).await }).await;
             let accepted = report.accepted;
             let sum = report.done + report.discarded + report.coalesced + report.handed_back;
             assert_eq!(sum, accepted, "{report}");
-            let answers = office.answered();
+            let answers = client.answered();
             assert_eq!(answers.len() as u64, accepted, "every receipt resolves");
             let mut counts = std::collections::BTreeMap::<_, u64>::new();
             for (id, answer) in &answers {
-                *counts.entry(crate::office::word(*id, answer)).or_default() += 1;
+                *counts.entry(crate::support::word(*id, answer)).or_default() += 1;
             }
             let count = |word: &str| counts.get(word).copied().unwrap_or(0);
             assert_eq!(count("done"), report.done, "{counts:?} {report}");
-            assert_eq!(count("back") + count("interrupted"), report.handed_back);
-            crate::rig::assert_empty(&office.jobs);
-            crate::rig::assert_no_engine_panics();
+            assert_eq!(
+                count("handed back") + count("interrupted"),
+                report.handed_back
+            );
+            keylane_testkit::scenario::assert_nothing_left(&client.jobs);
+            keylane_testkit::scenario::assert_no_engine_panics();
         });
     }
 }
@@ -80,7 +83,7 @@ fn coalescing_lanes_meet_each_end() {
 fn sequencing_lanes_meet_each_end() {
     for seed in 0..120 {
         paused().block_on(async {
-            let mut dice = Dice::new(1_000 + seed);
+            let mut dice = Random::new(1_000 + seed);
             let way = dice.below(4);
             let history = History::new();
             let script = Script::new(&history)
@@ -97,10 +100,10 @@ fn sequencing_lanes_meet_each_end() {
                 .sequence(contiguous().from(1).early(4).gap_timeout(SECOND, then))
                 .spawn(scripted(script))
                 .unwrap();
-            let office = Office::new(&history, jobs);
+            let client = Client::new(&history, jobs);
             for _ in 0..24 {
                 let (key, version) = (1 + dice.below(3), dice.below(12));
-                office.submit_version(key, version).await;
+                client.submit_version(key, version).await;
                 if dice.one_in(3) {
                     quiet().await;
                 }
@@ -108,8 +111,8 @@ fn sequencing_lanes_meet_each_end() {
                     tokio::time::sleep(SECOND / 2).await;
                 }
             }
-            let report = within(async { end(&office.jobs, way).await }).await;
-            office.judge(report, Evidence::new().sequencing());
+            let report = within(async { end(&client.jobs, way).await }).await;
+            client.judge(report, Evidence::new().sequencing());
         });
     }
 }
@@ -122,7 +125,7 @@ fn the_runtime_is_dropped_in_the_midst() {
             let history = History::new();
             let runtime = if workers { threads() } else { paused() };
             let gate = Gate::new();
-            let office = runtime.block_on(async {
+            let client = runtime.block_on(async {
                 let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
                 let builder = jobs();
                 let jobs = match merges {
@@ -131,21 +134,22 @@ fn the_runtime_is_dropped_in_the_midst() {
                         .sequence(contiguous().from(1))
                         .spawn(scripted(script)),
                 };
-                let office = Office::new(&history, jobs.unwrap());
-                office.submit_version(1, 1).await;
+                let client = Client::new(&history, jobs.unwrap());
+                client.submit_version(1, 1).await;
                 gate.arrivals(1).await;
-                office.submit_versions(1, [2, 3, 9]).await;
-                let stats = || office.jobs.stats();
-                crate::rig::until(|| stats().accepted == 4 && stats().ready == 0).await;
-                office
+                client.submit_versions(1, [2, 3, 9]).await;
+                let stats = || client.jobs.stats();
+                keylane_testkit::scenario::until(|| stats().accepted == 4 && stats().ready == 0)
+                    .await;
+                client
             });
             drop(runtime);
-            let answers = office.answered();
+            let answers = client.answered();
             assert_eq!(answers.len(), 4, "{answers:?}");
-            let stats = office.jobs.stats();
+            let stats = client.jobs.stats();
             let settled = stats.handed_back + stats.coalesced;
             assert_eq!(settled, 4, "{stats:?}");
-            crate::rig::assert_no_engine_panics();
+            keylane_testkit::scenario::assert_no_engine_panics();
         }
     }
 }

@@ -8,14 +8,14 @@ use keylane::{Exhausted, Failure, LaneError, LaneState, OnGap, ReceiptError};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 use tokio::time::Instant;
 
-use crate::office::{Job, Office, jobs, scripted};
-use crate::rig::{MS, paused, quiet};
 use crate::sequence::contiguous;
+use crate::support::{Client, Job, jobs, scripted};
+use keylane_testkit::scenario::{MS, paused, quiet};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An office whose key 1 starts with version 1, whose dead letters are accepted.
-fn office(then: OnGap, early: usize, gate: Option<&Gate>, history: &History) -> Office {
+/// An client whose key 1 starts with version 1, whose dead letters are accepted.
+fn client(then: OnGap, early: usize, gate: Option<&Gate>, history: &History) -> Client {
     let mut act = Act::ok();
     if let Some(gate) = gate {
         act = act.waits(gate);
@@ -31,7 +31,7 @@ fn office(then: OnGap, early: usize, gate: Option<&Gate>, history: &History) -> 
         )
         .spawn(scripted(Script::new(history).key(1, act)))
         .unwrap();
-    Office::new(history, jobs)
+    Client::new(history, jobs)
 }
 
 fn judged() -> Evidence {
@@ -135,25 +135,25 @@ fn a_gap_is_skipped_after_its_time() {
     paused().block_on(async {
         let (gaps, _guard) = Gaps::listen();
         let history = History::new();
-        let office = office(OnGap::Skip, 100, None, &history);
+        let client = client(OnGap::Skip, 100, None, &history);
         let began = Instant::now();
-        office.submit_versions(1, [4, 5, 8]).await;
+        client.submit_versions(1, [4, 5, 8]).await;
         tokio::time::sleep(PATIENCE - MS).await;
-        assert_eq!(office.handled(), []);
+        assert!(client.history.handled().is_empty());
         assert_eq!(gaps.ranges(), []);
         tokio::time::sleep(2 * MS).await;
-        assert_eq!(office.handled(), [1, 2]);
+        assert_eq!(client.history.handled(), [1, 2]);
         // The second gap is waited for by itself.
         tokio::time::sleep(PATIENCE + MS).await;
-        assert_eq!(office.handled(), [1, 2, 3]);
+        assert_eq!(client.history.handled(), [1, 2, 3]);
         assert_eq!(gaps.ranges(), [(1, 3), (6, 7)]);
         for (at, gap) in gaps.at().into_iter().zip(1_u32..) {
             let limit = gap * PATIENCE + 3 * MS;
             assert!(at - began <= limit, "{:?}", at - began);
         }
         // What was given up is a duplicate when it comes.
-        office.submit_versions(1, [1, 7, 9]).await;
-        let (report, _) = office.finish(gaps.evidence()).await;
+        client.submit_versions(1, [1, 7, 9]).await;
+        let (report, _) = client.finish(gaps.evidence()).await;
         assert_eq!((report.done, report.duplicates), (4, 2));
     });
 }
@@ -163,26 +163,26 @@ fn what_waits_behind_a_gap_is_dead_lettered_after_its_time() {
     paused().block_on(async {
         let (gaps, _guard) = Gaps::listen();
         let history = History::new();
-        let office = office(OnGap::DeadLetter, 100, None, &history);
-        office.submit_versions(1, [3, 4, 7]).await;
+        let client = client(OnGap::DeadLetter, 100, None, &history);
+        client.submit_versions(1, [3, 4, 7]).await;
         tokio::time::sleep(PATIENCE + MS).await;
         assert_eq!(gaps.ranges(), [(1, 2)]);
-        for (id, answer) in office.answered() {
+        for (id, answer) in client.answered() {
             assert_eq!(
                 answer,
                 Err(ReceiptError::DeadLettered(Failure::Gap)),
                 "{id}"
             );
         }
-        assert_eq!(office.jobs.inspect(&1), None);
+        assert_eq!(client.jobs.inspect(&1), None);
         // The key waits on, for the same version.
-        office.submit_versions(1, [3, 2]).await;
+        client.submit_versions(1, [3, 2]).await;
         quiet().await;
-        assert_eq!(office.handled(), []);
-        office.submit_version(1, 1).await;
+        assert!(client.history.handled().is_empty());
+        client.submit_version(1, 1).await;
         quiet().await;
-        assert_eq!(office.handled(), [6, 5, 4]);
-        let report = office.jobs.drain().await;
+        assert_eq!(client.history.handled(), [6, 5, 4]);
+        let report = client.jobs.drain().await;
         assert_eq!((report.done, report.dead_lettered), (3, 3));
     });
 }
@@ -193,37 +193,37 @@ fn a_halted_gap_is_resumed_skipped_or_filled() {
         paused().block_on(async {
             let (gaps, _guard) = Gaps::listen();
             let history = History::new();
-            let office = office(OnGap::Halt, 100, None, &history);
-            let lane = office.jobs.lane(&1);
-            office.submit_versions(1, [3, 4]).await;
+            let client = client(OnGap::Halt, 100, None, &history);
+            let lane = client.jobs.lane(&1);
+            client.submit_versions(1, [3, 4]).await;
             tokio::time::sleep(PATIENCE + MS).await;
             assert_eq!(gaps.ranges(), [(1, 2)]);
-            assert_eq!(office.jobs.stats().halted, 1);
+            assert_eq!(client.jobs.stats().halted, 1);
             tokio::time::sleep(1_000 * PATIENCE).await;
-            assert_eq!(office.handled(), []);
+            assert!(client.history.handled().is_empty());
             match way {
                 "resume" => {
                     lane.resume().unwrap();
-                    assert_eq!(office.jobs.stats().halted, 0);
+                    assert_eq!(client.jobs.stats().halted, 0);
                     assert_eq!(lane.resume(), Err(LaneError::NotHalted(())));
                     tokio::time::sleep(PATIENCE + MS).await;
-                    assert_eq!(office.jobs.stats().halted, 1);
+                    assert_eq!(client.jobs.stats().halted, 1);
                     assert_eq!(gaps.ranges(), [(1, 2), (1, 2)]);
                     lane.skip().unwrap();
                 }
                 "skip" => lane.skip().unwrap(),
-                _ => office.submit_versions(1, [2, 1]).await,
+                _ => client.submit_versions(1, [2, 1]).await,
             }
             quiet().await;
-            assert_eq!(office.jobs.stats().halted, 0);
+            assert_eq!(client.jobs.stats().halted, 0);
             let handled: &[u64] = if way == "fill" {
                 &[4, 3, 1, 2]
             } else {
                 &[1, 2]
             };
-            assert_eq!(office.handled(), handled, "{way}");
+            assert_eq!(client.history.handled(), handled, "{way}");
             assert_eq!(lane.inspect(), None);
-            let (report, _) = office.finish(gaps.evidence()).await;
+            let (report, _) = client.finish(gaps.evidence()).await;
             assert_eq!(report.done, handled.len() as u64);
         });
     }
@@ -236,40 +236,40 @@ fn the_bound_of_early_messages_has_the_same_policies() {
         paused().block_on(async {
             let (gaps, _guard) = Gaps::listen();
             let history = History::new();
-            let office = office(then, 3, None, &history);
-            office.submit_versions(1, [5, 9, 6]).await;
+            let client = client(then, 3, None, &history);
+            client.submit_versions(1, [5, 9, 6]).await;
             quiet().await;
             assert_eq!(gaps.ranges(), []);
-            assert_eq!(office.handled(), []);
-            office.submit_version(1, 8).await;
+            assert!(client.history.handled().is_empty());
+            client.submit_version(1, 8).await;
             quiet().await;
             assert_eq!(gaps.ranges(), [(1, 4)]);
             match then {
                 OnGap::Skip => {
-                    assert_eq!(office.handled(), [1, 3]);
-                    office.submit_version(1, 7).await;
+                    assert_eq!(client.history.handled(), [1, 3]);
+                    client.submit_version(1, 7).await;
                     quiet().await;
-                    assert_eq!(office.handled(), [1, 3, 5, 4, 2]);
+                    assert_eq!(client.history.handled(), [1, 3, 5, 4, 2]);
                 }
                 OnGap::DeadLetter => {
-                    assert_eq!(office.jobs.stats().dead_lettered, 4);
-                    assert_eq!(office.jobs.inspect(&1), None);
+                    assert_eq!(client.jobs.stats().dead_lettered, 4);
+                    assert_eq!(client.jobs.inspect(&1), None);
                 }
                 _ => {
-                    assert_eq!(office.jobs.stats().halted, 1);
-                    office.jobs.lane(&1).skip().unwrap();
+                    assert_eq!(client.jobs.stats().halted, 1);
+                    client.jobs.lane(&1).skip().unwrap();
                     quiet().await;
                     // The next gap has its own time.
-                    assert_eq!(office.handled(), [1, 3]);
+                    assert_eq!(client.history.handled(), [1, 3]);
                     tokio::time::sleep(PATIENCE + MS).await;
-                    assert_eq!(office.jobs.stats().halted, 1);
+                    assert_eq!(client.jobs.stats().halted, 1);
                     assert_eq!(gaps.ranges(), [(1, 4), (7, 7)]);
-                    office.jobs.lane(&1).skip().unwrap();
+                    client.jobs.lane(&1).skip().unwrap();
                     quiet().await;
-                    assert_eq!(office.handled(), [1, 3, 4, 2]);
+                    assert_eq!(client.history.handled(), [1, 3, 4, 2]);
                 }
             }
-            office.finish(gaps.evidence()).await;
+            client.finish(gaps.evidence()).await;
         });
     }
 }
@@ -282,25 +282,25 @@ fn a_gap_times_out_while_the_head_runs() {
             let (gaps, _guard) = Gaps::listen();
             let history = History::new();
             let gate = Gate::new();
-            let office = office(then, 100, Some(&gate), &history);
-            office.submit_versions(1, [1, 4]).await;
+            let client = client(then, 100, Some(&gate), &history);
+            client.submit_versions(1, [1, 4]).await;
             tokio::time::sleep(PATIENCE + MS).await;
             assert_eq!(gaps.ranges(), [(2, 3)]);
-            assert_eq!(office.started(), [(1, 1)]);
-            assert_eq!(office.jobs.stats().halted, 0, "the head goes on");
+            assert_eq!(client.history.attempts(), [(1, 1)]);
+            assert_eq!(client.jobs.stats().halted, 0, "the head goes on");
             gate.open();
             quiet().await;
             match then {
-                OnGap::Skip => assert_eq!(office.handled(), [1, 2]),
-                OnGap::DeadLetter => assert_eq!(office.jobs.stats().dead_lettered, 1),
+                OnGap::Skip => assert_eq!(client.history.handled(), [1, 2]),
+                OnGap::DeadLetter => assert_eq!(client.jobs.stats().dead_lettered, 1),
                 _ => {
-                    assert_eq!(office.jobs.stats().halted, 1);
-                    office.submit_versions(1, [2, 3]).await;
+                    assert_eq!(client.jobs.stats().halted, 1);
+                    client.submit_versions(1, [2, 3]).await;
                     quiet().await;
-                    assert_eq!(office.handled(), [1, 3, 4, 2]);
+                    assert_eq!(client.history.handled(), [1, 3, 4, 2]);
                 }
             }
-            office.finish(gaps.evidence()).await;
+            client.finish(gaps.evidence()).await;
         });
     }
 }
@@ -311,21 +311,21 @@ fn a_gap_that_is_filled_just_in_time_is_not_reported() {
         paused().block_on(async {
             let (gaps, _guard) = Gaps::listen();
             let history = History::new();
-            let office = office(then, 100, None, &history);
-            office.submit_versions(1, [2, 3]).await;
+            let client = client(then, 100, None, &history);
+            client.submit_versions(1, [2, 3]).await;
             tokio::time::sleep(PATIENCE - 2 * MS).await;
-            office.submit_version(1, 1).await;
+            client.submit_version(1, 1).await;
             quiet().await;
-            assert_eq!(office.handled(), [3, 1, 2]);
+            assert_eq!(client.history.handled(), [3, 1, 2]);
             // A gap that opens now does not inherit the old one's time.
-            office.submit_version(1, 5).await;
+            client.submit_version(1, 5).await;
             tokio::time::sleep(PATIENCE - 2 * MS).await;
             assert_eq!(gaps.ranges(), []);
-            office.submit_version(1, 4).await;
+            client.submit_version(1, 4).await;
             quiet().await;
             tokio::time::sleep(2 * PATIENCE).await;
             assert_eq!(gaps.ranges(), []);
-            let (report, _) = office.finish(gaps.evidence()).await;
+            let (report, _) = client.finish(gaps.evidence()).await;
             assert_eq!(report.done, 5);
         });
     }
@@ -338,13 +338,13 @@ fn two_gaps_in_a_row() {
         paused().block_on(async {
             let (gaps, _guard) = Gaps::listen();
             let history = History::new();
-            let office = office(then, 100, None, &history);
-            let lane = office.jobs.lane(&1);
-            office.submit_versions(1, [3, 6]).await;
+            let client = client(then, 100, None, &history);
+            let lane = client.jobs.lane(&1);
+            client.submit_versions(1, [3, 6]).await;
             quiet().await;
             lane.skip().unwrap();
             quiet().await;
-            assert_eq!(office.handled(), [1]);
+            assert_eq!(client.history.handled(), [1]);
             let view = lane.inspect().unwrap();
             assert!(
                 matches!(
@@ -367,8 +367,8 @@ fn two_gaps_in_a_row() {
                 lane.skip().unwrap();
                 quiet().await;
             }
-            assert_eq!(office.handled(), [1, 2]);
-            office.finish(gaps.evidence()).await;
+            assert_eq!(client.history.handled(), [1, 2]);
+            client.finish(gaps.evidence()).await;
         });
     }
 }
@@ -379,33 +379,36 @@ fn a_gap_in_a_paused_key() {
     for then in [OnGap::Skip, OnGap::DeadLetter, OnGap::Halt] {
         paused().block_on(async {
             let history = History::new();
-            let office = office(then, 100, None, &history);
-            let lane = office.jobs.lane(&1);
-            office.submit_version(1, 3).await;
+            let client = client(then, 100, None, &history);
+            let lane = client.jobs.lane(&1);
+            client.submit_version(1, 3).await;
             quiet().await;
             lane.pause();
             tokio::time::sleep(PATIENCE + MS).await;
             assert_eq!(lane.inspect().unwrap().state, LaneState::Paused);
-            assert_eq!((office.handled().len(), office.jobs.stats().halted), (0, 0));
+            assert_eq!(
+                (client.history.handled().len(), client.jobs.stats().halted),
+                (0, 0)
+            );
             lane.resume().unwrap();
             quiet().await;
             match then {
-                OnGap::Skip => assert_eq!(office.handled(), [1]),
-                OnGap::DeadLetter => assert_eq!(office.jobs.stats().dead_lettered, 1),
+                OnGap::Skip => assert_eq!(client.history.handled(), [1]),
+                OnGap::DeadLetter => assert_eq!(client.jobs.stats().dead_lettered, 1),
                 _ => {
-                    assert_eq!(office.jobs.stats().halted, 1);
+                    assert_eq!(client.jobs.stats().halted, 1);
                     lane.pause();
-                    assert_eq!(office.jobs.stats().halted, 0);
-                    office.submit_versions(1, [1, 2]).await;
+                    assert_eq!(client.jobs.stats().halted, 0);
+                    client.submit_versions(1, [1, 2]).await;
                     quiet().await;
-                    assert_eq!(office.handled(), []);
+                    assert!(client.history.handled().is_empty());
                     lane.resume().unwrap();
                     quiet().await;
-                    assert_eq!(office.handled(), [2, 3, 1]);
+                    assert_eq!(client.history.handled(), [2, 3, 1]);
                 }
             }
             assert_eq!(lane.inspect(), None);
-            office.finish(judged()).await;
+            client.finish(judged()).await;
         });
     }
 }
@@ -416,10 +419,10 @@ fn a_drain_with_an_open_gap() {
     for then in [OnGap::Skip, OnGap::DeadLetter, OnGap::Halt] {
         paused().block_on(async {
             let history = History::new();
-            let office = office(then, 100, None, &history);
-            office.submit_versions(1, [3, 4]).await;
+            let client = client(then, 100, None, &history);
+            client.submit_versions(1, [3, 4]).await;
             quiet().await;
-            let (report, told) = office.finish(judged()).await;
+            let (report, outcomes) = client.finish(judged()).await;
             let figures = (report.done, report.dead_lettered, report.handed_back);
             let word = match then {
                 OnGap::Skip => {
@@ -428,14 +431,14 @@ fn a_drain_with_an_open_gap() {
                 }
                 OnGap::DeadLetter => {
                     assert_eq!(figures, (0, 2, 0));
-                    "dead"
+                    "dead-lettered"
                 }
                 _ => {
                     assert_eq!(figures, (0, 0, 2));
-                    "back"
+                    "handed back"
                 }
             };
-            assert_eq!(told.words(), [word, word]);
+            assert_eq!(outcomes.words(), [word, word]);
         });
     }
 }
@@ -445,13 +448,13 @@ fn a_drain_with_an_open_gap() {
 fn a_drain_with_a_halted_gap() {
     paused().block_on(async {
         let history = History::new();
-        let office = office(OnGap::Halt, 100, None, &history);
-        office.submit_versions(1, [4, 3]).await;
+        let client = client(OnGap::Halt, 100, None, &history);
+        client.submit_versions(1, [4, 3]).await;
         tokio::time::sleep(PATIENCE + MS).await;
         let began = Instant::now();
-        let (report, told) = office.finish(judged()).await;
+        let (report, outcomes) = client.finish(judged()).await;
         assert!(began.elapsed() < MS);
-        assert_eq!(told.words(), ["back", "back"]);
+        assert_eq!(outcomes.words(), ["handed back", "handed back"]);
         assert_eq!(report.handed_back, 2);
     });
 }
@@ -466,17 +469,17 @@ fn a_gap_holds_nobody_else_up() {
             .sequence(contiguous().from(1))
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
+        let client = Client::new(&history, jobs);
         for key in 1..=50 {
-            office.submit_version(key, 2).await;
+            client.submit_version(key, 2).await;
         }
-        office.submit_versions(100, 1..=20).await;
+        client.submit_versions(100, 1..=20).await;
         quiet().await;
-        assert_eq!(office.handled().len(), 20);
+        assert_eq!(client.history.handled().len(), 20);
         for key in 1..=50 {
-            office.submit_version(key, 1).await;
+            client.submit_version(key, 1).await;
         }
-        let (report, _) = office.finish(judged()).await;
+        let (report, _) = client.finish(judged()).await;
         assert_eq!(report.done, 120);
     });
 }

@@ -3,14 +3,7 @@
 // A helper of a test is a test: where one panics, the test has failed.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../engine/rig.rs"]
-#[allow(
-    dead_code,
-    reason = "shared with the tests of the engine, which use all of it"
-)]
-mod rig;
-
-mod office;
+mod support;
 
 mod bad_input;
 mod coalesce;

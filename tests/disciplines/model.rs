@@ -4,19 +4,23 @@
 //! receipt has said and how deep each key is are compared. A step of time is longer than a retry waits and
 //! no multiple of a gap's patience, so that no two moments meet.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::future::Future;
-use std::sync::{Arc, Mutex};
+use keylane_testkit::scenario::Held;
+use keylane_testkit::scenario::Receipts;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use keylane::{Coalesce, Context, Exhausted, OnGap, Receipt, Retry};
+use keylane::{Coalesce, Context, Exhausted, OnGap, Retry};
 use keylane_testkit::{History, Id, Key, LetterBox, ScriptError};
 use proptest::prelude::*;
-use tokio::sync::oneshot;
 
-use crate::office::{Job, Jobs, jobs, word};
-use crate::rig::{assert_empty, assert_no_engine_panics, paused, quiet, within};
 use crate::sequence::contiguous;
+use crate::support::{Job, Jobs, jobs, word};
+use keylane_testkit::scenario::{
+    assert_no_engine_panics, assert_nothing_left, paused, quiet, within,
+};
 
 const RETRY: u64 = 100;
 const STEP: u64 = 400;
@@ -94,7 +98,7 @@ proptest! {
 
 /// More of them by an environment variable, for the soak.
 fn cases() -> u32 {
-    crate::rig::repeats("KEYLANE_DISCIPLINE_CASES", 600) as u32
+    keylane_testkit::scenario::repeats("KEYLANE_DISCIPLINE_CASES", 600) as u32
 }
 
 /// A message, and those that settle with it.
@@ -128,7 +132,7 @@ struct Model {
     now: u64,
     keys: BTreeMap<Key, Naive>,
     started: Vec<(Id, u32)>,
-    told: BTreeMap<Id, &'static str>,
+    outcomes: BTreeMap<Id, &'static str>,
 }
 
 impl Model {
@@ -136,13 +140,13 @@ impl Model {
         let joined = match (word, self.shares) {
             ("done", true) => "shared",
             ("done", false) => "merged",
-            ("failed" | "dead", true) => word,
+            ("failed" | "dead-lettered", true) => word,
             _ => "unmerged",
         };
         for id in message.joined {
-            self.told.insert(id, joined);
+            self.outcomes.insert(id, joined);
         }
-        let before = self.told.insert(message.id, word);
+        let before = self.outcomes.insert(message.id, word);
         assert_eq!(before, None, "the model settles {} twice", message.id);
     }
 
@@ -208,7 +212,7 @@ impl Model {
             OnGap::DeadLetter => {
                 naive.missed_since = None;
                 for (_, message) in std::mem::take(&mut naive.early) {
-                    self.settle(message, "dead");
+                    self.settle(message, "dead-lettered");
                 }
             }
             _ => naive.halted = true,
@@ -363,7 +367,7 @@ impl Model {
             let early = std::mem::take(&mut naive.early).into_values();
             let all: Vec<_> = held.into_iter().chain(line).chain(early).collect();
             for message in all {
-                self.settle(message, "back");
+                self.settle(message, "handed back");
             }
         }
     }
@@ -409,52 +413,42 @@ impl Naive {
     }
 }
 
-/// The handlers' side of the engine.
-#[derive(Clone, Default)]
-struct Hands(Arc<Mutex<InHand>>);
-
-#[derive(Default)]
-struct InHand {
-    started: Vec<(Id, u32)>,
-    running: HashMap<Key, oneshot::Sender<bool>>,
-    opened: bool,
+/// Handlers that wait for the plan to answer them, by their keys.
+#[derive(Clone)]
+struct Handlers {
+    held: Held<Key, bool>,
+    history: History,
+    /// They succeed at once.
+    opened: Arc<AtomicBool>,
 }
 
-impl Hands {
+impl Handlers {
+    fn new() -> Self {
+        Self {
+            held: Held::new(),
+            history: History::new(),
+            opened: Arc::default(),
+        }
+    }
+
     async fn handle(self, context: Context<Key>, job: Job) -> Result<Id, ScriptError> {
-        let verdict = {
-            let mut hands = self.0.lock().unwrap();
-            if hands.opened {
-                return Ok(job.id);
-            }
-            hands.started.push((job.id, context.attempt()));
-            let (sender, verdict) = oneshot::channel();
-            hands.running.insert(job.key, sender);
-            verdict
-        };
-        match verdict.await {
-            Ok(true) => Ok(job.id),
+        if self.opened.load(Ordering::Relaxed) {
+            return Ok(job.id);
+        }
+        self.history.start(job.id, context.attempt(), 0);
+        match self.held.wait(job.key).await {
+            Some(true) => Ok(job.id),
             _ => Err(ScriptError::Error(job.id)),
         }
     }
 
-    fn finish(&self, key: Key, ok: bool) {
-        let sender = self.0.lock().unwrap().running.remove(&key);
-        if let Some(sender) = sender {
-            let _ = sender.send(ok);
-        }
-    }
-
     fn open(&self) {
-        let mut hands = self.0.lock().unwrap();
-        hands.opened = true;
-        for (_, sender) in hands.running.drain() {
-            let _ = sender.send(true);
-        }
+        self.opened.store(true, Ordering::Relaxed);
+        self.held.answer_all(true);
     }
 }
 
-fn spawn(plan: &Plan, hands: &Hands) -> Jobs {
+fn spawn(plan: &Plan, handlers: &Handlers) -> Jobs {
     let letters = LetterBox::new(&History::new());
     let mut builder = jobs()
         .retry(Retry::fixed(Duration::from_millis(RETRY)).max_attempts(2))
@@ -474,15 +468,15 @@ fn spawn(plan: &Plan, hands: &Hands) -> Jobs {
     if plan.shares && !matches!(plan.how, How::Sequence(..)) {
         builder = builder.share_answers::<Id>();
     }
-    let hands = hands.clone();
+    let handlers = handlers.clone();
     builder
-        .spawn(move |context: Context<Key>, job: Job| hands.clone().handle(context, job))
+        .spawn(move |context: Context<Key>, job: Job| handlers.clone().handle(context, job))
         .unwrap()
 }
 
 async fn run(plan: Plan) {
-    let hands = Hands::default();
-    let jobs = spawn(&plan, &hands);
+    let handlers = Handlers::new();
+    let jobs = spawn(&plan, &handlers);
     let began = tokio::time::Instant::now();
     let now = || began.elapsed().as_millis() as u64;
     let mut model = Model {
@@ -491,14 +485,14 @@ async fn run(plan: Plan) {
         now: 0,
         keys: BTreeMap::new(),
         started: Vec::new(),
-        told: BTreeMap::new(),
+        outcomes: BTreeMap::new(),
     };
-    let mut receipts: BTreeMap<Id, Receipt<Job, Id, ScriptError>> = BTreeMap::new();
-    let mut told = BTreeMap::new();
+    let mut receipts = Receipts::new();
+    let mut outcomes = BTreeMap::new();
     for step in &plan.steps {
         match *step {
             Step::Send(key, version) => {
-                let id = (receipts.len() + told.len()) as Id + 1;
+                let id = (receipts.len() + outcomes.len()) as Id + 1;
                 let job = Job {
                     key,
                     id,
@@ -509,7 +503,7 @@ async fn run(plan: Plan) {
                 model.send(key, id, version);
             }
             Step::Finish(key, ok) => {
-                hands.finish(key, ok);
+                handlers.held.answer(&key, ok);
                 model.finish(key, ok);
             }
             Step::Time => tokio::time::sleep(Duration::from_millis(STEP)).await,
@@ -532,9 +526,10 @@ async fn run(plan: Plan) {
         }
         quiet().await;
         model.time(now());
-        hear(&mut receipts, &mut told).await;
-        assert_eq!(told, model.told, "{step:?}");
-        assert_eq!(hands.0.lock().unwrap().started, model.started, "{step:?}");
+        let answers = receipts.collect().into_iter();
+        outcomes.extend(answers.map(|(id, answer)| (id, word(id, &answer))));
+        assert_eq!(outcomes, model.outcomes, "{step:?}");
+        assert_eq!(handlers.history.attempts(), model.started, "{step:?}");
         let mut halted = 0;
         for (key, naive) in &model.keys {
             let depth = jobs.inspect(key).map(|view| view.depth);
@@ -555,24 +550,25 @@ async fn run(plan: Plan) {
         _ => jobs.abort(),
     };
     if plan.end < 2 {
-        hands.open();
+        handlers.open();
     }
     model.end(plan.end);
     let report = within(async { ending.await }).await;
-    hear(&mut receipts, &mut told).await;
-    assert_eq!(told, model.told, "at the end");
+    let answers = receipts.collect().into_iter();
+    outcomes.extend(answers.map(|(id, answer)| (id, word(id, &answer))));
+    assert_eq!(outcomes, model.outcomes, "at the end");
     assert!(receipts.is_empty(), "without an answer: {receipts:?}");
     let count = |words: &[&str]| {
         let is = |word: &&&str| words.contains(*word);
-        model.told.values().filter(is).count() as u64
+        model.outcomes.values().filter(is).count() as u64
     };
-    assert_eq!(report.accepted, model.told.len() as u64);
+    assert_eq!(report.accepted, model.outcomes.len() as u64);
     assert_eq!(report.done, count(&["done"]));
     assert_eq!(report.duplicates, count(&["duplicate"]));
-    assert_eq!(report.handed_back, count(&["back", "interrupted"]));
+    assert_eq!(report.handed_back, count(&["handed back", "interrupted"]));
     let others = count(&[
         "failed",
-        "dead",
+        "dead-lettered",
         "purged",
         "declined",
         "superseded",
@@ -583,25 +579,8 @@ async fn run(plan: Plan) {
         report.discarded + report.dead_lettered + report.coalesced,
         others
     );
-    assert_empty(&jobs);
+    assert_nothing_left(&jobs);
     assert_no_engine_panics();
     let stats = jobs.stats();
     assert_eq!((stats.capacity_left, stats.paused), (65_536, 0));
-}
-
-/// What the receipts have said by now.
-async fn hear(
-    receipts: &mut BTreeMap<Id, Receipt<Job, Id, ScriptError>>,
-    told: &mut BTreeMap<Id, &'static str>,
-) {
-    for id in receipts.keys().copied().collect::<Vec<_>>() {
-        let receipt = receipts.get_mut(&id).unwrap();
-        let heard = tokio::task::unconstrained(std::future::poll_fn(|cx| {
-            std::task::Poll::Ready(std::pin::Pin::new(&mut *receipt).poll(cx))
-        }));
-        if let std::task::Poll::Ready(answer) = heard.await {
-            receipts.remove(&id);
-            told.insert(id, word(id, &answer));
-        }
-    }
 }

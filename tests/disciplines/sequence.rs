@@ -4,8 +4,8 @@ use keylane::{LaneState, OnGap, Overflow, Retry, Sequence};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use proptest::prelude::*;
 
-use crate::office::{Job, Office, jobs, scripted};
-use crate::rig::{SECOND, paused, quiet};
+use crate::support::{Client, Job, jobs, scripted};
+use keylane_testkit::scenario::{SECOND, paused, quiet};
 
 pub(crate) fn contiguous() -> Sequence<u64, Job> {
     Sequence::contiguous(|job: &Job| job.version)
@@ -15,16 +15,16 @@ pub(crate) fn monotonic() -> Sequence<u64, Job> {
     Sequence::monotonic(|job: &Job| job.version)
 }
 
-fn office(sequence: Sequence<u64, Job>, history: &History) -> Office {
+fn client(sequence: Sequence<u64, Job>, history: &History) -> Client {
     let script = Script::new(history);
     let jobs = jobs().sequence(sequence).spawn(scripted(script)).unwrap();
-    Office::new(history, jobs)
+    Client::new(history, jobs)
 }
 
 /// The versions that were handled, in the order of the ends.
-pub(crate) fn versions(office: &Office, sent: &[u64]) -> Vec<u64> {
+pub(crate) fn versions(client: &Client, sent: &[u64]) -> Vec<u64> {
     let version = |id: u64| sent[id as usize - 1];
-    office.handled().into_iter().map(version).collect()
+    client.history.handled().into_iter().map(version).collect()
 }
 
 proptest! {
@@ -55,17 +55,17 @@ proptest! {
                 .sequence(contiguous().from(1).early(100))
                 .spawn(scripted(script))
                 .unwrap();
-            let office = Office::new(&history, jobs);
+            let client = Client::new(&history, jobs);
             for (index, version) in sent.iter().enumerate() {
-                office.submit_version(1, *version).await;
+                client.submit_version(1, *version).await;
                 if index % pace == 0 {
                     quiet().await;
                 }
             }
             quiet().await;
-            assert_eq!(versions(&office, &sent), (1..=n).collect::<Vec<_>>());
-            assert_eq!(office.jobs.inspect(&1), None, "nothing is left");
-            let (report, _) = office.finish(Evidence::new().sequencing()).await;
+            assert_eq!(versions(&client, &sent), (1..=n).collect::<Vec<_>>());
+            assert_eq!(client.jobs.inspect(&1), None, "nothing is left");
+            let (report, _) = client.finish(Evidence::new().sequencing()).await;
             assert_eq!((report.done, report.duplicates), (n, sent.len() as u64 - n));
         });
     }
@@ -78,10 +78,10 @@ proptest! {
     ) {
         paused().block_on(async {
             let history = History::new();
-            let office = office(monotonic(), &history);
+            let client = client(monotonic(), &history);
             let mut expected = Vec::new();
             for (index, version) in sent.iter().enumerate() {
-                office.submit_version(1, *version).await;
+                client.submit_version(1, *version).await;
                 if expected.last().is_none_or(|last| last < version) {
                     expected.push(*version);
                 }
@@ -90,8 +90,8 @@ proptest! {
                 }
             }
             quiet().await;
-            assert_eq!(versions(&office, &sent), expected);
-            let (report, _) = office.finish(Evidence::new().sequencing()).await;
+            assert_eq!(versions(&client, &sent), expected);
+            let (report, _) = client.finish(Evidence::new().sequencing()).await;
             assert_eq!(report.duplicates, (sent.len() - expected.len()) as u64);
         });
     }
@@ -101,13 +101,13 @@ proptest! {
 fn a_key_starts_where_it_is_told_to() {
     paused().block_on(async {
         let history = History::new();
-        let office = office(contiguous().from(5), &history);
-        office.submit_versions(1, [7, 4, 6, 5, 0]).await;
+        let client = client(contiguous().from(5), &history);
+        client.submit_versions(1, [7, 4, 6, 5, 0]).await;
         quiet().await;
-        assert_eq!(versions(&office, &[7, 4, 6, 5, 0]), [5, 6, 7]);
-        let (_, told) = office.finish(Evidence::new().sequencing()).await;
+        assert_eq!(versions(&client, &[7, 4, 6, 5, 0]), [5, 6, 7]);
+        let (_, outcomes) = client.finish(Evidence::new().sequencing()).await;
         assert_eq!(
-            told.words(),
+            outcomes.words(),
             ["done", "duplicate", "done", "done", "duplicate"]
         );
     });
@@ -118,13 +118,13 @@ fn a_key_starts_with_what_is_seen_first() {
     for version in [0, 1, 7, u64::MAX - 1] {
         paused().block_on(async {
             let history = History::new();
-            let office = office(contiguous(), &history);
+            let client = client(contiguous(), &history);
             let next = version + 1;
             let sent = [version, next, version, next];
-            office.submit_versions(1, sent).await;
+            client.submit_versions(1, sent).await;
             quiet().await;
-            assert_eq!(versions(&office, &sent), [version, next]);
-            let (report, _) = office.finish(Evidence::new().sequencing()).await;
+            assert_eq!(versions(&client, &sent), [version, next]);
+            let (report, _) = client.finish(Evidence::new().sequencing()).await;
             assert_eq!((report.done, report.duplicates), (2, 2));
         });
     }
@@ -143,13 +143,16 @@ fn retries_come_before_the_next_version() {
             .sequence(contiguous().from(1))
             .spawn(scripted(script))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_versions(1, 1..=3).await;
+        let client = Client::new(&history, jobs);
+        client.submit_versions(1, 1..=3).await;
         tokio::time::sleep(10 * SECOND).await;
-        assert_eq!(office.started(), [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)]);
+        assert_eq!(
+            client.history.attempts(),
+            [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)]
+        );
         // Also of the one that was given up on.
-        office.submit_versions(1, [2, 1, 3, 4]).await;
-        let (report, _) = office.finish(Evidence::new().sequencing()).await;
+        client.submit_versions(1, [2, 1, 3, 4]).await;
+        let (report, _) = client.finish(Evidence::new().sequencing()).await;
         assert_eq!(
             (report.done, report.discarded, report.duplicates),
             (3, 1, 3)
@@ -168,13 +171,13 @@ fn a_copy_is_a_duplicate_wherever_the_first_one_is() {
             .sequence(contiguous().from(1))
             .spawn(scripted(script))
             .unwrap();
-        let office = Office::new(&history, jobs);
+        let client = Client::new(&history, jobs);
         // In flight, parked, early.
         for version in [1, 2, 9] {
-            office.submit_versions(1, [version, version]).await;
+            client.submit_versions(1, [version, version]).await;
             quiet().await;
         }
-        let stats = office.jobs.stats();
+        let stats = client.jobs.stats();
         assert_eq!(
             (stats.duplicates, stats.stalled, stats.done),
             (3, 1, 0),
@@ -182,8 +185,8 @@ fn a_copy_is_a_duplicate_wherever_the_first_one_is() {
         );
         gate.open();
         quiet().await;
-        office.jobs.lane(&1).skip().unwrap();
-        let (report, _) = office.finish(Evidence::new().sequencing()).await;
+        client.jobs.lane(&1).skip().unwrap();
+        let (report, _) = client.finish(Evidence::new().sequencing()).await;
         assert_eq!((report.done, report.duplicates), (3, 3));
     });
 }
@@ -200,22 +203,22 @@ fn early_messages_are_no_load() {
             .sequence(contiguous().from(1).early(8))
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
+        let client = Client::new(&history, jobs);
         for version in 2..=8 {
-            office.submit_version(1, version).await;
+            client.submit_version(1, version).await;
             quiet().await;
         }
-        let stats = office.jobs.stats();
+        let stats = client.jobs.stats();
         assert_eq!((stats.capacity_left, stats.stalled, stats.ready), (8, 7, 0));
         for version in 1..=50 {
-            let sent = tokio::time::timeout(SECOND, office.submit_version(2, version));
+            let sent = tokio::time::timeout(SECOND, client.submit_version(2, version));
             sent.await.expect("another key has all the room");
             quiet().await;
         }
-        office.submit_version(1, 1).await;
-        let (report, _) = office.clone().finish(Evidence::new().sequencing()).await;
+        client.submit_version(1, 1).await;
+        let (report, _) = client.clone().finish(Evidence::new().sequencing()).await;
         assert_eq!(report.done, 58);
-        assert_eq!(office.jobs.stats().capacity_left, 8);
+        assert_eq!(client.jobs.stats().capacity_left, 8);
     });
 }
 
@@ -236,12 +239,12 @@ fn a_full_lane_lets_in_who_brings_the_missing_version() {
                 )
                 .spawn(scripted(script))
                 .unwrap();
-            let office = Office::new(&history, jobs);
+            let client = Client::new(&history, jobs);
             for version in [4, 5] {
-                office.submit_version(1, version).await;
+                client.submit_version(1, version).await;
                 quiet().await;
             }
-            let view = office.jobs.inspect(&1).unwrap();
+            let view = client.jobs.inspect(&1).unwrap();
             assert!(
                 view.full
                     && matches!(
@@ -255,7 +258,7 @@ fn a_full_lane_lets_in_who_brings_the_missing_version() {
             );
             // The second one waits at the gate until the first one has made it the next.
             let late = |version| {
-                let office = office.clone();
+                let client = client.clone();
                 tokio::spawn(async move {
                     loop {
                         let job = Job {
@@ -264,8 +267,8 @@ fn a_full_lane_lets_in_who_brings_the_missing_version() {
                             version,
                             parts: Vec::new(),
                         };
-                        let sending = office.history.sending(1, version, job.id);
-                        match office.jobs.send(job).await {
+                        let sending = client.history.sending(1, version, job.id);
+                        match client.jobs.send(job).await {
                             Ok(()) => break sending.ok(),
                             Err(keylane::SendError::LaneFull(_)) => {
                                 sending.fail();
@@ -278,7 +281,7 @@ fn a_full_lane_lets_in_who_brings_the_missing_version() {
             };
             let waits = [late(2), late(3)];
             quiet().await;
-            tokio::time::timeout(SECOND, office.submit_version(1, 1))
+            tokio::time::timeout(SECOND, client.submit_version(1, 1))
                 .await
                 .unwrap();
             quiet().await;
@@ -290,8 +293,8 @@ fn a_full_lane_lets_in_who_brings_the_missing_version() {
                     .unwrap();
             }
             tokio::time::sleep(10 * SECOND).await;
-            assert_eq!(office.handled(), [3, 102, 103, 1, 2]);
-            let report = office.jobs.drain().await;
+            assert_eq!(client.history.handled(), [3, 102, 103, 1, 2]);
+            let report = client.jobs.drain().await;
             assert_eq!((report.done, report.duplicates), (5, 0));
         });
     }
@@ -312,39 +315,39 @@ fn an_exact_limit_holds_for_sequences() {
                 .sequence(contiguous().from(1))
                 .spawn(scripted(script))
                 .unwrap();
-            let office = Office::new(&history, jobs);
+            let client = Client::new(&history, jobs);
             // In line: the head and two more have a place.
-            office.submit_version(1, 1).await;
+            client.submit_version(1, 1).await;
             quiet().await;
-            office.submit_versions(1, 2..=5).await;
+            client.submit_versions(1, 2..=5).await;
             quiet().await;
-            assert_eq!(office.jobs.inspect(&1).unwrap().depth, 3);
+            assert_eq!(client.jobs.inspect(&1).unwrap().depth, 3);
             gate.open();
             quiet().await;
             let handled = match overflow {
                 Overflow::DropOldest => [1, 4, 5],
                 _ => [1, 2, 3],
             };
-            assert_eq!(office.handled(), handled);
+            assert_eq!(client.history.handled(), handled);
             // The line goes on behind what was given up.
-            office.submit_version(1, 6).await;
+            client.submit_version(1, 6).await;
             quiet().await;
-            assert_eq!(office.handled().len(), 4);
+            assert_eq!(client.history.handled().len(), 4);
             // Early: three have a place, and the missing one still comes in.
-            office.submit_versions(1, 8..=12).await;
+            client.submit_versions(1, 8..=12).await;
             quiet().await;
-            assert_eq!(office.jobs.inspect(&1).unwrap().depth, 3);
-            office.submit_version(1, 7).await;
+            assert_eq!(client.jobs.inspect(&1).unwrap().depth, 3);
+            client.submit_version(1, 7).await;
             quiet().await;
-            assert_eq!(office.handled()[4..], [12, 7, 8, 9]);
-            let (report, told) = office
+            assert_eq!(client.history.handled()[4..], [12, 7, 8, 9]);
+            let (report, outcomes) = client
                 .finish(Evidence::new().sequencing().overflow_letters())
                 .await;
             let gone = match overflow {
                 Overflow::DropOldest => "dropped",
-                _ => "dead",
+                _ => "dead-lettered",
             };
-            assert_eq!(told.count(gone), 4, "{told:?}");
+            assert_eq!(outcomes.count(gone), 4, "{outcomes:?}");
             assert_eq!(report.done, 8);
         });
     }
@@ -361,9 +364,9 @@ fn every_state_can_be_seen() {
             .sequence(contiguous().from(1).gap_timeout(10 * SECOND, OnGap::Halt))
             .spawn(scripted(script))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        let lane = office.jobs.lane(&1);
-        office.submit_version(1, 3).await;
+        let client = Client::new(&history, jobs);
+        let lane = client.jobs.lane(&1);
+        client.submit_version(1, 3).await;
         quiet().await;
         let view = lane.inspect().unwrap();
         let LaneState::Gap {
@@ -385,7 +388,7 @@ fn every_state_can_be_seen() {
         );
         lane.pause();
         assert_eq!(lane.inspect().unwrap().state, LaneState::Paused);
-        assert_eq!(office.jobs.stats().paused, 1);
+        assert_eq!(client.jobs.stats().paused, 1);
         lane.resume().unwrap();
         quiet().await;
         assert!(matches!(
@@ -402,15 +405,15 @@ fn every_state_can_be_seen() {
                 due_in: None
             }
         );
-        let stats = office.jobs.stats();
+        let stats = client.jobs.stats();
         assert_eq!((stats.halted, stats.stalled, stats.lanes), (1, 1, 1));
-        office.submit_version(1, 1).await;
+        client.submit_version(1, 1).await;
         quiet().await;
         assert!(matches!(
             lane.inspect().unwrap().state,
             LaneState::Running { .. }
         ));
-        assert_eq!(office.jobs.stats().halted, 0);
+        assert_eq!(client.jobs.stats().halted, 0);
         gate.release(1);
         quiet().await;
         assert_eq!(
@@ -421,12 +424,12 @@ fn every_state_can_be_seen() {
                 due_in: None
             }
         );
-        assert_eq!(office.jobs.stats().halted, 1);
+        assert_eq!(client.jobs.stats().halted, 1);
         lane.skip().unwrap();
         gate.open();
         quiet().await;
         assert_eq!(lane.inspect(), None);
-        let (report, _) = office.finish(Evidence::new().sequencing()).await;
+        let (report, _) = client.finish(Evidence::new().sequencing()).await;
         assert_eq!(report.done, 2);
     });
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use keylane::{BuildError, Coalesce, Dispatcher, Exhausted, Failure, Overflow, ReceiptError};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script, ScriptError};
 
-use crate::office::{Job, Office, jobs, merging, scripted};
-use crate::rig::{paused, quiet};
+use crate::support::{Client, Job, jobs, merging, scripted};
+use keylane_testkit::scenario::{paused, quiet};
 
 fn policy(name: &str, history: &History) -> Coalesce<Job> {
     match name {
@@ -23,7 +23,7 @@ async fn five(
     act: Act,
     history: &History,
     exhausted: Exhausted<u64, Job, ScriptError>,
-) -> Office {
+) -> Client {
     let gate = Gate::new();
     let script = Script::new(history)
         .message(1, Act::ok().waits(&gate))
@@ -34,16 +34,16 @@ async fn five(
         .share_answers::<u64>()
         .spawn(scripted(script))
         .unwrap();
-    let office = Office::new(history, jobs);
-    office.submit(1).await;
+    let client = Client::new(history, jobs);
+    client.submit(1).await;
     quiet().await;
-    office.submit_all(1, 4).await;
+    client.submit_all(1, 4).await;
     quiet().await;
-    assert_eq!(office.jobs.inspect(&1).unwrap().depth, 5, "all are kept");
-    assert_eq!(office.jobs.stats().coalesced, 0, "and none has an outcome");
+    assert_eq!(client.jobs.inspect(&1).unwrap().depth, 5, "all are kept");
+    assert_eq!(client.jobs.stats().coalesced, 0, "and none has an outcome");
     gate.open();
     quiet().await;
-    office
+    client
 }
 
 #[test]
@@ -51,13 +51,13 @@ fn a_success_is_shared() {
     for name in ["first", "latest", "merge"] {
         paused().block_on(async {
             let history = History::new();
-            let office = five(name, Act::ok(), &history, Exhausted::Discard).await;
+            let client = five(name, Act::ok(), &history, Exhausted::Discard).await;
             let stands = if name == "first" { 2 } else { 5 };
-            let answers = office.answered();
+            let answers = client.answered();
             for id in 2..=5 {
                 assert_eq!(answers[&id], Ok(stands), "{name}");
             }
-            let report = office.jobs.drain().await;
+            let report = client.jobs.drain().await;
             assert_eq!((report.done, report.coalesced), (2, 3));
         });
     }
@@ -68,9 +68,12 @@ fn a_success_that_is_shared_is_judged() {
     for name in ["latest", "merge"] {
         paused().block_on(async {
             let history = History::new();
-            let office = five(name, Act::ok(), &history, Exhausted::Discard).await;
-            let (_, told) = office.finish(Evidence::new().coalescing()).await;
-            assert_eq!(told.words(), ["done", "shared", "shared", "shared", "done"]);
+            let client = five(name, Act::ok(), &history, Exhausted::Discard).await;
+            let (_, outcomes) = client.finish(Evidence::new().coalescing()).await;
+            assert_eq!(
+                outcomes.words(),
+                ["done", "shared", "shared", "shared", "done"]
+            );
         });
     }
 }
@@ -86,10 +89,10 @@ fn failures_and_dead_letters_are_shared() {
                     false => Exhausted::Discard,
                     true => Exhausted::dead_letter(letters.sink(|job: &Job| job.id)),
                 };
-                let office = five(name, Act::error(), &history, exhausted).await;
-                tokio::time::sleep(crate::rig::SECOND).await;
+                let client = five(name, Act::error(), &history, exhausted).await;
+                tokio::time::sleep(keylane_testkit::scenario::SECOND).await;
                 let stands = if name == "first" { 2 } else { 5 };
-                let answers = office.answered();
+                let answers = client.answered();
                 for id in 2..=5 {
                     let failure = Failure::Error(ScriptError::Error(stands));
                     let error = match letter {
@@ -98,7 +101,7 @@ fn failures_and_dead_letters_are_shared() {
                     };
                     assert_eq!(answers[&id], Err(error), "{name}");
                 }
-                let report = office.jobs.drain().await;
+                let report = client.jobs.drain().await;
                 let given_up = report.discarded + report.dead_lettered;
                 assert_eq!((report.done, given_up, report.coalesced), (1, 1, 3));
             });
@@ -110,14 +113,14 @@ fn failures_and_dead_letters_are_shared() {
 fn a_panic_is_shared_as_a_failure() {
     paused().block_on(async {
         let history = History::new();
-        let office = five("merge", Act::panic(), &history, Exhausted::Discard).await;
-        let answers = office.answered();
+        let client = five("merge", Act::panic(), &history, Exhausted::Discard).await;
+        let answers = client.answered();
         for id in 2..=5 {
             let is = &answers[&id];
             let panicked = matches!(is, Err(ReceiptError::Failed(Failure::Panicked(_))));
             assert!(panicked, "{is:?}");
         }
-        office.jobs.drain().await;
+        client.jobs.drain().await;
     });
 }
 
@@ -210,26 +213,26 @@ fn at_an_exact_limit_sharing_ends_and_coalescing_does_not() {
                     .share_answers::<u64>()
                     .spawn(scripted(script))
                     .unwrap();
-                let office = Office::new(&history, jobs);
+                let client = Client::new(&history, jobs);
                 for _ in 0..5 {
-                    office.submit(1).await;
+                    client.submit(1).await;
                     quiet().await;
-                    assert!(office.jobs.inspect(&1).unwrap().depth <= 3);
+                    assert!(client.jobs.inspect(&1).unwrap().depth <= 3);
                 }
                 gate.open();
                 quiet().await;
                 let stands = if first { 2 } else { 5 };
-                assert_eq!(office.handled(), [1, stands]);
+                assert_eq!(client.history.handled(), [1, stands]);
                 let evidence = match first {
                     true => Evidence::new(),
                     false => Evidence::new().coalescing(),
                 };
-                let (report, told) = office.finish(evidence).await;
+                let (report, outcomes) = client.finish(evidence).await;
                 let words = match first {
                     true => ["done", "done", "shared", "declined", "declined"],
                     false => ["done", "shared", "superseded", "superseded", "done"],
                 };
-                assert_eq!(told.words(), words);
+                assert_eq!(outcomes.words(), words);
                 assert_eq!((report.done, report.coalesced), (2, 3));
             });
         }
@@ -242,13 +245,13 @@ fn an_abort_resolves_every_share() {
     for name in ["first", "latest", "merge"] {
         paused().block_on(async {
             let history = History::new();
-            let office = five(name, Act::never(), &history, Exhausted::Discard).await;
-            let report = office.jobs.abort().await;
+            let client = five(name, Act::never(), &history, Exhausted::Discard).await;
+            let report = client.jobs.abort().await;
             assert_eq!(
                 (report.done, report.handed_back, report.coalesced),
                 (1, 1, 3)
             );
-            let answers = office.answered();
+            let answers = client.answered();
             let unmerged = Err(ReceiptError::Merged { handled: false });
             assert_eq!(answers.values().filter(|is| **is == unmerged).count(), 3);
             assert_eq!(answers.len(), 5);

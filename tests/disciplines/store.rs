@@ -9,9 +9,9 @@ use keylane::{
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Id, Script};
 
-use crate::office::{Job, Jobs, Office, jobs, scripted, word};
-use crate::rig::{MS, SECOND, paused, quiet};
 use crate::sequence::{contiguous, monotonic};
+use crate::support::{Client, Job, Jobs, jobs, scripted, word};
+use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 
 /// A table of versions that does as it is told.
 #[derive(Default)]
@@ -99,8 +99,8 @@ fn dispatcher(table: &Arc<Table>, script: Script) -> Jobs {
         .unwrap()
 }
 
-fn office(table: &Arc<Table>, history: &History) -> Office {
-    Office::new(history, dispatcher(table, Script::new(history)))
+fn client(table: &Arc<Table>, history: &History) -> Client {
+    Client::new(history, dispatcher(table, Script::new(history)))
 }
 
 #[test]
@@ -108,23 +108,23 @@ fn a_key_goes_on_behind_what_the_store_has() {
     paused().block_on(async {
         let history = History::new();
         let table = Arc::new(Table::with([(1, 7), (3, u64::MAX)]));
-        let office = office(&table, &history);
-        office.submit_versions(1, [9, 7, 8]).await;
+        let client = client(&table, &history);
+        client.submit_versions(1, [9, 7, 8]).await;
         // Unknown to the store: what is seen first is first.
-        office.submit_versions(2, [3, 4]).await;
+        client.submit_versions(2, [3, 4]).await;
         // Nothing comes after the last of all.
-        office.submit_versions(3, [u64::MAX, 1]).await;
+        client.submit_versions(3, [u64::MAX, 1]).await;
         quiet().await;
-        assert_eq!(office.handled().len(), 4);
+        assert_eq!(client.history.handled().len(), 4);
         let rows = table.rows.lock().unwrap().clone();
         assert_eq!(rows, [(1, 9), (2, 4), (3, u64::MAX)].into());
         // Each key is asked for once while it is remembered.
-        office.submit_version(1, 10).await;
+        client.submit_version(1, 10).await;
         quiet().await;
         let mut loads = table.loads.lock().unwrap().clone();
         loads.sort_unstable();
         assert_eq!(loads, [1, 2, 3]);
-        let (report, _) = office.finish(Evidence::new().sequencing()).await;
+        let (report, _) = client.finish(Evidence::new().sequencing()).await;
         assert_eq!((report.done, report.duplicates), (5, 3));
     });
 }
@@ -138,19 +138,19 @@ fn a_late_answer_holds_up_only_its_key() {
             load_gate: Some(gate.clone()),
             ..Table::with([(1, 4)])
         });
-        let office = office(&table, &history);
-        office.submit_versions(1, [6, 6, 5, 3]).await;
+        let client = client(&table, &history);
+        client.submit_versions(1, [6, 6, 5, 3]).await;
         tokio::time::sleep(1_000 * SECOND).await;
-        let view = office.jobs.inspect(&1).unwrap();
+        let view = client.jobs.inspect(&1).unwrap();
         assert_eq!((view.state, view.depth), (LaneState::Loading, 3));
-        let stats = office.jobs.stats();
+        let stats = client.jobs.stats();
         assert_eq!((stats.stalled, stats.duplicates, stats.done), (3, 1, 0));
         gate.release(1);
         quiet().await;
-        assert_eq!(office.handled(), [3, 1]);
-        assert_eq!(office.jobs.inspect(&1), None);
-        let (_, told) = office.finish(Evidence::new().sequencing()).await;
-        assert_eq!(told.words(), ["done", "duplicate", "done", "duplicate"]);
+        assert_eq!(client.history.handled(), [3, 1]);
+        assert_eq!(client.jobs.inspect(&1), None);
+        let (_, outcomes) = client.finish(Evidence::new().sequencing()).await;
+        assert_eq!(outcomes.words(), ["done", "duplicate", "done", "duplicate"]);
     });
 }
 
@@ -162,16 +162,16 @@ fn a_load_that_fails_is_tried_again() {
             let table = Arc::new(Table::with([(1, 4)]));
             table.bad_loads.lock().unwrap().insert(1, 2);
             table.panics.store(panics, Ordering::SeqCst);
-            let office = office(&table, &history);
-            office.submit_version(1, 5).await;
+            let client = client(&table, &history);
+            client.submit_version(1, 5).await;
             quiet().await;
             table.panics.store(false, Ordering::SeqCst);
-            assert_eq!(office.jobs.inspect(&1).unwrap().state, LaneState::Loading);
+            assert_eq!(client.jobs.inspect(&1).unwrap().state, LaneState::Loading);
             tokio::time::sleep(SECOND).await;
-            assert_eq!(office.handled(), [1]);
+            assert_eq!(client.history.handled(), [1]);
             let asked = table.loads.lock().unwrap().len();
             assert_eq!(asked, if panics { 4 } else { 3 });
-            office.finish(Evidence::new().sequencing()).await;
+            client.finish(Evidence::new().sequencing()).await;
         });
     }
 }
@@ -187,18 +187,18 @@ fn keys_whose_loads_fail_hold_up_only_themselves() {
             .lock()
             .unwrap()
             .extend((0..200).map(|key| (key, 1_000)));
-        let office = office(&table, &history);
+        let client = client(&table, &history);
         for key in 0..200 {
-            office.submit_version(key, 1).await;
+            client.submit_version(key, 1).await;
         }
         tokio::time::sleep(100 * SECOND).await;
-        office.submit_version(1_000, 1).await;
+        client.submit_version(1_000, 1).await;
         tokio::time::sleep(SECOND).await;
-        assert_eq!(office.handled(), [201]);
+        assert_eq!(client.history.handled(), [201]);
         table.bad_loads.lock().unwrap().clear();
         tokio::time::sleep(60 * SECOND).await;
-        assert_eq!(office.handled().len(), 201);
-        office.finish(Evidence::new().sequencing()).await;
+        assert_eq!(client.history.handled().len(), 201);
+        client.finish(Evidence::new().sequencing()).await;
     });
 }
 
@@ -211,16 +211,16 @@ fn a_store_whose_futures_panic_in_drop() {
             panics_in_drop: true,
             ..Table::default()
         });
-        let office = office(&table, &history);
+        let client = client(&table, &history);
         for key in 1..=3 {
-            office.submit_version(key, 1).await;
+            client.submit_version(key, 1).await;
             tokio::time::sleep(SECOND).await;
             table.panics.store(true, Ordering::SeqCst);
             tokio::time::sleep(MS).await;
             table.panics.store(false, Ordering::SeqCst);
         }
         // The end is near in any case: what counts is that there is one.
-        let report = crate::rig::within(async { office.jobs.close().await }).await;
+        let report = keylane_testkit::scenario::within(async { client.jobs.close().await }).await;
         assert_eq!(report.accepted, 3);
     });
 }
@@ -232,19 +232,19 @@ fn a_record_that_fails_fails_the_attempt() {
         let history = History::new();
         let table = Arc::new(Table::default());
         table.bad_records.store(2, Ordering::SeqCst);
-        let office = office(&table, &history);
-        office.submit_versions(1, [1, 2]).await;
+        let client = client(&table, &history);
+        client.submit_versions(1, [1, 2]).await;
         tokio::time::sleep(5 * SECOND).await;
-        assert_eq!(office.started(), [(1, 1), (1, 2), (1, 3), (2, 1)]);
+        assert_eq!(client.history.attempts(), [(1, 1), (1, 2), (1, 3), (2, 1)]);
         assert_eq!(*table.records.lock().unwrap(), [(1, 1), (1, 2)]);
-        assert_eq!(office.jobs.stats().failures, 2);
+        assert_eq!(client.jobs.stats().failures, 2);
         // And the last attempt too.
         table.bad_records.store(3, Ordering::SeqCst);
-        office.submit_version(1, 3).await;
+        client.submit_version(1, 3).await;
         tokio::time::sleep(5 * SECOND).await;
         let failure = Failure::NotRecorded("disk full".to_owned());
-        assert_eq!(office.answered()[&3], Err(ReceiptError::Failed(failure)));
-        office.jobs.drain().await;
+        assert_eq!(client.answered()[&3], Err(ReceiptError::Failed(failure)));
+        client.jobs.drain().await;
     });
 }
 
@@ -253,7 +253,7 @@ fn a_record_that_fails_fails_the_attempt() {
 fn a_crash_repeats_and_never_skips() {
     for seed in 0..20 {
         paused().block_on(async {
-            let mut dice = crate::rig::Dice::new(seed);
+            let mut dice = keylane_testkit::scenario::Random::new(seed);
             let table = Arc::new(Table::default());
             let seen = Arc::new(Mutex::new(Vec::new()));
             let mut lives = 0;
@@ -322,8 +322,8 @@ fn a_replaced_message_is_recorded_under_its_version() {
             .sequence(sequence)
             .spawn(scripted(script))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_versions(1, [1, 2, 3]).await;
+        let client = Client::new(&history, jobs);
+        client.submit_versions(1, [1, 2, 3]).await;
         quiet().await;
         let other = Job {
             key: 1,
@@ -331,10 +331,10 @@ fn a_replaced_message_is_recorded_under_its_version() {
             version: 900,
             parts: Vec::new(),
         };
-        office.jobs.lane(&1).replace(other).unwrap();
+        client.jobs.lane(&1).replace(other).unwrap();
         quiet().await;
         assert_eq!(*table.records.lock().unwrap(), [(1, 1), (1, 2), (1, 3)]);
-        office.jobs.drain().await;
+        client.jobs.drain().await;
     });
 }
 
@@ -352,16 +352,16 @@ fn a_key_that_memory_forgot_is_asked_of_the_store() {
             .sequence(sequence)
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
+        let client = Client::new(&history, jobs);
         for round in 1..=3 {
             for key in 1..=10 {
-                office.submit_version(key, round).await;
+                client.submit_version(key, round).await;
                 quiet().await;
             }
         }
-        assert_eq!(office.handled().len(), 30);
+        assert_eq!(client.history.handled().len(), 30);
         assert!(table.loads.lock().unwrap().len() >= 28);
-        office.finish(Evidence::new().sequencing()).await;
+        client.finish(Evidence::new().sequencing()).await;
     });
 }
 
@@ -376,9 +376,9 @@ fn a_key_that_is_purged_while_the_store_is_asked() {
                 load_gate: Some(gate.clone()),
                 ..Table::default()
             });
-            let office = office(&table, &history);
-            let lane = office.jobs.lane(&1);
-            office.submit_version(1, 5).await;
+            let client = client(&table, &history);
+            let lane = client.jobs.lane(&1);
+            client.submit_version(1, 5).await;
             quiet().await;
             if first_pause {
                 lane.pause();
@@ -390,17 +390,17 @@ fn a_key_that_is_purged_while_the_store_is_asked() {
             }
             gate.open();
             quiet().await;
-            office.submit_version(1, 5).await;
+            client.submit_version(1, 5).await;
             quiet().await;
             if first_pause && !resumes_first {
-                assert_eq!(office.handled(), []);
+                assert!(client.history.handled().is_empty());
                 lane.resume().unwrap();
             }
             tokio::time::sleep(SECOND).await;
-            assert_eq!(office.handled(), [2], "{:?}", lane.inspect());
+            assert_eq!(client.history.handled(), [2], "{:?}", lane.inspect());
             assert_eq!(lane.inspect(), None);
-            let (_, told) = office.finish(Evidence::new().sequencing()).await;
-            assert_eq!(told.words(), ["purged", "done"]);
+            let (_, outcomes) = client.finish(Evidence::new().sequencing()).await;
+            assert_eq!(outcomes.words(), ["purged", "done"]);
         });
     }
 }
@@ -415,15 +415,15 @@ fn the_end_while_the_store_is_asked() {
                 load_gate: Some(Gate::new()),
                 ..Table::default()
             });
-            let office = office(&table, &history);
-            office.submit_versions(1, [1, 2]).await;
+            let client = client(&table, &history);
+            client.submit_versions(1, [1, 2]).await;
             quiet().await;
             let ending = match aborts {
-                true => office.jobs.abort(),
-                false => office.jobs.close(),
+                true => client.jobs.abort(),
+                false => client.jobs.close(),
             };
-            let report = crate::rig::within(async { ending.await }).await;
-            let (report, _) = office.judge(report, Evidence::new().sequencing());
+            let report = keylane_testkit::scenario::within(async { ending.await }).await;
+            let (report, _) = client.judge(report, Evidence::new().sequencing());
             assert_eq!(report.handed_back, 2);
         });
     }
@@ -439,14 +439,14 @@ fn a_drain_waits_for_the_store() {
             load_gate: Some(gate.clone()),
             ..Table::with([(1, 1)])
         });
-        let office = office(&table, &history);
-        office.submit_versions(1, [1, 2]).await;
+        let client = client(&table, &history);
+        client.submit_versions(1, [1, 2]).await;
         quiet().await;
         let opens = tokio::spawn(async move {
             tokio::time::sleep(SECOND).await;
             gate.open();
         });
-        let (report, _) = office.finish(Evidence::new().sequencing()).await;
+        let (report, _) = client.finish(Evidence::new().sequencing()).await;
         opens.await.unwrap();
         assert_eq!((report.done, report.duplicates), (1, 1));
     });
@@ -462,12 +462,12 @@ fn a_monotonic_key_asks_the_store() {
             .sequence(monotonic().store(Arc::clone(&table)))
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_versions(1, [30, 20, 10, 40]).await;
+        let client = Client::new(&history, jobs);
+        client.submit_versions(1, [30, 20, 10, 40]).await;
         quiet().await;
-        assert_eq!(office.handled(), [2, 1, 4]);
+        assert_eq!(client.history.handled(), [2, 1, 4]);
         assert_eq!(*table.records.lock().unwrap(), [(1, 20), (1, 30), (1, 40)]);
-        office.finish(Evidence::new().sequencing()).await;
+        client.finish(Evidence::new().sequencing()).await;
     });
 }
 
@@ -487,20 +487,20 @@ fn a_record_that_hangs_is_timed_out_with_its_attempt() {
             .sequence(contiguous().from(1).store(Arc::clone(&table)))
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_version(1, 1).await;
+        let client = Client::new(&history, jobs);
+        client.submit_version(1, 1).await;
         tokio::time::sleep(SECOND + 10 * MS).await;
-        assert_eq!(office.jobs.stats().timeouts, 1);
+        assert_eq!(client.jobs.stats().timeouts, 1);
         gate.open();
         tokio::time::sleep(2 * SECOND).await;
-        let answers = office.answered();
+        let answers = client.answered();
         let words: Vec<(Id, _)> = answers
             .iter()
             .map(|(id, is)| (*id, word(*id, is)))
             .collect();
         assert_eq!(words, [(1, "done")]);
         assert_eq!(*table.records.lock().unwrap(), [(1, 1)]);
-        office.jobs.drain().await;
+        client.jobs.drain().await;
     });
 }
 
@@ -513,13 +513,13 @@ fn what_was_given_up_on_is_recorded_too() {
         let script = Script::new(&history).attempt(7, 2, Act::error());
         let sequence = contiguous().from(1).store(Arc::clone(&table));
         let given_up = jobs().sequence(sequence).spawn(scripted(script)).unwrap();
-        let office = Office::new(&history, given_up);
+        let client = Client::new(&history, given_up);
         table.bad_records.store(0, Ordering::SeqCst);
-        office.submit_versions(7, [1]).await;
+        client.submit_versions(7, [1]).await;
         quiet().await;
-        let lane = office.jobs.lane(&7);
+        let lane = client.jobs.lane(&7);
         lane.pause();
-        office.submit_versions(7, [2, 3]).await;
+        client.submit_versions(7, [2, 3]).await;
         quiet().await;
         lane.skip().unwrap();
         lane.skip().unwrap();
@@ -531,11 +531,11 @@ fn what_was_given_up_on_is_recorded_too() {
             lane.inspect().map(|view| view.state),
             Some(LaneState::Loading)
         );
-        office.submit_version(7, 4).await;
+        client.submit_version(7, 4).await;
         tokio::time::sleep(SECOND).await;
         quiet().await;
         assert_eq!(*table.records.lock().unwrap(), [(7, 1), (7, 3), (7, 4)]);
-        let report = office.jobs.drain().await;
+        let report = client.jobs.drain().await;
         assert_eq!((report.done, report.discarded), (2, 2));
     });
 }

@@ -3,9 +3,9 @@
 use keylane::{LaneState, OnGap};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
-use crate::office::{Office, jobs, scripted};
-use crate::rig::{MS, SECOND, paused, quiet};
 use crate::sequence::{contiguous, monotonic};
+use crate::support::{Client, jobs, scripted};
+use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 
 #[test]
 fn a_key_is_remembered_when_its_lane_is_gone() {
@@ -15,13 +15,13 @@ fn a_key_is_remembered_when_its_lane_is_gone() {
             .sequence(contiguous())
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_versions(1, [3, 4]).await;
+        let client = Client::new(&history, jobs);
+        client.submit_versions(1, [3, 4]).await;
         quiet().await;
-        assert_eq!(office.jobs.inspect(&1), None);
-        office.submit_versions(1, [4, 3, 6]).await;
+        assert_eq!(client.jobs.inspect(&1), None);
+        client.submit_versions(1, [4, 3, 6]).await;
         quiet().await;
-        let view = office.jobs.inspect(&1).unwrap();
+        let view = client.jobs.inspect(&1).unwrap();
         assert!(matches!(
             view.state,
             LaneState::Gap {
@@ -30,8 +30,8 @@ fn a_key_is_remembered_when_its_lane_is_gone() {
                 ..
             }
         ));
-        office.submit_version(1, 5).await;
-        let (report, _) = office.finish(Evidence::new().sequencing()).await;
+        client.submit_version(1, 5).await;
+        let (report, _) = client.finish(Evidence::new().sequencing()).await;
         assert_eq!((report.done, report.duplicates), (4, 2));
     });
 }
@@ -48,8 +48,8 @@ fn an_idle_key_is_forgotten() {
                     .sequence(monotonic().remember(1_000, idle))
                     .spawn(scripted(Script::new(&history)))
                     .unwrap();
-                let office = Office::new(&history, jobs);
-                office.submit_version(1, 50).await;
+                let client = Client::new(&history, jobs);
+                client.submit_version(1, 50).await;
                 quiet().await;
                 let end = tokio::time::Instant::now() + silence;
                 let mut round = 0;
@@ -57,15 +57,15 @@ fn an_idle_key_is_forgotten() {
                     tokio::time::sleep(10 * SECOND - MS).await;
                     if others {
                         round += 1;
-                        office.submit_version(2, round).await;
+                        client.submit_version(2, round).await;
                     }
                     quiet().await;
                 }
-                office.submit_version(1, 3).await;
+                client.submit_version(1, 3).await;
                 quiet().await;
-                let duplicates = office.jobs.stats().duplicates;
+                let duplicates = client.jobs.stats().duplicates;
                 assert_eq!(duplicates, u64::from(remembered), "{silence:?} {others}");
-                office.jobs.drain().await;
+                client.jobs.drain().await;
             });
         }
     }
@@ -80,18 +80,18 @@ fn no_more_keys_are_remembered_than_told() {
             .sequence(monotonic().remember(10, 1_000 * SECOND))
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
+        let client = Client::new(&history, jobs);
         for key in 0..100 {
-            office.submit_version(key, 5).await;
+            client.submit_version(key, 5).await;
             quiet().await;
         }
         for key in (0..100).rev() {
-            office.submit_version(key, 4).await;
+            client.submit_version(key, 4).await;
             quiet().await;
         }
-        let duplicates = office.jobs.stats().duplicates;
+        let duplicates = client.jobs.stats().duplicates;
         assert!((5..=10).contains(&duplicates), "{duplicates}");
-        office.jobs.drain().await;
+        client.jobs.drain().await;
     });
 }
 
@@ -106,18 +106,18 @@ fn a_key_with_a_lane_is_never_forgotten() {
             .sequence(contiguous().from(1).remember(1, SECOND))
             .spawn(scripted(script))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_versions(1, [1, 2]).await;
+        let client = Client::new(&history, jobs);
+        client.submit_versions(1, [1, 2]).await;
         gate.release(1);
         for key in 2..50 {
-            office.submit_version(key, 1).await;
+            client.submit_version(key, 1).await;
             tokio::time::sleep(SECOND).await;
         }
-        office.submit_version(1, 1).await;
+        client.submit_version(1, 1).await;
         quiet().await;
-        assert_eq!(office.jobs.stats().duplicates, 1);
+        assert_eq!(client.jobs.stats().duplicates, 1);
         gate.open();
-        office.finish(Evidence::new().sequencing()).await;
+        client.finish(Evidence::new().sequencing()).await;
     });
 }
 
@@ -135,16 +135,16 @@ fn what_an_operator_took_out_is_no_gap() {
                     .sequence(contiguous().from(1).gap_timeout(10 * SECOND, OnGap::Halt))
                     .spawn(scripted(script))
                     .unwrap();
-                let office = Office::new(&history, jobs);
-                let lane = office.jobs.lane(&1);
-                office.submit_version(1, 1).await;
+                let client = Client::new(&history, jobs);
+                let lane = client.jobs.lane(&1);
+                client.submit_version(1, 1).await;
                 quiet().await;
                 if !lane_stays {
                     gate.open();
                     quiet().await;
                 }
                 lane.pause();
-                office.submit_version(1, 2).await;
+                client.submit_version(1, 2).await;
                 quiet().await;
                 match way {
                     "purge" => assert_eq!(lane.purge(), 1),
@@ -160,11 +160,11 @@ fn what_an_operator_took_out_is_no_gap() {
                 lane.resume().unwrap();
                 quiet().await;
                 assert_eq!(lane.inspect(), None);
-                office.submit_version(1, 3).await;
+                client.submit_version(1, 3).await;
                 quiet().await;
-                assert_eq!(office.handled(), [1, 3], "{way} {lane_stays}");
-                office.submit_version(1, 2).await;
-                let (report, _) = office.finish(Evidence::new().sequencing()).await;
+                assert_eq!(client.history.handled(), [1, 3], "{way} {lane_stays}");
+                client.submit_version(1, 2).await;
+                let (report, _) = client.finish(Evidence::new().sequencing()).await;
                 assert_eq!((report.duplicates, report.discarded), (1, 1));
             });
         }
@@ -180,20 +180,20 @@ fn a_purged_gap_begins_anew() {
             .sequence(contiguous().from(1).gap_timeout(SECOND, OnGap::Halt))
             .spawn(scripted(Script::new(&history)))
             .unwrap();
-        let office = Office::new(&history, jobs);
-        office.submit_versions(1, [1, 3]).await;
+        let client = Client::new(&history, jobs);
+        client.submit_versions(1, [1, 3]).await;
         tokio::time::sleep(2 * SECOND).await;
-        assert_eq!(office.jobs.stats().halted, 1);
-        assert_eq!(office.jobs.lane(&1).purge(), 1);
+        assert_eq!(client.jobs.stats().halted, 1);
+        assert_eq!(client.jobs.lane(&1).purge(), 1);
         assert_eq!(
-            (office.jobs.stats().halted, office.jobs.stats().lanes),
+            (client.jobs.stats().halted, client.jobs.stats().lanes),
             (0, 0)
         );
-        office.submit_versions(1, [1, 3, 2]).await;
+        client.submit_versions(1, [1, 3, 2]).await;
         quiet().await;
-        let (report, told) = office.finish(Evidence::new().sequencing()).await;
+        let (report, outcomes) = client.finish(Evidence::new().sequencing()).await;
         assert_eq!(
-            told.words(),
+            outcomes.words(),
             ["done", "purged", "duplicate", "done", "done"]
         );
         assert_eq!(report.accepted, 5);

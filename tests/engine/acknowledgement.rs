@@ -3,15 +3,15 @@
 //! The receipt is what a source will acknowledge by: the tests here do as a source does.
 
 use keylane::{Exhausted, ReceiptError, Retry};
+use keylane_testkit::scenario::{
+    MS, Message, Producer, Random, SECOND, ScriptedReceipt, dispatcher, on_both, paused, quiet,
+    scripted, within,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Rule, Script};
 use tokio::task::JoinSet;
 
-use crate::rig::{
-    Desk, Dice, MS, Mail, MailReceipt, SECOND, mails, on_both, paused, quiet, scripted, within,
-};
-
 /// Acknowledges a message when its receipt says that it may be forgotten.
-async fn acknowledge(history: History, id: u64, receipt: MailReceipt) {
+async fn acknowledge(history: History, id: u64, receipt: ScriptedReceipt) {
     match within(receipt).await {
         Ok(_) | Err(ReceiptError::DeadLettered(_)) => {
             history.ack_req(id);
@@ -27,30 +27,32 @@ fn an_ack_follows_a_good_end_or_a_durable_letter() {
         let history = History::new();
         let script = Script::new(&history).choose(|cue| {
             let slow = (cue.id % 4) as u32;
-            match Dice::new(cue.id).below(4) {
+            match Random::new(cue.id).below(4) {
                 0 if cue.attempt < 3 => Act::error().yields(slow),
                 1 => Act::panic_at_poll(1 + slow),
                 _ => Act::ok().yields(slow),
             }
         });
         let letters = LetterBox::new(&history).refuses(1);
-        let orders = mails()
+        let orders = dispatcher()
             .concurrency(16)
             .retry(Retry::fixed(MS).max_attempts(3))
-            .on_exhausted(Exhausted::dead_letter(letters.sink(|mail: &Mail| mail.id)))
+            .on_exhausted(Exhausted::dead_letter(
+                letters.sink(|message: &Message| message.id),
+            ))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let mut acks = JoinSet::new();
         for n in 0..200 {
-            let receipt = desk.submit((n % 9 != 0).then_some(n % 9)).await;
+            let receipt = producer.submit((n % 9 != 0).then_some(n % 9)).await;
             acks.spawn(acknowledge(history.clone(), n + 1, receipt));
         }
         while let Some(ack) = acks.join_next().await {
             ack.unwrap();
         }
-        let report = desk.mails.drain().await;
-        let verdict = desk.judge(&report, Evidence::new().max_attempts(3));
+        let report = producer.dispatcher.drain().await;
+        let verdict = producer.judge(&report, Evidence::new().max_attempts(3));
         verdict.assert_judged(&[Rule::Acks, Rule::DeadLetters, Rule::NoLoss, Rule::Drain]);
         assert_eq!(report.done + report.dead_lettered, 200);
         assert!(report.dead_lettered > 10, "{report}");
@@ -63,14 +65,14 @@ fn no_receipt_before_the_handler_is_done() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-        let desk = Desk::new(&history, mails().spawn(scripted(script)).unwrap());
-        let mut receipt = desk.submit(1).await;
+        let producer = Producer::new(&history, dispatcher().spawn(scripted(script)).unwrap());
+        let mut receipt = producer.submit(1).await;
         gate.arrivals(1).await;
         assert!(tokio::time::timeout(SECOND, &mut receipt).await.is_err());
-        assert_eq!(desk.mails.stats().done, 0);
+        assert_eq!(producer.dispatcher.stats().done, 0);
         gate.open();
         assert_eq!(receipt.await.unwrap(), 1);
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
     });
 }
 
@@ -81,13 +83,15 @@ fn no_receipt_and_no_next_message_before_the_letter_is_durable() {
         let gate = Gate::new();
         let script = Script::new(&history).message(1, Act::error());
         let letters = LetterBox::new(&history).waits(&gate);
-        let orders = mails()
-            .on_exhausted(Exhausted::dead_letter(letters.sink(|mail: &Mail| mail.id)))
+        let orders = dispatcher()
+            .on_exhausted(Exhausted::dead_letter(
+                letters.sink(|message: &Message| message.id),
+            ))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        let mut receipt = desk.submit(1).await;
-        let mut behind = desk.submit(1).await;
+        let producer = Producer::new(&history, orders);
+        let mut receipt = producer.submit(1).await;
+        let mut behind = producer.submit(1).await;
         gate.arrivals(1).await;
         assert!(tokio::time::timeout(SECOND, &mut receipt).await.is_err());
         assert!(tokio::time::timeout(SECOND, &mut behind).await.is_err());
@@ -96,7 +100,7 @@ fn no_receipt_and_no_next_message_before_the_letter_is_durable() {
         assert!(matches!(told, ReceiptError::DeadLettered(_)), "{told}");
         assert_eq!(behind.await.unwrap(), 2);
         quiet().await;
-        let report = desk.finish(Evidence::new().max_attempts(1)).await;
+        let report = producer.finish(Evidence::new().max_attempts(1)).await;
         assert_eq!((report.done, report.dead_lettered), (1, 1));
     });
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use keylane::{Adaptive, BuildError, Dispatcher};
+use keylane_testkit::scenario::{MS, Producer, SECOND, dispatcher, paused, scripted, within};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-
-use crate::rig::{Desk, MS, SECOND, mails, paused, scripted, within};
 
 /// A place where so many are served at once, 10 ms each; the rest wait in line. So many may change.
 #[derive(Clone)]
@@ -113,21 +112,21 @@ fn order_and_drain_hold_while_it_moves() {
     paused().block_on(async {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::ok().sleeps(10 * MS));
-        let orders = mails()
+        let orders = dispatcher()
             .adaptive_concurrency(Adaptive::between(2, 40).initial(20).samples(8))
             .quantum(2)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         for n in 0..3_000 {
-            desk.send((n % 7 != 0).then_some(n % 60)).await;
+            producer.send((n % 7 != 0).then_some(n % 60)).await;
             if n % 100 == 0 {
                 tokio::time::sleep(5 * MS).await;
             }
         }
-        let moved = desk.mails.stats().concurrency_limit;
+        let moved = producer.dispatcher.stats().concurrency_limit;
         assert_ne!(moved, 20);
-        let report = desk.finish(Evidence::new().concurrency(40)).await;
+        let report = producer.finish(Evidence::new().concurrency(40)).await;
         assert_eq!(report.done, 3_000);
     });
 }
@@ -146,19 +145,19 @@ fn a_limit_below_what_is_in_flight_drops_nothing() {
             let ms = if n <= QUICK { 1 } else { 200 };
             script = script.message(HELD + n, Act::ok().sleeps(ms * MS));
         }
-        let orders = mails()
+        let orders = dispatcher()
             .adaptive_concurrency(Adaptive::between(1, 20).initial(20).samples(8))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         for key in 0..HELD {
-            desk.send(key).await;
+            producer.send(key).await;
         }
-        desk.send_all(OTHER, QUICK as usize + 500).await;
+        producer.send_all(OTHER, QUICK as usize + 500).await;
         let began = Instant::now();
         tokio::time::sleep(1_000 * SECOND).await;
 
-        let stats = desk.mails.stats();
+        let stats = producer.dispatcher.stats();
         assert!(stats.concurrency_limit < HELD as usize, "{stats:?}");
         // Nothing starts beside them, and none of them is gone.
         assert_eq!(gate.waiting(), HELD as usize);
@@ -167,7 +166,7 @@ fn a_limit_below_what_is_in_flight_drops_nothing() {
         // And the judge is told why the key waits.
         let evidence = Evidence::new().reason(OTHER, began, Instant::now());
         gate.open();
-        let report = desk.finish(evidence.concurrency(20)).await;
+        let report = producer.finish(evidence.concurrency(20)).await;
         assert_eq!(report.done, HELD + QUICK + 500);
     });
 }
@@ -177,7 +176,7 @@ fn ranges_that_do_not_fit_are_refused() {
     let refused = |adaptive| {
         paused().block_on(async {
             let script = Script::new(&History::new());
-            let built = mails().adaptive_concurrency(adaptive);
+            let built = dispatcher().adaptive_concurrency(adaptive);
             built.spawn(scripted(script)).err()
         })
     };
@@ -206,12 +205,12 @@ fn the_gauge_shows_the_limit_in_force() {
     paused().block_on(async {
         let spawn = |builder: Option<Adaptive>| {
             let script = Script::new(&History::new());
-            let mails = mails().concurrency(77);
-            let mails = match builder {
-                Some(adaptive) => mails.adaptive_concurrency(adaptive),
-                None => mails,
+            let dispatcher = dispatcher().concurrency(77);
+            let dispatcher = match builder {
+                Some(adaptive) => dispatcher.adaptive_concurrency(adaptive),
+                None => dispatcher,
             };
-            mails
+            dispatcher
                 .spawn(scripted(script))
                 .unwrap()
                 .stats()

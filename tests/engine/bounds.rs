@@ -1,9 +1,11 @@
 //! G6: every queue has a limit, a default, and a documented behaviour at the limit.
 
+use keylane::Overflow;
 use keylane::{Retry, SendError, TrySendError};
+use keylane_testkit::scenario::{
+    MS, Message, Producer, SECOND, assert_nothing_left, dispatcher, paused, quiet, scripted,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
-
-use crate::rig::{Desk, MS, Mail, SECOND, assert_empty, mails, paused, quiet, scripted};
 
 #[test]
 fn the_defaults_are_as_documented() {
@@ -11,35 +13,35 @@ fn the_defaults_are_as_documented() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-        let desk = Desk::new(&history, mails().spawn(scripted(script)).unwrap());
-        assert_eq!(desk.mails.stats().capacity_left, 65_536);
+        let producer = Producer::new(&history, dispatcher().spawn(scripted(script)).unwrap());
+        assert_eq!(producer.dispatcher.stats().capacity_left, 65_536);
 
         // Concurrency.
         for key in 0..300 {
-            desk.send(key).await;
+            producer.send(key).await;
         }
         quiet().await;
         assert_eq!(gate.waiting(), 256);
-        assert_eq!(desk.mails.stats().ready, 300 - 256);
-        assert_eq!(desk.mails.stats().capacity_left, 65_536 - 300);
+        assert_eq!(producer.dispatcher.stats().ready, 300 - 256);
+        assert_eq!(producer.dispatcher.stats().capacity_left, 65_536 - 300);
 
         // The limit of a lane: senders wait.
-        desk.send_all(0, 1_023).await;
+        producer.send_all(0, 1_023).await;
         quiet().await;
-        assert_eq!(desk.mails.stats().full_lanes, 1);
-        let (mail, sending) = desk.next(0);
-        let refused = desk.mails.try_send(mail).unwrap_err();
+        assert_eq!(producer.dispatcher.stats().full_lanes, 1);
+        let (message, sending) = producer.next(0);
+        let refused = producer.dispatcher.try_send(message).unwrap_err();
         assert!(matches!(refused, TrySendError::LaneFull(_)), "{refused}");
         sending.fail();
-        let (mail, sending) = desk.next(0);
+        let (message, sending) = producer.next(0);
         assert!(
-            tokio::time::timeout(SECOND, desk.mails.send(mail))
+            tokio::time::timeout(SECOND, producer.dispatcher.send(message))
                 .await
                 .is_err()
         );
         sending.fail();
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
     });
 }
 
@@ -50,22 +52,22 @@ fn never_more_handlers_in_flight_than_the_concurrency() {
             let history = History::new();
             let gate = Gate::new();
             let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-            let orders = mails()
+            let orders = dispatcher()
                 .concurrency(concurrency)
                 .spawn(scripted(script))
                 .unwrap();
-            let desk = Desk::new(&history, orders);
+            let producer = Producer::new(&history, orders);
             for n in 0..50 {
-                desk.send((n % 5 != 0).then_some(n % 20)).await;
+                producer.send((n % 5 != 0).then_some(n % 20)).await;
             }
             for _ in 0..50 / concurrency {
                 quiet().await;
                 assert_eq!(gate.waiting(), concurrency);
-                assert_eq!(desk.mails.stats().in_flight, concurrency);
+                assert_eq!(producer.dispatcher.stats().in_flight, concurrency);
                 gate.release(concurrency);
             }
             gate.open();
-            desk.finish(Evidence::new()).await;
+            producer.finish(Evidence::new()).await;
         });
     }
 }
@@ -76,33 +78,33 @@ fn at_the_capacity_senders_wait_and_room_comes_back_with_settlements() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-        let orders = mails().capacity(10).spawn(scripted(script)).unwrap();
-        let desk = Desk::new(&history, orders);
+        let orders = dispatcher().capacity(10).spawn(scripted(script)).unwrap();
+        let producer = Producer::new(&history, orders);
         for key in 0..10 {
-            desk.send(key).await;
+            producer.send(key).await;
         }
         // What waits for a permit counts, and what is in flight, and what is parked.
-        let (mail, sending) = desk.next(3);
+        let (message, sending) = producer.next(3);
         assert_eq!(
-            desk.mails.try_send(mail.clone()),
-            Err(TrySendError::Full(mail))
+            producer.dispatcher.try_send(message.clone()),
+            Err(TrySendError::Full(message))
         );
         sending.fail();
         let waiting = tokio::spawn({
-            let desk = desk.clone();
-            async move { desk.send(99).await }
+            let producer = producer.clone();
+            async move { producer.send(99).await }
         });
         quiet().await;
         assert!(!waiting.is_finished());
-        assert_eq!(desk.mails.stats().capacity_left, 0);
+        assert_eq!(producer.dispatcher.stats().capacity_left, 0);
         gate.release(1);
         quiet().await;
         assert!(waiting.is_finished());
-        assert_eq!(desk.mails.stats().capacity_left, 0);
+        assert_eq!(producer.dispatcher.stats().capacity_left, 0);
         gate.open();
         quiet().await;
-        assert_eq!(desk.mails.stats().capacity_left, 10);
-        desk.finish(Evidence::new()).await;
+        assert_eq!(producer.dispatcher.stats().capacity_left, 10);
+        producer.finish(Evidence::new()).await;
     });
 }
 
@@ -112,17 +114,17 @@ fn failing_keys_hold_no_more_than_their_own_limit_and_the_capacity() {
     paused().block_on(async {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error());
-        let orders = mails()
+        let orders = dispatcher()
             .capacity(16)
             .stalled_capacity(24)
             .retry(Retry::fixed(SECOND).max_attempts(u32::MAX))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let mut accepted = 0;
         let mut refused = 0;
         while refused < 100 {
-            match desk.try_send(accepted % 10) {
+            match producer.try_send(accepted % 10) {
                 Ok(_) => accepted += 1,
                 Err(TrySendError::Full(_)) => refused += 1,
                 Err(other) => panic!("{other}"),
@@ -130,20 +132,20 @@ fn failing_keys_hold_no_more_than_their_own_limit_and_the_capacity() {
             tokio::time::sleep(17 * MS).await;
         }
         assert_eq!(accepted, 16 + 24);
-        let stats = desk.mails.stats();
+        let stats = producer.dispatcher.stats();
         assert_eq!((stats.stalled, stats.capacity_left), (24, 0));
 
-        let report = desk.mails.abort().await;
+        let report = producer.dispatcher.abort().await;
         assert_eq!(report.returned.len(), 40);
         let back = report
             .returned
             .iter()
             .map(|back| back.message.as_ref().unwrap().id);
-        desk.judge(
+        producer.judge(
             &report,
             Evidence::new().handed_back(back.collect::<Vec<_>>()),
         );
-        assert_eq!(desk.mails.stats().capacity_left, 16);
+        assert_eq!(producer.dispatcher.stats().capacity_left, 16);
     });
 }
 
@@ -153,44 +155,47 @@ fn the_capacity_in_bytes_limits_and_comes_back() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-        // A mail is as large as its key.
-        let orders = mails()
-            .capacity_bytes(100, |mail: &Mail| mail.key.unwrap_or(0) as usize)
+        // A message is as large as its key.
+        let orders = dispatcher()
+            .capacity_bytes(100, |message: &Message| message.key.unwrap_or(0) as usize)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send(60).await;
-        desk.send(40).await;
+        let producer = Producer::new(&history, orders);
+        producer.send(60).await;
+        producer.send(40).await;
         // Nothing fits, but what has no size does.
-        assert!(matches!(desk.try_send(1), Err(TrySendError::Full(_))));
-        desk.try_send(0).unwrap();
-        let (mail, sending) = desk.next(41);
-        let large = tokio::time::timeout(SECOND, desk.mails.send(mail)).await;
+        assert!(matches!(producer.try_send(1), Err(TrySendError::Full(_))));
+        producer.try_send(0).unwrap();
+        let (message, sending) = producer.next(41);
+        let large = tokio::time::timeout(SECOND, producer.dispatcher.send(message)).await;
         assert!(large.is_err(), "41 bytes are not there");
         sending.fail();
         gate.release(3);
         quiet().await;
 
         // Never, however long one waits.
-        let (mail, sending) = desk.next(101);
+        let (message, sending) = producer.next(101);
         assert_eq!(
-            desk.mails.send(mail.clone()).await,
-            Err(SendError::TooLarge(mail.clone()))
+            producer.dispatcher.send(message.clone()).await,
+            Err(SendError::TooLarge(message.clone()))
         );
         assert_eq!(
-            desk.mails.try_send(mail.clone()),
-            Err(TrySendError::TooLarge(mail.clone()))
+            producer.dispatcher.try_send(message.clone()),
+            Err(TrySendError::TooLarge(message.clone()))
         );
-        let permit = desk.mails.reserve().await.unwrap();
-        assert_eq!(permit.send(mail.clone()), Err(TrySendError::TooLarge(mail)));
+        let permit = producer.dispatcher.reserve().await.unwrap();
+        assert_eq!(
+            permit.send(message.clone()),
+            Err(TrySendError::TooLarge(message))
+        );
         sending.fail();
 
         // All of it is back: the largest message fits again, and again.
         gate.open();
         for _ in 0..5 {
-            desk.send(100).await;
+            producer.send(100).await;
         }
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
     });
 }
 
@@ -204,23 +209,27 @@ fn stalled_messages_give_their_bytes_back_and_return_none_twice() {
             .attempt(1, 1, Act::error())
             .attempt(1, 2, Act::ok())
             .message(2, Act::ok());
-        let orders = mails()
-            .capacity_bytes(10, |_: &Mail| 5)
+        let orders = dispatcher()
+            .capacity_bytes(10, |_: &Message| 5)
             .retry(Retry::fixed(SECOND))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send_all(1, 2).await;
+        let producer = Producer::new(&history, orders);
+        producer.send_all(1, 2).await;
         quiet().await;
         // Both are stalled now, so there is room for two again, and for no more.
-        desk.send_all(2, 2).await;
-        assert!(matches!(desk.try_send(3), Err(TrySendError::Full(_))));
+        producer.send_all(2, 2).await;
+        assert!(matches!(producer.try_send(3), Err(TrySendError::Full(_))));
         tokio::time::sleep(2 * SECOND).await;
-        assert_eq!(desk.mails.stats().done, 2, "the stalled ones are settled");
+        assert_eq!(
+            producer.dispatcher.stats().done,
+            2,
+            "the stalled ones are settled"
+        );
         // Their bytes went back when they stalled, and not once more.
-        assert!(matches!(desk.try_send(3), Err(TrySendError::Full(_))));
+        assert!(matches!(producer.try_send(3), Err(TrySendError::Full(_))));
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
     });
 }
 
@@ -228,7 +237,7 @@ fn stalled_messages_give_their_bytes_back_and_return_none_twice() {
 fn a_dropped_permit_gives_its_room_back() {
     paused().block_on(async {
         let history = History::new();
-        let orders = mails()
+        let orders = dispatcher()
             .capacity(2)
             .spawn(scripted(Script::new(&history)))
             .unwrap();
@@ -242,7 +251,7 @@ fn a_dropped_permit_gives_its_room_back() {
         );
         drop(one);
         assert_eq!(orders.stats().capacity_left, 1);
-        two.send(Mail {
+        two.send(Message {
             key: Some(1),
             id: 1,
         })
@@ -250,6 +259,34 @@ fn a_dropped_permit_gives_its_room_back() {
         quiet().await;
         assert_eq!(orders.stats().capacity_left, 2);
         assert_eq!(orders.drain().await.done, 1);
-        assert_empty(&orders);
+        assert_nothing_left(&orders);
+    });
+}
+
+/// The queue of retries had no limit: memory ran out.
+#[test]
+fn retries_are_bounded() {
+    paused().block_on(async {
+        let history = History::new();
+        let script = Script::new(&history).otherwise(Act::error());
+        let orders = dispatcher()
+            .lane_capacity(5, Overflow::Reject)
+            .retry(Retry::fixed(SECOND).max_attempts(u32::MAX))
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        let mut accepted = Vec::new();
+        for _ in 0..200 {
+            match producer.try_send(1) {
+                Ok(id) => accepted.push(id),
+                Err(error) => assert!(matches!(error, TrySendError::LaneFull(_)), "{error}"),
+            }
+            tokio::time::sleep(SECOND / 3).await;
+        }
+        assert_eq!(accepted.len(), 5);
+        let stats = producer.dispatcher.stats();
+        assert_eq!((stats.lanes, stats.backing_off, stats.stalled), (1, 1, 5));
+        let report = producer.dispatcher.abort().await;
+        producer.judge(&report, Evidence::new().handed_back(accepted));
     });
 }

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use keylane::{Dispatcher, Exhausted, Report, Retry};
 use keylane_testkit::Gate;
-
-use crate::rig::{MS, assert_honest, assert_no_engine_panics, on_both, paused, quiet, within};
+use keylane_testkit::scenario::{
+    MS, assert_no_engine_panics, assert_report_adds_up, on_both, paused, quiet, within,
+};
 
 const KEYS: u64 = 10;
 /// The key whose handler always fails.
@@ -195,7 +196,7 @@ async fn goes_off(part: Part, call: usize, when: When, concurrency: usize) -> bo
     let report = within(ending).await.unwrap();
     let went_off = fuse.put_out();
 
-    assert_honest(&report);
+    assert_report_adds_up(&report);
     assert_eq!(report.accepted, 25);
     assert_in_order(&report);
     for receipt in receipts {
@@ -295,7 +296,7 @@ fn what_a_break_sends_back_is_in_order() {
             quiet().await;
             let report = within(orders.close().into_future()).await;
             assert!(fuse.put_out(), "it went off");
-            assert_honest(&report);
+            assert_report_adds_up(&report);
             assert_eq!((report.accepted, report.done), (600, 0));
             assert_in_order(&report);
         }

@@ -1,34 +1,17 @@
 //! Every public future, dropped at every await: nothing is accepted that was not said to be, nothing
 //! twice, and no room is lost.
 
+use keylane_testkit::scenario::drop_after_polls;
 use std::future::{Future, IntoFuture, poll_fn};
-use std::pin::Pin;
 use std::task::Poll;
 
 use keylane::Overflow;
+use keylane_testkit::scenario::{
+    Message, Producer, SECOND, assert_nothing_left, dispatcher, paused, quiet, scripted, within,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
-use crate::rig::{Desk, Mail, SECOND, assert_empty, mails, paused, quiet, scripted, within};
-
 const CAPACITY: usize = 4;
-
-/// Polls a future so many times, with everything else going on in between, then drops it. What it
-/// answered, if it did.
-async fn give_up_after<F: Future>(
-    polls: usize,
-    future: F,
-    mut between: impl AsyncFnMut(usize),
-) -> Option<F::Output> {
-    let mut future = Box::pin(future);
-    for poll in 0..polls {
-        let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx))).await;
-        if let Poll::Ready(answer) = polled {
-            return Some(answer);
-        }
-        between(poll).await;
-    }
-    None
-}
 
 /// What stands in the way of a message of key 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,7 +36,7 @@ const OBSTACLES: [Obstacle; 5] = [
 ];
 
 /// A dispatcher with that obstacle; the gate takes it away, message by message.
-async fn obstructed(obstacle: Obstacle) -> (Desk, Gate) {
+async fn obstructed(obstacle: Obstacle) -> (Producer, Gate) {
     let history = History::new();
     let gate = Gate::new();
     let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
@@ -62,13 +45,13 @@ async fn obstructed(obstacle: Obstacle) -> (Desk, Gate) {
     } else {
         1_000
     };
-    let orders = mails()
+    let orders = dispatcher()
         .capacity(CAPACITY)
-        .capacity_bytes(bytes, |_: &Mail| 1)
+        .capacity_bytes(bytes, |_: &Message| 1)
         .lane_capacity(2, Overflow::Wait)
         .spawn(scripted(script))
         .unwrap();
-    let desk = Desk::new(&history, orders);
+    let producer = Producer::new(&history, orders);
     let keys: &[u64] = match obstacle {
         Obstacle::None => &[],
         Obstacle::Capacity => &[2, 3, 4, 5],
@@ -77,59 +60,68 @@ async fn obstructed(obstacle: Obstacle) -> (Desk, Gate) {
         Obstacle::Bytes => &[2, 3],
     };
     for key in keys {
-        desk.send(*key).await;
+        producer.send(*key).await;
         quiet().await;
     }
-    (desk, gate)
+    (producer, gate)
 }
 
 /// Lets all handlers go, and sees that all room is back and each message was handled once.
-async fn all_is_well(desk: Desk, gate: &Gate) {
+async fn all_is_well(producer: Producer, gate: &Gate) {
     gate.open();
     quiet().await;
-    assert_eq!(desk.mails.stats().capacity_left, CAPACITY);
-    assert_empty(&desk.mails);
+    assert_eq!(producer.dispatcher.stats().capacity_left, CAPACITY);
+    assert_nothing_left(&producer.dispatcher);
     // All of it can be had: the count, and the bytes as far as they are limited.
     let mut permits = Vec::new();
     for _ in 0..CAPACITY {
-        permits.push(within(desk.mails.reserve()).await.unwrap());
+        permits.push(within(producer.dispatcher.reserve()).await.unwrap());
     }
     drop(permits);
     for key in [1, 1, 1, 2, 3] {
-        within(desk.send(key)).await;
+        within(producer.send(key)).await;
     }
-    desk.finish(Evidence::new()).await;
+    producer.finish(Evidence::new()).await;
 }
 
 #[test]
 fn send_dropped_at_each_poll() {
-    each_send(async |desk: &Desk, mail| desk.mails.send(mail).await.map_err(drop));
+    each_send(async |producer: &Producer, message| {
+        producer.dispatcher.send(message).await.map_err(drop)
+    });
 }
 
 #[test]
 fn submit_dropped_at_each_poll() {
-    each_send(async |desk: &Desk, mail| desk.mails.submit(mail).await.map(drop).map_err(drop));
+    each_send(async |producer: &Producer, message| {
+        producer
+            .dispatcher
+            .submit(message)
+            .await
+            .map(drop)
+            .map_err(drop)
+    });
 }
 
 #[test]
 fn reserve_and_send_dropped_at_each_poll() {
-    each_send(async |desk: &Desk, mail| {
-        let permit = desk.mails.reserve().await.map_err(drop)?;
+    each_send(async |producer: &Producer, message| {
+        let permit = producer.dispatcher.reserve().await.map_err(drop)?;
         // A lane that is full says so to a permit; then the message was not accepted.
-        permit.send(mail).map_err(drop)
+        permit.send(message).map_err(drop)
     });
 }
 
-fn each_send(send: impl AsyncFn(&Desk, Mail) -> Result<(), ()>) {
+fn each_send(send: impl AsyncFn(&Producer, Message) -> Result<(), ()>) {
     for obstacle in OBSTACLES {
         for polls in 0..5 {
             // When the way is cleared: before, between or after the polls.
             for cleared in 0..6 {
                 paused().block_on(async {
-                    let (desk, gate) = obstructed(obstacle).await;
-                    let (mail, sending) = desk.next(1);
-                    let id = mail.id;
-                    let answer = give_up_after(polls, send(&desk, mail), async |poll| {
+                    let (producer, gate) = obstructed(obstacle).await;
+                    let (message, sending) = producer.next(1);
+                    let id = message.id;
+                    let answer = drop_after_polls(polls, send(&producer, message), async |poll| {
                         if poll == cleared {
                             gate.release(1);
                             quiet().await;
@@ -144,16 +136,16 @@ fn each_send(send: impl AsyncFn(&Desk, Mail) -> Result<(), ()>) {
                     if polls > 0 && obstacle == Obstacle::None {
                         assert!(accepted, "nothing was in its way");
                     }
-                    let before = desk.mails.stats();
+                    let before = producer.dispatcher.stats();
                     quiet().await;
-                    let after = desk.mails.stats();
+                    let after = producer.dispatcher.stats();
                     assert!(after.accepted - before.accepted <= u64::from(accepted));
                     assert_eq!(
                         after.accepted,
                         id - u64::from(!accepted),
                         "{obstacle:?} {polls}"
                     );
-                    all_is_well(desk, &gate).await;
+                    all_is_well(producer, &gate).await;
                 });
             }
         }
@@ -173,12 +165,12 @@ fn a_sender_dropped_in_the_queue_passes_its_place_on() {
         for gone in 0..3 {
             for woken in [false, true] {
                 paused().block_on(async {
-                    let (desk, gate) = obstructed(obstacle).await;
+                    let (producer, gate) = obstructed(obstacle).await;
                     let mut sends = Vec::new();
                     for _ in 0..3 {
-                        let (mail, sending) = desk.next(1);
-                        let mails = desk.mails.clone();
-                        let mut send = Box::pin(async move { mails.send(mail).await });
+                        let (message, sending) = producer.next(1);
+                        let dispatcher = producer.dispatcher.clone();
+                        let mut send = Box::pin(async move { dispatcher.send(message).await });
                         assert!(
                             poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx)))
                                 .await
@@ -198,7 +190,7 @@ fn a_sender_dropped_in_the_queue_passes_its_place_on() {
                         within(send).await.unwrap();
                         sending.ok();
                     }
-                    all_is_well(desk, &gate).await;
+                    all_is_well(producer, &gate).await;
                 });
             }
         }
@@ -210,8 +202,8 @@ fn reserve_dropped_at_each_poll() {
     for polls in 0..4 {
         for cleared in 0..5 {
             paused().block_on(async {
-                let (desk, gate) = obstructed(Obstacle::Capacity).await;
-                let permit = give_up_after(polls, desk.mails.reserve(), async |poll| {
+                let (producer, gate) = obstructed(Obstacle::Capacity).await;
+                let permit = drop_after_polls(polls, producer.dispatcher.reserve(), async |poll| {
                     if poll == cleared {
                         gate.release(1);
                         quiet().await;
@@ -219,7 +211,7 @@ fn reserve_dropped_at_each_poll() {
                 })
                 .await;
                 drop(permit);
-                all_is_well(desk.clone(), &gate).await;
+                all_is_well(producer.clone(), &gate).await;
             });
         }
     }
@@ -230,8 +222,8 @@ fn a_receipt_dropped_or_left_at_each_poll() {
     for polls in 0..4 {
         for cleared in 0..5 {
             paused().block_on(async {
-                let (desk, gate) = obstructed(Obstacle::None).await;
-                let mut receipt = desk.submit(1).await;
+                let (producer, gate) = obstructed(Obstacle::None).await;
+                let mut receipt = producer.submit(1).await;
                 let between = async |poll| {
                     if poll == cleared {
                         gate.release(1);
@@ -239,12 +231,12 @@ fn a_receipt_dropped_or_left_at_each_poll() {
                     }
                 };
                 // Left by reference, it can be taken up again: the answer is not lost.
-                let answer = give_up_after(polls, &mut receipt, between).await;
+                let answer = drop_after_polls(polls, &mut receipt, between).await;
                 if answer.is_none() && polls % 2 == 0 {
                     gate.release(1);
                     assert_eq!(within(receipt).await.unwrap(), 1);
                 }
-                all_is_well(desk, &gate).await;
+                all_is_well(producer, &gate).await;
             });
         }
     }
@@ -256,33 +248,33 @@ fn an_ending_dropped_at_each_poll_goes_on() {
         for polls in 1..4 {
             for cleared in 0..4 {
                 paused().block_on(async {
-                    let (desk, gate) = obstructed(Obstacle::LaneAndCapacity).await;
+                    let (producer, gate) = obstructed(Obstacle::LaneAndCapacity).await;
                     let ending = match end {
-                        0 => desk.mails.drain(),
-                        1 => desk.mails.close(),
-                        2 => desk.mails.abort(),
-                        _ => desk.mails.drain().within(SECOND),
+                        0 => producer.dispatcher.drain(),
+                        1 => producer.dispatcher.close(),
+                        2 => producer.dispatcher.abort(),
+                        _ => producer.dispatcher.drain().within(SECOND),
                     };
-                    let first = give_up_after(polls, ending.into_future(), async |poll| {
+                    let first = drop_after_polls(polls, ending.into_future(), async |poll| {
                         if poll == cleared {
                             gate.open();
                         }
                         quiet().await;
                     })
                     .await;
-                    assert!(desk.mails.is_closed());
+                    assert!(producer.dispatcher.is_closed());
                     gate.open();
-                    let second = within(async { desk.mails.drain().await }).await;
+                    let second = within(async { producer.dispatcher.drain().await }).await;
                     // Whoever was there for it got the messages, and nobody got them twice.
                     let back = second.handed_back as usize;
                     let returned = first.map_or(0, |report| report.returned.len());
                     assert_eq!(returned + second.returned.len(), back);
                     let ids: Vec<_> = (1..=4).collect();
-                    let done: Vec<_> = history_done(&desk);
+                    let done: Vec<_> = history_done(&producer);
                     let evidence = Evidence::new()
                         .handed_back(ids.into_iter().filter(|id| !done.contains(id)));
-                    desk.judge(&second, evidence);
-                    assert_eq!(desk.mails.stats().capacity_left, CAPACITY);
+                    producer.judge(&second, evidence);
+                    assert_eq!(producer.dispatcher.stats().capacity_left, CAPACITY);
                 });
             }
         }
@@ -290,9 +282,9 @@ fn an_ending_dropped_at_each_poll_goes_on() {
 }
 
 /// The ids whose handlers ended well.
-fn history_done(desk: &Desk) -> Vec<u64> {
+fn history_done(producer: &Producer) -> Vec<u64> {
     use keylane_testkit::{Event, Outcome};
-    let records = desk.history.records();
+    let records = producer.history.records();
     let done = records.iter().filter_map(|record| match record.event {
         Event::End {
             id,
@@ -311,7 +303,7 @@ fn cancelled_dropped_at_each_poll() {
         paused().block_on(async move {
             let orders = keylane::Dispatcher::builder(|n: &u64| *n)
                 .spawn(move |ctx: keylane::Context<u64>, n: u64| async move {
-                    let told = give_up_after(polls, ctx.cancelled(), async |_| {
+                    let told = drop_after_polls(polls, ctx.cancelled(), async |_| {
                         tokio::task::yield_now().await;
                     })
                     .await;

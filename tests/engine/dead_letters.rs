@@ -7,12 +7,13 @@ use keylane::{
     BoxError, DeadLetter, DeadLetterSink, Exhausted, Failure, LaneState, Overflow, ReceiptError,
     Retry,
 };
+use keylane_testkit::scenario::{
+    MS, Message, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, within,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, Key, LetterBox, Rule, Script, ScriptError};
 use tokio::time::Instant;
 
-use crate::rig::{Desk, MS, Mail, SECOND, mails, on_both, paused, quiet, scripted, within};
-
-type Letter = DeadLetter<Key, Mail, ScriptError>;
+type Letter = DeadLetter<Key, Message, ScriptError>;
 
 /// Keeps the letters whole, when they came, and does before each what it is told to.
 #[derive(Clone)]
@@ -50,7 +51,7 @@ impl Shelf {
 }
 
 #[keylane::async_trait]
-impl DeadLetterSink<Key, Mail, ScriptError> for Shelf {
+impl DeadLetterSink<Key, Message, ScriptError> for Shelf {
     async fn accept(&self, letter: &Letter) -> Result<(), BoxError> {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         match &self.mood {
@@ -71,17 +72,20 @@ impl DeadLetterSink<Key, Mail, ScriptError> for Shelf {
 }
 
 /// The first message of key 1 fails; a second one is behind it.
-async fn fail_one(history: &History, shelf: &Shelf) -> (Desk, crate::rig::MailReceipt) {
+async fn fail_one(
+    history: &History,
+    shelf: &Shelf,
+) -> (Producer, keylane_testkit::scenario::ScriptedReceipt) {
     let script = Script::new(history).message(1, Act::error());
-    let orders = mails()
+    let orders = dispatcher()
         .on_exhausted(Exhausted::dead_letter(shelf.clone()))
         .spawn(scripted(script))
         .unwrap();
-    let desk = Desk::new(history, orders);
-    let receipt = desk.submit(1).await;
-    desk.send(1).await;
+    let producer = Producer::new(history, orders);
+    let receipt = producer.submit(1).await;
+    producer.send(1).await;
     quiet().await;
-    (desk, receipt)
+    (producer, receipt)
 }
 
 #[test]
@@ -93,17 +97,17 @@ fn a_letter_says_all_there_is_to_know() {
             .message(1, Act::error())
             .message(2, Act::panic())
             .message(3, Act::never());
-        let orders = mails()
+        let orders = dispatcher()
             .attempt_timeout(SECOND)
             .retry(Retry::fixed(MS).max_attempts(3))
             .on_exhausted(Exhausted::dead_letter(shelf.clone()))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send(7).await;
-        desk.send(None).await;
-        desk.send(8).await;
-        desk.finish(Evidence::new().max_attempts(3)).await;
+        let producer = Producer::new(&history, orders);
+        producer.send(7).await;
+        producer.send(None).await;
+        producer.send(8).await;
+        producer.finish(Evidence::new().max_attempts(3)).await;
         let mut letters: Vec<_> = shelf
             .letters
             .lock()
@@ -128,7 +132,7 @@ fn a_letter_says_all_there_is_to_know() {
         assert_eq!(facts, expected);
         assert_eq!(
             letters[0].message,
-            Mail {
+            Message {
                 key: Some(7),
                 id: 1
             }
@@ -142,10 +146,10 @@ fn a_sink_that_refuses_is_asked_again_with_growing_waits() {
         let history = History::new();
         let shelf = Shelf::new(&history, Mood::Refuses(12));
         let began = Instant::now();
-        let (desk, receipt) = fail_one(&history, &shelf).await;
+        let (producer, receipt) = fail_one(&history, &shelf).await;
 
         // Visible, with the reason, and the key waits for it; others do not.
-        let view = desk.mails.inspect(&1).expect("the key waits");
+        let view = producer.dispatcher.inspect(&1).expect("the key waits");
         let LaneState::DeadLettering {
             refusals,
             due_in,
@@ -159,13 +163,14 @@ fn a_sink_that_refuses_is_asked_again_with_growing_waits() {
             (2, 1, "the shelf\\nis full")
         );
         assert!(*due_in <= 100 * MS, "{due_in:?}");
-        assert_eq!(desk.mails.stats().letter_failures, 1);
-        desk.send(2).await;
+        assert_eq!(producer.dispatcher.stats().letter_failures, 1);
+        producer.send(2).await;
         quiet().await;
-        assert_eq!(desk.mails.stats().done, 1);
+        assert_eq!(producer.dispatcher.stats().done, 1);
 
         tokio::time::sleep(SECOND).await;
-        let LaneState::DeadLettering { refusals, .. } = desk.mails.inspect(&1).unwrap().state
+        let LaneState::DeadLettering { refusals, .. } =
+            producer.dispatcher.inspect(&1).unwrap().state
         else {
             panic!("{view:?}")
         };
@@ -179,8 +184,8 @@ fn a_sink_that_refuses_is_asked_again_with_growing_waits() {
         // 100 ms, doubled eight times, then half a minute each.
         let took = (shelf.letters.lock().unwrap()[0].0 - began).as_millis();
         assert!((141_100..141_200).contains(&took), "{took} ms");
-        assert_eq!(desk.mails.stats().letter_failures, 12);
-        let report = desk.finish(Evidence::new().max_attempts(1)).await;
+        assert_eq!(producer.dispatcher.stats().letter_failures, 12);
+        let report = producer.finish(Evidence::new().max_attempts(1)).await;
         assert_eq!((report.done, report.dead_lettered), (2, 1));
     });
 }
@@ -190,14 +195,15 @@ fn a_sink_that_panics_has_refused() {
     paused().block_on(async {
         let history = History::new();
         let shelf = Shelf::new(&history, Mood::Panics(2));
-        let (desk, receipt) = fail_one(&history, &shelf).await;
-        let LaneState::DeadLettering { why, .. } = desk.mails.inspect(&1).unwrap().state else {
+        let (producer, receipt) = fail_one(&history, &shelf).await;
+        let LaneState::DeadLettering { why, .. } = producer.dispatcher.inspect(&1).unwrap().state
+        else {
             panic!("it waits for the sink")
         };
         assert_eq!(why, "the sink panics");
         assert!(matches!(receipt.await, Err(ReceiptError::DeadLettered(_))));
-        assert_eq!(desk.mails.stats().letter_failures, 2);
-        desk.finish(Evidence::new().max_attempts(1)).await;
+        assert_eq!(producer.dispatcher.stats().letter_failures, 2);
+        producer.finish(Evidence::new().max_attempts(1)).await;
     });
 }
 
@@ -212,26 +218,26 @@ fn a_sink_that_waits_holds_its_key_and_no_other() {
             let script = Script::new(&history)
                 .key(1, Act::error().yields(handler_waits))
                 .message(4, Act::error().yields(handler_waits));
-            let orders = mails()
+            let orders = dispatcher()
                 .concurrency(4)
                 .on_exhausted(Exhausted::dead_letter(shelf.clone()))
                 .spawn(scripted(script))
                 .unwrap();
-            let desk = Desk::new(&history, orders);
-            desk.send_all(1, 3).await;
-            desk.send(None).await;
+            let producer = Producer::new(&history, orders);
+            producer.send_all(1, 3).await;
+            producer.send(None).await;
             within(gate.arrivals(2)).await;
             for key in 2..20 {
-                within(desk.submit(key).await).await.unwrap();
+                within(producer.submit(key).await).await.unwrap();
             }
-            let view = desk.mails.inspect(&1).unwrap();
+            let view = producer.dispatcher.inspect(&1).unwrap();
             assert!(
                 matches!(view.state, LaneState::Running { attempt: 1, .. }),
                 "{view:?}"
             );
             assert_eq!((view.depth, shelf.asked()), (3, 2));
             gate.open();
-            let report = desk.finish(Evidence::new().max_attempts(1)).await;
+            let report = producer.finish(Evidence::new().max_attempts(1)).await;
             assert_eq!((report.done, report.dead_lettered), (18, 4));
         }
     });
@@ -242,16 +248,16 @@ fn a_drain_waits_for_the_sink_and_a_deadline_hands_the_letter_back() {
     paused().block_on(async {
         let history = History::new();
         let shelf = Shelf::new(&history, Mood::Refuses(3));
-        let (desk, _receipt) = fail_one(&history, &shelf).await;
-        let report = desk.finish(Evidence::new().max_attempts(1)).await;
+        let (producer, _receipt) = fail_one(&history, &shelf).await;
+        let report = producer.finish(Evidence::new().max_attempts(1)).await;
         assert_eq!((report.done, report.dead_lettered), (1, 1));
 
         for mood in [Mood::Refuses(u32::MAX), Mood::Waits(Gate::new())] {
             let history = History::new();
             let shelf = Shelf::new(&history, mood);
-            let (desk, receipt) = fail_one(&history, &shelf).await;
+            let (producer, receipt) = fail_one(&history, &shelf).await;
             drop(receipt);
-            let report = desk.mails.drain().within(SECOND).await;
+            let report = producer.dispatcher.drain().within(SECOND).await;
             assert!(report.deadline_reached);
             let back: Vec<_> = report
                 .returned
@@ -260,7 +266,7 @@ fn a_drain_waits_for_the_sink_and_a_deadline_hands_the_letter_back() {
                 .collect();
             // The second never got its turn.
             assert_eq!(back, [(Some(1), 1, 1), (Some(1), 2, 0)]);
-            let verdict = desk.judge(&report, Evidence::new().handed_back([1, 2]));
+            let verdict = producer.judge(&report, Evidence::new().handed_back([1, 2]));
             verdict.assert_judged(&[Rule::NoLoss, Rule::Drain]);
         }
     });
@@ -271,18 +277,18 @@ fn close_hands_back_the_letters_that_wait_for_the_sink() {
     paused().block_on(async {
         let history = History::new();
         let shelf = Shelf::new(&history, Mood::Refuses(u32::MAX));
-        let (desk, receipt) = fail_one(&history, &shelf).await;
-        let report = desk.mails.close().await;
+        let (producer, receipt) = fail_one(&history, &shelf).await;
+        let report = producer.dispatcher.close().await;
         let told = receipt.await;
         assert!(matches!(
             told,
             Err(ReceiptError::HandedBack {
-                message: Mail { id: 1, .. },
+                message: Message { id: 1, .. },
                 attempts: 1,
             })
         ));
         assert_eq!((report.handed_back, report.returned.len()), (2, 1));
-        desk.judge(&report, Evidence::new().handed_back([1, 2]));
+        producer.judge(&report, Evidence::new().handed_back([1, 2]));
     });
 }
 
@@ -299,17 +305,17 @@ fn a_letter_of_a_full_lane_keeps_its_key() {
             let shelf = Shelf::new(&history, mood);
             let gate = Gate::new();
             let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-            let orders = mails()
+            let orders = dispatcher()
                 .lane_capacity(1, Overflow::DeadLetter)
                 .overflow_sink(shelf.clone())
                 .spawn(scripted(script))
                 .unwrap();
-            let desk = Desk::new(&history, orders);
-            desk.send_all(5, 2).await;
+            let producer = Producer::new(&history, orders);
+            producer.send_all(5, 2).await;
             quiet().await;
             assert_eq!(shelf.asked(), 1);
             if closes {
-                let report = desk.mails.abort().await;
+                let report = producer.dispatcher.abort().await;
                 let back: Vec<_> = report
                     .returned
                     .iter()
@@ -317,14 +323,15 @@ fn a_letter_of_a_full_lane_keeps_its_key() {
                     .collect();
                 assert_eq!(back, [(Some(5), 1), (Some(5), 0)]);
                 let evidence = Evidence::new().overflow_letters().handed_back([1, 2]);
-                desk.judge(&report, evidence);
+                producer.judge(&report, evidence);
             } else {
                 tokio::time::sleep(SECOND).await;
                 let (_, letter) = shelf.letters.lock().unwrap()[0].clone();
                 assert_eq!((letter.key, letter.attempts), (Some(5), 0));
                 assert_eq!(letter.failure, Failure::LaneFull);
                 gate.open();
-                desk.finish(Evidence::new().overflow_letters().max_attempts(1))
+                producer
+                    .finish(Evidence::new().overflow_letters().max_attempts(1))
                     .await;
             }
         }
@@ -337,19 +344,19 @@ fn a_sink_may_be_shared() {
     paused().block_on(async {
         let history = History::new();
         let letters = LetterBox::new(&history);
-        let shared: Arc<dyn DeadLetterSink<Key, Mail, ScriptError>> =
-            Arc::new(letters.sink(|mail: &Mail| mail.id));
+        let shared: Arc<dyn DeadLetterSink<Key, Message, ScriptError>> =
+            Arc::new(letters.sink(|message: &Message| message.id));
         let script = Script::new(&history).otherwise(Act::error());
         for policy in [
             Exhausted::DeadLetter(Arc::clone(&shared)),
             Exhausted::dead_letter(shared),
         ] {
-            let orders = mails()
+            let orders = dispatcher()
                 .on_exhausted(policy)
                 .spawn(scripted(script.clone()))
                 .unwrap();
             orders
-                .send(Mail {
+                .send(Message {
                     key: Some(1),
                     id: 1,
                 })

@@ -2,12 +2,12 @@
 //!
 //! `KEYLANE_DRAINS` says how many.
 
-use crate::life::{End, Life};
-use crate::rig::{Dice, paused, repeats, threads};
+use crate::support::{End, Life};
+use keylane_testkit::scenario::{Random, paused, repeats, threads};
 
 /// Lives to a random point and ends in a random way, while senders still send.
 async fn live(seed: u64) {
-    let mut dice = Dice::new(!seed);
+    let mut dice = Random::new(!seed);
     let life = Life::new(seed);
     let mut tasks = life.begin();
     life.go_on(&mut tasks, dice.below(400) as usize).await;

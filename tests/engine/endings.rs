@@ -1,9 +1,10 @@
 //! G9: `drain`, `close` and `abort` return a report in which every accepted message is, once.
 
 use keylane::{Exhausted, Failure, Report, Retry};
+use keylane_testkit::scenario::{
+    MS, Message, Producer, SECOND, assert_report_adds_up, dispatcher, paused, quiet, scripted,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, Id, Key, Rule, Script, ScriptError};
-
-use crate::rig::{Desk, MS, Mail, SECOND, assert_honest, mails, paused, quiet, scripted};
 
 /// A dispatcher with a message in every state there is.
 ///
@@ -18,7 +19,7 @@ use crate::rig::{Desk, MS, Mail, SECOND, assert_honest, mails, paused, quiet, sc
 /// | 4 | 11 ready, but both permits are taken; 12 behind it |
 /// | 6 | 13 in the channel |
 struct Scene {
-    desk: Desk,
+    producer: Producer,
     gate: Gate,
 }
 
@@ -35,18 +36,18 @@ impl Scene {
         let retry = Retry::fixed(SECOND).retry_if(
             |failure| !matches!(failure, Failure::Error(error) if ScriptError::is_fatal(error)),
         );
-        let orders = mails()
+        let orders = dispatcher()
             .concurrency(2)
             .retry(retry)
             .on_exhausted(Exhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         for key in [1, 1, 1, 2, 2, 3, 3, 0, 5, 0, 4, 4] {
-            desk.send(Some(key).filter(|key| *key > 0)).await;
+            producer.send(Some(key).filter(|key| *key > 0)).await;
             quiet().await;
         }
-        let stats = desk.mails.stats();
+        let stats = producer.dispatcher.stats();
         assert_eq!(
             (stats.in_flight, stats.ready, stats.done),
             (2, 1, 1),
@@ -54,9 +55,9 @@ impl Scene {
         );
         assert_eq!((stats.backing_off, stats.halted), (2, 1), "{stats:?}");
         // No await between these and the ending: the dispatcher has not seen them.
-        desk.try_send(6).unwrap();
-        desk.try_send(1).unwrap();
-        Self { desk, gate }
+        producer.try_send(6).unwrap();
+        producer.try_send(1).unwrap();
+        Self { producer, gate }
     }
 
     /// Lets the handlers go on once the ending has begun.
@@ -70,8 +71,8 @@ impl Scene {
 
     /// The report against the scene: who is handed back after how many attempts.
     #[track_caller]
-    fn judge(&self, report: &Report<Key, Mail>, handed_back: &[(Id, u32)]) {
-        assert_honest(report);
+    fn judge(&self, report: &Report<Key, Message>, handed_back: &[(Id, u32)]) {
+        assert_report_adds_up(report);
         assert_eq!(report.accepted, 14);
         assert_eq!(report.done, 14 - handed_back.len() as u64);
         // In the order of acceptance, whenever it was that they came back.
@@ -79,14 +80,14 @@ impl Scene {
             .returned
             .iter()
             .map(|back| {
-                let mail = back.message.as_ref().expect("it was kept for a retry");
-                assert_eq!(back.key, mail.key);
-                (mail.id, back.attempts)
+                let message = back.message.as_ref().expect("it was kept for a retry");
+                assert_eq!(back.key, message.key);
+                (message.id, back.attempts)
             })
             .collect();
         assert_eq!(returned, handed_back);
         let evidence = Evidence::new().handed_back(handed_back.iter().map(|(id, _)| *id));
-        let verdict = self.desk.judge(report, evidence.max_attempts(5));
+        let verdict = self.producer.judge(report, evidence.max_attempts(5));
         verdict.assert_judged(&[Rule::Drain, Rule::NoLoss, Rule::Duplicates]);
     }
 }
@@ -96,7 +97,7 @@ fn drain_handles_all_but_what_is_halted() {
     paused().block_on(async {
         let scene = Scene::set().await;
         scene.open_later();
-        let report = scene.desk.mails.drain().await;
+        let report = scene.producer.dispatcher.drain().await;
         scene.judge(&report, &[(6, 1), (7, 0)]);
         assert_eq!((report.interrupted, report.deadline_reached), (0, false));
     });
@@ -107,7 +108,7 @@ fn close_finishes_what_is_in_flight_and_hands_back_the_rest() {
     paused().block_on(async {
         let scene = Scene::set().await;
         scene.open_later();
-        let report = scene.desk.mails.close().await;
+        let report = scene.producer.dispatcher.close().await;
         let parked = [2, 3, 5, 7, 11, 12, 13, 14].map(|id| (id, 0));
         let tried = [4, 6, 8].map(|id| (id, 1));
         let mut handed_back = [&parked[..], &tried[..]].concat();
@@ -121,7 +122,7 @@ fn close_finishes_what_is_in_flight_and_hands_back_the_rest() {
 fn abort_hands_back_everything_and_counts_the_interrupted() {
     paused().block_on(async {
         let scene = Scene::set().await;
-        let report = scene.desk.mails.abort().await;
+        let report = scene.producer.dispatcher.abort().await;
         let tried = [1, 4, 6, 8, 10];
         let handed_back: Vec<_> = (1..=14)
             .filter(|id| *id != 9)
@@ -137,7 +138,7 @@ fn a_deadline_turns_a_drain_into_an_abort() {
     paused().block_on(async {
         let scene = Scene::set().await;
         let began = tokio::time::Instant::now();
-        let report = scene.desk.mails.drain().within(100 * MS).await;
+        let report = scene.producer.dispatcher.drain().within(100 * MS).await;
         assert!(began.elapsed() >= 100 * MS);
         // Handled to their end until then: nothing, as both permits are taken.
         let tried = [1, 4, 6, 8, 10];
@@ -155,7 +156,7 @@ fn a_deadline_that_is_not_reached_changes_nothing() {
     paused().block_on(async {
         let scene = Scene::set().await;
         scene.open_later();
-        let report = scene.desk.mails.drain().within(60 * SECOND).await;
+        let report = scene.producer.dispatcher.drain().within(60 * SECOND).await;
         scene.judge(&report, &[(6, 1), (7, 0)]);
         assert!(!report.deadline_reached);
     });
@@ -165,7 +166,7 @@ fn a_deadline_that_is_not_reached_changes_nothing() {
 fn a_dispatcher_that_never_had_a_message_ends_at_once() {
     paused().block_on(async {
         for end in 0..3 {
-            let orders = mails()
+            let orders = dispatcher()
                 .spawn(scripted(Script::new(&History::new())))
                 .unwrap();
             let report = match end {

@@ -1,47 +1,48 @@
 //! `Exhausted::Halt`: the lane stops, and somebody decides.
 
 use keylane::{Dispatcher, Exhausted, Failure, Lane, LaneError, LaneState, ReceiptError, Retry};
+use keylane_testkit::scenario::{
+    MS, Message, Producer, SECOND, ScriptedReceipt, dispatcher, paused, quiet, scripted,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, Id, Key, Script, ScriptError};
 
-use crate::rig::{Desk, MS, Mail, MailReceipt, SECOND, mails, paused, quiet, scripted};
-
-type MailLane = Lane<Key, Mail, Id, ScriptError>;
+type MailLane = Lane<Key, Message, Id, ScriptError>;
 
 /// Key 1 is halted by message 1; message 2 is behind it.
-async fn halted(script: Script, history: &History) -> (Desk, MailLane, MailReceipt) {
+async fn halted(script: Script, history: &History) -> (Producer, MailLane, ScriptedReceipt) {
     let script = script
         .attempt(1, 1, Act::error())
         .attempt(1, 2, Act::error());
-    let orders = mails()
+    let orders = dispatcher()
         .retry(Retry::fixed(MS).max_attempts(2))
         .on_exhausted(Exhausted::Halt)
         .spawn(scripted(script))
         .unwrap();
-    let desk = Desk::new(history, orders);
-    let receipt = desk.submit(1).await;
-    desk.send(1).await;
+    let producer = Producer::new(history, orders);
+    let receipt = producer.submit(1).await;
+    producer.send(1).await;
     tokio::time::sleep(SECOND).await;
-    let lane = desk.mails.lane(&1);
+    let lane = producer.dispatcher.lane(&1);
     let view = lane.inspect().expect("it is there");
     let LaneState::Halted { attempts, why } = &view.state else {
         panic!("{view:?}")
     };
     assert_eq!((view.depth, *attempts), (2, 2));
     assert_eq!(why, "the handler failed: Error(1)");
-    assert_eq!((lane.key(), desk.mails.stats().halted), (&1, 1));
-    (desk, lane, receipt)
+    assert_eq!((lane.key(), producer.dispatcher.stats().halted), (&1, 1));
+    (producer, lane, receipt)
 }
 
 #[test]
 fn nothing_of_the_key_starts_until_somebody_decides() {
     paused().block_on(async {
         let history = History::new();
-        let (desk, lane, mut receipt) = halted(Script::new(&history), &history).await;
-        desk.send_all(1, 5).await;
-        desk.send(2).await;
+        let (producer, lane, mut receipt) = halted(Script::new(&history), &history).await;
+        producer.send_all(1, 5).await;
+        producer.send(2).await;
         tokio::time::sleep(1_000 * SECOND).await;
         assert_eq!(lane.inspect().unwrap().depth, 7);
-        assert_eq!(desk.mails.stats().done, 1);
+        assert_eq!(producer.dispatcher.stats().done, 1);
         let waited = lane
             .inspect()
             .unwrap()
@@ -50,7 +51,8 @@ fn nothing_of_the_key_starts_until_somebody_decides() {
         assert!(waited >= 1_000 * SECOND, "{waited:?}");
         assert!(tokio::time::timeout(SECOND, &mut receipt).await.is_err());
         lane.skip().unwrap();
-        desk.finish(Evidence::new().max_attempts(2).discarded([1]))
+        producer
+            .finish(Evidence::new().max_attempts(2).discarded([1]))
             .await;
     });
 }
@@ -62,30 +64,30 @@ fn resume_tries_the_head_again_from_its_first_attempt() {
         // It fails twice, halts, is resumed, fails once more, and is done.
         let tries = std::sync::atomic::AtomicU32::new(0);
         let script = Script::new(&history);
-        let (desk, lane, receipt) = {
-            let orders = mails()
+        let (producer, lane, receipt) = {
+            let orders = dispatcher()
                 .retry(Retry::fixed(MS).max_attempts(2))
                 .on_exhausted(Exhausted::Halt)
                 .spawn({
                     let script = script.otherwise(Act::ok());
                     let failing = Script::new(&history).otherwise(Act::error());
-                    move |ctx: keylane::Context<Key>, mail: Mail| {
-                        let fails = mail.id == 1
+                    move |ctx: keylane::Context<Key>, message: Message| {
+                        let fails = message.id == 1
                             && tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3;
                         let script = if fails { &failing } else { &script };
-                        script.run(mail.key, mail.id, ctx.attempt())
+                        script.run(message.key, message.id, ctx.attempt())
                     }
                 })
                 .unwrap();
-            let desk = Desk::new(&history, orders);
-            let receipt = desk.submit(1).await;
-            desk.send(1).await;
+            let producer = Producer::new(&history, orders);
+            let receipt = producer.submit(1).await;
+            producer.send(1).await;
             tokio::time::sleep(SECOND).await;
-            (desk.clone(), desk.mails.lane(&1), receipt)
+            (producer.clone(), producer.dispatcher.lane(&1), receipt)
         };
-        assert_eq!(desk.mails.stats().halted, 1);
+        assert_eq!(producer.dispatcher.stats().halted, 1);
         lane.resume().unwrap();
-        assert_eq!(desk.mails.stats().halted, 0);
+        assert_eq!(producer.dispatcher.stats().halted, 0);
         assert_eq!(receipt.await.unwrap(), 1);
         let attempts: Vec<_> = history
             .records()
@@ -96,7 +98,8 @@ fn resume_tries_the_head_again_from_its_first_attempt() {
             })
             .collect();
         assert_eq!(attempts, [1, 2, 1, 2]);
-        desk.finish(Evidence::new().max_attempts(2).resumed([1]))
+        producer
+            .finish(Evidence::new().max_attempts(2).resumed([1]))
             .await;
     });
 }
@@ -105,16 +108,17 @@ fn resume_tries_the_head_again_from_its_first_attempt() {
 fn a_head_that_fails_again_halts_again() {
     paused().block_on(async {
         let history = History::new();
-        let (desk, lane, mut receipt) = halted(Script::new(&history), &history).await;
+        let (producer, lane, mut receipt) = halted(Script::new(&history), &history).await;
         for _ in 0..5 {
             lane.resume().unwrap();
             tokio::time::sleep(SECOND).await;
-            assert_eq!(desk.mails.stats().halted, 1);
+            assert_eq!(producer.dispatcher.stats().halted, 1);
             assert_eq!(lane.inspect().unwrap().depth, 2);
             assert!(tokio::time::timeout(MS, &mut receipt).await.is_err());
         }
         lane.skip().unwrap();
-        desk.finish(Evidence::new().max_attempts(2).resumed([1]).discarded([1]))
+        producer
+            .finish(Evidence::new().max_attempts(2).resumed([1]).discarded([1]))
             .await;
     });
 }
@@ -123,7 +127,7 @@ fn a_head_that_fails_again_halts_again() {
 fn skip_settles_the_head_as_failed_and_goes_on() {
     paused().block_on(async {
         let history = History::new();
-        let (desk, lane, receipt) = halted(Script::new(&history), &history).await;
+        let (producer, lane, receipt) = halted(Script::new(&history), &history).await;
         lane.skip().unwrap();
         let told = receipt.await.unwrap_err();
         assert_eq!(
@@ -132,9 +136,10 @@ fn skip_settles_the_head_as_failed_and_goes_on() {
         );
         quiet().await;
         assert_eq!(lane.inspect(), None);
-        let stats = desk.mails.stats();
+        let stats = producer.dispatcher.stats();
         assert_eq!((stats.halted, stats.done, stats.discarded), (0, 1, 1));
-        desk.finish(Evidence::new().max_attempts(2).discarded([1]))
+        producer
+            .finish(Evidence::new().max_attempts(2).discarded([1]))
             .await;
     });
 }
@@ -143,13 +148,14 @@ fn skip_settles_the_head_as_failed_and_goes_on() {
 fn skip_of_the_only_message_removes_the_lane() {
     paused().block_on(async {
         let history = History::new();
-        let (desk, lane, _receipt) = halted(Script::new(&history), &history).await;
+        let (producer, lane, _receipt) = halted(Script::new(&history), &history).await;
         lane.skip().unwrap();
         quiet().await;
-        assert_eq!(desk.mails.stats().lanes, 0);
+        assert_eq!(producer.dispatcher.stats().lanes, 0);
         // And the key begins anew.
-        desk.send(1).await;
-        desk.finish(Evidence::new().max_attempts(2).discarded([1]))
+        producer.send(1).await;
+        producer
+            .finish(Evidence::new().max_attempts(2).discarded([1]))
             .await;
     });
 }
@@ -158,26 +164,26 @@ fn skip_of_the_only_message_removes_the_lane() {
 fn replace_puts_another_message_in_the_place_of_the_head() {
     paused().block_on(async {
         let history = History::new();
-        let (desk, lane, receipt) = halted(Script::new(&history), &history).await;
+        let (producer, lane, receipt) = halted(Script::new(&history), &history).await;
         // It takes the place of what it replaces, also in the history.
         history.sending(1, 1, 100).ok();
         history.coalesced(1, 100);
         let old = lane
-            .replace(Mail {
+            .replace(Message {
                 key: Some(1),
                 id: 100,
             })
             .unwrap();
         assert_eq!(
             old,
-            Mail {
+            Message {
                 key: Some(1),
                 id: 1
             }
         );
         // The receipt of the old one gets the new one's answer.
         assert_eq!(receipt.await.unwrap(), 100);
-        let report = desk.finish(Evidence::new().max_attempts(2)).await;
+        let report = producer.finish(Evidence::new().max_attempts(2)).await;
         assert_eq!((report.accepted, report.done), (2, 2));
     });
 }
@@ -191,15 +197,15 @@ fn what_is_in_flight_cannot_be_decided_on() {
             .key(1, Act::ok().waits(&gate))
             .attempt(2, 1, Act::error())
             .key(3, Act::ok().waits(&gate));
-        let orders = mails()
+        let orders = dispatcher()
             .concurrency(1)
             .retry(Retry::fixed(SECOND))
             .on_exhausted(Exhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let refused = |key: u64, in_flight: bool| {
-            let lane = desk.mails.lane(&key);
+            let lane = producer.dispatcher.lane(&key);
             assert_eq!(lane.resume(), Err(LaneError::NotHalted(())), "key {key}");
             let nothing = LaneError::NotHalted(());
             let why = if in_flight {
@@ -209,35 +215,38 @@ fn what_is_in_flight_cannot_be_decided_on() {
             };
             assert_eq!(lane.skip(), Err(why), "key {key}");
             assert_eq!(lane.retry_now(), Err(why), "key {key}");
-            let mail = Mail {
+            let message = Message {
                 key: Some(key),
                 id: 99,
             };
-            let answer = lane.replace(mail.clone()).map_err(LaneError::into_inner);
-            assert_eq!(answer, Err(mail), "the message comes back");
+            let answer = lane.replace(message.clone()).map_err(LaneError::into_inner);
+            assert_eq!(answer, Err(message), "the message comes back");
         };
         // Absent, running, ready.
         refused(9, false);
-        desk.send(1).await;
+        producer.send(1).await;
         quiet().await;
         refused(1, true);
         gate.release(1);
-        desk.send(2).await;
+        producer.send(2).await;
         quiet().await;
         assert!(matches!(
-            desk.mails.inspect(&2).unwrap().state,
+            producer.dispatcher.inspect(&2).unwrap().state,
             LaneState::Backoff { .. }
         ));
-        desk.send(1).await;
+        producer.send(1).await;
         quiet().await;
-        desk.send(3).await;
+        producer.send(3).await;
         quiet().await;
-        assert_eq!(desk.mails.inspect(&3).unwrap().state, LaneState::Ready);
+        assert_eq!(
+            producer.dispatcher.inspect(&3).unwrap().state,
+            LaneState::Ready
+        );
         refused(3, true);
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
         // And after the end.
-        let orders = mails()
+        let orders = dispatcher()
             .spawn(scripted(Script::new(&History::new())))
             .unwrap();
         orders.drain().await;
@@ -249,10 +258,10 @@ fn what_is_in_flight_cannot_be_decided_on() {
 fn a_halted_lane_is_handed_back_by_a_drain_in_its_order() {
     paused().block_on(async {
         let history = History::new();
-        let (desk, lane, receipt) = halted(Script::new(&history), &history).await;
+        let (producer, lane, receipt) = halted(Script::new(&history), &history).await;
         drop(receipt);
-        desk.send_all(1, 2).await;
-        let report = desk.mails.drain().await;
+        producer.send_all(1, 2).await;
+        let report = producer.dispatcher.drain().await;
         let back: Vec<_> = report
             .returned
             .iter()
@@ -260,7 +269,7 @@ fn a_halted_lane_is_handed_back_by_a_drain_in_its_order() {
             .collect();
         assert_eq!(back, [(1, 2), (2, 0), (3, 0), (4, 0)]);
         assert!(lane.resume().is_err());
-        desk.judge(&report, Evidence::new().max_attempts(2).handed_back(1..=4));
+        producer.judge(&report, Evidence::new().max_attempts(2).handed_back(1..=4));
     });
 }
 
@@ -270,16 +279,16 @@ fn a_lane_that_halts_during_a_drain_is_handed_back() {
     paused().block_on(async {
         let history = History::new();
         let script = Script::new(&history).message(1, Act::error().sleeps(SECOND));
-        let orders = mails()
+        let orders = dispatcher()
             .on_exhausted(Exhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send_all(1, 3).await;
-        desk.send(2).await;
-        let report = desk.mails.drain().await;
+        let producer = Producer::new(&history, orders);
+        producer.send_all(1, 3).await;
+        producer.send(2).await;
+        let report = producer.dispatcher.drain().await;
         assert_eq!((report.done, report.handed_back), (1, 3));
-        desk.judge(&report, Evidence::new().handed_back(1..=3));
+        producer.judge(&report, Evidence::new().handed_back(1..=3));
     });
 }
 
@@ -289,15 +298,15 @@ fn a_keyless_message_is_discarded() {
     paused().block_on(async {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error());
-        let orders = mails()
+        let orders = dispatcher()
             .on_exhausted(Exhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        let receipt = desk.submit(None).await;
+        let producer = Producer::new(&history, orders);
+        let receipt = producer.submit(None).await;
         assert!(matches!(receipt.await, Err(ReceiptError::Failed(_))));
-        assert_eq!(desk.mails.stats().halted, 0);
-        let report = desk.mails.drain().await;
+        assert_eq!(producer.dispatcher.stats().halted, 0);
+        let report = producer.dispatcher.drain().await;
         assert_eq!(report.discarded, 1);
     });
 }
@@ -305,30 +314,33 @@ fn a_keyless_message_is_discarded() {
 /// Decisions race with each other and with the handlers; each halt is decided once.
 #[test]
 fn many_operators_decide_each_halt_once() {
-    crate::rig::threads().block_on(async {
+    keylane_testkit::scenario::threads().block_on(async {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error().yields(1));
-        let orders = mails()
+        let orders = dispatcher()
             .on_exhausted(Exhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        let ids = desk.send_all(1, 200).await;
+        let producer = Producer::new(&history, orders);
+        let ids = producer.send_all(1, 200).await;
         let mut operators = tokio::task::JoinSet::new();
         for _ in 0..4 {
-            let desk = desk.clone();
+            let producer = producer.clone();
             operators.spawn(async move {
                 let mut skipped = 0_u64;
-                while desk.mails.stats().discarded < 200 {
-                    skipped += u64::from(desk.mails.lane(&1).skip().is_ok());
+                while producer.dispatcher.stats().discarded < 200 {
+                    skipped += u64::from(producer.dispatcher.lane(&1).skip().is_ok());
                     tokio::task::yield_now().await;
                 }
                 skipped
             });
         }
-        let skipped: u64 = crate::rig::within(operators.join_all()).await.iter().sum();
+        let skipped: u64 = keylane_testkit::scenario::within(operators.join_all())
+            .await
+            .iter()
+            .sum();
         assert_eq!(skipped, 200);
-        desk.finish(Evidence::new().discarded(ids)).await;
+        producer.finish(Evidence::new().discarded(ids)).await;
     });
 }
 
@@ -337,8 +349,8 @@ fn many_operators_decide_each_halt_once() {
 fn replace_refuses_a_message_of_another_key() {
     paused().block_on(async {
         let history = History::new();
-        let (desk, lane, receipt) = halted(Script::new(&history), &history).await;
-        let (stranger, sending) = desk.next(2);
+        let (producer, lane, receipt) = halted(Script::new(&history), &history).await;
+        let (stranger, sending) = producer.next(2);
         let refused = lane.replace(stranger).unwrap_err();
         assert_eq!(
             refused.to_string(),
@@ -347,10 +359,11 @@ fn replace_refuses_a_message_of_another_key() {
         assert!(matches!(refused, LaneError::OtherKey(_)));
         assert_eq!(refused.into_inner().key, Some(2));
         sending.fail();
-        assert_eq!(desk.mails.stats().halted, 1);
+        assert_eq!(producer.dispatcher.stats().halted, 1);
         lane.skip().unwrap();
         assert!(matches!(receipt.await, Err(ReceiptError::Failed(_))));
-        desk.finish(Evidence::new().max_attempts(2).discarded([1]))
+        producer
+            .finish(Evidence::new().max_attempts(2).discarded([1]))
             .await;
     });
 }

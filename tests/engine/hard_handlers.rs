@@ -11,10 +11,9 @@ use keylane::{
     BuildError, Dispatcher, Exhausted, Failure, Overflow, ReceiptError, Retry, RetryBudget,
 };
 use keylane_testkit::Gate;
-
-use crate::rig::{
-    MS, SECOND, assert_empty, assert_honest, assert_no_engine_panics, paused, quiet, threads,
-    until, within,
+use keylane_testkit::scenario::{
+    MS, SECOND, assert_no_engine_panics, assert_nothing_left, assert_report_adds_up, paused, quiet,
+    threads, until, within,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -128,7 +127,7 @@ fn a_handler_that_spends_the_whole_budget_is_timed_out() {
             over.store(true, Ordering::Relaxed);
             let told = within(receipt).await;
             assert_eq!(told, Err(ReceiptError::Failed(Failure::TimedOut(50 * MS))));
-            assert_honest(&within(orders.drain().into_future()).await);
+            assert_report_adds_up(&within(orders.drain().into_future()).await);
         });
     }
 }
@@ -176,7 +175,7 @@ fn a_waker_of_a_sender_that_panics_loses_nothing() {
             assert_eq!(within(next).await, Ok(3));
             let report = within(orders.drain().into_future()).await;
             assert_eq!((report.accepted, report.done), (2, 2));
-            assert_empty(&orders);
+            assert_nothing_left(&orders);
         }
         assert_no_engine_panics();
     });
@@ -202,8 +201,8 @@ async fn another_key_gets_in(orders: Dispatcher<u64, u64, u64, ()>) {
     assert_eq!(within(other).await, Ok(1));
     senders.shutdown().await;
     let report = within(orders.abort().into_future()).await;
-    assert_honest(&report);
-    assert_empty(&orders);
+    assert_report_adds_up(&report);
+    assert_nothing_left(&orders);
 }
 
 /// They are all on their way before the dispatcher has seen their lane full.
@@ -264,7 +263,7 @@ fn a_budget_is_shared_out_evenly() {
         tries.sort_unstable();
         assert!(tries.iter().sum::<u64>() > 2_900, "{tries:?}");
         assert!(tries[KEYS - 1] - tries[0] <= 3, "{tries:?}");
-        assert_honest(&within(orders.abort().into_future()).await);
+        assert_report_adds_up(&within(orders.abort().into_future()).await);
     });
 }
 
@@ -302,7 +301,7 @@ fn a_resumed_head_that_is_handed_back_knows_its_attempts() {
         quiet().await;
         gate.open();
         let report = within(ending).await.unwrap();
-        assert_honest(&report);
+        assert_report_adds_up(&report);
         let returned: Vec<_> = report
             .returned
             .iter()
@@ -362,9 +361,9 @@ fn skipping_while_the_runtime_goes_ends_with_a_report() {
     assert_eq!(operator.join().unwrap(), Ok(()));
     paused().block_on(async {
         let report = within(orders.drain().into_future()).await;
-        assert_honest(&report);
+        assert_report_adds_up(&report);
         assert_eq!((report.accepted, report.discarded), (1, 1));
-        assert_empty(&orders);
+        assert_nothing_left(&orders);
     });
 }
 
@@ -389,7 +388,7 @@ fn a_timer_may_be_far_away_after_a_long_life() {
         assert_eq!(orders.stats().backing_off, 1, "{:?}", orders.stats());
         tokio::time::sleep(2 * DAY).await;
         assert_eq!(orders.stats().done, 1, "{:?}", orders.stats());
-        assert_honest(&within(orders.drain().into_future()).await);
+        assert_report_adds_up(&within(orders.drain().into_future()).await);
     });
 }
 

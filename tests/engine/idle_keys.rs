@@ -1,9 +1,12 @@
 //! G7: a key with nothing to do costs nothing. (The bytes are counted in the test binary `memory`.)
 
 use keylane::{Exhausted, LaneState, Overflow, Retry};
+use keylane_testkit::scenario::threads;
+use keylane_testkit::scenario::{
+    MS, Producer, SECOND, assert_nothing_left, dispatcher, on_both, paused, quiet, scripted, within,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
-
-use crate::rig::{Desk, MS, SECOND, assert_empty, mails, on_both, paused, quiet, scripted, within};
+use tokio::task::JoinSet;
 
 #[test]
 fn a_lane_is_there_only_while_it_holds_or_runs_something() {
@@ -14,48 +17,54 @@ fn a_lane_is_there_only_while_it_holds_or_runs_something() {
             .key(1, Act::ok().waits(&gate))
             .message(3, Act::error())
             .attempt(4, 1, Act::error());
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::custom(|attempt, _| (attempt == 1).then_some(SECOND)))
             .on_exhausted(Exhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        assert_eq!(desk.mails.inspect(&1), None);
+        let producer = Producer::new(&history, orders);
+        assert_eq!(producer.dispatcher.inspect(&1), None);
 
         // In flight, and parked.
-        desk.send_all(1, 2).await;
+        producer.send_all(1, 2).await;
         quiet().await;
-        assert_eq!(desk.mails.inspect(&1).map(|view| view.depth), Some(2));
+        assert_eq!(
+            producer.dispatcher.inspect(&1).map(|view| view.depth),
+            Some(2)
+        );
         gate.release(1);
         quiet().await;
-        assert_eq!(desk.mails.inspect(&1).map(|view| view.depth), Some(1));
+        assert_eq!(
+            producer.dispatcher.inspect(&1).map(|view| view.depth),
+            Some(1)
+        );
         gate.release(1);
         quiet().await;
-        assert_eq!(desk.mails.inspect(&1), None);
+        assert_eq!(producer.dispatcher.inspect(&1), None);
 
         // Backing off, and halted.
-        desk.send(2).await;
-        desk.send(3).await;
+        producer.send(2).await;
+        producer.send(3).await;
         quiet().await;
         assert!(matches!(
-            desk.mails.inspect(&2).unwrap().state,
+            producer.dispatcher.inspect(&2).unwrap().state,
             LaneState::Backoff { .. }
         ));
-        assert_eq!(desk.mails.stats().lanes, 2);
+        assert_eq!(producer.dispatcher.stats().lanes, 2);
         tokio::time::sleep(2 * SECOND).await;
         assert!(matches!(
-            desk.mails.inspect(&2).unwrap().state,
+            producer.dispatcher.inspect(&2).unwrap().state,
             LaneState::Halted { .. }
         ));
-        assert_eq!(desk.mails.inspect(&3), None);
-        desk.mails.lane(&2).skip().unwrap();
-        assert_eq!(desk.mails.inspect(&2), None);
-        assert_eq!(desk.mails.stats().lanes, 0);
+        assert_eq!(producer.dispatcher.inspect(&3), None);
+        producer.dispatcher.lane(&2).skip().unwrap();
+        assert_eq!(producer.dispatcher.inspect(&2), None);
+        assert_eq!(producer.dispatcher.stats().lanes, 0);
 
         // Keyless messages have none at all.
-        desk.send(None).await;
-        assert_eq!(desk.mails.stats().lanes, 0);
-        desk.finish(Evidence::new().discarded([3])).await;
+        producer.send(None).await;
+        assert_eq!(producer.dispatcher.stats().lanes, 0);
+        producer.finish(Evidence::new().discarded([3])).await;
     });
 }
 
@@ -68,26 +77,59 @@ fn ten_thousand_keys_leave_no_lane_behind() {
             1 => Act::ok().yields(1),
             _ => Act::ok(),
         });
-        let orders = mails()
+        let orders = dispatcher()
             .lane_capacity(2, Overflow::Wait)
             .retry(Retry::fixed(MS))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         for key in 0..10_000 {
-            desk.send(key).await;
+            producer.send(key).await;
             if key % 50 == 0 {
-                desk.send_all(key, 3).await;
+                producer.send_all(key, 3).await;
             }
         }
         // Without an end: a dispatcher that lives on must be as empty as one that was drained.
         within(async {
-            while desk.mails.stats().lanes > 0 {
+            while producer.dispatcher.stats().lanes > 0 {
                 quiet().await;
             }
         })
         .await;
-        assert_empty(&desk.mails);
-        desk.finish(Evidence::new()).await;
+        assert_nothing_left(&producer.dispatcher);
+        producer.finish(Evidence::new()).await;
+    });
+}
+
+/// A worker ended, or a lane was evicted, while its queue was being filled.
+#[test]
+fn a_lane_that_runs_empty_while_it_is_filled_is_not_lost() {
+    threads().block_on(async {
+        let history = History::new();
+        let orders = dispatcher().spawn(scripted(Script::new(&history))).unwrap();
+        let producer = Producer::new(&history, orders);
+        let mut senders = JoinSet::new();
+        for sender in 0..4 {
+            let producer = producer.clone();
+            senders.spawn(async move {
+                // The lane comes and goes with nearly each message.
+                for n in 0..2_000 {
+                    producer.send(sender).await;
+                    if n % 2 == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            });
+        }
+        while let Some(sender) = within(senders.join_next()).await {
+            sender.unwrap();
+        }
+        within(async {
+            while producer.dispatcher.stats().done < 8_000 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        producer.finish(Evidence::new()).await;
     });
 }

@@ -1,14 +1,19 @@
 //! G3: a key that is slow, failing, backing off, halted or blocked for ever delays no other, also
 //! when capacity is scarce.
 
+use keylane_testkit::Id;
+use keylane_testkit::scenario::quiet;
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 use keylane::{Dispatcher, Exhausted, Overflow, Retry};
+use keylane_testkit::scenario::{
+    MS, Producer, SECOND, dispatcher, on_both, paused, scripted, threads, within,
+};
 use keylane_testkit::{Act, Drained, Evidence, Gate, History, Rule, Script};
 use tokio::time::Instant;
-
-use crate::rig::{Desk, MS, SECOND, mails, on_both, paused, scripted, threads, within};
 
 /// The key that is in trouble.
 const TROUBLED: u64 = 1_000;
@@ -43,7 +48,7 @@ async fn throughput_beside(trouble: Trouble) -> (f64, History, Evidence) {
             Trouble::Slow => Act::ok().sleeps(SECOND),
         },
     );
-    let orders = mails()
+    let orders = dispatcher()
         .concurrency(32)
         .capacity(64)
         .lane_capacity(8, Overflow::Wait)
@@ -53,35 +58,40 @@ async fn throughput_beside(trouble: Trouble) -> (f64, History, Evidence) {
         .on_exhausted(Exhausted::Halt)
         .spawn(scripted(script))
         .unwrap();
-    let desk = Desk::new(&history, orders);
+    let producer = Producer::new(&history, orders);
 
     let mut troubled = tokio::task::JoinSet::new();
     let mut ids = Vec::new();
     if trouble != Trouble::None {
         // Some are in; then the rest queues up.
-        ids = desk.send_all(TROUBLED, 8).await;
+        ids = producer.send_all(TROUBLED, 8).await;
         tokio::time::sleep(MS).await;
         for _ in 0..100 {
-            let desk = desk.clone();
-            troubled.spawn(async move { drop(desk.mails.send(desk.next(TROUBLED).0).await) });
+            let producer = producer.clone();
+            troubled.spawn(async move {
+                drop(producer.dispatcher.send(producer.next(TROUBLED).0).await)
+            });
         }
         tokio::time::sleep(MS).await;
-        let view = desk.mails.inspect(&TROUBLED).expect("the lane is there");
+        let view = producer
+            .dispatcher
+            .inspect(&TROUBLED)
+            .expect("the lane is there");
         assert!(view.full && view.depth >= 8, "{view:?}");
     }
 
     let began = Instant::now();
     for n in 0..OTHERS * MESSAGES_EACH {
-        desk.send(n % OTHERS).await;
+        producer.send(n % OTHERS).await;
     }
-    while desk.mails.stats().lanes > usize::from(trouble != Trouble::None) {
+    while producer.dispatcher.stats().lanes > usize::from(trouble != Trouble::None) {
         tokio::time::sleep(MS / 10).await;
     }
     let took = began.elapsed().as_secs_f64();
 
     // What the troubled key still holds comes back, also from the senders that did not get in.
     troubled.shutdown().await;
-    let report = desk.mails.abort().await;
+    let report = producer.dispatcher.abort().await;
     let drained = Drained::new(history.position(), &report);
     let evidence = Evidence::new()
         .quiescent(Instant::now())
@@ -134,21 +144,21 @@ fn others_end_while_one_is_held() {
         let script = Script::new(&history)
             .otherwise(Act::ok().yields(1))
             .key(TROUBLED, Act::ok().waits(&gate));
-        let orders = mails()
+        let orders = dispatcher()
             .concurrency(4)
             .capacity(16)
             .lane_capacity(4, Overflow::Wait)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send(TROUBLED).await;
+        let producer = Producer::new(&history, orders);
+        producer.send(TROUBLED).await;
         within(gate.arrivals(1)).await;
         let flood = tokio::spawn({
-            let desk = desk.clone();
-            async move { desk.send_all(TROUBLED, 50).await }
+            let producer = producer.clone();
+            async move { producer.send_all(TROUBLED, 50).await }
         });
         for n in 0..500 {
-            let receipt = within(desk.submit(n % 7)).await;
+            let receipt = within(producer.submit(n % 7)).await;
             if n % 10 == 0 {
                 within(receipt).await.expect("the others are not held");
             }
@@ -156,7 +166,7 @@ fn others_end_while_one_is_held() {
         assert_eq!(gate.waiting(), 1, "it was held all the time");
         gate.open();
         within(flood).await.unwrap();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
     });
 }
 
@@ -187,7 +197,7 @@ fn busy_handlers_run_side_by_side() {
     threads().block_on(async {
         let pairs: Arc<Vec<Pair>> = Arc::new((0..50).map(|_| Pair::default()).collect());
         let meeting = Arc::clone(&pairs);
-        let mails = Dispatcher::builder(|message: &(usize, u32)| *message)
+        let dispatcher = Dispatcher::builder(|message: &(usize, u32)| *message)
             .spawn(move |(pair, _): (usize, u32)| {
                 let meeting = Arc::clone(&meeting);
                 async move { meeting[pair].meet().then_some(()).ok_or("nobody came") }
@@ -196,16 +206,163 @@ fn busy_handlers_run_side_by_side() {
         // From a worker and in one poll, so that both come to the dispatcher together.
         let sender = tokio::spawn(async move {
             for pair in 0..pairs.len() {
-                mails.try_send((pair, 0)).unwrap();
-                mails.try_send((pair, 1)).unwrap();
-                while mails.stats().done < 2 * (pair as u64 + 1) {
-                    assert_eq!(mails.stats().discarded, 0, "the other one did not come");
+                dispatcher.try_send((pair, 0)).unwrap();
+                dispatcher.try_send((pair, 1)).unwrap();
+                while dispatcher.stats().done < 2 * (pair as u64 + 1) {
+                    assert_eq!(
+                        dispatcher.stats().discarded,
+                        0,
+                        "the other one did not come"
+                    );
                     tokio::time::sleep(MS / 10).await;
                 }
             }
-            mails.drain().await
+            dispatcher.drain().await
         });
         let report = within(sender).await.unwrap();
         assert_eq!((report.done, report.discarded), (100, 0));
+    });
+}
+
+/// A key that fails for ever counted as load, until nothing was fetched any more.
+#[test]
+fn a_key_that_fails_for_ever_is_no_load() {
+    paused().block_on(async {
+        let history = History::new();
+        let script = Script::new(&history).key(1, Act::error());
+        let orders = dispatcher()
+            .capacity(8)
+            .retry(Retry::fixed(SECOND).max_attempts(u32::MAX))
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        let stuck = producer.send_all(1, 8).await;
+        quiet().await;
+        assert_eq!(producer.dispatcher.stats().capacity_left, 8);
+        for n in 0..100 {
+            within(producer.send(2 + n % 3)).await;
+        }
+        // The same while the failing key is being tried.
+        for n in 0..100 {
+            tokio::time::sleep(SECOND / 7).await;
+            within(producer.send(2 + n % 3)).await;
+        }
+        let report = producer.dispatcher.drain().within(SECOND / 2).await;
+        assert_eq!(report.done, 200);
+        producer.judge(&report, Evidence::new().handed_back(stuck));
+    });
+}
+
+/// One dominant key filled the buffer that all share.
+#[test]
+fn one_dominant_key_does_not_fill_the_shared_room() {
+    on_both(|| async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).key(1, Act::ok().waits(&gate));
+        let orders = dispatcher()
+            .concurrency(2)
+            .capacity(64)
+            .lane_capacity(8, Overflow::Wait)
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        // All at once, before the dispatcher can say that the lane is full.
+        while producer.try_send(1).is_ok() {}
+        let mut flood = JoinSet::new();
+        for _ in 0..100 {
+            let producer = producer.clone();
+            flood.spawn(async move { drop(producer.dispatcher.send(producer.next(1).0).await) });
+        }
+        for n in 0..300 {
+            within(producer.send(2 + n % 5)).await;
+        }
+        let dispatcher = producer.dispatcher.clone();
+        within(async {
+            while dispatcher.stats().done < 300 {
+                quiet().await;
+            }
+        })
+        .await;
+        flood.shutdown().await;
+        gate.open();
+        let report = within(async { producer.dispatcher.drain().await }).await;
+        producer.judge(&report, Evidence::new());
+    });
+}
+
+/// One dominant key kept its slot for as long as it had messages, and the others of the slot waited.
+#[test]
+fn one_dominant_key_does_not_keep_its_runner() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).message(1, Act::ok().waits(&gate));
+        let orders = dispatcher()
+            .lane_capacity(10_000, Overflow::Wait)
+            .quantum(16)
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        producer.send_all(1, 5_000).await;
+        quiet().await;
+        // The whole backlog of the hot key may go, and now come ten others.
+        gate.open();
+        let cold: Vec<_> = (2..12).map(|key| producer.try_send(key).unwrap()).collect();
+        producer.finish(Evidence::new()).await;
+        let starts = history.started();
+        let place = |id: &Id| starts.iter().position(|start| start == id).unwrap();
+        let last = cold.iter().map(place).max().unwrap();
+        assert!(
+            last < 1_000,
+            "a cold key waited for {last} messages of the hot one"
+        );
+    });
+}
+
+/// One stuck key, and the query for the next batch found nothing else for ever.
+#[test]
+fn a_blocked_key_does_not_starve_those_behind_it() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history)
+            .key(0, Act::ok().waits(&gate))
+            .key(1, Act::error())
+            .otherwise(Act::ok().sleeps(MS));
+        let orders = dispatcher()
+            .concurrency(2)
+            .on_exhausted(Exhausted::Halt)
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        let mut halted = Vec::new();
+        let mut per_key: HashMap<u64, u32> = HashMap::new();
+        // The two in trouble are in front of everybody, and come again and again.
+        for n in 0..300 {
+            let key = if n % 3 == 0 { n % 2 } else { 2 + n % 50 };
+            let id = producer.send(key).await;
+            *per_key.entry(key).or_default() += 1;
+            if key == 1 {
+                halted.push(id);
+            }
+        }
+        let healthy: u32 = per_key
+            .iter()
+            .filter(|(key, _)| **key > 1)
+            .map(|(_, n)| n)
+            .sum();
+        let began = Instant::now();
+        while producer.dispatcher.stats().done < u64::from(healthy) {
+            quiet().await;
+        }
+        assert!(
+            began.elapsed() < SECOND,
+            "200 messages of 1 ms, by one runner"
+        );
+        gate.open();
+        let report = producer.dispatcher.drain().await;
+        let verdict = producer.judge(&report, Evidence::new().handed_back(halted));
+        verdict.assert_judged(&[Rule::NoLoss, Rule::Order, Rule::Exclusion]);
     });
 }

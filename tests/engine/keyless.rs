@@ -1,9 +1,10 @@
 //! Messages without a key: no order, no lane, and all else as for the others.
 
 use keylane::{Exhausted, ReceiptError, Retry};
+use keylane_testkit::scenario::{
+    MS, Message, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, within,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
-
-use crate::rig::{Desk, MS, Mail, SECOND, mails, on_both, paused, quiet, scripted, within};
 
 #[test]
 fn they_run_side_by_side_and_behind_nobody() {
@@ -11,16 +12,19 @@ fn they_run_side_by_side_and_behind_nobody() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-        let orders = mails().concurrency(20).spawn(scripted(script)).unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send_all(1, 3).await;
-        desk.send_all(None, 30).await;
+        let orders = dispatcher()
+            .concurrency(20)
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        producer.send_all(1, 3).await;
+        producer.send_all(None, 30).await;
         quiet().await;
         assert_eq!(gate.waiting(), 20);
-        let stats = desk.mails.stats();
+        let stats = producer.dispatcher.stats();
         assert_eq!((stats.lanes, stats.ready), (1, 11));
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
     });
 }
 
@@ -35,20 +39,20 @@ fn they_are_retried_and_overtaken_meanwhile() {
                 Act::ok()
             }
         });
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(MS))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let mut receipts = Vec::new();
         for _ in 0..90 {
-            receipts.push(desk.submit(None).await);
+            receipts.push(producer.submit(None).await);
         }
         for receipt in receipts {
             within(receipt).await.unwrap();
         }
-        assert_eq!(desk.mails.stats().retries, 60);
-        desk.finish(Evidence::new().max_attempts(5)).await;
+        assert_eq!(producer.dispatcher.stats().retries, 60);
+        producer.finish(Evidence::new().max_attempts(5)).await;
     });
 }
 
@@ -60,40 +64,42 @@ fn they_are_dead_lettered_discarded_and_handed_back() {
         let script = Script::new(&history)
             .message(1, Act::error())
             .message(2, Act::panic());
-        let orders = mails()
-            .on_exhausted(Exhausted::dead_letter(letters.sink(|mail: &Mail| mail.id)))
+        let orders = dispatcher()
+            .on_exhausted(Exhausted::dead_letter(
+                letters.sink(|message: &Message| message.id),
+            ))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send_all(None, 3).await;
-        let report = desk.finish(Evidence::new().max_attempts(1)).await;
+        let producer = Producer::new(&history, orders);
+        producer.send_all(None, 3).await;
+        let report = producer.finish(Evidence::new().max_attempts(1)).await;
         assert_eq!((report.done, report.dead_lettered), (1, 2));
 
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error());
-        let desk = Desk::new(&history, mails().spawn(scripted(script)).unwrap());
-        let receipt = desk.submit(None).await;
+        let producer = Producer::new(&history, dispatcher().spawn(scripted(script)).unwrap());
+        let receipt = producer.submit(None).await;
         assert!(matches!(receipt.await, Err(ReceiptError::Failed(_))));
-        desk.finish(Evidence::new().discarded([1])).await;
+        producer.finish(Evidence::new().discarded([1])).await;
 
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error());
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(SECOND))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send_all(None, 2).await;
+        let producer = Producer::new(&history, orders);
+        producer.send_all(None, 2).await;
         quiet().await;
-        assert_eq!(desk.mails.stats().backing_off, 2);
-        let report = desk.mails.close().await;
+        assert_eq!(producer.dispatcher.stats().backing_off, 2);
+        let report = producer.dispatcher.close().await;
         let back: Vec<_> = report
             .returned
             .iter()
             .map(|back| (back.key, back.attempts))
             .collect();
         assert_eq!(back, [(None, 1), (None, 1)]);
-        desk.judge(&report, Evidence::new().handed_back([1, 2]));
+        producer.judge(&report, Evidence::new().handed_back([1, 2]));
     });
 }
 
@@ -104,22 +110,40 @@ fn they_fill_no_lane() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-        let orders = mails()
+        let orders = dispatcher()
             .capacity(50)
             .lane_capacity(1, keylane::Overflow::Reject)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         for _ in 0..50 {
-            desk.try_send(None).unwrap();
+            producer.try_send(None).unwrap();
         }
         quiet().await;
         assert!(matches!(
-            desk.try_send(None),
+            producer.try_send(None),
             Err(keylane::TrySendError::Full(_))
         ));
-        assert_eq!(desk.mails.stats().full_lanes, 0);
+        assert_eq!(producer.dispatcher.stats().full_lanes, 0);
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
+    });
+}
+
+/// A message without a key crashed the consumer, or all of them went into one lane.
+#[test]
+fn absent_keys_are_no_key_that_they_share() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
+        let producer = Producer::new(&history, dispatcher().spawn(scripted(script)).unwrap());
+        producer.send_all(None, 10).await;
+        // Zero is a key like any other, and so is the hash that absent keys carry.
+        producer.send_all(0, 2).await;
+        quiet().await;
+        assert_eq!(gate.waiting(), 11);
+        gate.open();
+        producer.finish(Evidence::new()).await;
     });
 }

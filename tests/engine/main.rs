@@ -5,8 +5,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod life;
-mod rig;
+mod support;
 
 mod acknowledgement;
 mod adaptive;
@@ -32,7 +31,6 @@ mod resize;
 mod retry;
 mod runtime_dropped;
 mod settlement;
-mod shipped_bugs;
 mod shutdown;
 mod stuck;
 mod timeouts;

@@ -1,35 +1,26 @@
 //! G2: first attempts of one key start in the order of acceptance; a retry runs before anything
 //! behind it.
 
+use keylane_testkit::Gate;
+use keylane_testkit::scenario::quiet;
+use keylane_testkit::scenario::threads;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use keylane::Retry;
-use keylane_testkit::{Act, Event, Evidence, History, Id, Script};
+use keylane_testkit::scenario::{
+    MS, Producer, Random, SECOND, dispatcher, on_both, paused, scripted,
+};
+use keylane_testkit::{Act, Evidence, History, Script};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-
-use crate::rig::{Desk, Dice, MS, SECOND, mails, on_both, paused, scripted};
-
-/// The ids in the order in which their attempts started.
-fn starts(history: &History) -> Vec<Id> {
-    let start = |event| match event {
-        Event::Start { id, .. } => Some(id),
-        _ => None,
-    };
-    history
-        .records()
-        .iter()
-        .filter_map(|record| start(record.event))
-        .collect()
-}
 
 #[test]
 fn first_attempts_start_in_the_order_of_acceptance() {
     on_both(|| async {
         let history = History::new();
         let script = Script::new(&history).choose(|cue| {
-            let mut dice = Dice::new(cue.id);
+            let mut dice = Random::new(cue.id);
             let slow = dice.below(4) as u32;
             match dice.below(10) {
                 0 if cue.attempt == 1 => Act::error().yields(slow),
@@ -38,7 +29,7 @@ fn first_attempts_start_in_the_order_of_acceptance() {
                 _ => Act::ok(),
             }
         });
-        let orders = mails()
+        let orders = dispatcher()
             .concurrency(8)
             .capacity(32)
             .lane_capacity(5, keylane::Overflow::Wait)
@@ -46,19 +37,19 @@ fn first_attempts_start_in_the_order_of_acceptance() {
             .retry(Retry::fixed(MS))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let shared = Arc::new(Mutex::new(()));
         let mut senders = JoinSet::new();
         for sender in 0..4 {
-            let (desk, shared) = (desk.clone(), Arc::clone(&shared));
+            let (producer, shared) = (producer.clone(), Arc::clone(&shared));
             senders.spawn(async move {
                 for n in 0..120 {
                     if n % 3 == 0 {
                         // One key for all: whoever holds the lock is the next in order.
                         let _turn = shared.lock().await;
-                        desk.send(1_000).await;
+                        producer.send(1_000).await;
                     } else {
-                        desk.send(sender * 10 + n % 4).await;
+                        producer.send(sender * 10 + n % 4).await;
                     }
                 }
             });
@@ -66,7 +57,7 @@ fn first_attempts_start_in_the_order_of_acceptance() {
         while let Some(sender) = senders.join_next().await {
             sender.unwrap();
         }
-        let report = desk.finish(Evidence::new().max_attempts(5)).await;
+        let report = producer.finish(Evidence::new().max_attempts(5)).await;
         assert_eq!(report.done, 480);
     });
 }
@@ -77,7 +68,7 @@ fn each_of_many_senders_of_one_key_keeps_its_own_order() {
     on_both(|| async {
         let history = History::new();
         let script = Script::new(&history).choose(|cue| Act::ok().yields((cue.id % 3) as u32));
-        let orders = mails().capacity(8).spawn(scripted(script)).unwrap();
+        let orders = dispatcher().capacity(8).spawn(scripted(script)).unwrap();
         let mut senders = JoinSet::new();
         for sender in 0..4 {
             let orders = orders.clone();
@@ -85,7 +76,7 @@ fn each_of_many_senders_of_one_key_keeps_its_own_order() {
                 for n in 0..100 {
                     let id = sender * 1_000 + n;
                     orders
-                        .send(crate::rig::Mail { key: Some(7), id })
+                        .send(keylane_testkit::scenario::Message { key: Some(7), id })
                         .await
                         .unwrap();
                 }
@@ -96,7 +87,7 @@ fn each_of_many_senders_of_one_key_keeps_its_own_order() {
         }
         assert_eq!(orders.drain().await.done, 400);
         let mut last = HashMap::new();
-        for id in starts(&history) {
+        for id in history.started() {
             let (sender, n) = (id / 1_000, id % 1_000);
             let before = last.insert(sender, n);
             assert_eq!(
@@ -117,18 +108,110 @@ fn a_retry_runs_before_anything_behind_it() {
             .attempt(1, 1, Act::error().yields(1))
             .attempt(1, 2, Act::panic())
             .attempt(3, 1, Act::error());
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(SECOND).max_attempts(3))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send_all(1, 4).await;
+        let producer = Producer::new(&history, orders);
+        producer.send_all(1, 4).await;
         // Arrivals during the wait: they may not take the place of the one that waits.
         tokio::time::sleep(SECOND / 2).await;
-        desk.send_all(1, 2).await;
+        producer.send_all(1, 2).await;
         tokio::time::sleep(SECOND).await;
-        desk.send(1).await;
-        desk.finish(Evidence::new().max_attempts(3)).await;
-        assert_eq!(starts(&history), [1, 1, 1, 2, 3, 3, 4, 5, 6, 7]);
+        producer.send(1).await;
+        producer.finish(Evidence::new().max_attempts(3)).await;
+        assert_eq!(history.started(), [1, 1, 1, 2, 3, 3, 4, 5, 6, 7]);
+    });
+}
+
+/// The dispatch path looked at the worker before the backlog: a worker that was free again took the
+/// new message, and the parked one came after it.
+#[test]
+fn a_new_message_does_not_overtake_a_parked_one() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
+        let producer = Producer::new(&history, dispatcher().spawn(scripted(script)).unwrap());
+        for round in 0..20 {
+            producer.send_all(1, 2).await;
+            gate.arrivals(1).await;
+            // The key becomes free, and before anybody has noticed the next message is there.
+            gate.release(1);
+            producer.try_send(1).unwrap();
+            for _ in 0..round {
+                tokio::task::yield_now().await;
+            }
+            producer.try_send(1).unwrap();
+            gate.release(3);
+            quiet().await;
+        }
+        assert!(history.started().is_sorted());
+        producer.finish(Evidence::new()).await;
+    });
+}
+
+/// A key that had just been freed for a parked message was taken by one that arrived that moment.
+#[test]
+fn a_freed_key_is_not_stolen_by_a_new_arrival() {
+    threads().block_on(async {
+        let history = History::new();
+        let script = Script::new(&history).choose(|cue| Act::ok().yields((cue.id % 2) as u32));
+        let orders = dispatcher()
+            .concurrency(8)
+            .quantum(1)
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        for n in 0..5_000 {
+            producer.send(n % 2).await;
+            if n % 3 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let report = producer.finish(Evidence::new()).await;
+        assert_eq!(report.done, 5_000);
+    });
+}
+
+/// A batch taken from the channel, or prefetched, was started in another order.
+#[test]
+fn a_batch_keeps_its_order() {
+    paused().block_on(async {
+        let history = History::new();
+        let producer = Producer::new(
+            &history,
+            dispatcher().spawn(scripted(Script::new(&history))).unwrap(),
+        );
+        // All of it is in the channel before the dispatcher sees the first.
+        for n in 0..1_000 {
+            producer.try_send(n % 3).unwrap();
+        }
+        producer.finish(Evidence::new()).await;
+    });
+}
+
+/// A failed message went to the end of the queue.
+#[test]
+fn a_failed_message_stays_at_the_head() {
+    on_both(|| async {
+        let history = History::new();
+        let script = Script::new(&history).choose(|cue| {
+            if cue.id % 4 == 0 && cue.attempt < 3 {
+                Act::error()
+            } else {
+                Act::ok()
+            }
+        });
+        let orders = dispatcher()
+            .retry(Retry::fixed(MS))
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        for n in 0..60 {
+            producer.send(n % 3).await;
+        }
+        let report = producer.finish(Evidence::new().max_attempts(5)).await;
+        assert_eq!(report.done, 60);
     });
 }

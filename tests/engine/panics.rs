@@ -11,12 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as TaskContext, Poll};
 
 use keylane::{Context, Dispatcher, Exhausted, Failure, LaneState, Overflow, ReceiptError, Retry};
-use keylane_testkit::{Act, Evidence, Gate, History, Script};
-
-use crate::rig::{
-    Desk, Dice, MS, SECOND, assert_honest, assert_no_engine_panics, mails, on_both, paused, quiet,
-    scripted, within,
+use keylane_testkit::scenario::{
+    MS, Producer, Random, SECOND, assert_no_engine_panics, assert_report_adds_up, dispatcher,
+    on_both, paused, quiet, scripted, within,
 };
+use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 /// Panics without calling the hook: what is expected need not be printed.
 fn panics(text: &'static str) -> ! {
@@ -79,7 +78,7 @@ fn in_the_call_of_the_handler() {
             ReceiptError::Failed(Failure::Panicked("in the call".to_owned()))
         );
         assert_eq!(within(behind).await.unwrap(), 3);
-        assert_honest(&within(async { orders.drain().await }).await);
+        assert_report_adds_up(&within(async { orders.drain().await }).await);
         assert_eq!(orders.stats().panics, 1);
     });
 }
@@ -89,7 +88,7 @@ fn at_a_random_poll() {
     on_both(|| async {
         let history = History::new();
         let script = Script::new(&history).choose(|cue| {
-            let mut dice = Dice::new(cue.id ^ (u64::from(cue.attempt) << 32));
+            let mut dice = Random::new(cue.id ^ (u64::from(cue.attempt) << 32));
             let poll = 1 + dice.below(6) as u32;
             let act = if dice.one_in(2) && cue.attempt < 5 {
                 Act::panic_at_poll(poll)
@@ -102,16 +101,16 @@ fn at_a_random_poll() {
                 act
             }
         });
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(MS))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         for n in 0..400 {
-            desk.send(Some(n % 9).filter(|key| *key > 0)).await;
+            producer.send(Some(n % 9).filter(|key| *key > 0)).await;
         }
-        let stats = desk.mails.clone();
-        let report = desk.finish(Evidence::new().max_attempts(5)).await;
+        let stats = producer.dispatcher.clone();
+        let report = producer.finish(Evidence::new().max_attempts(5)).await;
         assert_eq!(report.done, 400);
         assert!(stats.stats().panics > 300, "{:?}", stats.stats());
     });
@@ -127,19 +126,19 @@ fn in_the_drop_of_the_future() {
             .message(2, Act::error().panics_in_drop())
             .message(3, Act::never().panics_in_drop())
             .message(4, Act::ok().sleeps(MS).panics_in_drop());
-        let orders = mails()
+        let orders = dispatcher()
             .attempt_timeout(SECOND)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let mut answers = Vec::new();
         for _ in 1..=5 {
-            answers.push(desk.submit(1).await.await.is_ok());
+            answers.push(producer.submit(1).await.await.is_ok());
         }
         assert_eq!(answers, [true, false, false, true, true]);
-        let stats = desk.mails.stats();
+        let stats = producer.dispatcher.stats();
         assert_eq!((stats.panics, stats.timeouts, stats.failures), (4, 1, 2));
-        desk.finish(Evidence::new().discarded([2, 3])).await;
+        producer.finish(Evidence::new().discarded([2, 3])).await;
     });
 }
 
@@ -149,22 +148,26 @@ fn in_the_drop_of_a_future_that_is_aborted() {
     on_both(|| async {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::never().panics_in_drop());
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(MS))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        let ids = [desk.send_all(1, 3).await, desk.send_all(None, 2).await].concat();
+        let producer = Producer::new(&history, orders);
+        let ids = [
+            producer.send_all(1, 3).await,
+            producer.send_all(None, 2).await,
+        ]
+        .concat();
         within(async {
-            while desk.mails.stats().in_flight < 3 || history.position() < 8 {
+            while producer.dispatcher.stats().in_flight < 3 || history.position() < 8 {
                 tokio::task::yield_now().await;
             }
         })
         .await;
-        let report = within(async { desk.mails.abort().await }).await;
+        let report = within(async { producer.dispatcher.abort().await }).await;
         assert_eq!((report.handed_back, report.interrupted), (5, 3));
         assert_eq!(report.returned.len(), 5);
-        desk.judge(&report, Evidence::new().handed_back(ids));
+        producer.judge(&report, Evidence::new().handed_back(ids));
     });
 }
 
@@ -193,7 +196,7 @@ fn in_the_drop_of_what_a_panic_carries() {
         let text = "a panic without a text".to_owned();
         assert_eq!(told, ReceiptError::Failed(Failure::Panicked(text)));
         assert_eq!(behind.await.unwrap(), 1);
-        assert_honest(&orders.drain().await);
+        assert_report_adds_up(&orders.drain().await);
         assert_no_engine_panics();
     });
 }
@@ -225,7 +228,7 @@ fn in_the_clone_of_the_message() {
             assert_eq!(failure, Failure::Panicked("the clone panics".to_owned()));
             assert_eq!(behind.await.map_err(|_| "fails"), Ok(1));
             assert_eq!(orders.stats().failures, 2);
-            assert_honest(&orders.drain().await);
+            assert_report_adds_up(&orders.drain().await);
         }
         assert_no_engine_panics();
     });
@@ -277,7 +280,7 @@ fn in_the_drop_of_the_message() {
             let last = orders.submit(Mine::safe(3)).await.unwrap();
             assert!(matches!(within(last).await, Ok(3)));
             let report = within(async { orders.drain().await }).await;
-            assert_honest(&report);
+            assert_report_adds_up(&report);
             assert_eq!(report.accepted, 251);
             assert_eq!(orders.stats().lanes, 0);
         }
@@ -323,7 +326,7 @@ fn in_the_debug_of_the_error() {
             told,
             Err(ReceiptError::Failed(Failure::Error(Unspeakable)))
         ));
-        assert_honest(&orders.drain().await);
+        assert_report_adds_up(&orders.drain().await);
         assert_no_engine_panics();
     });
 }
@@ -357,7 +360,7 @@ fn in_the_drop_of_answers_and_errors() {
             }
         }
         let report = within(async { orders.drain().await }).await;
-        assert_honest(&report);
+        assert_report_adds_up(&report);
         assert_eq!((report.done, report.discarded), (20, 10));
         assert_no_engine_panics();
     });
@@ -412,7 +415,7 @@ fn in_the_waker_of_a_receipt() {
         }
         quiet().await;
         let report = within(async { orders.abort().await }).await;
-        assert_honest(&report);
+        assert_report_adds_up(&report);
         assert_eq!((report.done, report.handed_back), (3, 2));
         assert_no_engine_panics();
     });
@@ -487,7 +490,7 @@ fn in_the_comparison_of_keys() {
                 done += u64::from(within(receipt).await.is_ok());
             }
             let report = within(async { orders.drain().await }).await;
-            assert_honest(&report);
+            assert_report_adds_up(&report);
             assert_eq!((report.accepted, report.done), (accepted, done));
             assert!(orders.is_closed());
         }

@@ -1,53 +1,49 @@
 //! Classes of priority: who goes first, who must not starve, and what never changes.
 
 use keylane::{BuildError, Rate};
-use keylane_testkit::{Act, Event, Evidence, Gate, History, Id, Script};
-
-use crate::rig::{Desk, Mail, SECOND, mails, on_both, paused, quiet, scripted, within};
+use keylane_testkit::scenario::{
+    Message, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, within,
+};
+use keylane_testkit::{Act, Evidence, Gate, History, Id, Script};
 
 /// Key 1,000 blocks the only permit until the gate opens. Every other key tells its class.
-fn class(mail: &Mail) -> u8 {
-    (mail.key.unwrap_or(0) / 100) as u8
+fn class(message: &Message) -> u8 {
+    (message.key.unwrap_or(0) / 100) as u8
 }
 
 const BLOCKER: u64 = 1_000;
 
-/// A desk with one permit, which the first message holds until the gate opens.
-async fn blocked(classes: u8, quantum: u32) -> (Desk, History, Gate) {
+/// A producer with one permit, which the first message holds until the gate opens.
+async fn blocked(classes: u8, quantum: u32) -> (Producer, History, Gate) {
     let history = History::new();
     let gate = Gate::new();
     let script = Script::new(&history).key(BLOCKER, Act::ok().waits(&gate));
-    let orders = mails()
+    let orders = dispatcher()
         .concurrency(1)
         .quantum(quantum)
         .priority(classes, class);
-    let desk = Desk::new(&history, orders.spawn(scripted(script)).unwrap());
-    desk.send(BLOCKER).await;
+    let producer = Producer::new(&history, orders.spawn(scripted(script)).unwrap());
+    producer.send(BLOCKER).await;
     gate.arrivals(1).await;
-    (desk, history, gate)
+    (producer, history, gate)
 }
 
 /// The messages in the order in which they started, without the one that blocked.
 fn started(history: &History) -> Vec<Id> {
-    let records = history.records();
-    let ids = records.iter().filter_map(|record| match record.event {
-        Event::Start { id, .. } => Some(id),
-        _ => None,
-    });
-    ids.skip(1).collect()
+    history.started().split_off(1)
 }
 
 #[test]
 fn the_most_urgent_lane_starts_first_and_within_a_class_the_first() {
     paused().block_on(async {
-        let (desk, history, gate) = blocked(3, 16).await;
+        let (producer, history, gate) = blocked(3, 16).await;
         let mut expected = Vec::new();
         for key in [200, 100, 1, 201, 101, 2, 202] {
-            expected.push((key / 100, desk.send(key).await));
+            expected.push((key / 100, producer.send(key).await));
         }
         quiet().await;
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
         expected.sort_unstable();
         let expected: Vec<_> = expected.into_iter().map(|(_, id)| id).collect();
         assert_eq!(started(&history), expected);
@@ -57,13 +53,13 @@ fn the_most_urgent_lane_starts_first_and_within_a_class_the_first() {
 #[test]
 fn what_is_above_counts_as_the_last_class() {
     paused().block_on(async {
-        let (desk, history, gate) = blocked(2, 16).await;
-        let far = desk.send(25_400).await;
-        let last = desk.send(100).await;
-        let first = desk.send(0).await;
+        let (producer, history, gate) = blocked(2, 16).await;
+        let far = producer.send(25_400).await;
+        let last = producer.send(100).await;
+        let first = producer.send(0).await;
         quiet().await;
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
         assert_eq!(started(&history), [first, far, last]);
     });
 }
@@ -71,14 +67,14 @@ fn what_is_above_counts_as_the_last_class() {
 #[test]
 fn a_class_is_passed_over_sixteen_times_and_no_more() {
     paused().block_on(async {
-        let (desk, history, gate) = blocked(2, 16).await;
-        let patient = [desk.send(100).await, desk.send(101).await];
+        let (producer, history, gate) = blocked(2, 16).await;
+        let patient = [producer.send(100).await, producer.send(101).await];
         for key in 0..40 {
-            desk.send(key).await;
+            producer.send(key).await;
         }
         quiet().await;
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
         let started = started(&history);
         let places = patient.map(|id| started.iter().position(|other| *other == id));
         assert_eq!(places, [Some(16), Some(33)]);
@@ -90,12 +86,12 @@ fn a_class_is_passed_over_sixteen_times_and_no_more() {
 fn a_long_urgent_lane_does_not_starve_a_class_either() {
     paused().block_on(async {
         for quantum in [1, 3, 16, 1_000] {
-            let (desk, history, gate) = blocked(2, quantum).await;
-            let patient = desk.send(100).await;
-            desk.send_all(1, 40).await;
+            let (producer, history, gate) = blocked(2, quantum).await;
+            let patient = producer.send(100).await;
+            producer.send_all(1, 40).await;
             quiet().await;
             gate.open();
-            desk.finish(Evidence::new()).await;
+            producer.finish(Evidence::new()).await;
             let place = started(&history).iter().position(|id| *id == patient);
             assert_eq!(place, Some(16), "quantum {quantum}");
         }
@@ -110,22 +106,22 @@ fn an_urgent_message_waits_for_the_ones_before_it() {
         let gate = Gate::new();
         let script = Script::new(&history).key(9, Act::ok().waits(&gate));
         // Even messages are urgent.
-        let orders = mails()
+        let orders = dispatcher()
             .concurrency(1)
-            .priority(2, |mail: &Mail| (mail.id % 2) as u8);
-        let desk = Desk::new(&history, orders.spawn(scripted(script)).unwrap());
-        desk.send(9).await;
+            .priority(2, |message: &Message| (message.id % 2) as u8);
+        let producer = Producer::new(&history, orders.spawn(scripted(script)).unwrap());
+        producer.send(9).await;
         gate.arrivals(1).await;
         let mut sent = Vec::new();
         for key in [1, 2, 3, 1] {
-            sent.push(desk.send(key).await);
+            sent.push(producer.send(key).await);
         }
         assert_eq!(sent, [2, 3, 4, 5]);
-        let behind = [desk.send(2).await, desk.send(1).await];
+        let behind = [producer.send(2).await, producer.send(1).await];
         assert_eq!(behind, [6, 7]);
         quiet().await;
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
         // 2 and 4 are urgent and first. 6 is urgent, but behind 3; 5 and 7 are behind 2.
         let started = started(&history);
         assert_eq!(started[..2], [2, 4]);
@@ -141,19 +137,19 @@ fn an_urgent_message_waits_for_the_ones_before_it() {
 fn the_rate_is_spent_on_what_is_urgent() {
     paused().block_on(async {
         let history = History::new();
-        let orders = mails().rate(Rate::per_second(1)).priority(2, class);
-        let desk = Desk::new(
+        let orders = dispatcher().rate(Rate::per_second(1)).priority(2, class);
+        let producer = Producer::new(
             &history,
             orders.spawn(scripted(Script::new(&history))).unwrap(),
         );
         let mut expected = Vec::new();
         for key in [0, 100, 101, 102] {
-            expected.push(desk.send(key).await);
+            expected.push(producer.send(key).await);
         }
         tokio::time::sleep(SECOND / 2).await;
         // It comes late and goes before those that wait.
-        expected.insert(1, desk.send(1).await);
-        desk.finish(Evidence::new()).await;
+        expected.insert(1, producer.send(1).await);
+        producer.finish(Evidence::new()).await;
         let records = started(&history);
         assert_eq!(records, expected[1..]);
     });
@@ -164,17 +160,19 @@ fn order_and_settlement_are_as_ever() {
     on_both(|| async {
         let history = History::new();
         let script = Script::new(&history).choose(|cue| Act::ok().yields(cue.id as u32 % 3));
-        let orders = mails()
-            .priority(8, |mail: &Mail| (mail.id % 11) as u8)
+        let orders = dispatcher()
+            .priority(8, |message: &Message| (message.id % 11) as u8)
             .quantum(3)
             .concurrency(4);
-        let desk = Desk::new(&history, orders.spawn(scripted(script)).unwrap());
+        let producer = Producer::new(&history, orders.spawn(scripted(script)).unwrap());
         let senders: Vec<_> = (0..4)
             .map(|key| {
-                let desk = desk.clone();
+                let producer = producer.clone();
                 tokio::spawn(async move {
                     for n in 0..300 {
-                        desk.send(if n % 5 == 0 { None } else { Some(key) }).await;
+                        producer
+                            .send(if n % 5 == 0 { None } else { Some(key) })
+                            .await;
                         tokio::task::yield_now().await;
                     }
                 })
@@ -183,7 +181,7 @@ fn order_and_settlement_are_as_ever() {
         for sender in senders {
             within(sender).await.unwrap();
         }
-        let report = desk.finish(Evidence::new()).await;
+        let report = producer.finish(Evidence::new()).await;
         assert_eq!(report.done, 1_200);
     });
 }
@@ -193,19 +191,19 @@ fn order_and_settlement_are_as_ever() {
 fn close_hands_back_every_class() {
     paused().block_on(async {
         let history = History::new();
-        let orders = mails()
+        let orders = dispatcher()
             .rate(Rate::per(1, SECOND * 3_600))
             .priority(8, class);
         let orders = orders.spawn(scripted(Script::new(&history))).unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let mut sent = Vec::new();
         for key in [0, 700, 300, 1, 500] {
-            sent.push(desk.send(key).await);
+            sent.push(producer.send(key).await);
         }
         quiet().await;
-        let report = within(async { desk.mails.close().await }).await;
+        let report = within(async { producer.dispatcher.close().await }).await;
         let returned = report.returned.iter().filter_map(|b| b.message.as_ref());
-        let ids: Vec<_> = returned.map(|mail| mail.id).collect();
+        let ids: Vec<_> = returned.map(|message| message.id).collect();
         assert_eq!(ids, sent[1..], "in the order in which they were accepted");
     });
 }
@@ -215,7 +213,7 @@ fn classes_that_cannot_be_are_refused() {
     paused().block_on(async {
         let refused = |classes| {
             let script = Script::new(&History::new());
-            mails()
+            dispatcher()
                 .priority(classes, |_| 0)
                 .spawn(scripted(script))
                 .err()

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use keylane::{BoxError, BuildError, DeadLetter, DeadLetterSink, Exhausted, Rate, Retry};
+use keylane_testkit::scenario::{
+    MS, Message, Producer, Random, SECOND, assert_report_adds_up, dispatcher, on_both, paused,
+    quiet, scripted, within,
+};
 use keylane_testkit::{Act, Event, Evidence, Gate, History, Id, Key, Script, ScriptError};
 use tokio::time::{Instant, sleep};
-
-use crate::rig::{
-    Desk, Dice, MS, Mail, SECOND, assert_honest, mails, on_both, paused, quiet, scripted, within,
-};
 
 /// When attempts started, in milliseconds since then.
 fn starts(history: &History, since: Instant) -> Vec<u64> {
@@ -21,26 +21,26 @@ fn starts(history: &History, since: Instant) -> Vec<u64> {
         .collect()
 }
 
-/// A desk whose handlers answer at once.
-fn prompt(rate: Rate) -> (Desk, History, Instant) {
+/// A producer whose handlers answer at once.
+fn prompt(rate: Rate) -> (Producer, History, Instant) {
     let history = History::new();
     let script = Script::new(&history);
-    let desk = Desk::new(
+    let producer = Producer::new(
         &history,
-        mails().rate(rate).spawn(scripted(script)).unwrap(),
+        dispatcher().rate(rate).spawn(scripted(script)).unwrap(),
     );
-    (desk, history, Instant::now())
+    (producer, history, Instant::now())
 }
 
 #[test]
 fn a_burst_and_then_evenly_whatever_the_keys() {
     paused().block_on(async {
         for keys in [1, 3, 100] {
-            let (desk, history, since) = prompt(Rate::per_second(10).burst(4));
+            let (producer, history, since) = prompt(Rate::per_second(10).burst(4));
             for n in 0..10 {
-                desk.send(n % keys).await;
+                producer.send(n % keys).await;
             }
-            desk.finish(Evidence::new()).await;
+            producer.finish(Evidence::new()).await;
             let expected = [0, 0, 0, 0, 100, 200, 300, 400, 500, 600];
             assert_eq!(starts(&history, since), expected, "{keys} keys");
         }
@@ -50,14 +50,14 @@ fn a_burst_and_then_evenly_whatever_the_keys() {
 #[test]
 fn what_nobody_used_is_saved_up_to_the_burst() {
     paused().block_on(async {
-        let (desk, history, since) = prompt(Rate::per_second(10).burst(2));
+        let (producer, history, since) = prompt(Rate::per_second(10).burst(2));
         for wait in [0, 10_000, 100] {
             sleep(MS * wait).await;
             for key in 0..3 {
-                desk.send(key).await;
+                producer.send(key).await;
             }
         }
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
         let expected = [0, 0, 100, 10_000, 10_000, 10_100, 10_200, 10_300, 10_400];
         assert_eq!(starts(&history, since), expected);
     });
@@ -66,18 +66,18 @@ fn what_nobody_used_is_saved_up_to_the_burst() {
 #[test]
 fn no_window_has_more_and_nothing_is_wasted() {
     paused().block_on(async {
-        let mut dice = Dice::new(7);
+        let mut dice = Random::new(7);
         for _ in 0..30 {
             let (every, burst) = (1 + dice.below(40), 1 + dice.below(6));
             let rate = Rate::per(1, MS * every as u32).burst(burst as u32);
-            let (desk, history, since) = prompt(rate);
+            let (producer, history, since) = prompt(rate);
             let (mut sent, mut expected, mut saved) = (Vec::new(), Vec::new(), 0_u64);
             for _ in 0..60 {
                 sleep(MS * dice.below(2 * every) as u32).await;
-                desk.send(dice.below(5)).await;
+                producer.send(dice.below(5)).await;
                 sent.push((Instant::now() - since).as_millis() as u64);
             }
-            desk.finish(Evidence::new()).await;
+            producer.finish(Evidence::new()).await;
             // A bucket of `burst` tokens, in milliseconds: `saved` is when it will be full again.
             for at in sent {
                 let start = at.max(saved.saturating_sub(every * (burst - 1)));
@@ -92,18 +92,18 @@ fn no_window_has_more_and_nothing_is_wasted() {
 #[test]
 fn what_waits_for_the_rate_holds_no_runner() {
     paused().block_on(async {
-        let (desk, history, _) = prompt(Rate::per_second(1));
+        let (producer, history, _) = prompt(Rate::per_second(1));
         for key in 0..5 {
-            desk.send_all(key, 2).await;
+            producer.send_all(key, 2).await;
         }
         quiet().await;
         for left in (1..=4).rev() {
-            let stats = desk.mails.stats();
+            let stats = producer.dispatcher.stats();
             assert_eq!((stats.in_flight, stats.ready), (0, 5), "{left}");
             sleep(SECOND).await;
         }
         assert_eq!(starts(&history, Instant::now() - SECOND * 9).len(), 5);
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
     });
 }
 
@@ -113,17 +113,17 @@ fn one_permit_is_enough_and_its_end_is_not_missed() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).key(1, Act::ok().waits(&gate));
-        let orders = mails().rate(Rate::per_second(10)).concurrency(1);
-        let desk = Desk::new(&history, orders.spawn(scripted(script)).unwrap());
+        let orders = dispatcher().rate(Rate::per_second(10)).concurrency(1);
+        let producer = Producer::new(&history, orders.spawn(scripted(script)).unwrap());
         let since = Instant::now();
-        desk.send_all(1, 2).await;
-        desk.send_all(2, 2).await;
+        producer.send_all(1, 2).await;
+        producer.send_all(2, 2).await;
         gate.arrivals(1).await;
         // The rate would let the next one go, and there is no permit for it.
         sleep(MS * 350).await;
-        assert_eq!(desk.mails.stats().in_flight, 1);
+        assert_eq!(producer.dispatcher.stats().in_flight, 1);
         gate.open();
-        desk.finish(Evidence::new().concurrency(1)).await;
+        producer.finish(Evidence::new().concurrency(1)).await;
         assert_eq!(starts(&history, since), [0, 350, 450, 550]);
     });
 }
@@ -134,15 +134,17 @@ fn a_key_that_holds_its_handler_keeps_nobody_from_the_rate() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).key(1, Act::ok().waits(&gate));
-        let orders = mails().rate(Rate::per_second(10)).spawn(scripted(script));
-        let desk = Desk::new(&history, orders.unwrap());
+        let orders = dispatcher()
+            .rate(Rate::per_second(10))
+            .spawn(scripted(script));
+        let producer = Producer::new(&history, orders.unwrap());
         let since = Instant::now();
-        desk.send_all(1, 3).await;
-        desk.send_all(2, 3).await;
+        producer.send_all(1, 3).await;
+        producer.send_all(2, 3).await;
         sleep(SECOND).await;
         assert_eq!(starts(&history, since), [0, 100, 200, 300]);
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
         assert_eq!(starts(&history, since)[4..], [1_000, 1_100]);
     });
 }
@@ -156,12 +158,12 @@ fn every_attempt_counts() {
             _ => Act::error(),
         });
         let retry = Retry::fixed(MS).jitter(0.0).max_attempts(3);
-        let orders = mails().rate(Rate::per_second(10)).retry(retry);
-        let desk = Desk::new(&history, orders.spawn(scripted(script)).unwrap());
+        let orders = dispatcher().rate(Rate::per_second(10)).retry(retry);
+        let producer = Producer::new(&history, orders.spawn(scripted(script)).unwrap());
         let since = Instant::now();
-        desk.send(1).await;
-        desk.send(2).await;
-        desk.finish(Evidence::new().max_attempts(3)).await;
+        producer.send(1).await;
+        producer.send(2).await;
+        producer.finish(Evidence::new().max_attempts(3)).await;
         assert_eq!(starts(&history, since), [0, 100, 200, 300, 400, 500]);
     });
 }
@@ -174,8 +176,8 @@ struct Sink {
 }
 
 #[keylane::async_trait]
-impl DeadLetterSink<Key, Mail, ScriptError> for Sink {
-    async fn accept(&self, letter: &DeadLetter<Key, Mail, ScriptError>) -> Result<(), BoxError> {
+impl DeadLetterSink<Key, Message, ScriptError> for Sink {
+    async fn accept(&self, letter: &DeadLetter<Key, Message, ScriptError>) -> Result<(), BoxError> {
         let mut refused = self.refused.lock().unwrap();
         if refused.contains(&letter.message.id) {
             self.accepted.lock().unwrap().push(Instant::now());
@@ -192,15 +194,15 @@ fn letters_do_not_count_and_do_not_wait() {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error());
         let sink = Sink::default();
-        let orders = mails()
+        let orders = dispatcher()
             .rate(Rate::per(1, SECOND * 100))
             .on_exhausted(Exhausted::DeadLetter(Arc::new(sink.clone())));
-        let desk = Desk::new(&history, orders.spawn(scripted(script)).unwrap());
+        let producer = Producer::new(&history, orders.spawn(scripted(script)).unwrap());
         let since = Instant::now();
         for key in 1..=3 {
-            desk.send(key).await;
+            producer.send(key).await;
         }
-        let report = desk.mails.drain().await;
+        let report = producer.dispatcher.drain().await;
         assert_eq!(report.dead_lettered, 3);
         assert_eq!(starts(&history, since), [0, 100_000, 200_000]);
         // Long before the next attempt: the sink is asked again after a second or so.
@@ -216,18 +218,18 @@ fn letters_do_not_count_and_do_not_wait() {
 fn close_and_abort_hand_back_at_once() {
     paused().block_on(async {
         for aborts in [false, true] {
-            let (desk, history, since) = prompt(Rate::per(1, SECOND * 3_600));
+            let (producer, history, since) = prompt(Rate::per(1, SECOND * 3_600));
             for key in 0..4 {
-                desk.send_all(key, 2).await;
+                producer.send_all(key, 2).await;
             }
             quiet().await;
             let ending = if aborts {
-                desk.mails.abort()
+                producer.dispatcher.abort()
             } else {
-                desk.mails.close()
+                producer.dispatcher.close()
             };
             let report = within(async { ending.await }).await;
-            assert_honest(&report);
+            assert_report_adds_up(&report);
             assert_eq!((report.done, report.handed_back), (1, 7));
             assert!(since.elapsed() < SECOND, "{:?}", since.elapsed());
             assert_eq!(starts(&history, since), [0]);
@@ -238,12 +240,16 @@ fn close_and_abort_hand_back_at_once() {
 #[test]
 fn drain_keeps_the_rate_up_to_its_deadline() {
     paused().block_on(async {
-        let (desk, history, since) = prompt(Rate::per_second(1));
+        let (producer, history, since) = prompt(Rate::per_second(1));
         for key in 0..10 {
-            desk.send(key).await;
+            producer.send(key).await;
         }
-        let report = desk.mails.drain().within(SECOND * 4 + MS * 500).await;
-        assert_honest(&report);
+        let report = producer
+            .dispatcher
+            .drain()
+            .within(SECOND * 4 + MS * 500)
+            .await;
+        assert_report_adds_up(&report);
         assert!(report.deadline_reached, "{report}");
         assert_eq!((report.done, report.handed_back), (5, 5));
         assert_eq!(starts(&history, since), [0, 1_000, 2_000, 3_000, 4_000]);
@@ -253,11 +259,11 @@ fn drain_keeps_the_rate_up_to_its_deadline() {
 #[test]
 fn a_fast_rate_is_reached_although_timers_are_coarse() {
     paused().block_on(async {
-        let (desk, history, since) = prompt(Rate::per_second(10_000));
+        let (producer, history, since) = prompt(Rate::per_second(10_000));
         for n in 0..5_000 {
-            desk.send(n % 50).await;
+            producer.send(n % 50).await;
         }
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
         let starts = starts(&history, since);
         let last = *starts.last().unwrap();
         assert!((498..=502).contains(&last), "5,000 took {last} ms");
@@ -275,17 +281,17 @@ fn nothing_is_forgotten_on_several_threads() {
     on_both(|| async {
         let history = History::new();
         let script = Script::new(&history).choose(|cue| Act::ok().yields(cue.id as u32 % 3));
-        let orders = mails()
+        let orders = dispatcher()
             .rate(Rate::per_second(5_000))
             .quantum(3)
             .concurrency(8);
-        let desk = Desk::new(&history, orders.spawn(scripted(script)).unwrap());
+        let producer = Producer::new(&history, orders.spawn(scripted(script)).unwrap());
         let senders: Vec<_> = (0..4)
             .map(|key| {
-                let desk = desk.clone();
+                let producer = producer.clone();
                 tokio::spawn(async move {
                     for n in 0..150 {
-                        desk.send(if n % 5 == 0 { 9 + key } else { key }).await;
+                        producer.send(if n % 5 == 0 { 9 + key } else { key }).await;
                         tokio::task::yield_now().await;
                     }
                 })
@@ -294,7 +300,7 @@ fn nothing_is_forgotten_on_several_threads() {
         for sender in senders {
             within(sender).await.unwrap();
         }
-        let report = desk.finish(Evidence::new()).await;
+        let report = producer.finish(Evidence::new()).await;
         assert_eq!(report.done, 600);
     });
 }
@@ -304,7 +310,7 @@ fn what_cannot_be_kept_is_refused() {
     paused().block_on(async {
         let refused = |rate: Rate| {
             let script = Script::new(&History::new());
-            mails().rate(rate).spawn(scripted(script)).err()
+            dispatcher().rate(rate).spawn(scripted(script)).err()
         };
         assert_eq!(refused(Rate::per_second(0)), Some(BuildError::Zero("rate")));
         let too_large = Some(BuildError::TooLarge("rate"));

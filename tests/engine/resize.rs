@@ -1,10 +1,10 @@
 //! G1, G2, G3 while the number of lanes changes.
 
-mod desk;
 mod disciplines;
 mod ends;
 mod load;
 mod others;
+mod support;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -12,8 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use keylane::{Dispatcher, HashLanes, ResizeError};
-
-use crate::rig::{paused, threads, within};
+use keylane_testkit::scenario::{paused, threads, within};
 
 const USERS: u64 = 200;
 

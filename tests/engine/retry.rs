@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::{Context, Failure, ReceiptError, Retry, RetryBudget};
+use keylane_testkit::scenario::{
+    MS, Message, Producer, SECOND, dispatcher, paused, quiet, scripted,
+};
 use keylane_testkit::{Act, Event, Evidence, History, Id, Script, ScriptError};
-
-use crate::rig::{Desk, MS, Mail, SECOND, mails, paused, quiet, scripted};
 
 /// How long after the first start each attempt of a message started, in milliseconds.
 fn attempts_of(history: &History, of: Id) -> Vec<u64> {
@@ -26,11 +27,11 @@ fn attempts_of(history: &History, of: Id) -> Vec<u64> {
 async fn attempts_under(retry: Retry<ScriptError>) -> Vec<u64> {
     let history = History::new();
     let script = Script::new(&history).otherwise(Act::error());
-    let orders = mails().retry(retry).spawn(scripted(script)).unwrap();
-    let desk = Desk::new(&history, orders);
-    let receipt = desk.submit(1).await;
+    let orders = dispatcher().retry(retry).spawn(scripted(script)).unwrap();
+    let producer = Producer::new(&history, orders);
+    let receipt = producer.submit(1).await;
     assert!(matches!(receipt.await, Err(ReceiptError::Failed(_))));
-    desk.finish(Evidence::new().discarded([1])).await;
+    producer.finish(Evidence::new().discarded([1])).await;
     attempts_of(&history, 1)
 }
 
@@ -124,15 +125,15 @@ fn the_longest_wait_is_a_year_and_overflows_nothing() {
     paused().block_on(async {
         let history = History::new();
         let script = Script::new(&history).attempt(1, 1, Act::error());
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(Duration::MAX))
             // Or the watch would wake up four times in each second of the year.
             .stuck_after(Duration::from_secs(400 * 24 * 3_600))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send(1).await;
-        assert_eq!(desk.mails.drain().await.done, 1);
+        let producer = Producer::new(&history, orders);
+        producer.send(1).await;
+        assert_eq!(producer.dispatcher.drain().await.done, 1);
         let year = 365 * 24 * 3_600 * 1_000;
         let times = attempts_of(&history, 1);
         assert!((year..year + 1_000).contains(&times[1]), "{times:?}");
@@ -153,16 +154,16 @@ fn only_what_is_worth_it_is_tried_again() {
             Failure::TimedOut(limit) => *limit == SECOND,
             _ => false,
         };
-        let orders = mails()
+        let orders = dispatcher()
             .attempt_timeout(SECOND)
             .retry(Retry::fixed(MS).max_attempts(3).retry_if(worth))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         for key in 1..=4 {
-            desk.send(key).await;
+            producer.send(key).await;
         }
-        desk.finish(Evidence::new().discarded(1..=4)).await;
+        producer.finish(Evidence::new().discarded(1..=4)).await;
         let attempts = [1, 2, 3, 4].map(|id| attempts_of(&history, id).len());
         assert_eq!(attempts, [3, 1, 1, 3]);
     });
@@ -181,17 +182,17 @@ fn a_policy_that_panics_gives_up() {
                 0 => Retry::fixed(MS).retry_if(panics),
                 _ => Retry::custom(move |_, failure| panics(failure).then_some(MS)),
             };
-            let desk = Desk::new(
+            let producer = Producer::new(
                 &history,
-                mails().retry(retry).spawn(scripted(script)).unwrap(),
+                dispatcher().retry(retry).spawn(scripted(script)).unwrap(),
             );
-            let receipt = desk.submit(1).await;
-            desk.send(1).await;
+            let receipt = producer.submit(1).await;
+            producer.send(1).await;
             let told = receipt.await.unwrap_err();
             let expected = ReceiptError::Failed(Failure::Error(ScriptError::Error(1)));
             assert_eq!(told, expected);
-            assert_eq!(desk.mails.stats().panics, 1);
-            desk.finish(Evidence::new().discarded([1])).await;
+            assert_eq!(producer.dispatcher.stats().panics, 1);
+            producer.finish(Evidence::new().discarded([1])).await;
         }
     });
 }
@@ -239,22 +240,22 @@ fn a_budget_puts_retries_off_and_gives_none_up() {
                 Act::ok()
             }
         });
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(10 * MS).max_attempts(u32::MAX))
             .retry_budget(RetryBudget::new().ratio(0.0).min_per_second(20))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         for key in 0..100 {
-            desk.send(Some(key).filter(|key| key % 10 != 0)).await;
+            producer.send(Some(key).filter(|key| key % 10 != 0)).await;
         }
         tokio::time::sleep(10 * SECOND).await;
-        let stats = desk.mails.stats();
+        let stats = producer.dispatcher.stats();
         // Twenty a second, and those of the first moment.
         assert!((180..=240).contains(&stats.retries), "{stats:?}");
         assert!(stats.postponed > 0, "{stats:?}");
         assert_eq!(stats.discarded, 0);
-        let report = desk.finish(Evidence::new()).await;
+        let report = producer.finish(Evidence::new()).await;
         assert_eq!(report.done, 100);
     });
 }
@@ -271,24 +272,24 @@ fn a_budget_grows_with_the_traffic() {
                 Act::ok()
             }
         });
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(MS).max_attempts(u32::MAX))
             .retry_budget(RetryBudget::new().ratio(0.5).min_per_second(1))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send(0).await;
+        let producer = Producer::new(&history, orders);
+        producer.send(0).await;
         tokio::time::sleep(2 * SECOND).await;
-        let without = desk.mails.stats().retries;
+        let without = producer.dispatcher.stats().retries;
         assert!(without <= 4, "{without}");
         for _ in 0..100 {
-            desk.send(1).await;
+            producer.send(1).await;
         }
         tokio::time::sleep(SECOND).await;
-        let with = desk.mails.stats().retries - without;
+        let with = producer.dispatcher.stats().retries - without;
         assert!((45..=55).contains(&with), "{with} retries for 100 messages");
-        let report = desk.mails.abort().await;
-        desk.judge(&report, Evidence::new().handed_back([1]));
+        let report = producer.dispatcher.abort().await;
+        producer.judge(&report, Evidence::new().handed_back([1]));
     });
 }
 
@@ -298,27 +299,58 @@ fn a_budget_that_is_used_up_stops_nobody_else() {
     paused().block_on(async {
         let history = History::new();
         let script = Script::new(&history).key(0, Act::error());
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(MS).max_attempts(u32::MAX))
             .retry_budget(RetryBudget::new().ratio(0.0).min_per_second(1))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        desk.send(0).await;
+        let producer = Producer::new(&history, orders);
+        producer.send(0).await;
         tokio::time::sleep(10 * MS).await;
         for key in 1..50 {
-            desk.send(key).await;
+            producer.send(key).await;
         }
         quiet().await;
-        assert_eq!(desk.mails.stats().done, 49);
-        let report = desk.mails.close().await;
+        assert_eq!(producer.dispatcher.stats().done, 49);
+        let report = producer.dispatcher.close().await;
         assert_eq!(
             report.returned[0].message,
-            Some(Mail {
+            Some(Message {
                 key: Some(0),
                 id: 1
             })
         );
-        desk.judge(&report, Evidence::new().handed_back([1]));
+        producer.judge(&report, Evidence::new().handed_back([1]));
+    });
+}
+
+/// The set of retries was ordered by a field that changed while they were in it: some were never
+/// found again.
+#[test]
+fn retries_due_together_and_retries_put_off_are_all_found_again() {
+    paused().block_on(async {
+        let history = History::new();
+        let script = Script::new(&history).choose(|cue| {
+            if cue.attempt < 4 {
+                Act::error()
+            } else {
+                Act::ok()
+            }
+        });
+        let orders = dispatcher()
+            .retry(Retry::fixed(100 * MS).max_attempts(4))
+            .retry_budget(RetryBudget::new().ratio(0.0).min_per_second(100))
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        for key in 0..300 {
+            producer.send(Some(key).filter(|key| key % 10 != 0)).await;
+        }
+        let dispatcher = producer.dispatcher.clone();
+        let report = producer.finish(Evidence::new().max_attempts(4)).await;
+        assert_eq!(report.done, 300);
+        let stats = dispatcher.stats();
+        assert_eq!(stats.retries, 900);
+        assert!(stats.postponed > 100, "{stats:?}");
     });
 }

@@ -9,12 +9,12 @@ use futures::FutureExt;
 use keylane::{ReserveError, SendError, TrySendError};
 use tokio::runtime::Runtime;
 
-use crate::life::Life;
-use crate::rig::{Dice, Mail, paused, repeats, threads, until};
+use crate::support::Life;
+use keylane_testkit::scenario::{Message, Random, paused, repeats, threads, until};
 
 /// Lives to a random point; the senders are left to themselves.
 fn live(runtime: &Runtime, seed: u64) -> Life {
-    let events = Dice::new(!seed).below(300) as usize;
+    let events = Random::new(!seed).below(300) as usize;
     runtime.block_on(async {
         let life = Life::new(seed);
         let mut tasks = life.begin();
@@ -26,23 +26,31 @@ fn live(runtime: &Runtime, seed: u64) -> Life {
 
 /// With the runtime gone everything has been decided, and is told at once.
 fn judge(life: &Life) {
-    let report = life.desk.mails.drain().into_future().now_or_never();
+    let report = life
+        .producer
+        .dispatcher
+        .drain()
+        .into_future()
+        .now_or_never();
     let report = report.expect("a dispatcher whose runtime is gone has ended");
     life.judge(&report);
 
-    let mails = &life.desk.mails;
-    let mail = Mail {
+    let dispatcher = &life.producer.dispatcher;
+    let message = Message {
         key: Some(1),
         id: 0,
     };
-    assert!(mails.is_closed());
-    let sent = mails.send(mail.clone()).now_or_never();
-    assert_eq!(sent, Some(Err(SendError::Closed(mail.clone()))));
+    assert!(dispatcher.is_closed());
+    let sent = dispatcher.send(message.clone()).now_or_never();
+    assert_eq!(sent, Some(Err(SendError::Closed(message.clone()))));
     assert_eq!(
-        mails.try_send(mail.clone()),
-        Err(TrySendError::Closed(mail))
+        dispatcher.try_send(message.clone()),
+        Err(TrySendError::Closed(message))
     );
-    let reserved = mails.reserve().now_or_never().map(|permit| permit.err());
+    let reserved = dispatcher
+        .reserve()
+        .now_or_never()
+        .map(|permit| permit.err());
     assert_eq!(reserved, Some(Some(ReserveError)));
 }
 
@@ -73,7 +81,7 @@ fn runtime_dropped_while_another_one_waits_for_the_report() {
     for seed in 0..repeats("KEYLANE_KILLS", 100).div_ceil(3) {
         let runtime = threads();
         let life = live(&runtime, 2_000_000 + seed);
-        let ending = other.spawn(life.desk.mails.abort().into_future());
+        let ending = other.spawn(life.producer.dispatcher.abort().into_future());
         runtime.shutdown_background();
         let report = other.block_on(ending).expect("a report");
         // What a sender has in its hands is its own affair.

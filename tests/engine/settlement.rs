@@ -4,36 +4,39 @@
 
 use futures::FutureExt;
 use keylane::{Exhausted, Failure, Overflow, ReceiptError, Retry};
+use keylane_testkit::Evidence;
+use keylane_testkit::scenario::Producer;
+use keylane_testkit::scenario::on_both;
+use keylane_testkit::scenario::within;
+use keylane_testkit::scenario::{
+    MS, Message, SECOND, ScriptedDispatcher, ScriptedReceipt, assert_nothing_left,
+    assert_report_adds_up, dispatcher, paused, quiet, scripted,
+};
 use keylane_testkit::{Act, Gate, History, LetterBox, Script, ScriptError};
 
-use crate::rig::{
-    MS, Mail, MailReceipt, Mails, SECOND, assert_empty, assert_honest, mails, paused, quiet,
-    scripted,
-};
-
-fn mail(key: u64, id: u64) -> Mail {
-    Mail { key: Some(key), id }
+fn message(key: u64, id: u64) -> Message {
+    Message { key: Some(key), id }
 }
 
 /// What a receipt says, in a few words.
-async fn told(receipt: MailReceipt) -> String {
+async fn told(receipt: ScriptedReceipt) -> String {
     match receipt.await {
         Ok(id) => format!("done: {id}"),
         Err(ReceiptError::Failed(failure)) => format!("failed: {failure}"),
         Err(ReceiptError::DeadLettered(failure)) => format!("dead-lettered: {failure}"),
         Err(ReceiptError::HandedBack { message, .. }) => format!("handed back: {}", message.id),
-        Err(ReceiptError::Dropped(mail)) => format!("dropped: {}", mail.id),
+        Err(ReceiptError::Dropped(message)) => format!("dropped: {}", message.id),
         Err(ReceiptError::Interrupted(None)) => "interrupted".to_owned(),
-        Err(ReceiptError::Interrupted(Some(mail))) => format!("interrupted: {}", mail.id),
+        Err(ReceiptError::Interrupted(Some(message))) => format!("interrupted: {}", message.id),
         Err(ReceiptError::Stopped) => "stopped".to_owned(),
         Err(other) => panic!("unheard of: {other}"),
     }
 }
 
 /// Drains, and insists on these counts: done, dead-lettered, discarded, handed back.
-async fn finish(orders: Mails, counts: [u64; 4]) {
+async fn finish(orders: ScriptedDispatcher, counts: [u64; 4]) {
     let report = orders.drain().await;
-    assert_honest(&report);
+    assert_report_adds_up(&report);
     let counted = [
         report.done,
         report.dead_lettered,
@@ -41,7 +44,7 @@ async fn finish(orders: Mails, counts: [u64; 4]) {
         report.handed_back,
     ];
     assert_eq!(counted, counts);
-    assert_empty(&orders);
+    assert_nothing_left(&orders);
 }
 
 #[test]
@@ -51,13 +54,13 @@ fn by_the_handler() {
             .message(2, Act::error())
             .message(3, Act::panic_at_poll(2))
             .message(4, Act::never());
-        let orders = mails()
+        let orders = dispatcher()
             .attempt_timeout(SECOND)
             .spawn(scripted(script))
             .unwrap();
         let mut receipts = Vec::new();
         for id in 1..=4 {
-            receipts.push(orders.submit(mail(1, id)).await.unwrap());
+            receipts.push(orders.submit(message(1, id)).await.unwrap());
         }
         let mut answers = Vec::new();
         for receipt in receipts {
@@ -80,12 +83,14 @@ fn by_the_dead_letter_sink() {
         let history = History::new();
         let script = Script::new(&history).message(1, Act::error());
         let letters = LetterBox::new(&history).refuses(3);
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(MS).max_attempts(2))
-            .on_exhausted(Exhausted::dead_letter(letters.sink(|mail: &Mail| mail.id)))
+            .on_exhausted(Exhausted::dead_letter(
+                letters.sink(|message: &Message| message.id),
+            ))
             .spawn(scripted(script))
             .unwrap();
-        let receipt = orders.submit(mail(1, 1)).await.unwrap();
+        let receipt = orders.submit(message(1, 1)).await.unwrap();
         assert_eq!(
             told(receipt).await,
             "dead-lettered: the handler failed: Error(1)"
@@ -104,14 +109,14 @@ fn by_a_full_lane() {
         let letters = LetterBox::new(&history);
         for overflow in [Overflow::DropOldest, Overflow::DeadLetter] {
             gate.shut();
-            let orders = mails()
+            let orders = dispatcher()
                 .lane_capacity(2, overflow)
-                .overflow_sink(letters.sink(|mail: &Mail| mail.id))
+                .overflow_sink(letters.sink(|message: &Message| message.id))
                 .spawn(scripted(script.clone()))
                 .unwrap();
             let mut receipts = Vec::new();
             for id in 1..=3 {
-                receipts.push(orders.submit(mail(1, id)).await.unwrap());
+                receipts.push(orders.submit(message(1, id)).await.unwrap());
                 quiet().await;
             }
             gate.open();
@@ -138,18 +143,18 @@ fn by_the_operator_of_a_halted_lane() {
             .message(1, Act::error())
             .message(2, Act::error())
             .attempt(3, 1, Act::error());
-        let orders = mails()
+        let orders = dispatcher()
             .on_exhausted(Exhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
-        let skipped = orders.submit(mail(1, 1)).await.unwrap();
-        let replaced = orders.submit(mail(1, 2)).await.unwrap();
+        let skipped = orders.submit(message(1, 1)).await.unwrap();
+        let replaced = orders.submit(message(1, 2)).await.unwrap();
         quiet().await;
         let lane = orders.lane(&1);
         lane.skip().unwrap();
         assert_eq!(told(skipped).await, "failed: the handler failed: Error(1)");
         quiet().await;
-        assert_eq!(lane.replace(mail(1, 9)), Ok(mail(1, 2)));
+        assert_eq!(lane.replace(message(1, 9)), Ok(message(1, 2)));
         assert_eq!(told(replaced).await, "done: 9");
         finish(orders, [1, 0, 1, 0]).await;
     });
@@ -163,23 +168,23 @@ fn by_an_ending() {
         for (kept, in_flight) in [(false, "interrupted"), (true, "interrupted: 1")] {
             // A message is kept beside its handler only where another attempt may need it.
             let orders = if kept {
-                mails()
+                dispatcher()
                     .retry(Retry::fixed(MS))
                     .spawn(scripted(script.clone()))
             } else {
-                mails().spawn(scripted(script.clone()))
+                dispatcher().spawn(scripted(script.clone()))
             }
             .unwrap();
-            let first = orders.submit(mail(1, 1)).await.unwrap();
-            let second = orders.submit(mail(1, 2)).await.unwrap();
+            let first = orders.submit(message(1, 1)).await.unwrap();
+            let second = orders.submit(message(1, 2)).await.unwrap();
             quiet().await;
             let report = orders.abort().await;
             assert_eq!(told(first).await, in_flight);
             assert_eq!(told(second).await, "handed back: 2");
             assert_eq!((report.handed_back, report.interrupted), (2, 1));
             assert!(report.returned.is_empty(), "they went to their receipts");
-            assert_honest(&report);
-            assert_empty(&orders);
+            assert_report_adds_up(&report);
+            assert_nothing_left(&orders);
         }
     });
 }
@@ -190,14 +195,14 @@ fn by_the_end_of_the_runtime() {
     let script = Script::new(&History::new()).otherwise(Act::ok().waits(&gate));
     let runtime = paused();
     let (orders, receipts) = runtime.block_on(async {
-        let orders = mails().spawn(scripted(script)).unwrap();
+        let orders = dispatcher().spawn(scripted(script)).unwrap();
         let mut receipts = Vec::new();
         for id in 1..=2 {
-            receipts.push(orders.submit(mail(1, id)).await.unwrap());
+            receipts.push(orders.submit(message(1, id)).await.unwrap());
         }
         quiet().await;
         // This one is still in the channel.
-        receipts.push(orders.try_submit(mail(2, 3)).unwrap());
+        receipts.push(orders.try_submit(message(2, 3)).unwrap());
         (orders, receipts)
     });
     drop(runtime);
@@ -211,7 +216,7 @@ fn by_the_end_of_the_runtime() {
         .collect();
     assert_eq!(answers, ["interrupted", "handed back: 2", "handed back: 3"]);
     assert_eq!(orders.stats().handed_back, 3);
-    assert_empty(&orders);
+    assert_nothing_left(&orders);
 }
 
 /// Nobody has asked for a receipt: the same counts, and what is handed back is in the report.
@@ -223,13 +228,13 @@ fn without_receipts_too() {
             .otherwise(Act::ok().waits(&gate))
             .message(1, Act::ok())
             .message(2, Act::error());
-        let orders = mails().spawn(scripted(script)).unwrap();
+        let orders = dispatcher().spawn(scripted(script)).unwrap();
         for id in 1..=4 {
-            orders.send(mail(1, id)).await.unwrap();
+            orders.send(message(1, id)).await.unwrap();
         }
         quiet().await;
         let report = orders.abort().await;
-        assert_honest(&report);
+        assert_report_adds_up(&report);
         let counted = [
             report.done,
             report.dead_lettered,
@@ -240,7 +245,13 @@ fn without_receipts_too() {
         let returned: Vec<_> = report
             .returned
             .into_iter()
-            .map(|back| (back.key, back.message.map(|mail| mail.id), back.attempts))
+            .map(|back| {
+                (
+                    back.key,
+                    back.message.map(|message| message.id),
+                    back.attempts,
+                )
+            })
             .collect();
         assert_eq!(returned, [(Some(1), None, 1), (Some(1), Some(4), 0)]);
     });
@@ -251,12 +262,36 @@ fn without_receipts_too() {
 fn the_error_comes_through_whole() {
     paused().block_on(async {
         let script = Script::new(&History::new()).otherwise(Act::fatal());
-        let orders = mails().spawn(scripted(script)).unwrap();
-        let receipt = orders.submit(mail(1, 5)).await.unwrap();
+        let orders = dispatcher().spawn(scripted(script)).unwrap();
+        let receipt = orders.submit(message(1, 5)).await.unwrap();
         let Err(ReceiptError::Failed(failure)) = receipt.await else {
             panic!("it fails")
         };
         assert_eq!(failure, Failure::Error(ScriptError::Fatal(5)));
         assert_eq!(failure.error(), Some(&ScriptError::Fatal(5)));
+    });
+}
+
+/// Futures that were ready at their first poll were not seen to complete, and their elements lost.
+#[test]
+fn futures_that_complete_at_once_lose_nothing() {
+    on_both(|| async {
+        for keys in [1, 2, 1_000] {
+            let history = History::new();
+            let orders = dispatcher()
+                .capacity(500)
+                .spawn(scripted(Script::new(&history)))
+                .unwrap();
+            let producer = Producer::new(&history, orders);
+            let mut receipts = Vec::new();
+            for n in 0..3_000 {
+                receipts.push(producer.submit(n % keys).await);
+            }
+            for (n, receipt) in receipts.into_iter().enumerate() {
+                assert_eq!(within(receipt).await.unwrap(), n as u64 + 1);
+            }
+            let report = producer.finish(Evidence::new()).await;
+            assert_eq!(report.done, 3_000);
+        }
     });
 }

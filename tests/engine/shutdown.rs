@@ -1,66 +1,66 @@
 //! The ways to the end: several at once, given up half-way, by dropping every handle; and what
 //! handlers, senders and handles see of it.
 
+use keylane::Overflow;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use keylane::{Context, Dispatcher, ReceiptError, ReserveError, Retry, SendError, TrySendError};
+use keylane_testkit::scenario::{
+    MS, Message, Producer, SECOND, assert_nothing_left, assert_report_adds_up, dispatcher, on_both,
+    paused, quiet, scripted, within,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use tokio::time::Instant;
 
-use crate::rig::{
-    Desk, MS, Mail, SECOND, assert_empty, assert_honest, mails, on_both, paused, quiet, scripted,
-    within,
-};
-
 /// Two messages in flight at the gate, two behind them.
-async fn busy() -> (Desk, Gate) {
+async fn busy() -> (Producer, Gate) {
     let history = History::new();
     let gate = Gate::new();
     let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-    let desk = Desk::new(&history, mails().spawn(scripted(script)).unwrap());
-    desk.send_all(1, 2).await;
-    desk.send_all(2, 2).await;
+    let producer = Producer::new(&history, dispatcher().spawn(scripted(script)).unwrap());
+    producer.send_all(1, 2).await;
+    producer.send_all(2, 2).await;
     within(gate.arrivals(2)).await;
-    (desk, gate)
+    (producer, gate)
 }
 
 #[test]
 fn an_ending_that_is_not_awaited_does_nothing() {
     paused().block_on(async {
-        let (desk, gate) = busy().await;
-        drop(desk.mails.drain());
-        drop(desk.mails.close().within(SECOND));
-        drop(desk.mails.abort().into_future());
+        let (producer, gate) = busy().await;
+        drop(producer.dispatcher.drain());
+        drop(producer.dispatcher.close().within(SECOND));
+        drop(producer.dispatcher.abort().into_future());
         quiet().await;
-        assert!(!desk.mails.is_closed());
-        desk.send(3).await;
+        assert!(!producer.dispatcher.is_closed());
+        producer.send(3).await;
         gate.open();
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
     });
 }
 
 #[test]
 fn the_strictest_of_several_endings_counts_and_all_get_the_report() {
     on_both(|| async {
-        let (desk, gate) = busy().await;
+        let (producer, gate) = busy().await;
         let drains: Vec<_> = (0..3)
-            .map(|_| tokio::spawn(desk.mails.drain().into_future()))
+            .map(|_| tokio::spawn(producer.dispatcher.drain().into_future()))
             .collect();
-        while !desk.mails.is_closed() {
+        while !producer.dispatcher.is_closed() {
             tokio::task::yield_now().await;
         }
-        let close = tokio::spawn(desk.mails.close().into_future());
-        let abort = tokio::spawn(desk.mails.abort().into_future());
+        let close = tokio::spawn(producer.dispatcher.close().into_future());
+        let abort = tokio::spawn(producer.dispatcher.abort().into_future());
         let mut reports = vec![within(abort).await.unwrap(), within(close).await.unwrap()];
         for drain in drains {
             reports.push(within(drain).await.unwrap());
         }
-        reports.push(desk.mails.drain().await);
+        reports.push(producer.dispatcher.drain().await);
         for report in &reports {
-            assert_honest(report);
+            assert_report_adds_up(report);
             assert_eq!((report.accepted, report.handed_back), (4, 4));
             assert_eq!(report.interrupted, 2);
         }
@@ -69,17 +69,17 @@ fn the_strictest_of_several_endings_counts_and_all_get_the_report() {
         assert_eq!(returned.iter().sum::<usize>(), 4, "{returned:?}");
         assert_eq!(returned.iter().max(), Some(&4), "{returned:?}");
         assert_eq!(gate.waiting(), 0, "the handlers were dropped");
-        assert_empty(&desk.mails);
+        assert_nothing_left(&producer.dispatcher);
     });
 }
 
 #[test]
 fn a_milder_ending_after_a_stricter_one_changes_nothing() {
     paused().block_on(async {
-        let (desk, gate) = busy().await;
-        let close = tokio::spawn(desk.mails.close().into_future());
+        let (producer, gate) = busy().await;
+        let close = tokio::spawn(producer.dispatcher.close().into_future());
         quiet().await;
-        let drain = tokio::spawn(desk.mails.drain().into_future());
+        let drain = tokio::spawn(producer.dispatcher.drain().into_future());
         quiet().await;
         gate.open();
         let report = close.await.unwrap();
@@ -92,11 +92,11 @@ fn a_milder_ending_after_a_stricter_one_changes_nothing() {
 fn the_earliest_of_several_deadlines_counts() {
     for (first, second) in [(SECOND, 60 * SECOND), (60 * SECOND, SECOND)] {
         paused().block_on(async {
-            let (desk, _gate) = busy().await;
+            let (producer, _gate) = busy().await;
             let began = Instant::now();
-            let one = tokio::spawn(desk.mails.drain().within(first).into_future());
+            let one = tokio::spawn(producer.dispatcher.drain().within(first).into_future());
             quiet().await;
-            let two = tokio::spawn(desk.mails.drain().within(second).into_future());
+            let two = tokio::spawn(producer.dispatcher.drain().within(second).into_future());
             let report = one.await.unwrap();
             assert!(report.deadline_reached);
             assert!(two.await.unwrap().deadline_reached);
@@ -108,8 +108,15 @@ fn the_earliest_of_several_deadlines_counts() {
 #[test]
 fn a_deadline_of_nothing_is_an_abort() {
     paused().block_on(async {
-        let (desk, _gate) = busy().await;
-        let report = within(desk.mails.close().within(Duration::ZERO).into_future()).await;
+        let (producer, _gate) = busy().await;
+        let report = within(
+            producer
+                .dispatcher
+                .close()
+                .within(Duration::ZERO)
+                .into_future(),
+        )
+        .await;
         assert!(report.deadline_reached);
         assert_eq!(report.handed_back, 4);
     });
@@ -118,9 +125,9 @@ fn a_deadline_of_nothing_is_an_abort() {
 #[test]
 fn a_deadline_beyond_all_time_is_none() {
     paused().block_on(async {
-        let (desk, gate) = busy().await;
+        let (producer, gate) = busy().await;
         gate.open();
-        let report = desk.mails.drain().within(Duration::MAX).await;
+        let report = producer.dispatcher.drain().within(Duration::MAX).await;
         assert_eq!((report.done, report.deadline_reached), (4, false));
     });
 }
@@ -128,13 +135,13 @@ fn a_deadline_beyond_all_time_is_none() {
 #[test]
 fn an_ending_given_up_half_way_goes_on_with_its_deadline() {
     paused().block_on(async {
-        let (desk, _gate) = busy().await;
+        let (producer, _gate) = busy().await;
         let began = Instant::now();
-        let mut ending = desk.mails.drain().within(SECOND).into_future();
+        let mut ending = producer.dispatcher.drain().within(SECOND).into_future();
         assert!((&mut ending).now_or_never().is_none());
         drop(ending);
-        assert!(desk.mails.is_closed());
-        let report = desk.mails.drain().await;
+        assert!(producer.dispatcher.is_closed());
+        let report = producer.dispatcher.drain().await;
         assert!(report.deadline_reached);
         assert!((SECOND..2 * SECOND).contains(&began.elapsed()));
         assert_eq!((report.handed_back, report.returned.len()), (4, 4));
@@ -144,37 +151,43 @@ fn an_ending_given_up_half_way_goes_on_with_its_deadline() {
 #[test]
 fn after_the_end_every_way_in_is_closed_and_every_report_the_same() {
     paused().block_on(async {
-        let (desk, gate) = busy().await;
+        let (producer, gate) = busy().await;
         gate.open();
-        let reserved = desk.mails.clone();
+        let reserved = producer.dispatcher.clone();
         let permit = reserved.reserve().await.unwrap();
-        let report = desk.mails.drain().await;
-        let mail = Mail {
+        let report = producer.dispatcher.drain().await;
+        let message = Message {
             key: Some(1),
             id: 77,
         };
         assert_eq!(
-            desk.mails.send(mail.clone()).await,
-            Err(SendError::Closed(mail.clone()))
+            producer.dispatcher.send(message.clone()).await,
+            Err(SendError::Closed(message.clone()))
         );
         assert!(matches!(
-            desk.mails.submit(mail.clone()).await,
+            producer.dispatcher.submit(message.clone()).await,
             Err(SendError::Closed(_))
         ));
         assert_eq!(
-            desk.mails.try_send(mail.clone()),
-            Err(TrySendError::Closed(mail.clone()))
+            producer.dispatcher.try_send(message.clone()),
+            Err(TrySendError::Closed(message.clone()))
         );
         assert!(matches!(
-            desk.mails.try_submit(mail.clone()),
+            producer.dispatcher.try_submit(message.clone()),
             Err(TrySendError::Closed(_))
         ));
-        assert_eq!(desk.mails.reserve().await.err(), Some(ReserveError));
+        assert_eq!(
+            producer.dispatcher.reserve().await.err(),
+            Some(ReserveError)
+        );
         // Room that was taken before gives the message back, too.
-        assert_eq!(permit.send(mail.clone()), Err(TrySendError::Closed(mail)));
-        let again = desk.mails.clone().abort().await;
+        assert_eq!(
+            permit.send(message.clone()),
+            Err(TrySendError::Closed(message))
+        );
+        let again = producer.dispatcher.clone().abort().await;
         assert_eq!(again, report);
-        desk.judge(&again, Evidence::new());
+        producer.judge(&again, Evidence::new());
     });
 }
 
@@ -186,21 +199,21 @@ fn dropping_every_handle_closes_and_handles_what_was_accepted() {
         let script = Script::new(&history)
             .otherwise(Act::ok().waits(&gate))
             .attempt(3, 1, Act::error());
-        let orders = mails()
+        let orders = dispatcher()
             .retry(Retry::fixed(MS))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let mut receipts = Vec::new();
         for key in [1, 1, 2, 3] {
-            receipts.push(desk.submit(key).await);
+            receipts.push(producer.submit(key).await);
         }
-        let (ending, lane) = (desk.mails.drain(), desk.mails.lane(&1));
-        let clone = desk.mails.clone();
-        drop(desk);
+        let (ending, lane) = (producer.dispatcher.drain(), producer.dispatcher.lane(&1));
+        let clone = producer.dispatcher.clone();
+        drop(producer);
         quiet().await;
         clone
-            .send(Mail {
+            .send(Message {
                 key: Some(4),
                 id: 5,
             })
@@ -223,14 +236,14 @@ fn dropping_every_handle_hands_halted_messages_back_to_their_receipts() {
     paused().block_on(async {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error());
-        let orders = mails()
+        let orders = dispatcher()
             .on_exhausted(keylane::Exhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
-        let receipts = [desk.submit(1).await, desk.submit(1).await];
+        let producer = Producer::new(&history, orders);
+        let receipts = [producer.submit(1).await, producer.submit(1).await];
         quiet().await;
-        drop(desk);
+        drop(producer);
         for (receipt, tried) in receipts.into_iter().zip([1, 0]) {
             let told = within(receipt).await;
             let Err(ReceiptError::HandedBack { attempts, .. }) = told else {
@@ -318,16 +331,99 @@ fn a_drain_hands_back_what_waits_in_a_paused_lane_behind_a_head_in_flight() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).message(1, Act::ok().waits(&gate));
-        let desk = Desk::new(&history, mails().spawn(scripted(script)).unwrap());
-        desk.send_all(1, 3).await;
+        let producer = Producer::new(&history, dispatcher().spawn(scripted(script)).unwrap());
+        producer.send_all(1, 3).await;
         quiet().await;
-        desk.mails.lane(&1).pause();
-        let ending = desk.mails.drain();
+        producer.dispatcher.lane(&1).pause();
+        let ending = producer.dispatcher.drain();
         let ending = tokio::spawn(async move { ending.await });
         quiet().await;
         gate.open();
         let report = within(ending).await.unwrap();
         assert_eq!((report.done, report.handed_back), (1, 2));
-        desk.judge(&report, Evidence::new().handed_back([2, 3]));
+        producer.judge(&report, Evidence::new().handed_back([2, 3]));
+    });
+}
+
+/// Drain went on taking messages in.
+#[test]
+fn drain_stops_the_intake() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
+        let orders = dispatcher()
+            .capacity(3)
+            .lane_capacity(2, Overflow::Wait)
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        producer.send_all(1, 2).await;
+        quiet().await;
+        // One waits at the gate of the lane, one for room.
+        let (at_gate, for_room) = (producer.next(1), producer.next(3));
+        let mut at_gate_send = Box::pin(producer.dispatcher.send(at_gate.0));
+        assert!((&mut at_gate_send).now_or_never().is_none());
+        producer.send(2).await;
+        let mut for_room_send = Box::pin(producer.dispatcher.send(for_room.0));
+        assert!((&mut for_room_send).now_or_never().is_none());
+
+        let mut drain = Box::pin(std::future::IntoFuture::into_future(
+            producer.dispatcher.drain(),
+        ));
+        assert!((&mut drain).now_or_never().is_none());
+        // From the first moment on, and for all ways in.
+        assert!(producer.dispatcher.is_closed());
+        let refused = producer.try_send(4).unwrap_err();
+        assert!(matches!(refused, TrySendError::Closed(_)), "{refused:?}");
+        assert_eq!(
+            producer.dispatcher.reserve().await.err(),
+            Some(ReserveError)
+        );
+        let (message, sending) = producer.next(5);
+        assert!(producer.dispatcher.send(message).await.is_err());
+        sending.fail();
+        assert!(within(at_gate_send).await.is_err());
+        at_gate.1.fail();
+        assert!(within(for_room_send).await.is_err());
+        for_room.1.fail();
+
+        gate.open();
+        let report = drain.await;
+        assert_eq!((report.accepted, report.done), (3, 3));
+        producer.judge(&report, Evidence::new());
+    });
+}
+
+/// A shutdown without a drain killed what was in flight.
+#[test]
+fn close_does_not_kill_what_is_in_flight() {
+    on_both(|| async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).otherwise(Act::ok().waits(&gate).yields(3));
+        let producer = Producer::new(&history, dispatcher().spawn(scripted(script)).unwrap());
+        for key in 0..5 {
+            producer.send_all(key, 2).await;
+        }
+        within(gate.arrivals(5)).await;
+        let close = tokio::spawn(std::future::IntoFuture::into_future(
+            producer.dispatcher.close(),
+        ));
+        while !producer.dispatcher.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        gate.open();
+        let report = within(close).await.unwrap();
+        assert_eq!(
+            (report.done, report.handed_back, report.interrupted),
+            (5, 5, 0)
+        );
+        let back: Vec<_> = report
+            .returned
+            .iter()
+            .map(|b| b.message.as_ref().unwrap().id)
+            .collect();
+        producer.judge(&report, Evidence::new().handed_back(back));
     });
 }

@@ -3,24 +3,25 @@
 use std::sync::{Arc, Mutex};
 
 use keylane::{Context, Dispatcher, Failure, ReceiptError, Retry};
+use keylane_testkit::scenario::{
+    MS, Producer, SECOND, dispatcher, on_both, paused, scripted, within,
+};
 use keylane_testkit::{Act, Event, Evidence, Gate, History, Outcome, Script};
 use tokio::time::Instant;
-
-use crate::rig::{Desk, MS, SECOND, mails, on_both, paused, scripted, within};
 
 #[test]
 fn the_future_is_dropped_before_its_key_goes_on() {
     paused().block_on(async {
         let history = History::new();
         let script = Script::new(&history).message(1, Act::never());
-        let orders = mails()
+        let orders = dispatcher()
             .attempt_timeout(SECOND)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let began = Instant::now();
-        let receipt = desk.submit(1).await;
-        desk.send(1).await;
+        let receipt = producer.submit(1).await;
+        producer.send(1).await;
         let told = receipt.await.unwrap_err();
         assert_eq!(told, ReceiptError::Failed(Failure::TimedOut(SECOND)));
         assert!(began.elapsed() >= SECOND);
@@ -53,8 +54,8 @@ fn the_future_is_dropped_before_its_key_goes_on() {
             },
         ];
         assert_eq!(events, expected);
-        assert_eq!(desk.mails.stats().timeouts, 1);
-        desk.finish(Evidence::new().discarded([1])).await;
+        assert_eq!(producer.dispatcher.stats().timeouts, 1);
+        producer.finish(Evidence::new().discarded([1])).await;
     });
 }
 
@@ -71,16 +72,16 @@ fn waiting_does_not_count_and_each_attempt_has_its_own_time() {
             .attempt(3, 2, Act::error().sleeps(900 * MS))
             .attempt(3, 3, Act::ok().sleeps(900 * MS));
         drop(gate);
-        let orders = mails()
+        let orders = dispatcher()
             .attempt_timeout(SECOND)
             .retry(Retry::fixed(5 * SECOND))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         // The second has waited in its lane for nearly its whole time before it starts.
-        desk.send_all(1, 3).await;
-        let stats = desk.mails.clone();
-        let report = desk.finish(Evidence::new()).await;
+        producer.send_all(1, 3).await;
+        let stats = producer.dispatcher.clone();
+        let report = producer.finish(Evidence::new()).await;
         assert_eq!(report.done, 3);
         assert_eq!(stats.stats().timeouts, 1);
     });
@@ -120,15 +121,15 @@ fn one_in_ten_times_out() {
             0 => Act::never().yields((cue.id % 3) as u32),
             n => Act::ok().yields((n % 3) as u32),
         });
-        let orders = mails()
+        let orders = dispatcher()
             .concurrency(64)
             .attempt_timeout(200 * MS)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let mut receipts = Vec::new();
         for n in 0..500 {
-            receipts.push(desk.submit(Some(n % 60).filter(|key| *key > 0)).await);
+            receipts.push(producer.submit(Some(n % 60).filter(|key| *key > 0)).await);
         }
         let mut late = Vec::new();
         for (n, receipt) in receipts.into_iter().enumerate() {
@@ -139,7 +140,7 @@ fn one_in_ten_times_out() {
             }
         }
         assert_eq!(late, (1..=50).map(|n| n * 10).collect::<Vec<_>>());
-        assert_eq!(desk.mails.stats().timeouts, 50);
-        desk.finish(Evidence::new().discarded(late)).await;
+        assert_eq!(producer.dispatcher.stats().timeouts, 50);
+        producer.finish(Evidence::new().discarded(late)).await;
     });
 }

@@ -4,15 +4,15 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
+use tokio::task::JoinSet;
 
 use keylane::{Dispatcher, Exhausted, Overflow, Retry};
+use keylane_testkit::scenario::{
+    MS, Message, Producer, Random, SECOND, assert_nothing_left, dispatcher, on_both, paused, quiet,
+    scripted, threads, within,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Rule, Script};
 use tokio::time::Instant;
-
-use crate::rig::{
-    Desk, Dice, MS, Mail, SECOND, assert_empty, mails, on_both, paused, quiet, scripted, threads,
-    within,
-};
 
 /// How an attempt can go wrong.
 fn mishaps() -> [(&'static str, Act); 9] {
@@ -58,20 +58,20 @@ async fn go_on_after(mishap: Act, policy: Policy) {
         _ => Act::ok().yields(1),
     });
     let max_attempts = if retries { 2 } else { 1 };
-    let orders = mails()
+    let orders = dispatcher()
         .concurrency(4)
         .attempt_timeout(10 * MS)
         .retry(Retry::fixed(MS).max_attempts(max_attempts))
         .on_exhausted(match policy {
             Policy::Discard | Policy::RetryAndDiscard => Exhausted::Discard,
-            _ => Exhausted::dead_letter(letters.sink(|mail: &Mail| mail.id)),
+            _ => Exhausted::dead_letter(letters.sink(|message: &Message| message.id)),
         })
         .spawn(scripted(script))
         .unwrap();
-    let desk = Desk::new(&history, orders);
+    let producer = Producer::new(&history, orders);
     let mut receipts = Vec::new();
     for n in 0..24 {
-        receipts.push(desk.submit((n < 21).then_some(n % 4)).await);
+        receipts.push(producer.submit((n < 21).then_some(n % 4)).await);
     }
     let mut discarded = Vec::new();
     for (n, receipt) in receipts.into_iter().enumerate() {
@@ -79,14 +79,14 @@ async fn go_on_after(mishap: Act, policy: Policy) {
             discarded.push(n as u64 + 1);
         }
     }
-    let report = desk.mails.drain().await;
+    let report = producer.dispatcher.drain().await;
     let evidence = Evidence::new()
         .concurrency(4)
         .backoff(SECOND)
         .faults(Instant::now(), 60 * SECOND)
         .max_attempts(max_attempts)
         .discarded(discarded);
-    let verdict = desk.judge(&report, evidence);
+    let verdict = producer.judge(&report, evidence);
     verdict.assert_judged(&[Rule::Liveness, Rule::NoLoss, Rule::Exclusion, Rule::Order]);
 }
 
@@ -111,22 +111,22 @@ fn callers_that_give_up_leave_room_for_the_others() {
     on_both(|| async {
         let history = History::new();
         let script = Script::new(&history).choose(|cue| Act::ok().yields((cue.id % 3) as u32));
-        let orders = mails()
+        let orders = dispatcher()
             .concurrency(2)
             .capacity(6)
             .lane_capacity(2, Overflow::Wait)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, orders);
+        let producer = Producer::new(&history, orders);
         let mut senders = tokio::task::JoinSet::new();
         for sender in 0..6 {
-            let desk = desk.clone();
+            let producer = producer.clone();
             senders.spawn(async move {
-                let mut dice = Dice::new(sender);
+                let mut dice = Random::new(sender);
                 for _ in 0..100 {
-                    let (mail, sending) = desk.next(sender % 2 * 10 + sender / 2);
+                    let (message, sending) = producer.next(sender % 2 * 10 + sender / 2);
                     let polls = dice.below(4);
-                    let mut send = pin!(desk.mails.send(mail));
+                    let mut send = pin!(producer.dispatcher.send(message));
                     let mut polled = 0;
                     let answer = poll_fn(|cx| match send.as_mut().poll(cx) {
                         Poll::Ready(answer) => Poll::Ready(Some(answer)),
@@ -153,12 +153,12 @@ fn callers_that_give_up_leave_room_for_the_others() {
         }
         // Not `lanes`: there are none either while the last messages are still on their way to them.
         within(async {
-            while desk.mails.stats().capacity_left < 6 {
+            while producer.dispatcher.stats().capacity_left < 6 {
                 quiet().await;
             }
         })
         .await;
-        desk.finish(Evidence::new()).await;
+        producer.finish(Evidence::new()).await;
     });
 }
 
@@ -170,7 +170,7 @@ fn lanes_by_the_thousand_whose_handlers_wait() {
     const EACH: u64 = 4;
     for concurrency in [3, 64, 2_000] {
         threads().block_on(async {
-            let mails = Dispatcher::builder(|message: &u64| message % KEYS)
+            let dispatcher = Dispatcher::builder(|message: &u64| message % KEYS)
                 .concurrency(concurrency)
                 .capacity(1_000)
                 .spawn(|message: u64| async move {
@@ -180,16 +180,16 @@ fn lanes_by_the_thousand_whose_handlers_wait() {
                     Ok::<_, Infallible>(())
                 })
                 .unwrap();
-            let sender = mails.clone();
+            let sender = dispatcher.clone();
             let sending = tokio::spawn(async move {
                 for message in 0..KEYS * EACH {
                     sender.send(message).await.unwrap();
                 }
             });
             within(sending).await.unwrap();
-            let report = within(mails.drain().into_future()).await;
+            let report = within(dispatcher.drain().into_future()).await;
             assert_eq!(report.done, KEYS * EACH, "{report}");
-            assert_empty(&mails);
+            assert_nothing_left(&dispatcher);
         });
     }
 }
@@ -201,16 +201,61 @@ fn receipts_that_are_dropped_change_nothing() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-        let desk = Desk::new(&history, mails().spawn(scripted(script)).unwrap());
+        let producer = Producer::new(&history, dispatcher().spawn(scripted(script)).unwrap());
         // Before it starts, while it runs, and kept.
-        drop(desk.submit(1).await);
-        let running = desk.submit(2).await;
-        let kept = desk.submit(1).await;
+        drop(producer.submit(1).await);
+        let running = producer.submit(2).await;
+        let kept = producer.submit(1).await;
         gate.arrivals(2).await;
         drop(running);
         gate.open();
         assert_eq!(kept.await.unwrap(), 3);
-        let report = desk.finish(Evidence::new()).await;
+        let report = producer.finish(Evidence::new()).await;
         assert_eq!(report.done, 3);
+    });
+}
+
+/// A sender that was woken and found that another had taken the room waited without having
+/// registered again.
+#[test]
+fn a_woken_sender_that_finds_no_room_waits_again() {
+    on_both(|| async {
+        for overflow in [None, Some(Overflow::Wait)] {
+            let history = History::new();
+            let script = Script::new(&history).choose(|cue| Act::ok().yields((cue.id % 2) as u32));
+            let builder = match overflow {
+                // Short of room in all …
+                None => dispatcher().capacity(1),
+                // … or short of room in one lane.
+                Some(overflow) => dispatcher().lane_capacity(1, overflow),
+            };
+            let producer = Producer::new(&history, builder.spawn(scripted(script)).unwrap());
+            let mut senders = JoinSet::new();
+            for sender in 0..8 {
+                let producer = producer.clone();
+                senders.spawn(async move {
+                    for n in 0..100 {
+                        // Half of them take room without waiting in the queue for it.
+                        let key = if overflow.is_some() { 7 } else { sender };
+                        let message = Message {
+                            key: Some(key),
+                            id: sender * 1_000 + n,
+                        };
+                        if sender % 2 == 0 {
+                            producer.dispatcher.send(message).await.unwrap();
+                        } else {
+                            while producer.dispatcher.try_send(message.clone()).is_err() {
+                                tokio::task::yield_now().await;
+                            }
+                        }
+                    }
+                });
+            }
+            while let Some(sender) = within(senders.join_next()).await {
+                sender.unwrap();
+            }
+            let report = within(async { producer.dispatcher.drain().await }).await;
+            assert_eq!(report.done, 800);
+        }
     });
 }

@@ -1,4 +1,4 @@
-//! The one place that knows the engine.
+//! The letter box as the sink of a dispatcher, and the report of a dispatcher as evidence.
 
 use std::fmt;
 
@@ -85,7 +85,9 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::{Act, Evidence, History, Rule, Script};
+    use crate::check::{Evidence, Rule};
+    use crate::history::History;
+    use crate::script::{Act, Script, ScriptError};
 
     /// The kit around the real engine: what it does is recorded, and judged whole.
     #[tokio::test(start_paused = true)]
@@ -103,10 +105,12 @@ mod tests {
             .concurrency(2)
             .lane_capacity(100, Overflow::Wait)
             .attempt_timeout(Duration::from_millis(100))
-            .retry(Retry::fixed(backoff).max_attempts(2).retry_if(|failure| {
-                !matches!(failure, Failure::Error(error) if crate::ScriptError::is_fatal(error))
-            }))
-            .on_exhausted(Exhausted::dead_letter(letters.sink(|&(_, id): &(u64, u64)| id)))
+            .retry(Retry::fixed(backoff).max_attempts(2).retry_if(
+                |failure| !matches!(failure, Failure::Error(error) if ScriptError::is_fatal(error)),
+            ))
+            .on_exhausted(Exhausted::dead_letter(
+                letters.sink(|&(_, id): &(u64, u64)| id),
+            ))
             .spawn(move |ctx: Context<u64>, (_, id): (u64, u64)| {
                 script.run(ctx.key().copied(), id, ctx.attempt())
             })

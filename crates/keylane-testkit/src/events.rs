@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tokio::time::Instant;
+
 /// What orders messages. Tests number their keys; a richer key is mapped to a number by the test.
 pub type Key = u64;
 
@@ -10,6 +12,15 @@ pub type Id = u64;
 
 /// The fencing token an attempt runs under, or the epoch of the process where nothing is fenced.
 pub type Token = u64;
+
+/// An event and when it was recorded. Its place in the history is its sequence number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// The time by Tokio's clock, so paused time works.
+    pub at: Instant,
+    /// What happened.
+    pub event: Event,
+}
 
 /// One thing that happened.
 ///

@@ -6,16 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
 use crate::check::{Evidence, Verdict, Violation, check};
-use crate::events::{Acceptance, Event, Id, Key, Outcome, Token};
-
-/// An event and when it was recorded. Its place in the history is its sequence number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
-    /// The time by Tokio's clock, so paused time works.
-    pub at: Instant,
-    /// What happened.
-    pub event: Event,
-}
+use crate::events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 
 /// What happened in a test, in one global order.
 ///
@@ -127,6 +118,38 @@ impl History {
     /// A copy of everything recorded so far.
     pub fn records(&self) -> Vec<Record> {
         self.lock().clone()
+    }
+
+    /// The messages in the order in which their attempts started, and which attempt it was.
+    pub fn attempts(&self) -> Vec<(Id, u32)> {
+        self.select(|event| match event {
+            Event::Start { id, attempt, .. } => Some((id, attempt)),
+            _ => None,
+        })
+    }
+
+    /// The messages in the order in which their attempts started: one entry for each attempt.
+    pub fn started(&self) -> Vec<Id> {
+        self.attempts().into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// The messages in the order in which their handlers succeeded.
+    pub fn handled(&self) -> Vec<Id> {
+        self.select(|event| match event {
+            Event::End {
+                id,
+                outcome: Outcome::Ok,
+                ..
+            } => Some(id),
+            _ => None,
+        })
+    }
+
+    /// What `select` picks of the events so far.
+    fn select<T>(&self, select: impl Fn(Event) -> Option<T>) -> Vec<T> {
+        let records = self.lock();
+        let events = records.iter().map(|record| record.event);
+        events.filter_map(select).collect()
     }
 
     /// Judges what was recorded so far; see [`check`].
@@ -244,6 +267,20 @@ mod tests {
         ids.sort_unstable();
         assert_eq!(ids, (0..4000).collect::<Vec<_>>());
         assert!(records.is_sorted_by_key(|record| record.at));
+    }
+
+    #[test]
+    fn attempts_are_listed_in_their_order() {
+        let history = History::new();
+        history.start(2, 1, 0);
+        history.start(1, 1, 0);
+        history.end(1, 1, Outcome::Ok);
+        history.end(2, 1, Outcome::Error);
+        history.start(2, 2, 0);
+        history.end(2, 2, Outcome::Ok);
+        assert_eq!(history.attempts(), [(2, 1), (1, 1), (2, 2)]);
+        assert_eq!(history.started(), [2, 1, 2]);
+        assert_eq!(history.handled(), [1, 2]);
     }
 
     #[test]

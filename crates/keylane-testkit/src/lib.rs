@@ -7,6 +7,8 @@
 //!    └─ LetterBox ─► sink ─────┘              Evidence ─┘      └─► Violations, with an excerpt
 //! ```
 //!
+//! [`scenario`] puts these around a dispatcher: most tests need nothing else.
+//!
 //! The checker knows nothing of the engine: a handler under test, a model and a broker record the
 //! same [`Event`]s, and one judge reads them all. Time is Tokio's, so tests pause it.
 //!
@@ -61,10 +63,12 @@ mod history;
 mod letters;
 mod script;
 
+pub mod scenario;
+
 pub use check::{Drained, Evidence, Finding, Rule, Verdict, Violation, check};
 pub use engine::LetterSink;
-pub use events::{Acceptance, Event, Id, Key, Outcome, Token};
+pub use events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 pub use gate::{Arrivals, Gate, Pass};
-pub use history::{History, Record, Sending};
+pub use history::{History, Sending};
 pub use letters::{Letter, LetterBox, LetterRefused};
 pub use script::{Act, Cue, Script, ScriptError, Scripted};

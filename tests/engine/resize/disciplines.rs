@@ -8,9 +8,9 @@ use std::time::Duration;
 use keylane::{Coalesce, Dispatcher, Exhausted, HashLane, HashLanes, Overflow, Rate, Report};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
-use super::desk::{Desk, hashed, scripted, users};
 use super::lanes;
-use crate::rig::{Dice, MS, Mail, on_both, paused, quiet, within};
+use super::support::{Producer, begin, finish, hashed, users};
+use keylane_testkit::scenario::{MS, Message, Random, on_both, paused, quiet, scripted, within};
 
 /// A user and a number.
 type Order = (u64, u64);
@@ -37,7 +37,7 @@ impl Ledger {
 
 /// Sends, changes the number of lanes again and again, and drains.
 async fn live(lanes: HashLanes<Order>, ledger: Ledger) -> Report<HashLane, Order> {
-    let mut dice = Dice::new(11);
+    let mut dice = Random::new(11);
     for number in 0..150 {
         for user in 0..30 {
             within(lanes.send((user, number))).await.unwrap();
@@ -142,25 +142,25 @@ fn who_waits_for_its_old_lane_may_become_a_letter() {
         let blocker = users(4, 0, 8, false).next().unwrap();
         let script = Script::new(&history).key(blocker, Act::ok().waits(&gate));
         let letters = LetterBox::new(&history);
-        let sink = Arc::new(letters.sink(|mail: &Mail| mail.id));
+        let sink = Arc::new(letters.sink(|message: &Message| message.id));
         let lanes = hashed(4)
             .lane_capacity(3, Overflow::DeadLetter)
             .on_exhausted(Exhausted::DeadLetter(sink))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, lanes);
-        desk.send(blocker).await;
+        let producer = Producer::new(&history, lanes);
+        producer.send(blocker).await;
         quiet().await;
-        let change = desk.begin(8).await;
+        let change = begin(&producer, 8).await;
         let hot = users(4, 0, 8, true).next().unwrap();
         for _ in 0..5 {
-            desk.send(hot).await;
+            producer.send(hot).await;
         }
         quiet().await;
-        assert_eq!(desk.lanes.stats().dead_lettered, 2);
+        assert_eq!(producer.dispatcher.stats().dead_lettered, 2);
         gate.open();
         within(change).await.unwrap().unwrap();
         let evidence = Evidence::new().max_attempts(1).overflow_letters();
-        assert_eq!(desk.finish(evidence).await.done, 4);
+        assert_eq!(finish(producer, evidence).await.done, 4);
     });
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane::{Delayed, Exhausted, Overflow, ReceiptError, ResizeError, Retry};
-use keylane_testkit::{Act, Evidence, Gate, History, Id, LetterBox, Script};
+use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
-use super::desk::{Desk, hashed, scripted, users};
-use crate::rig::{MS, SECOND, paused, quiet, threads, until, within};
+use super::support::{Producer, begin, finish, hashed, judge, users};
+use keylane_testkit::scenario::{MS, SECOND, paused, quiet, scripted, threads, until, within};
 
 /// The user of lane 0 who stays there, and is in trouble.
 fn troubled() -> u64 {
@@ -17,18 +17,6 @@ fn troubled() -> u64 {
 /// A user that moves from lane 0.
 fn mover() -> u64 {
     users(4, 0, 8, true).next().unwrap()
-}
-
-fn started(history: &History) -> Vec<Id> {
-    let start = |event| match event {
-        keylane_testkit::Event::Start { id, .. } => Some(id),
-        _ => None,
-    };
-    history
-        .records()
-        .iter()
-        .filter_map(|record| start(record.event))
-        .collect()
 }
 
 #[test]
@@ -42,20 +30,20 @@ fn retries_and_letters_of_the_old_lane_come_first() {
         let lanes = hashed(4)
             .retry(Retry::fixed(SECOND).max_attempts(2))
             .on_exhausted(Exhausted::DeadLetter(Arc::new(
-                letters.sink(|mail: &crate::rig::Mail| mail.id),
+                letters.sink(|message: &keylane_testkit::scenario::Message| message.id),
             )))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, lanes);
-        desk.send(mover()).await;
-        desk.send(mover()).await;
+        let producer = Producer::new(&history, lanes);
+        producer.send(mover()).await;
+        producer.send(mover()).await;
         quiet().await;
-        let change = desk.begin(8).await;
-        desk.send(mover()).await;
-        desk.send(mover()).await;
+        let change = begin(&producer, 8).await;
+        producer.send(mover()).await;
+        producer.send(mover()).await;
         within(change).await.unwrap().unwrap();
-        desk.finish(Evidence::new().max_attempts(2)).await;
-        assert_eq!(started(&history), [1, 1, 2, 2, 3, 4]);
+        finish(producer, Evidence::new().max_attempts(2)).await;
+        assert_eq!(history.started(), [1, 1, 2, 2, 3, 4]);
     });
 }
 
@@ -68,19 +56,22 @@ fn a_halted_old_lane_keeps_its_users_until_it_is_resumed() {
             .on_exhausted(Exhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, lanes);
-        let old = desk.lanes.lane_of(&mover());
-        desk.send(mover()).await;
+        let producer = Producer::new(&history, lanes);
+        let old = producer.dispatcher.lane_of(&mover());
+        producer.send(mover()).await;
         quiet().await;
-        assert_eq!(desk.lanes.stats().halted, 1);
-        let change = desk.begin(8).await;
-        assert_ne!(desk.lanes.lane_of(&mover()), old);
-        desk.send(mover()).await;
+        assert_eq!(producer.dispatcher.stats().halted, 1);
+        let change = begin(&producer, 8).await;
+        assert_ne!(producer.dispatcher.lane_of(&mover()), old);
+        producer.send(mover()).await;
         quiet().await;
-        assert_eq!((desk.lanes.stats().done, change.is_finished()), (0, false));
-        desk.lanes.lane(&old).skip().unwrap();
+        assert_eq!(
+            (producer.dispatcher.stats().done, change.is_finished()),
+            (0, false)
+        );
+        producer.dispatcher.lane(&old).skip().unwrap();
         within(change).await.unwrap().unwrap();
-        let report = desk.finish(Evidence::new().discarded([1])).await;
+        let report = finish(producer, Evidence::new().discarded([1])).await;
         assert_eq!((report.discarded, report.done), (1, 1));
     });
 }
@@ -97,19 +88,19 @@ fn a_drain_hands_back_what_waits_for_a_halted_lane() {
                 .on_exhausted(Exhausted::Halt)
                 .spawn(scripted(script))
                 .unwrap();
-            let desk = Desk::new(&history, lanes);
-            desk.send(mover()).await;
+            let producer = Producer::new(&history, lanes);
+            producer.send(mover()).await;
             quiet().await;
-            let change = desk.begin(8).await;
+            let change = begin(&producer, 8).await;
             for _ in 0..3 {
-                desk.send(mover()).await;
+                producer.send(mover()).await;
             }
             quiet().await;
             if !halts_late {
                 gate.open();
                 quiet().await;
             }
-            let ending = desk.lanes.drain();
+            let ending = producer.dispatcher.drain();
             let ending = tokio::spawn(async move { ending.await });
             quiet().await;
             gate.open();
@@ -120,7 +111,7 @@ fn a_drain_hands_back_what_waits_for_a_halted_lane() {
                 .iter()
                 .map(|back| back.message.as_ref().unwrap().id);
             assert_eq!(back.collect::<Vec<_>>(), [1, 2, 3, 4], "{halts_late}");
-            desk.judge(&report, Evidence::new());
+            judge(&producer, &report, Evidence::new());
         });
     }
 }
@@ -136,15 +127,20 @@ fn a_paused_old_lane_keeps_its_users_until_it_is_resumed() {
                 .expire_after(Duration::from_secs(3600))
                 .spawn(scripted(script))
                 .unwrap();
-            let desk = Desk::new(&history, lanes);
-            let old = desk.lanes.lane(&desk.lanes.lane_of(&mover()));
+            let producer = Producer::new(&history, lanes);
+            let old = producer
+                .dispatcher
+                .lane(&producer.dispatcher.lane_of(&mover()));
             old.pause();
-            desk.send(mover()).await;
+            producer.send(mover()).await;
             quiet().await;
-            let change = desk.begin(8).await;
-            desk.send(mover()).await;
+            let change = begin(&producer, 8).await;
+            producer.send(mover()).await;
             quiet().await;
-            assert_eq!((desk.lanes.stats().done, change.is_finished()), (0, false));
+            assert_eq!(
+                (producer.dispatcher.stats().done, change.is_finished()),
+                (0, false)
+            );
             let mut gone = vec![1];
             match emptied_by {
                 "resume" => {
@@ -155,7 +151,7 @@ fn a_paused_old_lane_keeps_its_users_until_it_is_resumed() {
                 _ => assert_eq!(old.purge(), 1),
             }
             within(change).await.unwrap().unwrap();
-            desk.finish(Evidence::new().discarded(gone)).await;
+            finish(producer, Evidence::new().discarded(gone)).await;
         });
     }
 }
@@ -167,19 +163,21 @@ fn a_drain_meets_a_paused_old_lane() {
             let history = History::new();
             let gate = Gate::new();
             let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
-            let desk = Desk::new(&history, hashed(4).spawn(scripted(script)).unwrap());
-            let old = desk.lanes.lane(&desk.lanes.lane_of(&mover()));
+            let producer = Producer::new(&history, hashed(4).spawn(scripted(script)).unwrap());
+            let old = producer
+                .dispatcher
+                .lane(&producer.dispatcher.lane_of(&mover()));
             if busy {
-                desk.send(troubled()).await;
+                producer.send(troubled()).await;
                 quiet().await;
             }
             old.pause();
-            desk.send(mover()).await;
+            producer.send(mover()).await;
             quiet().await;
-            let change = desk.begin(8).await;
-            desk.send(mover()).await;
+            let change = begin(&producer, 8).await;
+            producer.send(mover()).await;
             quiet().await;
-            let ending = desk.lanes.drain();
+            let ending = producer.dispatcher.drain();
             let ending = tokio::spawn(async move { ending.await });
             quiet().await;
             gate.open();
@@ -197,25 +195,25 @@ fn every_end_in_the_middle_of_a_change_is_honest() {
             let history = History::new();
             let gate = Gate::new();
             let script = Script::new(&history).message(1, Act::ok().waits(&gate));
-            let desk = Desk::new(&history, hashed(4).spawn(scripted(script)).unwrap());
-            desk.send(troubled()).await;
+            let producer = Producer::new(&history, hashed(4).spawn(scripted(script)).unwrap());
+            producer.send(troubled()).await;
             quiet().await;
-            let change = desk.begin(8).await;
-            let next = desk.lanes.clone();
+            let change = begin(&producer, 8).await;
+            let next = producer.dispatcher.clone();
             let next = tokio::spawn(async move { next.resize(3).await });
             let mut receipts = Vec::new();
             for _ in 0..3 {
-                desk.send(mover()).await;
-                let (mail, sending) = desk.next(mover());
-                receipts.push(desk.lanes.submit(mail).await.unwrap());
+                producer.send(mover()).await;
+                let (message, sending) = producer.next(mover());
+                receipts.push(producer.dispatcher.submit(message).await.unwrap());
                 sending.ok();
             }
             quiet().await;
             let ending = match end {
-                "close" => desk.lanes.close(),
-                "abort" => desk.lanes.abort(),
-                "deadline" => desk.lanes.drain().within(SECOND),
-                _ => desk.lanes.drain(),
+                "close" => producer.dispatcher.close(),
+                "abort" => producer.dispatcher.abort(),
+                "deadline" => producer.dispatcher.drain().within(SECOND),
+                _ => producer.dispatcher.drain(),
             };
             let ending = tokio::spawn(async move { ending.await });
             quiet().await;
@@ -248,7 +246,10 @@ fn every_end_in_the_middle_of_a_change_is_honest() {
             let changed = within(change).await.unwrap();
             assert_eq!(changed.is_ok(), drained, "{end}");
             let _ = within(next).await.unwrap();
-            assert_eq!(desk.lanes.resize(2).await, Err(ResizeError::Closed));
+            assert_eq!(
+                producer.dispatcher.resize(2).await,
+                Err(ResizeError::Closed)
+            );
         });
     }
 }
@@ -260,18 +261,24 @@ fn a_runtime_that_is_dropped_ends_a_change() {
     let (receipts, changed) = runtime.block_on(async {
         let history = History::new();
         let script = Script::new(&history).message(1, Act::never());
-        let desk = Desk::new(&history, hashed(4).spawn(scripted(script)).unwrap());
-        desk.send(troubled()).await;
-        until(|| desk.lanes.stats().in_flight == 1).await;
-        let lanes = desk.lanes.clone();
+        let producer = Producer::new(&history, hashed(4).spawn(scripted(script)).unwrap());
+        producer.send(troubled()).await;
+        until(|| producer.dispatcher.stats().in_flight == 1).await;
+        let lanes = producer.dispatcher.clone();
         // Asked for out of the runtime, where nobody drops it.
         let changed = std::thread::spawn(move || paused().block_on(lanes.resize(8)));
-        until(|| desk.lanes.lanes() == 8).await;
+        until(|| producer.dispatcher.lanes() == 8).await;
         let mut receipts = Vec::new();
         for _ in 0..4 {
-            receipts.push(desk.lanes.submit(desk.next(mover()).0).await.unwrap());
+            receipts.push(
+                producer
+                    .dispatcher
+                    .submit(producer.next(mover()).0)
+                    .await
+                    .unwrap(),
+            );
         }
-        until(|| desk.lanes.stats().accepted == 5).await;
+        until(|| producer.dispatcher.stats().accepted == 5).await;
         (receipts, changed)
     });
     runtime.shutdown_background();
@@ -297,7 +304,7 @@ fn delayed_messages_and_changes() {
             let script = Script::new(&history);
             let lanes = hashed(4).delayed(delayed).spawn(scripted(script)).unwrap();
             let mut ids = Vec::new();
-            let later = |n: u64| crate::rig::Mail {
+            let later = |n: u64| keylane_testkit::scenario::Message {
                 key: Some(mover()),
                 id: n,
             };
@@ -322,7 +329,7 @@ fn delayed_messages_and_changes() {
             } else {
                 [1, 2, 4, 3]
             };
-            assert_eq!(started(&history), order);
+            assert_eq!(history.started(), order);
         });
     }
 }
@@ -339,17 +346,17 @@ fn what_waits_may_expire() {
             .lane_capacity(10, Overflow::Wait)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, lanes);
-        desk.send(troubled()).await;
+        let producer = Producer::new(&history, lanes);
+        producer.send(troubled()).await;
         quiet().await;
-        let change = desk.begin(8).await;
-        let old = desk.send(mover()).await;
+        let change = begin(&producer, 8).await;
+        let old = producer.send(mover()).await;
         tokio::time::sleep(SECOND * 2).await;
-        desk.send(mover()).await;
+        producer.send(mover()).await;
         gate.open();
         within(change).await.unwrap().unwrap();
-        let report = within(async { desk.lanes.drain().await }).await;
+        let report = within(async { producer.dispatcher.drain().await }).await;
         assert_eq!((report.done, report.expired), (2, 1));
-        assert!(!started(&history).contains(&old));
+        assert!(!history.started().contains(&old));
     });
 }

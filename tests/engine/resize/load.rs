@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use keylane::Retry;
 use keylane_testkit::{Act, Evidence, History, Script};
 
-use super::desk::{Desk, hashed, scripted};
-use crate::rig::{Dice, MS, on_both, within};
+use super::support::{Producer, finish, hashed};
+use keylane_testkit::scenario::{MS, Random, on_both, scripted, within};
 
 const USERS: u64 = 60;
 
@@ -18,7 +18,7 @@ fn a_thousand_changes_are_right_for_each_user() {
     on_both(|| async {
         let history = History::new();
         let script = Script::new(&history).choose(|cue| {
-            let mut dice = Dice::new(cue.id);
+            let mut dice = Random::new(cue.id);
             let slow = dice.below(4) as u32;
             match dice.below(20) {
                 0 if cue.attempt == 1 => Act::error().yields(slow),
@@ -36,28 +36,28 @@ fn a_thousand_changes_are_right_for_each_user() {
             .retry(Retry::fixed(MS))
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, lanes);
+        let producer = Producer::new(&history, lanes);
         let mut senders = tokio::task::JoinSet::new();
         let stop = Arc::new(AtomicBool::new(false));
         for sender in 0..3 {
-            let (desk, stop) = (desk.clone(), Arc::clone(&stop));
+            let (producer, stop) = (producer.clone(), Arc::clone(&stop));
             senders.spawn(async move {
-                let mut dice = Dice::new(sender);
+                let mut dice = Random::new(sender);
                 while !stop.load(Ordering::Relaxed) {
-                    desk.send(sender * USERS + dice.below(USERS)).await;
+                    producer.send(sender * USERS + dice.below(USERS)).await;
                 }
             });
         }
-        let mut dice = Dice::new(7);
+        let mut dice = Random::new(7);
         for _ in 0..1_000 {
             let count = 1 + dice.below(40) as usize;
-            within(desk.lanes.resize(count)).await.unwrap();
+            within(producer.dispatcher.resize(count)).await.unwrap();
         }
         stop.store(true, Ordering::Relaxed);
         while let Some(sender) = within(senders.join_next()).await {
             sender.unwrap();
         }
-        let report = desk.finish(Evidence::new().max_attempts(5)).await;
+        let report = finish(producer, Evidence::new().max_attempts(5)).await;
         assert!(report.done > 1_000, "{report}");
         assert_eq!(report.done, report.accepted);
     });
@@ -69,14 +69,14 @@ fn changes_may_be_dropped_and_come_all_at_once() {
     on_both(|| async {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::ok().yields(2));
-        let desk = Desk::new(&history, hashed(3).spawn(scripted(script)).unwrap());
+        let producer = Producer::new(&history, hashed(3).spawn(scripted(script)).unwrap());
         let mut changes = tokio::task::JoinSet::new();
-        let mut dice = Dice::new(3);
+        let mut dice = Random::new(3);
         for round in 0..200 {
             for user in 0..40 {
-                desk.send(user).await;
+                producer.send(user).await;
             }
-            let (lanes, count) = (desk.lanes.clone(), 1 + dice.below(30) as usize);
+            let (lanes, count) = (producer.dispatcher.clone(), 1 + dice.below(30) as usize);
             if round % 3 == 0 {
                 // Polled once and dropped.
                 tokio::select! {
@@ -91,11 +91,11 @@ fn changes_may_be_dropped_and_come_all_at_once() {
         while let Some(change) = within(changes.join_next()).await {
             change.unwrap();
         }
-        within(desk.lanes.resize(10_000)).await.unwrap();
-        assert_eq!(desk.lanes.lanes(), 10_000);
-        within(desk.lanes.resize(10_000)).await.unwrap();
-        within(desk.lanes.resize(1)).await.unwrap();
-        assert_eq!(desk.lanes.lanes(), 1);
-        desk.finish(Evidence::new()).await;
+        within(producer.dispatcher.resize(10_000)).await.unwrap();
+        assert_eq!(producer.dispatcher.lanes(), 10_000);
+        within(producer.dispatcher.resize(10_000)).await.unwrap();
+        within(producer.dispatcher.resize(1)).await.unwrap();
+        assert_eq!(producer.dispatcher.lanes(), 1);
+        finish(producer, Evidence::new()).await;
     });
 }

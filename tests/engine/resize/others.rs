@@ -4,8 +4,8 @@
 use keylane::{Overflow, TrySendError};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
-use super::desk::{Desk, hashed, scripted, users};
-use crate::rig::{MS, paused, quiet, within};
+use super::support::{Producer, begin, finish, hashed, users};
+use keylane_testkit::scenario::{MS, paused, quiet, scripted, within};
 
 /// The user whose handler does not end, of lane 0.
 fn blocker() -> u64 {
@@ -20,32 +20,32 @@ fn a_blocked_lane_holds_up_its_own_users_alone() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).key(blocker(), Act::ok().waits(&gate));
-        let desk = Desk::new(&history, hashed(4).spawn(scripted(script)).unwrap());
-        desk.send(blocker()).await;
+        let producer = Producer::new(&history, hashed(4).spawn(scripted(script)).unwrap());
+        producer.send(blocker()).await;
         quiet().await;
-        let change = desk.begin(8).await;
+        let change = begin(&producer, 8).await;
         let mut others = 0;
         for lane in 1..4 {
             for moves in [false, true] {
                 for user in users(4, lane, 8, moves).take(5) {
-                    desk.send(user).await;
+                    producer.send(user).await;
                     others += 1;
                 }
             }
         }
         quiet().await;
-        assert_eq!(desk.lanes.stats().done, others);
+        assert_eq!(producer.dispatcher.stats().done, others);
         // Nothing is settled of those that move from there, nor of those behind the blocked handler.
         for user in users(4, 0, 8, true).take(3) {
-            desk.send(user).await;
+            producer.send(user).await;
         }
-        desk.send(users(4, 0, 8, false).nth(1).unwrap()).await;
+        producer.send(users(4, 0, 8, false).nth(1).unwrap()).await;
         quiet().await;
-        assert_eq!(desk.lanes.stats().done, others);
+        assert_eq!(producer.dispatcher.stats().done, others);
         assert!(!change.is_finished());
         gate.open();
         within(change).await.unwrap().unwrap();
-        desk.finish(Evidence::new()).await;
+        finish(producer, Evidence::new()).await;
     });
 }
 
@@ -56,11 +56,11 @@ fn lanes_that_stay_need_not_drain() {
         let history = History::new();
         let stays = users(4, 0, 2, false).next().unwrap();
         let script = Script::new(&history).key(stays, Act::never());
-        let desk = Desk::new(&history, hashed(4).spawn(scripted(script)).unwrap());
-        desk.send(stays).await;
+        let producer = Producer::new(&history, hashed(4).spawn(scripted(script)).unwrap());
+        producer.send(stays).await;
         quiet().await;
-        within(desk.lanes.resize(2)).await.unwrap();
-        drop(desk.lanes.abort().await);
+        within(producer.dispatcher.resize(2)).await.unwrap();
+        drop(producer.dispatcher.abort().await);
     });
 }
 
@@ -78,34 +78,34 @@ fn a_hot_user_that_waits_takes_no_room_from_others() {
             .stalled_capacity(0)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, lanes);
-        desk.send(blocker()).await;
+        let producer = Producer::new(&history, lanes);
+        producer.send(blocker()).await;
         quiet().await;
-        let change = desk.begin(8).await;
+        let change = begin(&producer, 8).await;
         let hot = users(4, 0, 8, true).next().unwrap();
         let flood = {
-            let desk = desk.clone();
+            let producer = producer.clone();
             tokio::spawn(async move {
                 for _ in 0..100 {
-                    desk.send(hot).await;
+                    producer.send(hot).await;
                     tokio::time::sleep(MS).await;
                 }
             })
         };
         tokio::time::sleep(MS * 200).await;
         assert!(!flood.is_finished());
-        let room = desk.lanes.stats().capacity_left;
+        let room = producer.dispatcher.stats().capacity_left;
         assert!(room >= 20 - 1 - 5 - 1, "{room} left");
         // Its sender alone waits.
         for user in users(4, 1, 8, true).take(30) {
-            within(desk.send(user)).await;
+            within(producer.send(user)).await;
         }
         quiet().await;
-        assert_eq!(desk.lanes.stats().done, 30);
+        assert_eq!(producer.dispatcher.stats().done, 30);
         gate.open();
         within(change).await.unwrap().unwrap();
         within(flood).await.unwrap();
-        desk.finish(Evidence::new()).await;
+        finish(producer, Evidence::new()).await;
     });
 }
 
@@ -121,16 +121,16 @@ fn who_waits_for_its_old_lane_meets_the_policy_of_full_lanes() {
                 .lane_capacity(3, policy)
                 .spawn(scripted(script))
                 .unwrap();
-            let desk = Desk::new(&history, lanes);
-            desk.send(blocker()).await;
+            let producer = Producer::new(&history, lanes);
+            producer.send(blocker()).await;
             quiet().await;
-            let change = desk.begin(8).await;
+            let change = begin(&producer, 8).await;
             let hot = users(4, 0, 8, true).next().unwrap();
             let mut discarded = Vec::new();
             for n in 0..5 {
-                let (mail, sending) = desk.next(hot);
-                let id = mail.id;
-                match desk.lanes.try_send(mail) {
+                let (message, sending) = producer.next(hot);
+                let id = message.id;
+                match producer.dispatcher.try_send(message) {
                     Ok(()) => {
                         sending.ok();
                         if policy == Overflow::DropOldest && n < 2 {
@@ -146,12 +146,12 @@ fn who_waits_for_its_old_lane_meets_the_policy_of_full_lanes() {
                 quiet().await;
             }
             assert_eq!(
-                desk.lanes.stats().accepted,
+                producer.dispatcher.stats().accepted,
                 if policy == Overflow::Reject { 4 } else { 6 }
             );
             gate.open();
             within(change).await.unwrap().unwrap();
-            let report = desk.finish(Evidence::new().discarded(discarded)).await;
+            let report = finish(producer, Evidence::new().discarded(discarded)).await;
             assert_eq!(report.done, 4);
         });
     }
@@ -171,18 +171,18 @@ fn a_sender_at_the_gate_of_its_old_lane_moves_with_its_user() {
             .lane_capacity(2, Overflow::Wait)
             .spawn(scripted(script))
             .unwrap();
-        let desk = Desk::new(&history, lanes);
-        desk.send(blocker()).await;
-        desk.send(blocker()).await;
+        let producer = Producer::new(&history, lanes);
+        producer.send(blocker()).await;
+        producer.send(blocker()).await;
         quiet().await;
         let moves = users(4, 0, 8, true).next().unwrap();
         let mut senders = tokio::task::JoinSet::new();
         for user in [stays, stays, stays, moves] {
-            let desk = desk.clone();
-            senders.spawn(async move { desk.send(user).await });
+            let producer = producer.clone();
+            senders.spawn(async move { producer.send(user).await });
             quiet().await;
         }
-        let change = desk.begin(8).await;
+        let change = begin(&producer, 8).await;
         // What was there goes, and another user blocks the lane again.
         for _ in 0..2 {
             first.release(1);
@@ -190,11 +190,11 @@ fn a_sender_at_the_gate_of_its_old_lane_moves_with_its_user() {
         }
         within(change).await.unwrap().unwrap();
         quiet().await;
-        assert_eq!(desk.lanes.stats().done, 3, "the mover is done");
+        assert_eq!(producer.dispatcher.stats().done, 3, "the mover is done");
         second.open();
         while let Some(sender) = within(senders.join_next()).await {
             sender.unwrap();
         }
-        desk.finish(Evidence::new()).await;
+        finish(producer, Evidence::new()).await;
     });
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::judgement::{Breach, Judgement};
+use super::judgement::Judgement;
 use super::rule::Rule;
 use super::story::{SinkWrite, Story};
 use crate::events::Key;
@@ -25,15 +25,7 @@ pub(super) fn fencing(story: &Story<'_>) -> Judgement {
             write.token, known.token
         );
         let (key, at) = (Some(write.key), vec![known.at, write.at]);
-        judgement.broken(
-            story,
-            Breach {
-                key,
-                ids: Vec::new(),
-                at,
-                what,
-            },
-        );
+        judgement.broken(story, key, [], at, what);
     }
     judgement
 }
@@ -42,7 +34,7 @@ pub(super) fn fencing(story: &Story<'_>) -> Judgement {
 mod tests {
     use super::super::planted::Planted;
     use super::*;
-    use crate::check::Evidence;
+    use crate::check::evidence::Evidence;
 
     #[test]
     fn i12_accepted_tokens_never_decrease() {

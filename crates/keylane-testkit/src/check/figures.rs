@@ -1,7 +1,7 @@
 //! I13, I14, I15: figures that the test measured.
 
 use super::evidence::{Drained, Heap, Permits};
-use super::judgement::{Breach, Judgement};
+use super::judgement::Judgement;
 use super::rule::Rule;
 use super::story::{Message, Story};
 use crate::events::Acceptance;
@@ -16,7 +16,7 @@ pub(super) fn memory(story: &Story<'_>) -> Judgement {
         return Judgement::not_judged(Rule::Memory, "nothing was measured");
     }
     let mut judgement = Judgement::new(Rule::Memory);
-    let mut broken = |what| judgement.broken(story, figure(what));
+    let mut broken = |what| judgement.broken(story, None, [], Vec::new(), what);
     match evidence.lanes {
         Some(0) | None => {}
         Some(lanes) => broken(format!("{lanes} lanes are left")),
@@ -70,15 +70,7 @@ pub(super) fn drain(story: &Story<'_>) -> Judgement {
         };
         let what = format!("attempt {} {what}", run.attempt);
         let at = [run.start].into_iter().chain(run.end).collect();
-        judgement.broken(
-            story,
-            Breach {
-                key: story.key_of(run.id),
-                ids: vec![run.id],
-                at,
-                what,
-            },
-        );
+        judgement.broken(story, story.key_of(run.id), [run.id], at, what);
     }
     let Drained {
         accepted,
@@ -99,7 +91,7 @@ pub(super) fn drain(story: &Story<'_>) -> Judgement {
              coalesced + {duplicates} duplicates + {expired} expired + {handed_back} handed back = \
              {settled}, but {accepted} were accepted"
         );
-        judgement.broken(story, figure(what));
+        judgement.broken(story, None, [], Vec::new(), what);
     }
     if story.breaks.is_empty() {
         compare(story, &mut judgement, &drained);
@@ -128,7 +120,7 @@ fn compare(story: &Story<'_>, judgement: &mut Judgement, drained: &Drained) {
             "the report counts {} accepted, the history {accepted} to {most}",
             drained.accepted
         );
-        judgement.broken(story, figure(what));
+        judgement.broken(story, None, [], Vec::new(), what);
     }
     let counts = [
         (
@@ -145,7 +137,7 @@ fn compare(story: &Story<'_>, judgement: &mut Judgement, drained: &Drained) {
     for (what, reported, seen) in counts {
         if reported != seen {
             let what = format!("the report counts {reported} {what}, the history {seen}");
-            judgement.broken(story, figure(what));
+            judgement.broken(story, None, [], Vec::new(), what);
         }
     }
     compare_unhandled(story, judgement, drained);
@@ -156,7 +148,7 @@ fn compare_unhandled(story: &Story<'_>, judgement: &mut Judgement, drained: &Dra
     let mut broken = |what, reported: u64, seen: u64| {
         if reported != seen {
             let what = format!("the report counts {reported} {what}, and there were {seen}");
-            judgement.broken(story, figure(what));
+            judgement.broken(story, None, [], Vec::new(), what);
         }
     };
     let is_merged =
@@ -207,26 +199,16 @@ pub(super) fn independence(story: &Story<'_>) -> Judgement {
         let percent = 100.0 * with / without;
         let what =
             format!("beside a blocked key the others kept {percent:.1} % of their throughput");
-        judgement.broken(story, figure(what));
+        judgement.broken(story, None, [], Vec::new(), what);
     }
     judgement
-}
-
-/// A breach that no single event shows.
-fn figure(what: String) -> Breach {
-    Breach {
-        key: None,
-        ids: Vec::new(),
-        at: Vec::new(),
-        what,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::planted::Planted;
     use super::*;
-    use crate::check::Evidence;
+    use crate::check::evidence::Evidence;
 
     fn none() -> Planted {
         Planted::new()

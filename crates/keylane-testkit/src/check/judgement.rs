@@ -46,12 +46,20 @@ impl Judgement {
         }
     }
 
-    pub(super) fn broken(&mut self, story: &Story<'_>, breach: Breach) {
+    /// The rule is broken by `ids`; `at` are the positions of the events that show it, if any does.
+    pub(super) fn broken(
+        &mut self,
+        story: &Story<'_>,
+        key: impl Into<Option<Key>>,
+        ids: impl Into<Vec<Id>>,
+        at: Vec<usize>,
+        what: impl Into<String>,
+    ) {
         if self.violations.len() == KEPT {
             self.dropped += 1;
             return;
         }
-        let Breach { key, ids, at, what } = breach;
+        let (key, ids, what) = (key.into(), ids.into(), what.into());
         let excerpt = story.excerpt(key, &ids, &at);
         self.violations.push(Violation {
             rule: self.rule,
@@ -77,14 +85,4 @@ impl Judgement {
         };
         (self.rule, result)
     }
-}
-
-/// One violation before its excerpt is cut.
-#[derive(Debug)]
-pub(super) struct Breach {
-    pub(super) key: Option<Key>,
-    pub(super) ids: Vec<Id>,
-    /// The positions of the events that show it.
-    pub(super) at: Vec<usize>,
-    pub(super) what: String,
 }

@@ -1,6 +1,6 @@
 //! I8: dead letters.
 
-use super::judgement::{Breach, Judgement};
+use super::judgement::Judgement;
 use super::rule::Rule;
 use super::story::{Message, Run, Story};
 use crate::events::{Id, Outcome};
@@ -27,15 +27,7 @@ pub(super) fn dead_letters(story: &Story<'_>) -> Judgement {
     let runs_by_key = story.runs_by_key();
     for (&id, message) in &story.messages {
         let mut broken = |at: Vec<usize>, what: String| {
-            judgement.broken(
-                story,
-                Breach {
-                    key: message.key,
-                    ids: vec![id],
-                    at,
-                    what,
-                },
-            );
+            judgement.broken(story, message.key, [id], at, what);
         };
         for (at, what) in unlawful_attempts(story, id, message) {
             broken(at, what);
@@ -127,7 +119,7 @@ fn unlawful_letter(
 mod tests {
     use super::super::planted::Planted;
     use super::*;
-    use crate::check::Evidence;
+    use crate::check::evidence::Evidence;
 
     fn two() -> Planted {
         Planted::new().sent(1, [(1, 1), (2, 2)])

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::judgement::{Breach, Judgement};
+use super::judgement::Judgement;
 use super::rule::Rule;
 use super::story::{Message, Run, Story};
 use crate::events::{Id, Key, Outcome};
@@ -64,15 +64,7 @@ fn work_ends(story: &Story<'_>, judgement: &mut Judgement) {
                 None => format!("its work did not end within {within:?} of the faults' end"),
             };
             let at = [sent].into_iter().chain(ended).collect();
-            judgement.broken(
-                story,
-                Breach {
-                    key: message.key,
-                    ids: vec![id],
-                    at,
-                    what,
-                },
-            );
+            judgement.broken(story, message.key, [id], at, what);
         }
     }
 }
@@ -168,15 +160,7 @@ fn judge_gap(
     if longest > PATIENCE {
         let what = format!("waited for {longest:?} without a reason");
         let at = [gap.sent].into_iter().chain(left).chain(started).collect();
-        judgement.broken(
-            story,
-            Breach {
-                key: Some(gap.key),
-                ids: vec![gap.id],
-                at,
-                what,
-            },
-        );
+        judgement.broken(story, Some(gap.key), [gap.id], at, what);
     }
 }
 
@@ -260,7 +244,7 @@ fn push_span(spans: &mut Vec<Span>, span: Span) {
 mod tests {
     use super::super::planted::Planted;
     use super::*;
-    use crate::check::Evidence;
+    use crate::check::evidence::Evidence;
     use crate::events::Acceptance;
 
     fn two() -> Planted {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::evidence::{Drained, Evidence};
 use super::planted::Planted;
+use super::rule::Rule;
 use super::spoilers::spoilers;
-use super::{Drained, Evidence, Rule};
 use crate::events::{Acceptance, Event, Id, Key, Outcome};
 
 const KEYS: usize = 3;

@@ -1,6 +1,6 @@
 //! I3, I4: one at a time, in order.
 
-use super::judgement::{Breach, Judgement};
+use super::judgement::Judgement;
 use super::rule::Rule;
 use super::story::{Message, Run, Story};
 use crate::events::{Id, Key};
@@ -30,15 +30,7 @@ fn overlap(story: &Story<'_>, judgement: &mut Judgement, key: Key, first: &Run, 
     let at = vec![first.start, second.start];
     if first.token == second.token {
         let what = "an attempt started while another of its key ran".to_owned();
-        judgement.broken(
-            story,
-            Breach {
-                key: Some(key),
-                ids,
-                at,
-                what,
-            },
-        );
+        judgement.broken(story, key, ids, at, what);
         return;
     }
     if story.sink_writes.is_empty() {
@@ -55,15 +47,7 @@ fn overlap(story: &Story<'_>, judgement: &mut Judgement, key: Key, first: &Run, 
     if let Some(write) = taken {
         let what = format!("a write under the older token {older} was accepted in an overlap");
         let at = at.into_iter().chain([write.at]).collect();
-        judgement.broken(
-            story,
-            Breach {
-                key: Some(key),
-                ids,
-                at,
-                what,
-            },
-        );
+        judgement.broken(story, key, ids, at, what);
     }
 }
 
@@ -77,17 +61,9 @@ pub(super) fn order(story: &Story<'_>) -> Judgement {
     for (key, runs) in story.runs_by_key() {
         for pair in runs.windows(2) {
             if let Some((id, what)) = disorder(story, key, pair[0], pair[1]) {
-                let ids = [pair[0].id, pair[1].id].into_iter().chain(id).collect();
+                let ids: Vec<_> = [pair[0].id, pair[1].id].into_iter().chain(id).collect();
                 let at = vec![pair[0].start, pair[1].start];
-                judgement.broken(
-                    story,
-                    Breach {
-                        key: Some(key),
-                        ids,
-                        at,
-                        what,
-                    },
-                );
+                judgement.broken(story, key, ids, at, what);
             }
         }
     }
@@ -157,7 +133,7 @@ fn first_waiting(story: &Story<'_>, key: Key, since: usize, until: usize) -> Opt
 mod tests {
     use super::super::planted::Planted;
     use super::*;
-    use crate::check::Evidence;
+    use crate::check::evidence::Evidence;
     use crate::events::{Acceptance, Outcome};
 
     fn three() -> Planted {

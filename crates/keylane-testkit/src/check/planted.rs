@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Evidence, Finding, Rule, Verdict, Violation, check};
-use crate::events::{Acceptance, Event, Id, Key, Outcome, Token};
-use crate::history::Record;
+use super::evidence::Evidence;
+use super::judge::check;
+use super::rule::Rule;
+use super::verdict::{Finding, Verdict};
+use super::violation::Violation;
+use crate::events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 
 /// A history under construction. Its clock starts at `base` and moves by [`at`](Self::at) only.
 #[derive(Debug, Clone)]

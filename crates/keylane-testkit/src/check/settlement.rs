@@ -1,6 +1,6 @@
 //! I1, I2, I5, I7: every accepted message settles, once, and nothing else does.
 
-use super::judgement::{Breach, Judgement};
+use super::judgement::Judgement;
 use super::rule::Rule;
 use super::story::{Message, Run, Story};
 use crate::events::{Acceptance, Event, Id};
@@ -28,15 +28,7 @@ pub(super) fn no_loss(story: &Story<'_>) -> Judgement {
                 .into_iter()
                 .flat_map(|run| [Some(run.start), run.end]);
             let at = message.sent.into_iter().chain(last_run.flatten()).collect();
-            judgement.broken(
-                story,
-                Breach {
-                    key: message.key,
-                    ids: vec![id],
-                    at,
-                    what,
-                },
-            );
+            judgement.broken(story, message.key, [id], at, what);
         }
     }
     judgement
@@ -51,15 +43,7 @@ pub(super) fn no_invention(story: &Story<'_>) -> Judgement {
     let mut judgement = Judgement::new(Rule::NoInvention);
     for (&id, message) in &story.messages {
         let mut broken = |at: Vec<usize>, what: String| {
-            judgement.broken(
-                story,
-                Breach {
-                    key: message.key,
-                    ids: vec![id],
-                    at,
-                    what,
-                },
-            );
+            judgement.broken(story, message.key, [id], at, what);
         };
         if let Some(touched) = message.touched {
             let what = match message.acceptance {
@@ -91,15 +75,7 @@ pub(super) fn no_invention(story: &Story<'_>) -> Judgement {
         if let Event::End { id, attempt, .. } = story.records[at].event {
             let what = format!("attempt {attempt} ended, but did not run");
             let key = story.key_of(id);
-            judgement.broken(
-                story,
-                Breach {
-                    key,
-                    ids: vec![id],
-                    at: vec![at],
-                    what,
-                },
-            );
+            judgement.broken(story, key, [id], vec![at], what);
         }
     }
     judgement
@@ -126,15 +102,7 @@ pub(super) fn acks(story: &Story<'_>) -> Judgement {
             let settled = story.settled_at(id);
             let at = [acked].into_iter().chain(settled).collect();
             let (key, what) = (message.key, what.to_owned());
-            judgement.broken(
-                story,
-                Breach {
-                    key,
-                    ids: vec![id],
-                    at,
-                    what,
-                },
-            );
+            judgement.broken(story, key, [id], at, what);
         }
     }
     judgement
@@ -151,27 +119,11 @@ pub(super) fn duplicates(story: &Story<'_>) -> Judgement {
         let runs: Vec<_> = story.runs_of(message).collect();
         for pair in runs.windows(2) {
             if let Some((at, what)) = unlawful_repeat(story, message, pair[0], pair[1]) {
-                judgement.broken(
-                    story,
-                    Breach {
-                        key: message.key,
-                        ids: vec![id],
-                        at,
-                        what,
-                    },
-                );
+                judgement.broken(story, message.key, [id], at, what);
             }
         }
         if let Some((at, what)) = settled_twice(story, id, message) {
-            judgement.broken(
-                story,
-                Breach {
-                    key: message.key,
-                    ids: vec![id],
-                    at,
-                    what,
-                },
-            );
+            judgement.broken(story, message.key, [id], at, what);
         }
     }
     judgement
@@ -278,7 +230,7 @@ fn settled_twice(story: &Story<'_>, id: Id, message: &Message) -> Option<(Vec<us
 mod tests {
     use super::super::planted::Planted;
     use super::*;
-    use crate::check::Evidence;
+    use crate::check::evidence::Evidence;
     use crate::events::Outcome;
 
     fn one() -> Planted {

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Rule;
-use crate::events::{Acceptance, Event, Id, Key, Outcome};
-use crate::history::Record;
+use super::rule::Rule;
+use crate::events::{Acceptance, Event, Id, Key, Outcome, Record};
 
 /// A spoiled history, and the rule that must notice.
 pub(super) type Spoiled = (Rule, Vec<Record>);

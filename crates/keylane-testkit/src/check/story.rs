@@ -6,8 +6,7 @@ use std::fmt::Write;
 use tokio::time::Instant;
 
 use super::evidence::Evidence;
-use crate::events::{Acceptance, Event, Id, Key, Outcome, Token};
-use crate::history::Record;
+use crate::events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 
 /// Lines of an excerpt at most.
 const LINES: usize = 16;

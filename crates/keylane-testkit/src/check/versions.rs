@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::evidence::Gaps;
-use super::judgement::{Breach, Judgement};
+use super::judgement::Judgement;
 use super::rule::Rule;
 use super::story::{Message, Story};
 use crate::events::Id;
@@ -36,15 +36,7 @@ pub(super) fn coalescing(story: &Story<'_>) -> Judgement {
             let what = format!("id {other} was handled last, and not id {last}, sent last");
             let at = story.messages[&last].sent.into_iter();
             let at = at.chain(handled(&story.messages[&other])).collect();
-            judgement.broken(
-                story,
-                Breach {
-                    key: Some(key),
-                    ids: vec![last, other],
-                    at,
-                    what,
-                },
-            );
+            judgement.broken(story, key, [last, other], at, what);
         }
     }
     for (&id, message) in &story.messages {
@@ -55,15 +47,7 @@ pub(super) fn coalescing(story: &Story<'_>) -> Judgement {
         if target.is_some_and(|t| t.key != message.key || t.seq < message.seq) {
             let what = "was coalesced into an older message, or another key's".to_owned();
             let ids = vec![id, into];
-            judgement.broken(
-                story,
-                Breach {
-                    key: message.key,
-                    ids,
-                    at: vec![at],
-                    what,
-                },
-            );
+            judgement.broken(story, message.key, ids, vec![at], what);
         }
     }
     judgement
@@ -92,15 +76,7 @@ pub(super) fn sequencing(story: &Story<'_>) -> Judgement {
             if !increases && story.breaks_between(first, second).is_empty() {
                 let what = "a version was handled after one as new or newer".to_owned();
                 let (ids, at) = (vec![one, other], vec![first, second]);
-                judgement.broken(
-                    story,
-                    Breach {
-                        key: Some(key),
-                        ids,
-                        at,
-                        what,
-                    },
-                );
+                judgement.broken(story, key, ids, at, what);
             }
         }
     }
@@ -136,15 +112,7 @@ fn reports(story: &Story<'_>, gaps: &Gaps, judgement: &mut Judgement) {
                     let what = format!("version {version} is missing, and nobody was told");
                     let at = story.messages[&other].done.clone();
                     let ids = vec![one, other];
-                    judgement.broken(
-                        story,
-                        Breach {
-                            key: Some(key),
-                            ids,
-                            at,
-                            what,
-                        },
-                    );
+                    judgement.broken(story, key, ids, at, what);
                     break;
                 }
             }
@@ -170,15 +138,7 @@ fn reports(story: &Story<'_>, gaps: &Gaps, judgement: &mut Judgement) {
                 let late = at - since;
                 let what = format!("the gap of {first} to {last} was reported after {late:?}");
                 let (ids, at) = (Vec::new(), seen.into_iter().collect());
-                judgement.broken(
-                    story,
-                    Breach {
-                        key: Some(key),
-                        ids,
-                        at,
-                        what,
-                    },
-                );
+                judgement.broken(story, key, ids, at, what);
             }
         }
     }
@@ -188,7 +148,7 @@ fn reports(story: &Story<'_>, gaps: &Gaps, judgement: &mut Judgement) {
 mod tests {
     use super::super::planted::Planted;
     use super::*;
-    use crate::check::Evidence;
+    use crate::check::evidence::Evidence;
     use crate::events::Acceptance;
 
     fn three() -> Planted {

@@ -17,10 +17,12 @@ use keylane::{
     BoxError, DeadLetter, DeadLetterSink, Exhausted, Failure, Overflow, ReceiptError, Report,
     Retry, SendError, TrySendError,
 };
+use keylane_testkit::scenario::{
+    MS, Message, Producer, Random, ScriptedReceipt, assert_report_adds_up, dispatcher, scripted,
+    within,
+};
 use keylane_testkit::{Act, Evidence, History, Id, Key, LetterBox, Rule, Script, ScriptError};
 use tokio::task::JoinSet;
-
-use crate::rig::{Desk, Dice, MS, Mail, MailReceipt, assert_honest, mails, scripted, within};
 
 /// Messages in one life, over all senders.
 const MESSAGES: u64 = 96;
@@ -37,7 +39,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    pub(crate) fn random(dice: &mut Dice) -> Self {
+    pub(crate) fn random(dice: &mut Random) -> Self {
         match dice.below(5) {
             0 => Self::Drain,
             1 => Self::Close,
@@ -51,19 +53,19 @@ impl End {
 /// A dispatcher with random settings, and its senders.
 pub(crate) struct Life {
     pub(crate) seed: u64,
-    pub(crate) desk: Desk,
+    pub(crate) producer: Producer,
     capacity: usize,
     max_attempts: u32,
     keys: u64,
     halts: bool,
     sink: Arc<Moody>,
-    receipts: Arc<Mutex<Vec<(Id, MailReceipt)>>>,
+    receipts: Arc<Mutex<Vec<(Id, ScriptedReceipt)>>>,
 }
 
 impl Life {
     /// Inside the runtime in which it is to be lived.
     pub(crate) fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut dice = Random::new(seed);
         let history = History::new();
         let letters = LetterBox::new(&history).refuses(dice.below(3) as usize);
         let sink = Arc::new(Moody {
@@ -85,7 +87,7 @@ impl Life {
             0 => Exhausted::Discard,
             _ => Exhausted::DeadLetter(sink.clone()),
         };
-        let orders = mails()
+        let orders = dispatcher()
             .concurrency(1 + dice.below(12) as usize)
             .capacity(capacity)
             .stalled_capacity(1 + dice.below(64) as usize)
@@ -102,7 +104,7 @@ impl Life {
             .expect("random settings are valid ones");
         Self {
             seed,
-            desk: Desk::new(&history, orders),
+            producer: Producer::new(&history, orders),
             capacity,
             max_attempts,
             keys: 1 + dice.below(10),
@@ -116,14 +118,14 @@ impl Life {
     pub(crate) fn begin(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         for sender in 0..SENDERS {
-            let (desk, receipts) = (self.desk.clone(), Arc::clone(&self.receipts));
+            let (producer, receipts) = (self.producer.clone(), Arc::clone(&self.receipts));
             let (seed, keys) = (self.seed, self.keys);
             tasks.spawn(async move {
-                let mut dice = Dice::new(seed ^ (sender << 32));
+                let mut dice = Random::new(seed ^ (sender << 32));
                 for _ in 0..MESSAGES / SENDERS {
                     // Keys of its own, so that the order of the sends is the order of acceptance.
                     let key = Some(sender * 100 + dice.below(keys)).filter(|_| !dice.one_in(10));
-                    if !send(&desk, key, &mut dice, &receipts).await {
+                    if !send(&producer, key, &mut dice, &receipts).await {
                         break;
                     }
                     if dice.one_in(4) {
@@ -136,14 +138,14 @@ impl Life {
             });
         }
         if self.halts {
-            let desk = self.desk.clone();
+            let producer = self.producer.clone();
             let keys = (0..SENDERS).flat_map(|s| (0..self.keys).map(move |k| s * 100 + k));
             let keys: Vec<Key> = keys.collect();
-            let mut dice = Dice::new(!self.seed);
+            let mut dice = Random::new(!self.seed);
             tasks.spawn(async move {
-                while !desk.mails.is_closed() {
+                while !producer.dispatcher.is_closed() {
                     let key = keys[dice.below(keys.len() as u64) as usize];
-                    let lane = desk.mails.lane(&key);
+                    let lane = producer.dispatcher.lane(&key);
                     let _ = if dice.one_in(2) {
                         lane.resume()
                     } else {
@@ -163,7 +165,7 @@ impl Life {
 
     /// Lives until so many events are recorded, or nothing is sent any more.
     pub(crate) async fn go_on(&self, tasks: &mut JoinSet<()>, events: usize) {
-        let history = &self.desk.history;
+        let history = &self.producer.history;
         let mut idle = 0;
         while history.position() < events && !tasks.is_empty() && idle < 200 {
             let before = history.position();
@@ -185,9 +187,9 @@ impl Life {
     }
 
     /// Ends the dispatcher.
-    pub(crate) async fn end(&self, end: End) -> Report<Key, Mail> {
-        let mails = &self.desk.mails;
-        let handed_back = mails.stats().handed_back;
+    pub(crate) async fn end(&self, end: End) -> Report<Key, Message> {
+        let dispatcher = &self.producer.dispatcher;
+        let handed_back = dispatcher.stats().handed_back;
         assert_eq!(
             handed_back, 0,
             "life {}: handed back before the end",
@@ -195,11 +197,11 @@ impl Life {
         );
         within(async {
             match end {
-                End::Drain => mails.drain().await,
-                End::Close => mails.close().await,
-                End::Abort => mails.abort().await,
-                End::DrainWithin(limit) => mails.drain().within(limit).await,
-                End::CloseWithin(limit) => mails.close().within(limit).await,
+                End::Drain => dispatcher.drain().await,
+                End::Close => dispatcher.close().await,
+                End::Abort => dispatcher.abort().await,
+                End::DrainWithin(limit) => dispatcher.drain().within(limit).await,
+                End::CloseWithin(limit) => dispatcher.close().within(limit).await,
             }
         })
         .await
@@ -207,11 +209,11 @@ impl Life {
 
     /// Judges what was recorded, what the report counts and what the receipts say.
     #[track_caller]
-    pub(crate) fn judge(&self, report: &Report<Key, Mail>) {
+    pub(crate) fn judge(&self, report: &Report<Key, Message>) {
         let seed = self.seed;
         let told = self.told();
         let counts = told.counts();
-        assert_honest(report);
+        assert_report_adds_up(report);
         let reported = [
             report.done,
             report.dead_lettered,
@@ -229,13 +231,13 @@ impl Life {
         );
         let wrong = self.sink.wrong.lock().unwrap();
         assert!(wrong.is_empty(), "life {seed}: {wrong:?}");
-        let stats = self.desk.mails.stats();
+        let stats = self.producer.dispatcher.stats();
         assert_eq!(
             stats.capacity_left, self.capacity,
             "life {seed}: all room is back"
         );
 
-        let verdict = self.desk.judge(report, self.evidence(&told));
+        let verdict = self.producer.judge(report, self.evidence(&told));
         if counts.iter().sum::<u64>() > 0 {
             verdict.assert_judged(&[Rule::NoLoss, Rule::NoInvention]);
         }
@@ -280,7 +282,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    fn tell(&mut self, id: Id, answer: &Result<Id, ReceiptError<Mail, ScriptError>>) {
+    fn tell(&mut self, id: Id, answer: &Result<Id, ReceiptError<Message, ScriptError>>) {
         let kind = match answer {
             Ok(answered) => {
                 assert_eq!(*answered, id, "the answer of another message");
@@ -288,8 +290,8 @@ impl Told {
             }
             Err(ReceiptError::DeadLettered(_)) => &mut self.dead,
             Err(ReceiptError::Failed(_)) => &mut self.discarded,
-            Err(ReceiptError::Dropped(mail)) => {
-                assert_eq!(mail.id, id, "the receipt of another message");
+            Err(ReceiptError::Dropped(message)) => {
+                assert_eq!(message.id, id, "the receipt of another message");
                 &mut self.discarded
             }
             Err(ReceiptError::HandedBack { message, .. }) => {
@@ -312,14 +314,14 @@ impl Told {
 /// A sink that takes its time, or panics, before it passes a letter on.
 struct Moody {
     letters: LetterBox,
-    dice: Mutex<Dice>,
+    dice: Mutex<Random>,
     /// Letters that name a key which is not their message's.
-    wrong: Mutex<Vec<DeadLetter<Key, Mail, ScriptError>>>,
+    wrong: Mutex<Vec<DeadLetter<Key, Message, ScriptError>>>,
 }
 
 #[keylane::async_trait]
-impl DeadLetterSink<Key, Mail, ScriptError> for Moody {
-    async fn accept(&self, letter: &DeadLetter<Key, Mail, ScriptError>) -> Result<(), BoxError> {
+impl DeadLetterSink<Key, Message, ScriptError> for Moody {
+    async fn accept(&self, letter: &DeadLetter<Key, Message, ScriptError>) -> Result<(), BoxError> {
         let mood = self.dice.lock().unwrap().below(6);
         match mood {
             0 => tokio::task::yield_now().await,
@@ -341,7 +343,7 @@ impl DeadLetterSink<Key, Mail, ScriptError> for Moody {
 /// What handlers do in a life: one in ten is too slow, one in ten panics at some poll.
 fn script(history: &History, seed: u64) -> Script {
     Script::new(history).choose(move |cue| {
-        let mut dice = Dice::new(seed ^ (cue.id << 16) ^ (u64::from(cue.attempt) << 48));
+        let mut dice = Random::new(seed ^ (cue.id << 16) ^ (u64::from(cue.attempt) << 48));
         let act = match dice.below(20) {
             0..6 => Act::ok(),
             6..8 => Act::ok().yields(1 + dice.below(4) as u32),
@@ -366,17 +368,17 @@ fn script(history: &History, seed: u64) -> Script {
 
 /// One send, in one of the ways there are. False when the dispatcher is closed.
 async fn send(
-    desk: &Desk,
+    producer: &Producer,
     key: Option<Key>,
-    dice: &mut Dice,
-    receipts: &Mutex<Vec<(Id, MailReceipt)>>,
+    dice: &mut Random,
+    receipts: &Mutex<Vec<(Id, ScriptedReceipt)>>,
 ) -> bool {
-    let (mail, sending) = desk.next(key);
-    let id = mail.id;
+    let (message, sending) = producer.next(key);
+    let id = message.id;
     let receipt = match dice.below(5) {
         // Given up after the first poll: by what is promised, it was not accepted then.
         0 => {
-            let mut submit = pin!(desk.mails.submit(mail));
+            let mut submit = pin!(producer.dispatcher.submit(message));
             match poll_fn(|cx| Poll::Ready(submit.as_mut().poll(cx))).await {
                 Poll::Ready(answer) => answer.map_err(TrySendError::from),
                 Poll::Pending => {
@@ -385,16 +387,16 @@ async fn send(
                 }
             }
         }
-        1 => desk.mails.try_submit(mail),
-        2 => match desk.mails.reserve().await {
-            Ok(permit) => permit.submit(mail),
-            Err(_) => Err(TrySendError::Closed(mail)),
+        1 => producer.dispatcher.try_submit(message),
+        2 => match producer.dispatcher.reserve().await {
+            Ok(permit) => permit.submit(message),
+            Err(_) => Err(TrySendError::Closed(message)),
         },
-        _ => desk
-            .mails
-            .submit(mail)
+        _ => producer
+            .dispatcher
+            .submit(message)
             .await
-            .map_err(|error: SendError<Mail>| error.into()),
+            .map_err(|error: SendError<Message>| error.into()),
     };
     match receipt {
         Ok(receipt) => {
@@ -406,10 +408,10 @@ async fn send(
             sending.fail();
             assert_eq!(
                 match &refusal {
-                    TrySendError::Full(mail)
-                    | TrySendError::LaneFull(mail)
-                    | TrySendError::TooLarge(mail)
-                    | TrySendError::Closed(mail) => mail.id,
+                    TrySendError::Full(message)
+                    | TrySendError::LaneFull(message)
+                    | TrySendError::TooLarge(message)
+                    | TrySendError::Closed(message) => message.id,
                     other => panic!("unheard of: {other:?}"),
                 },
                 id,

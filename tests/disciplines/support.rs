@@ -1,17 +1,19 @@
-//! Who sends jobs, keeps their receipts, and judges what became of them.
+//! Jobs with versions, a client that submits them and keeps their receipts, and what the receipts
+//! say about a history.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use keylane::{Builder, Coalesce, Context, Dispatcher, Receipt, ReceiptError, Report};
-use keylane_testkit::{Drained, Evidence, History, Id, Key, Rule, Script, ScriptError, Scripted};
-use tokio::time::Instant;
+use keylane::{Builder, Coalesce, Context, Dispatcher, ReceiptError, Report};
+use keylane_testkit::scenario::{
+    Numbered, Producer, Receipts, ScriptedDispatcher, judge, outcome, watch_for_engine_panics,
+    within,
+};
+use keylane_testkit::{
+    Drained, Evidence, History, Id, Key, Rule, Script, ScriptError, Scripted, Sending,
+};
 
-use crate::rig::{assert_empty, assert_no_engine_panics, mails, within};
-
-/// What is sent: numbered by its office, with a place among the messages of its key.
+/// What is sent: its version is its place among the messages of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) key: Key,
@@ -21,15 +23,28 @@ pub(crate) struct Job {
     pub(crate) parts: Vec<Id>,
 }
 
-pub(crate) type Jobs = Dispatcher<Key, Job, Id, ScriptError>;
+impl Numbered for Job {
+    fn numbered(key: Option<Key>, seq: u64, id: Id) -> Self {
+        Self {
+            key: key.expect("disciplines are about keys"),
+            id,
+            version: seq,
+            parts: Vec::new(),
+        }
+    }
+
+    fn id(&self) -> Id {
+        self.id
+    }
+}
+
+pub(crate) type Jobs = ScriptedDispatcher<Key, Job>;
 pub(crate) type Answer = Result<Id, ReceiptError<Job, ScriptError>>;
-type JobReceipt = Receipt<Job, Id, ScriptError>;
 
 /// A dispatcher of jobs, all settings at their defaults.
 pub(crate) fn jobs()
 -> Builder<Key, Job, ScriptError, impl Fn(&Job) -> Option<Key> + Send + Sync + 'static> {
-    // For its panic hook.
-    drop(mails());
+    watch_for_engine_panics();
     Dispatcher::key_by_opt(|job: &Job| Some(job.key))
 }
 
@@ -55,56 +70,45 @@ pub(crate) fn merging(history: &History) -> Coalesce<Job> {
     })
 }
 
-/// Sends jobs and keeps their receipts.
+/// Submits jobs and keeps their receipts. Clones are the same client.
 #[derive(Clone)]
-pub(crate) struct Office {
+pub(crate) struct Client {
     pub(crate) history: History,
     pub(crate) jobs: Jobs,
-    last_id: Arc<AtomicU64>,
-    versions: Arc<Mutex<BTreeMap<Key, u64>>>,
+    producer: Producer<Key, Job>,
     sent: Arc<Mutex<Sent>>,
 }
 
 #[derive(Default)]
 struct Sent {
-    receipts: BTreeMap<Id, JobReceipt>,
+    receipts: Receipts<Job, Id, ScriptError>,
     keys: BTreeMap<Id, Key>,
 }
 
-impl Office {
+impl Client {
     pub(crate) fn new(history: &History, jobs: Jobs) -> Self {
         Self {
             history: history.clone(),
-            jobs,
-            last_id: Arc::default(),
-            versions: Arc::default(),
+            jobs: jobs.clone(),
+            producer: Producer::new(history, jobs),
             sent: Arc::default(),
         }
     }
 
     /// The next job of a key, of the next version.
     pub(crate) async fn submit(&self, key: Key) -> Id {
-        let version = {
-            let mut versions = self.versions.lock().unwrap();
-            let version = versions.entry(key).or_default();
-            *version += 1;
-            *version
-        };
-        self.submit_version(key, version).await
+        self.submit_this(key, self.producer.next(key)).await
     }
 
     /// The next job of a key, of this version.
     pub(crate) async fn submit_version(&self, key: Key, version: u64) -> Id {
-        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let job = Job {
-            key,
-            id,
-            version,
-            parts: Vec::new(),
-        };
-        let sending = self.history.sending(key, version, id);
-        let receipt = self.jobs.submit(job).await.expect("the office is open");
-        sending.ok();
+        let job = self.producer.next_at(key, version);
+        self.submit_this(key, job).await
+    }
+
+    async fn submit_this(&self, key: Key, job: (Job, Sending)) -> Id {
+        let id = job.0.id;
+        let receipt = self.producer.submit_this(job).await;
         let mut sent = self.sent.lock().unwrap();
         sent.receipts.insert(id, receipt);
         sent.keys.insert(id, key);
@@ -125,49 +129,11 @@ impl Office {
 
     /// The answers that have come, in the order of the ids; the others are still waited for.
     pub(crate) fn answered(&self) -> BTreeMap<Id, Answer> {
-        let mut sent = self.sent.lock().unwrap();
-        let mut answers = BTreeMap::new();
-        sent.receipts.retain(|id, receipt| {
-            let cx = &mut std::task::Context::from_waker(std::task::Waker::noop());
-            // There may be more of them than one task may poll in a row.
-            let mut receipt = tokio::task::unconstrained(receipt);
-            match std::pin::Pin::new(&mut receipt).poll(cx) {
-                std::task::Poll::Ready(answer) => {
-                    answers.insert(*id, answer);
-                    false
-                }
-                std::task::Poll::Pending => true,
-            }
-        });
-        answers
-    }
-
-    /// The handled ids, in the order of their ends.
-    pub(crate) fn handled(&self) -> Vec<Id> {
-        let records = self.history.records();
-        let ends = records.iter().filter_map(|record| match record.event {
-            keylane_testkit::Event::End {
-                id,
-                outcome: keylane_testkit::Outcome::Ok,
-                ..
-            } => Some(id),
-            _ => None,
-        });
-        ends.collect()
-    }
-
-    /// The starts, with their attempts.
-    pub(crate) fn started(&self) -> Vec<(Id, u32)> {
-        let records = self.history.records();
-        let starts = records.iter().filter_map(|record| match record.event {
-            keylane_testkit::Event::Start { id, attempt, .. } => Some((id, attempt)),
-            _ => None,
-        });
-        starts.collect()
+        self.sent.lock().unwrap().receipts.collect()
     }
 
     /// Drains and judges. Returns the report and what the receipts said.
-    pub(crate) async fn finish(self, evidence: Evidence) -> (Report<Key, Job>, Told) {
+    pub(crate) async fn finish(self, evidence: Evidence) -> (Report<Key, Job>, Outcomes) {
         let report = within(async { self.jobs.drain().await }).await;
         self.judge(report, evidence)
     }
@@ -178,19 +144,19 @@ impl Office {
         self,
         report: Report<Key, Job>,
         mut evidence: Evidence,
-    ) -> (Report<Key, Job>, Told) {
+    ) -> (Report<Key, Job>, Outcomes) {
         let position = self.history.position();
         let answers = self.answered();
         let waiting = self.sent.lock().unwrap().receipts.len();
         assert_eq!(waiting, 0, "receipts without an answer: {report}");
         let keys = std::mem::take(&mut self.sent.lock().unwrap().keys);
-        let mut told = Told::default();
+        let mut outcomes = Outcomes::default();
         let mut survivor = BTreeMap::new();
         let mut duplicates = Vec::new();
         let mut gone = BTreeMap::<Key, Vec<Id>>::new();
         for (&id, answer) in &answers {
             let key = keys[&id];
-            told.0.push((id, word(id, answer)));
+            outcomes.0.push((id, word(id, answer)));
             for older in gone.remove(&key).unwrap_or_default() {
                 self.history.coalesced(older, id);
             }
@@ -215,30 +181,23 @@ impl Office {
             }
             survivor.insert(key, id);
         }
-        told.check(&report);
+        outcomes.check(&report);
         let stats = self.jobs.stats();
         assert_eq!(stats.accepted, report.accepted);
-        assert_eq!(stats.capacity_left, stats.capacity_left.max(1));
-        let evidence = evidence
-            .quiescent(Instant::now())
-            .lanes(stats.lanes)
-            .duplicates(duplicates)
-            .drained(Drained::new(position, &report));
-        assert_no_engine_panics();
-        assert_empty(&self.jobs);
-        match self.history.check(&evidence) {
-            Ok(verdict) => verdict.assert_judged(&[Rule::NoLoss, Rule::NoInvention, Rule::Drain]),
-            Err(violations) => panic!("{violations:?}"),
-        }
-        (report, told)
+        assert!(stats.capacity_left > 0);
+        let drained = Drained::new(position, &report);
+        let evidence = evidence.duplicates(duplicates);
+        let verdict = judge(&self.history, &self.jobs, drained, evidence);
+        verdict.assert_judged(&[Rule::NoLoss, Rule::NoInvention, Rule::Drain]);
+        (report, outcomes)
     }
 }
 
 /// What the receipts said: the id, and the outcome in a word.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told(pub(crate) Vec<(Id, &'static str)>);
+pub(crate) struct Outcomes(pub(crate) Vec<(Id, &'static str)>);
 
-impl Told {
+impl Outcomes {
     pub(crate) fn count(&self, word: &str) -> usize {
         self.0.iter().filter(|(_, is)| *is == word).count()
     }
@@ -253,29 +212,22 @@ impl Told {
     fn check(&self, report: &Report<Key, Job>) {
         let count =
             |words: &[&str]| words.iter().map(|word| self.count(word)).sum::<usize>() as u64;
-        let shared = [
-            "shared",
-            "shared failure",
-            "declined",
-            "superseded",
-            "merged",
-            "unmerged",
-        ];
+        let shared = ["shared", "declined", "superseded", "merged", "unmerged"];
         let pairs = [
             ("accepted", self.0.len() as u64, report.accepted),
             ("done", count(&["done"]), report.done),
             ("duplicates", count(&["duplicate"]), report.duplicates),
             (
                 "handed back",
-                count(&["back", "interrupted"]),
+                count(&["handed back", "interrupted"]),
                 report.handed_back,
             ),
         ];
-        for (what, told, reported) in pairs {
-            assert_eq!(told, reported, "{what}: {report}: {self:?}");
+        for (what, outcomes, reported) in pairs {
+            assert_eq!(outcomes, reported, "{what}: {report}: {self:?}");
         }
         let rest = report.coalesced + report.discarded + report.dead_lettered;
-        let failed = ["failed", "purged", "dropped", "dead"];
+        let failed = ["failed", "purged", "dropped", "dead-lettered"];
         assert_eq!(count(&shared) + count(&failed), rest, "{report}: {self:?}");
     }
 }
@@ -283,19 +235,7 @@ impl Told {
 /// The outcome in a word.
 pub(crate) fn word(id: Id, answer: &Answer) -> &'static str {
     match answer {
-        Ok(of) if *of == id => "done",
-        Ok(_) => "shared",
-        Err(ReceiptError::Failed(_)) => "failed",
-        Err(ReceiptError::DeadLettered(_)) => "dead",
-        Err(ReceiptError::HandedBack { .. }) => "back",
-        Err(ReceiptError::Interrupted(_)) => "interrupted",
-        Err(ReceiptError::Dropped(_)) => "dropped",
-        Err(ReceiptError::Purged(_)) => "purged",
-        Err(ReceiptError::Declined(_)) => "declined",
-        Err(ReceiptError::Superseded(_)) => "superseded",
-        Err(ReceiptError::Merged { handled: true }) => "merged",
-        Err(ReceiptError::Merged { handled: false }) => "unmerged",
-        Err(ReceiptError::Duplicate(_)) => "duplicate",
-        Err(other) => panic!("{other:?}"),
+        Ok(of) if *of != id => "shared",
+        answer => outcome(answer),
     }
 }

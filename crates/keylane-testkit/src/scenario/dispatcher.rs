@@ -1,0 +1,32 @@
+//! A dispatcher whose handler follows a script.
+
+use keylane::{Builder, Context, Dispatcher, Receipt};
+
+use super::engine_panics::watch_for_engine_panics;
+use super::message::Message;
+use crate::events::{Id, Key};
+use crate::script::{Script, ScriptError, Scripted};
+
+/// A dispatcher with a [`Script`] as its handler.
+pub type ScriptedDispatcher<K = Key, M = Message> = Dispatcher<K, M, Id, ScriptError>;
+
+/// The receipt of such a dispatcher.
+pub type ScriptedReceipt<M = Message> = Receipt<M, Id, ScriptError>;
+
+/// The builder of a dispatcher of [`Message`]s, with all settings at their defaults.
+///
+/// From here on panics of the engine itself are noted: see
+/// [`assert_no_engine_panics`](super::assert_no_engine_panics).
+pub fn dispatcher()
+-> Builder<Key, Message, ScriptError, impl Fn(&Message) -> Option<Key> + Send + Sync + 'static> {
+    watch_for_engine_panics();
+    Dispatcher::key_by_opt(|message: &Message| message.key)
+}
+
+/// The script as a handler of [`Message`]s. The history calls a message by its own key, also where
+/// the dispatcher orders by another one.
+pub fn scripted<K: 'static>(
+    script: Script,
+) -> impl Fn(Context<K>, Message) -> Scripted + Send + Sync + 'static {
+    move |context, message| script.run(message.key, message.id, context.attempt())
+}

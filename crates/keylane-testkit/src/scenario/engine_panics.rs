@@ -1,0 +1,38 @@
+//! Panics of the engine itself.
+
+use std::sync::{Mutex, Once, PoisonError};
+
+/// The panics so far. The runtime catches the panic of a task, so an engine that has lost one works
+/// on as if it had been aborted, and no assertion of a test would see it.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Notes every panic of this process whose line is in the sources of `keylane`.
+///
+/// The panic hook in place is still called. Scripted panics call no hook.
+pub fn watch_for_engine_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let file = panic.location().map_or("", |location| location.file());
+            if file.contains("crates/keylane/") {
+                let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+                panics.push(panic.to_string());
+            }
+            hook(panic);
+        }));
+    });
+}
+
+/// No task of any engine in this process has panicked since
+/// [`watch_for_engine_panics`] was first called.
+///
+/// # Panics
+///
+/// If one has, with all their messages.
+#[track_caller]
+pub fn assert_no_engine_panics() {
+    let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+    let panics = panics.join("\n");
+    assert!(panics.is_empty(), "{panics}");
+}

@@ -1,0 +1,83 @@
+//! The judgement of a whole life of a dispatcher.
+
+use std::fmt;
+use std::hash::Hash;
+
+use keylane::{Dispatcher, Report};
+use tokio::time::Instant;
+
+use super::engine_panics::assert_no_engine_panics;
+use crate::check::{Drained, Evidence, Verdict};
+use crate::history::History;
+
+/// Judges a history that is complete: the dispatcher has ended with the report in `drained`.
+///
+/// Adds to `evidence` what the dispatcher says about itself, and insists that nothing is left in it
+/// and that no task of an engine has panicked.
+///
+/// # Panics
+///
+/// If a rule is broken, with the violations.
+#[track_caller]
+pub fn judge<K, M, O, E>(
+    history: &History,
+    dispatcher: &Dispatcher<K, M, O, E>,
+    drained: Drained,
+    evidence: Evidence,
+) -> Verdict
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    let evidence = evidence
+        .quiescent(Instant::now())
+        .lanes(dispatcher.stats().lanes)
+        .drained(drained);
+    assert_no_engine_panics();
+    assert_nothing_left(dispatcher);
+    match history.check(&evidence) {
+        Ok(verdict) => verdict,
+        Err(violations) => panic!("{violations:?}"),
+    }
+}
+
+/// The dispatcher holds no lane and no message.
+///
+/// # Panics
+///
+/// If it does, with what is left.
+#[track_caller]
+pub fn assert_nothing_left<K, M, O, E>(dispatcher: &Dispatcher<K, M, O, E>)
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    let stats = dispatcher.stats();
+    let left = [
+        ("lanes", stats.lanes),
+        ("in flight", stats.in_flight),
+        ("ready", stats.ready),
+        ("backing off", stats.backing_off),
+        ("halted", stats.halted),
+        ("paused", stats.paused),
+        ("full lanes", stats.full_lanes),
+        ("stalled", stats.stalled),
+    ];
+    assert!(left.iter().all(|(_, count)| *count == 0), "left: {left:?}");
+}
+
+/// Every message that the report calls accepted has exactly one outcome in it.
+///
+/// # Panics
+///
+/// If the outcomes do not add up, with the report.
+#[track_caller]
+pub fn assert_report_adds_up<K, M>(report: &Report<K, M>) {
+    let handled = report.done + report.dead_lettered + report.discarded;
+    let others = report.coalesced + report.duplicates + report.expired + report.handed_back;
+    assert_eq!(handled + others, report.accepted, "{report:?}");
+}

@@ -1,0 +1,42 @@
+//! What tests of a dispatcher have in common: messages with an id, a producer that records every
+//! send, a handler that records every attempt, and the judge of the whole history.
+//!
+//! ```
+//! use keylane_testkit::scenario::{Producer, SECOND, dispatcher, paused, scripted};
+//! use keylane_testkit::{Act, Evidence, History, Script};
+//!
+//! paused().block_on(async {
+//!     let history = History::new();
+//!     let script = Script::new(&history).otherwise(Act::ok().sleeps(SECOND));
+//!     let dispatcher = dispatcher().concurrency(2).spawn(scripted(script)).unwrap();
+//!     let producer = Producer::new(&history, dispatcher);
+//!     producer.send_all(1, 3).await; // three messages of key 1, with the ids 1, 2 and 3
+//!     producer.send(None).await; // and one without a key
+//!     // Drains, and fails the test if the history breaks a rule.
+//!     let report = producer.finish(Evidence::new()).await;
+//!     assert_eq!(report.done, 4);
+//!     assert_eq!(history.handled(), [1, 4, 2, 3]);
+//! });
+//! ```
+
+mod dispatcher;
+mod engine_panics;
+mod held;
+mod judge;
+mod message;
+mod producer;
+mod random;
+mod receipts;
+mod runtime;
+mod wait;
+
+pub use dispatcher::{ScriptedDispatcher, ScriptedReceipt, dispatcher, scripted};
+pub use engine_panics::{assert_no_engine_panics, watch_for_engine_panics};
+pub use held::Held;
+pub use judge::{assert_nothing_left, assert_report_adds_up, judge};
+pub use message::{Message, Numbered};
+pub use producer::Producer;
+pub use random::Random;
+pub use receipts::{Receipts, outcome};
+pub use runtime::{on_both, paused, repeats, threads};
+pub use wait::{MS, SECOND, drop_after_polls, quiet, until, within};

@@ -1,0 +1,43 @@
+//! Runtimes for tests.
+
+use tokio::runtime::{Builder, Runtime};
+
+/// A runtime with one thread and paused time: its clock moves when all tasks wait for it.
+///
+/// # Panics
+///
+/// If it cannot be built.
+pub fn paused() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    let built = builder.enable_time().start_paused(true).build();
+    built.expect("a runtime")
+}
+
+/// A runtime with two threads and real time.
+///
+/// # Panics
+///
+/// If it cannot be built.
+pub fn threads() -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    let built = builder.worker_threads(2).enable_time().build();
+    built.expect("a runtime")
+}
+
+/// Runs a test on both, one after the other.
+pub fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
+    paused().block_on(test());
+    threads().block_on(test());
+}
+
+/// How often to repeat a test: the number in this environment variable, or `otherwise`.
+///
+/// # Panics
+///
+/// If the variable holds something else.
+pub fn repeats(variable: &str, otherwise: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(count) => count.parse().expect("a number of repetitions"),
+        Err(_) => otherwise,
+    }
+}
