@@ -116,6 +116,39 @@ fn a_drain_hands_back_what_waits_for_a_halted_lane() {
     }
 }
 
+/// What waits for its old lane, and what met that crowd and went to a sink that refuses it, comes back in
+/// the order in which it was accepted.
+#[test]
+fn what_comes_back_is_in_the_order_of_acceptance() {
+    paused().block_on(async {
+        let history = History::new();
+        let gate = Gate::new();
+        let script = Script::new(&history).attempt(1, 1, Act::ok().waits(&gate));
+        let letters = LetterBox::new(&history).refuses(usize::MAX);
+        let lanes = hashed(2)
+            .lane_capacity(2, Overflow::DeadLetter)
+            .overflow_sink(letters.sink(|message: &keylane_testkit::scenario::Message| message.id))
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, lanes);
+        let mover = users(2, 0, 3, true).next().unwrap();
+        producer.send(mover).await;
+        quiet().await;
+        let _change = begin(&producer, 3).await;
+        for _ in 2..=6 {
+            producer.send(mover).await;
+        }
+        quiet().await;
+        let report = within(async { producer.dispatcher.abort().await }).await;
+        let back: Vec<_> = report
+            .returned
+            .iter()
+            .map(|back| back.message.as_ref().map(|message| message.id))
+            .collect();
+        assert_eq!(back[1..], [2, 3, 4, 5, 6].map(Some), "{back:?}");
+    });
+}
+
 #[test]
 fn a_paused_old_lane_keeps_its_users_until_it_is_resumed() {
     for emptied_by in ["resume", "skip", "purge"] {

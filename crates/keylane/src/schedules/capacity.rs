@@ -54,7 +54,12 @@ pub(super) async fn of_bytes() {
     for sender in senders {
         sender.await.expect("nobody stops this sender");
     }
-    let left = orders.engine.room.bytes.as_ref().expect("bytes are limited");
+    let left = orders
+        .engine
+        .room
+        .bytes
+        .as_ref()
+        .expect("bytes are limited");
     let ending = orders.drain();
     let report = ending.await;
     assert_eq!(left.available_permits(), 5, "{report}");
