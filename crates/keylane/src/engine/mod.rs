@@ -65,7 +65,7 @@ mod think;
 mod verdict;
 
 mod relane;
-pub(crate) use layout::{Layout, Places, Placing};
+pub(crate) use layout::{Layout, MOST_LANES, Places, Placing};
 pub(crate) use relane::Relaning;
 
 mod layout;
@@ -109,7 +109,7 @@ use crate::observe::heat::Heat;
 use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::rt::{Arc, Mutex, OwnLine, Semaphore, mpsc};
+use crate::rt::{self, Arc, Handle, Mutex, OwnLine, Semaphore, mpsc};
 use crate::types::{Spec, Types};
 use message::{Due, Held, Parked, Queued, Rouse};
 use rest::Later;
@@ -119,7 +119,7 @@ type Lanes<T> = LaneMap<<T as Types>::Key, Parked<T>, Held<T>, Gate>;
 
 pub(crate) type Lane<T> = lanes::Lane<Parked<T>, Held<T>, Gate>;
 
-type Spawn<T> = Box<dyn Fn(&Arc<Engine<T>>) + Send + Sync>;
+pub(crate) type Spawn<T> = Box<dyn Fn(&Arc<Engine<T>>) + Send + Sync>;
 
 /// What senders, the router, runners and lane handles share.
 pub(crate) struct Engine<T: Types> {
@@ -169,7 +169,23 @@ pub(crate) struct Engine<T: Types> {
     pub(crate) loads: Option<mpsc::UnboundedSender<Load<T::Key>>>,
     /// Starts a runner; knows the type of the handler, which nothing else here does.
     spawn: Spawn<T>,
+    /// The runtime that the dispatcher was started on: its tasks, its timers, its clock.
+    runtime: Handle,
     epoch: Instant,
+}
+
+/// What an engine is made of.
+pub(crate) struct Parts<T: Types> {
+    pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
+    pub(crate) shards: Option<usize>,
+    pub(crate) limits: Limits,
+    pub(crate) runtime: Handle,
+    /// Starts a runner.
+    pub(crate) spawn: Spawn<T>,
+    pub(crate) share: Option<Share<T::Output, T::Error>>,
+    pub(crate) places: Option<Arc<Places<T::Key>>>,
+    /// To the task that asks the version store.
+    pub(crate) loads: Option<mpsc::UnboundedSender<Load<T::Key>>>,
 }
 
 /// Why a turn may not be allowed to start although it is its turn.
@@ -205,20 +221,25 @@ impl<T: Spec> Engine<T> {
         self.has_terms() || self.has_paused()
     }
 
-    pub(crate) fn new(
-        settings: Settings<T::Key, T::Message, T::Error>,
-        shards: Option<usize>,
-        limits: Limits,
-        spawn: Spawn<T>,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts<T>) -> Self {
+        let Parts {
+            settings,
+            shards,
+            limits,
+            runtime,
+            spawn,
+            share,
+            places,
+            loads,
+        } = parts;
         let epoch = clock::now();
         Self {
             lanes: LaneMap::new(shards),
             ready: Ready::new(limits)
                 .with_rules(settings.rate.map(|rate| rate.limiter()), settings.classes),
-            timers: Timers::new(),
+            timers: Timers::new(runtime.clone()),
             stale: AtomicUsize::new(0),
-            rests: Timers::new(),
+            rests: Timers::new(runtime.clone()),
             later: Later::new(),
             keyless: Keyless::new(),
             capacity: Semaphore::new(settings.capacity),
@@ -234,17 +255,28 @@ impl<T: Spec> Engine<T> {
             heat: Heat::new(limits.concurrency),
             shutdown: Shutdown::new(),
             runners: Runners::new(),
-            share: None,
-            places: None,
+            share,
+            places,
             drained: Mutex::new(Vec::new()),
-            loads: None,
+            loads,
             spawn,
+            runtime,
             epoch,
             meter: settings
                 .adaptive
                 .map(|adaptive| Meter::new(adaptive, epoch)),
             settings,
         }
+    }
+
+    /// Makes a call of a user inside the dispatcher's runtime, whichever thread it comes from.
+    pub(crate) fn inside<R>(&self, call: impl FnOnce() -> R) -> R {
+        rt::inside(&self.runtime, call)
+    }
+
+    /// The time of the dispatcher's runtime, for calls that may come from elsewhere.
+    pub(crate) fn now(&self) -> Instant {
+        clock::now_in(&self.runtime)
     }
 
     pub(crate) fn stats(&self) -> Stats {
