@@ -16,4 +16,6 @@ mod model;
 mod operator;
 mod pause;
 mod rates;
+mod resized;
 mod states;
+mod threads;

@@ -1,4 +1,4 @@
-//! What a user brings for batches: the work for several messages of one key.
+//! Batches: the work for several messages of one key at once.
 
 use std::fmt;
 use std::future::Future;
@@ -7,7 +7,8 @@ use crate::handler::{Context, OfContextAndMessage, OfMessage};
 
 /// The work for several messages of one key, in their order.
 ///
-/// As [`Handler`](crate::Handler), with a `Vec` of messages. A closure will do. What it answers is a
+/// As [`Handler`](crate::Handler), with a `Vec` of messages. A closure will do. What it answers is
+/// a
 /// [`BatchAnswer`]: one answer for all, or one for each.
 ///
 /// # Examples
@@ -98,18 +99,18 @@ where
 /// fail, the others settle, and those that failed go back in front of the lane, in their order. A
 /// message without an answer has failed with [`Failure::NoAnswer`](crate::Failure::NoAnswer).
 ///
-/// That needs a [`retry`](crate::Builder::retry) of two attempts or more. Without one, the first is given
-/// up at once, though another one may be the bad one: with
-/// [`on_exhausted`](crate::Builder::on_exhausted) one after the other, and without it the others settle
-/// with it ([`Failure::WithBatch`](crate::Failure::WithBatch)).
+/// That needs a [`retry`](crate::Builder::retry) of two attempts or more. Without one, the first is
+/// given up at once, though another one may be the bad one: with
+/// [`on_exhausted`](crate::Builder::on_exhausted) one after the other, and without it the others
+/// settle with it ([`Failure::WithBatch`](crate::Failure::WithBatch)).
 pub trait BatchAnswer: Send + 'static {
     /// The answer for one message.
     type Output: Send + 'static;
     /// Why an attempt can fail.
     type Error: fmt::Debug + Send + Sync + 'static;
 
-    /// One answer for each of `messages` messages, in their order, or one error for all. Answers beyond
-    /// that are dropped.
+    /// One answer for each of `messages` messages, in their order, or one error for all. Answers
+    /// beyond that are dropped.
     fn into_answers(self, messages: usize) -> Answers<Self::Output, Self::Error>;
 }
 

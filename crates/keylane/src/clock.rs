@@ -1,8 +1,8 @@
 //! The only place that reads a clock.
 //!
-//! Decisions take `now` as an argument. The clock is Tokio's, so a test that pauses time pauses
-//! the engine too; under the model checker time stands still until a timer fires, which
-//! may be at any moment.
+//! Decisions take `now` as an argument. The clock is that of the Tokio runtime on which the
+//! dispatcher runs, so a test that pauses time pauses the engine too. Under the model checker time
+//! stands still until a timer fires, which may be at any moment.
 
 pub(crate) use std::time::Instant;
 
@@ -87,6 +87,25 @@ impl Alarm {
         let alarm = tokio::task::coop::unconstrained(self.0.as_mut());
         std::pin::pin!(alarm).poll(cx)
     }
+}
+
+/// The time of this runtime, from whichever thread.
+#[cfg(not(keylane_shuttle))]
+pub(crate) fn now_in(runtime: &crate::rt::Handle) -> Instant {
+    use tokio::runtime::RuntimeFlavor;
+    match runtime.runtime_flavor() {
+        // Only a runtime of one thread can pause its time.
+        RuntimeFlavor::MultiThread => Instant::now(),
+        #[cfg(keylane_mutant = "time-of-the-caller")]
+        _ => now(),
+        #[cfg(not(keylane_mutant = "time-of-the-caller"))]
+        _ => crate::rt::inside(runtime, now),
+    }
+}
+
+#[cfg(keylane_shuttle)]
+pub(crate) fn now_in(_: &crate::rt::Handle) -> Instant {
+    now()
 }
 
 #[cfg(keylane_shuttle)]

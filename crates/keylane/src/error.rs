@@ -1,4 +1,6 @@
-//! What can go wrong, one small type per operation. Each gives back what it took.
+//! Errors, one small type per operation. Each gives the message back that it is about.
+//!
+//! The errors of the queue, the keyed semaphore and the streams are in their own modules.
 
 use std::fmt;
 use std::time::Duration;
@@ -134,8 +136,8 @@ pub enum ResizeError {
 pub enum Failure<E> {
     /// The handler answered with this error.
     Error(E),
-    /// The handler panicked with this text. A panic in the drop of its future is counted and logged,
-    /// and changes no outcome.
+    /// The handler panicked with this text. A panic in the drop of its future is counted and
+    /// logged, and changes no outcome.
     Panicked(String),
     /// The attempt took longer than this; its future was dropped.
     TimedOut(Duration),
@@ -207,8 +209,9 @@ impl<E: fmt::Debug> std::error::Error for Failure<E> {}
 #[non_exhaustive]
 #[derive(PartialEq, Eq)]
 pub enum ReceiptError<M, E> {
-    /// The last attempt failed, and the policy is [`Exhausted::Discard`](crate::Exhausted); or there was
-    /// none, for the reason inside: an operator skipped the message, or its merge panicked.
+    /// The last attempt failed, and the policy is [`Exhausted::Discard`](crate::Exhausted); or
+    /// there was none, for the reason inside: an operator skipped the message, or its merge
+    /// panicked.
     Failed(Failure<E>),
     /// The last attempt failed, and the dead-letter sink has accepted the message.
     DeadLettered(Failure<E>),
@@ -353,8 +356,8 @@ pub enum BuildError {
     /// The number of shards must be a power of two, and at least two.
     #[error("`shards` must be a power of two and at least 2, but is {0}")]
     Shards(usize),
-    /// Two settings that exclude each other. `batch` stands for `spawn_batches` too, and `expire_after` for
-    /// `expire_by`.
+    /// Two settings that exclude each other. `batch` stands for `spawn_batches` too, and
+    /// `expire_after` for `expire_by`.
     #[error("`{0}` cannot be combined with `{1}`")]
     Conflict(&'static str, &'static str),
     /// `spawn_batches` starts a handler of batches, `spawn` one of messages.
@@ -381,8 +384,8 @@ pub enum LaneError<M = ()> {
     /// The lane is neither halted nor waiting for what was asked: there is nothing to decide.
     #[error("nothing of this key waits for that decision")]
     NotHalted(M),
-    /// The head is with its handler, with the dead-letter sink, or on its way there, and is not to be
-    /// changed.
+    /// The head is with its handler, with the dead-letter sink, or on its way there, and is not to
+    /// be changed.
     #[error("the head of the lane is in flight, or about to be")]
     InFlight(M),
     /// The message has another key than this lane, and would run beside the messages of its own.

@@ -1,4 +1,4 @@
-//! What a user brings: the work for one message.
+//! What users write: the work for one message.
 
 use std::fmt;
 use std::future::Future;
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Instant;
 
-/// What a handler may know about the attempt it is.
+/// What a handler is told about its attempt.
 #[derive(Clone)]
 pub struct Context<K> {
     pub(crate) key: Option<K>,
@@ -46,7 +46,9 @@ impl<K> Context<K> {
         self.deadline.map(tokio::time::Instant::from_std)
     }
 
-    /// What is left until the deadline, if there is one.
+    /// What is left until the deadline, if there is one, by the clock of the calling thread's
+    /// runtime. In the handler that is the dispatcher's; elsewhere it differs only while a test
+    /// pauses time.
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline
             .map(|deadline| deadline.saturating_duration_since(crate::clock::now()))

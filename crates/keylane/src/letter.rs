@@ -1,4 +1,4 @@
-//! Giving up on a message: what happens then, and who takes it.
+//! Giving up on a message: what happens then, and where it goes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ pub struct DeadLetter<K, M, E> {
 ///
 /// # Cancel safety
 ///
-/// `abort`, and a deadline that passes, drop the future of `accept`. A letter that was written
-/// but not acknowledged may then be written again by whoever gets the message back: keep the
-/// write idempotent.
+/// `abort`, and a deadline that passes, drop the future of `accept`. The message is then handed
+/// back, and may be written a second time although the first write was done: keep the write
+/// idempotent.
 ///
 /// # Examples
 ///

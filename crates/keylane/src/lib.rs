@@ -31,13 +31,13 @@
 //!
 //! [`Dispatcher::stats`] is a snapshot of counters and gauges, [`Dispatcher::inspect`] says why one
 //! key waits. [`Dispatcher::events`] is a bounded stream of what happens: dead letters, discarded
-//! messages, halted and full lanes, gaps, handlers that block. [`Dispatcher::hottest`] finds the keys
-//! that have most messages, the oldest ones, or the busiest handlers.
+//! messages, halted and full lanes, gaps, handlers that block. [`Dispatcher::hottest`] finds the
+//! keys that have most messages, the oldest ones, or the busiest handlers.
 //!
-//! With `tracing`, target `keylane`: each attempt runs in a span `keylane.message` (level `INFO`) with
-//! `key`, `attempt` and `wait_us`. Events: `WARN` for an attempt that failed, a message that is given
-//! up on and a handler that blocks its thread; `ERROR` for a lane that is halted, a dead-letter sink
-//! that refuses and a drop that panics. Keys appear as their hash, or as text with
+//! With `tracing`, target `keylane`: each attempt runs in a span `keylane.message` (level `INFO`)
+//! with `key`, `attempt` and `wait_us`. Events: `WARN` for an attempt that failed, a message that
+//! is given up on and a handler that blocks its thread; `ERROR` for a lane that is halted, a
+//! dead-letter sink that refuses and a drop that panics. Keys appear as their hash, or as text with
 //! [`Builder::trace_keys`].
 //!
 //! With the feature `metrics`, through the facade of that name, published four times in each
@@ -53,19 +53,15 @@
 //! | `keylane_wait_seconds`, `keylane_attempt_seconds` | histogram |
 
 mod dispatcher;
-pub use dispatcher::{Builder, Dispatcher, Ending, Lane, LaneState, LaneView, Permit, Receipt};
+pub use dispatcher::{Builder, Dispatcher, Ending, Lane, Permit, Receipt, When};
 
 mod handler;
 pub use handler::{Context, Handler};
 
-mod batch;
-pub use batch::{Answers, BatchAnswer, BatchHandler};
+pub mod batch;
 
 mod discipline;
 pub use discipline::{Coalesce, Delayed, OnGap, Sequence, VersionStore};
-
-mod routing;
-pub use routing::{HashLane, HashLanes, hash_lane, local_lane, random_lane};
 
 mod retry;
 pub use retry::{Retry, RetryBudget};
@@ -79,14 +75,14 @@ pub use adaptive::Adaptive;
 mod letter;
 pub use letter::{DeadLetter, DeadLetterSink, Exhausted};
 
-mod error;
-pub use error::{
-    BoxError, BuildError, Failure, LaneError, ReceiptError, ReserveError, ResizeError, SendError,
-    TrySendError,
-};
+pub mod error;
+
+pub mod watching;
 
 mod engine;
-pub use engine::{Event, Events, HandedBack, Overflow, Report};
+pub use engine::{HandedBack, Overflow, Report};
+
+pub mod routing;
 
 pub mod queue;
 pub use queue::Queue;
@@ -98,9 +94,7 @@ pub mod stream;
 pub use stream::KeyedStreamExt;
 
 mod lanes;
-
 mod observe;
-pub use observe::{By, Hot, Stats};
 
 mod clock;
 mod random;
@@ -111,5 +105,6 @@ mod unwind;
 #[cfg(all(test, keylane_shuttle))]
 mod schedules;
 
-/// For implementing [`DeadLetterSink`] and [`VersionStore`], without another dependency.
+/// For implementing [`DeadLetterSink`] and [`VersionStore`], which are used as trait objects,
+/// without another dependency.
 pub use async_trait::async_trait;

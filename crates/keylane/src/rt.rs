@@ -45,9 +45,9 @@ pub(crate) use std::sync::Arc;
 
 use std::task::{Context, Poll};
 
-/// With cache lines of its own: for what is read for every message and hardly ever written, so that
-/// those who write beside it do not take it from the readers' caches; and for what many write, so
-/// that they fetch as few lines as it has.
+/// A value in cache lines of its own. What is read for every message and hardly ever written stays
+/// in the readers' caches while its neighbours are written; what many threads write costs each of
+/// them as few lines as it has.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct OwnLine<T>(pub(crate) T);
@@ -112,8 +112,8 @@ pub(crate) fn linger() {
 
 /// Goes to the back of this worker's queue, where another worker can take this task over at once.
 ///
-/// Tokio's own `yield_now` keeps a task out of everybody's reach until its worker has nothing else
-/// to poll.
+/// Tokio's own `yield_now` keeps a task out of reach of the other workers until its worker has
+/// nothing else to poll.
 #[cfg(not(keylane_shuttle))]
 pub(crate) async fn step_aside() {
     let mut stepped = false;
@@ -168,6 +168,22 @@ pub(crate) fn runtime() -> Option<Handle> {
 #[cfg(keylane_shuttle)]
 pub(crate) fn runtime() -> Option<Handle> {
     Some(Handle::current())
+}
+
+/// Makes a call inside this runtime, whose clock and timers it then has, whichever thread it is on.
+#[cfg(not(keylane_shuttle))]
+pub(crate) fn inside<R>(runtime: &Handle, call: impl FnOnce() -> R) -> R {
+    #[cfg(keylane_mutant = "inside-the-caller")]
+    let _ = runtime;
+    #[cfg(not(keylane_mutant = "inside-the-caller"))]
+    let _entered = runtime.enter();
+    call()
+}
+
+/// The model has one runtime, and one time.
+#[cfg(keylane_shuttle)]
+pub(crate) fn inside<R>(_: &Handle, call: impl FnOnce() -> R) -> R {
+    call()
 }
 
 /// How many tasks of this runtime can be polled at the same time.

@@ -10,8 +10,8 @@ const PROBE_EVERY: u32 = 30;
 /// limit may have started far above what the handler can do) and after one that found news.
 const PROBE_SOON: u32 = 5;
 
-/// With half in flight, the part of the throughput (or of the load) that counts as still as much. Without
-/// a queue before it would be 0.5, with a long one 1.0; in between is their geometric mean.
+/// With half in flight, the part of the throughput (or of the load) that counts as still as much.
+/// Without a queue before it would be 0.5, with a long one 1.0; in between is their geometric mean.
 const STILL_MUCH: f64 = 0.7;
 
 /// With more than this part of the samples timed out, latency says nothing: it is cut off at the

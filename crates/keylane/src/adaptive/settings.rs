@@ -9,9 +9,9 @@ use crate::error::BuildError;
 /// shrinks to what is really worked on and some headroom. From time to time it is halved for a
 /// moment, to see how long an attempt takes without a queue.
 ///
-/// Only answers and time-outs are measured. An attempt that fails or panics tells nothing of what the
-/// handler can do: a refusal is often faster than an answer. A limit that is not used does not grow,
-/// and while nothing is sent it stays.
+/// Only answers and time-outs are measured. An attempt that fails or panics tells nothing of what
+/// the handler can do: a refusal is often faster than an answer. A limit that is not used does not
+/// grow, and while nothing is sent it stays.
 ///
 /// The way the limit goes is TCP Vegas' (Brakmo and Peterson, 1995), with the gradient of Netflix'
 /// `concurrency-limits` and the probes of BBR (Cardwell et al., 2016).
@@ -98,8 +98,8 @@ impl Adaptive {
         self
     }
 
-    /// Fewest attempts that are measured before the limit moves, from 8 to 1,048,576; 32 unless set,
-    /// and at least two for each handler in flight.
+    /// Fewest attempts that are measured before the limit moves, from 8 to 1,048,576; 32 unless
+    /// set, and at least two for each handler in flight.
     ///
     /// More where attempts differ a lot from each other.
     #[must_use]

@@ -57,8 +57,8 @@ enum Sharing {
     Queue,
 }
 
-/// When an attempt ends and when it started, in nanoseconds; how many there were then, whether it times
-/// out, and the round.
+/// When an attempt ends and when it started, in nanoseconds; how many there were then, whether it
+/// times out, and the round.
 type Attempt = (u64, u64, usize, bool, u32);
 
 /// A handler with a capacity, and a dispatcher that holds the limit.
@@ -336,15 +336,16 @@ fn works() -> impl Strategy<Value = Work> {
 }
 
 proptest! {
-    // The same cases each time: one in a thousand is luckless enough to leave any bound worth having.
+    // The same cases each time: one in a thousand is luckless enough to leave any bound worth
+    // having.
     #![proptest_config(ProptestConfig {
         cases: 60,
         rng_seed: RngSeed::Fixed(2),
         ..ProptestConfig::default()
     })]
 
-    /// However attempts differ: on average the limit lets more than a third of the capacity work, and does
-    /// not run away.
+    /// However attempts differ: on average the limit lets more than a third of the capacity work,
+    /// and does not run away.
     #[test]
     fn neither_collapses_nor_runs_away_under_noise(
         work in works(),

@@ -44,8 +44,8 @@ impl Seen {
 /// A shorter latency is the price of a queue hop, and with paused time it is zero.
 const SHORTEST: f64 = 1e-6;
 
-/// Most that a single sample counts, as a multiple of the mean of the window before. One message in a
-/// hundred that runs into a long time-out must not look like a handler at its end.
+/// Most that a single sample counts, as a multiple of the mean of the window before. One message in
+/// a hundred that runs into a long time-out must not look like a handler at its end.
 const LARGEST: f64 = 8.0;
 
 /// For each attempt that was in flight before, so many samples are skipped at most.

@@ -16,17 +16,17 @@ use crate::rt::Arc;
 /// | *Block* | one in flight, one waits | meets the one that waits: *Decline* |
 /// | *Decline* | as *Block* | is declined, replaces the one that waits, or is merged into it |
 ///
-/// A message that has not started counts as waiting, so a burst for an idle key on a busy dispatcher
-/// is one piece of work too. So does one that is not to start yet
-/// ([`send_after`](crate::Dispatcher::send_after)), unless others may [pass](crate::Delayed::Pass) it. One
-/// that waits for its next attempt counts as in flight: it has started.
+/// A message that has not started counts as waiting, so a burst for an idle key on a busy
+/// dispatcher is one piece of work too. So does one that is not to start yet
+/// ([`send_after`](crate::Dispatcher::send_after)), unless others may [pass](crate::Delayed::Pass)
+/// it. One that waits for its next attempt counts as in flight: it has started.
 ///
-/// Each message settles exactly once, also one that is not handled: as coalesced. Its receipt resolves
-/// with [`Declined`](crate::ReceiptError::Declined) or
+/// Each message settles exactly once, also one that is not handled: as coalesced. Its receipt
+/// resolves with [`Declined`](crate::ReceiptError::Declined) or
 /// [`Superseded`](crate::ReceiptError::Superseded); where
 /// [`share_answers`](crate::Builder::share_answers) is set, it gets the answer of the message that
-/// stands for it. A merged message settles with the one it was merged into, not before: what it brought
-/// is part of that work.
+/// stands for it. A merged message settles with the one it was merged into, not before: what it
+/// brought is part of that work.
 ///
 /// # Examples
 ///
@@ -65,8 +65,8 @@ pub(crate) enum How<M> {
 type Merge<M> = Arc<dyn Fn(&M, &M) -> M + Send + Sync>;
 
 impl<M> Coalesce<M> {
-    /// The message that waits stays, and the newcomer is declined. For messages that say no more than
-    /// their key: "refresh this page". What a newcomer brings beyond that is lost.
+    /// The message that waits stays, and the newcomer is declined. For messages that say no more
+    /// than their key: "refresh this page". What a newcomer brings beyond that is lost.
     pub fn keep_first() -> Self {
         Self {
             how: How::KeepFirst,
@@ -81,13 +81,13 @@ impl<M> Coalesce<M> {
         }
     }
 
-    /// The two become one: `merge` is given the message that waits and the newcomer. A closure has to
-    /// name their types: `|waiting: &Refresh, new: &Refresh| …`.
+    /// The two become one: `merge` is given the message that waits and the newcomer. A closure has
+    /// to name their types: `|waiting: &Refresh, new: &Refresh| …`.
     ///
     /// It is called in the dispatcher's own task, so it must be short and must not block. By
-    /// reference, so that nothing is lost if it panics: the message that waits stays, and the newcomer
-    /// settles as failed with [`Failure::Panicked`](crate::Failure::Panicked). The merged message keeps
-    /// the key of the two, whatever the key function says of it.
+    /// reference, so that nothing is lost if it panics: the message that waits stays, and the
+    /// newcomer settles as failed with [`Failure::Panicked`](crate::Failure::Panicked). The merged
+    /// message keeps the key of the two, whatever the key function says of it.
     pub fn merge(merge: impl Fn(&M, &M) -> M + Send + Sync + 'static) -> Self {
         Self {
             how: How::Merge(Arc::new(merge)),

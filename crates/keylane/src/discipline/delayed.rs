@@ -1,7 +1,7 @@
 //! Messages that are not to start yet.
 
 /// What happens to the messages of a key behind one that is not to start yet
-/// ([`send_at`](crate::Dispatcher::send_at), [`send_after`](crate::Dispatcher::send_after)).
+/// ([`send_when`](crate::Dispatcher::send_when)).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Delayed {
@@ -11,8 +11,8 @@ pub enum Delayed {
     /// They pass it: the message takes its place in the lane when its time has come, behind what is
     /// parked by then.
     ///
-    /// Until then it takes up capacity, but it is not in its lane: [`inspect`](crate::Dispatcher::inspect)
-    /// does not see it, [`Lane`](crate::Lane) cannot decide about it, and the lane's limit does not count
-    /// it.
+    /// Until then it takes up capacity, but it is not in its lane:
+    /// [`inspect`](crate::Dispatcher::inspect) does not see it, [`Lane`](crate::Lane) cannot decide
+    /// about it, and the lane's limit does not count it.
     Pass,
 }

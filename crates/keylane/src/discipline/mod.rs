@@ -1,7 +1,7 @@
 //! Disciplines: what a lane does with a new arrival, and what it lets start.
 //!
 //! What users set is here, and what a key remembers when its lane is gone. The lanes keep what they
-//! need of it in `lanes`, and `engine/arrive` and `engine/think` carry it out.
+//! need of it in `lanes`, and the engine carries it out.
 
 mod coalesce;
 pub use coalesce::Coalesce;

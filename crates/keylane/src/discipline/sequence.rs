@@ -18,13 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Handles the messages of a key in the order of their versions, as TCP does with its segments.
 ///
-/// The next version starts; an early one is parked until its turn; one that was there already settles
-/// as a duplicate, and its receipt resolves with [`Duplicate`](crate::ReceiptError::Duplicate). So a
-/// source that delivers twice, or out of order, is put right.
+/// The next version starts; an early one is parked until its turn; one that was there already
+/// settles as a duplicate, and its receipt resolves with
+/// [`Duplicate`](crate::ReceiptError::Duplicate). So a source that delivers twice, or out of order,
+/// is put right.
 ///
-/// Say where a key starts, with [`from`](Self::from) or a [`store`](Self::store), if its first messages
-/// can come out of order. Otherwise the first that comes is the start, and what is older than that is
-/// a duplicate that nobody has handled. Messages without a key have no order, whatever their versions.
+/// Say where a key starts, with [`from`](Self::from) or a [`store`](Self::store), if its first
+/// messages can come out of order. Otherwise the first that comes is the start, and what is older
+/// than that is a duplicate that was never handled. Messages without a key have no order, whatever
+/// their versions.
 ///
 /// | setting | default |
 /// | --- | --- |
@@ -33,11 +35,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// | [`early`](Self::early) | 1,024 messages of a key, then as if the gap had timed out |
 /// | [`remember`](Self::remember) | 1,048,576 keys, an hour |
 ///
-/// What a key remembers outlives its lane: the last version that was handled or given up on. In a store a
-/// version is recorded after its handler succeeded, never before. A crash in between repeats a version; it
-/// never skips one. One that was given up on, or taken out by an operator, is recorded with the next that
-/// succeeds, or when the key has nothing else to do; after a crash in between, a new process waits for it
-/// as for any missing version.
+/// What a key remembers outlives its lane: the last version that was handled or given up on. In a
+/// store a version is recorded after its handler succeeded, never before. A crash in between
+/// repeats a version; it never skips one. One that was given up on, or taken out by an operator, is
+/// recorded with the next that succeeds, or when the key has nothing else to do; after a crash in
+/// between, a new process waits for it as for any missing version.
 ///
 /// # Examples
 ///
@@ -94,7 +96,7 @@ pub(crate) enum Mode {
     Monotonic,
 }
 
-/// Where a key starts that nobody remembers.
+/// Where a key starts that is not remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     At(u64),
@@ -107,16 +109,16 @@ pub(crate) enum Start {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnGap {
-    /// Give the missing versions up and go on with the first that is there. If they come later, they
-    /// are duplicates.
+    /// Give the missing versions up and go on with the first that is there. If they come later,
+    /// they are duplicates.
     Skip,
     /// Bring what waits behind the gap to the dead-letter sink, with
     /// [`Failure::Gap`](crate::Failure::Gap) and no attempts, and wait on.
     ///
-    /// The versions in the letters are missing from then on, as those of the gap are: later messages of
-    /// the key follow them to the sink until all of them have been sent again.
+    /// The versions in the letters are missing from then on, as those of the gap are: later
+    /// messages of the key follow them to the sink until all of them have been sent again.
     DeadLetter,
-    /// Stop the key until somebody decides: [`Lane::skip`](crate::Lane::skip) skips the gap,
+    /// Stop the key until an operator decides: [`Lane::skip`](crate::Lane::skip) skips the gap,
     /// [`Lane::resume`](crate::Lane::resume) waits once more. The missing version lets it go on as
     /// well. The default.
     #[default]
@@ -126,14 +128,15 @@ pub enum OnGap {
 impl<K, M> Sequence<K, M> {
     /// Each version is one more than the one before it.
     ///
-    /// `version` is called in the task that sends a message: once, and again while its lane is full.
-    /// Whoever brings the version that a full lane waits for does not wait for room.
+    /// `version` is called in the task that sends a message: once, and again while its lane is
+    /// full. A sender of the version that a full lane waits for does not wait for room.
     pub fn contiguous(version: impl Fn(&M) -> u64 + Send + Sync + 'static) -> Self {
         Self::new(Mode::Contiguous, Box::new(version))
     }
 
-    /// Any version that is newer than the last is welcome; what is older, or as old, is a duplicate.
-    /// For states of which only the newest matters. Nothing is early, so there are no gaps.
+    /// Any version that is newer than the last is welcome; what is older, or as old, is a
+    /// duplicate. For states of which only the newest matters. Nothing is early, so there are no
+    /// gaps.
     pub fn monotonic(version: impl Fn(&M) -> u64 + Send + Sync + 'static) -> Self {
         Self::new(Mode::Monotonic, Box::new(version))
     }
@@ -155,10 +158,11 @@ impl<K, M> Sequence<K, M> {
         }
     }
 
-    /// The version with which a key starts that is not remembered. Unless set, the first that is seen.
+    /// The version with which a key starts that is not remembered. Unless set, the first that is
+    /// seen.
     ///
-    /// Without a [`store`](Self::store) a key that was [forgotten](Self::remember) starts here again, and
-    /// waits for this version. Give it a store, or more time than any key is silent.
+    /// Without a [`store`](Self::store) a key that was [forgotten](Self::remember) starts here
+    /// again, and waits for this version. Give it a store, or more time than any key is silent.
     #[must_use]
     pub fn from(mut self, version: u64) -> Self {
         self.sequencing.start = Start::At(version);
@@ -184,8 +188,8 @@ impl<K, M> Sequence<K, M> {
     /// How many keys are remembered in memory, and how long after they were last heard of.
     ///
     /// A key is forgotten between `idle` and twice `idle` after its last message, earlier if more
-    /// than half of `keys` others were heard of since; never while it has a lane. A forgotten key starts
-    /// anew, or is asked of the [`store`](Self::store).
+    /// than half of `keys` others were heard of since; never while it has a lane. A forgotten key
+    /// starts anew, or is asked of the [`store`](Self::store).
     #[must_use]
     pub fn remember(mut self, keys: usize, idle: Duration) -> Self {
         self.keys = keys;
@@ -196,11 +200,12 @@ impl<K, M> Sequence<K, M> {
     /// Where the last handled version of each key is kept, so that it outlives the process.
     ///
     /// A key that is not remembered in memory waits until the store has answered. A version is
-    /// recorded after its handler succeeded and before the message settles; if that fails, the attempt
-    /// has failed ([`Failure::NotRecorded`](crate::Failure::NotRecorded)): set a
-    /// [`retry`](crate::Builder::retry), and the handler is run for it once more. Recording is part of the
-    /// attempt, and [`attempt_timeout`](crate::Builder::attempt_timeout) counts it. Versions that were
-    /// given up on are recorded when the key has nothing else to do, and it waits for that.
+    /// recorded after its handler succeeded and before the message settles; if that fails, the
+    /// attempt has failed ([`Failure::NotRecorded`](crate::Failure::NotRecorded)): set a
+    /// [`retry`](crate::Builder::retry), and the handler is run for it once more. Recording is part
+    /// of the attempt, and [`attempt_timeout`](crate::Builder::attempt_timeout) counts it. Versions
+    /// that were given up on are recorded when the key has nothing else to do, and it waits for
+    /// that.
     #[must_use]
     pub fn store(mut self, store: impl VersionStore<K> + 'static) -> Self {
         self.store = Some(Arc::new(store));

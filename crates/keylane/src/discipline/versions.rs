@@ -40,16 +40,16 @@ use crate::rt::{Arc, Mutex, lock};
 ///
 /// # Cancel safety
 ///
-/// `abort`, a deadline that passes and the time-out of an attempt drop the futures of both methods. A
-/// version that was recorded, and not confirmed, is handled once more.
+/// `abort`, a deadline that passes and the time-out of an attempt drop the futures of both methods.
+/// A version that was recorded, and not confirmed, is handled once more.
 #[async_trait]
 pub trait VersionStore<K>: Send + Sync {
-    /// The last version that was recorded for this key. An error is tried again, with growing waits;
-    /// meanwhile only this key waits.
+    /// The last version that was recorded for this key. An error is tried again, with growing
+    /// waits; meanwhile only this key waits.
     async fn last(&self, key: &K) -> Result<Option<u64>, BoxError>;
 
-    /// Records a version; it must be durable when this returns. Versions of one key come in order, one
-    /// at a time.
+    /// Records a version; it must be durable when this returns. Versions of one key come in order,
+    /// one at a time.
     async fn record(&self, key: &K, version: u64) -> Result<(), BoxError>;
 }
 
@@ -76,8 +76,8 @@ pub(crate) struct Versions<K> {
     pub(crate) store: Option<Arc<dyn VersionStore<K>>>,
 }
 
-/// Two generations: a key that is heard of moves to the young one, and the old one is forgotten as a
-/// whole. Bounded, and each step takes the same time whatever is remembered.
+/// Two generations: a key that is heard of moves to the young one, and the old one is forgotten as
+/// a whole. Bounded, and each step takes the same time whatever is remembered.
 struct Memory<K> {
     young: Generation<K>,
     old: Generation<K>,
@@ -123,8 +123,8 @@ impl<K: Eq + Clone> Versions<K> {
             .began
             .map(|began| now.saturating_duration_since(began));
         let age = age.unwrap_or_default();
-        // Nothing came into the young generation later than `idle` after it began, or it would be the
-        // old one by now.
+        // Nothing came into the young generation later than `idle` after it began, or it would be
+        // the old one by now.
         let young = memory.young.get(&probe).filter(|_| age < self.idle * 2);
         let old = memory.old.get(&probe).filter(|_| age < self.idle);
         let last = young.or(old).copied();
@@ -136,8 +136,8 @@ impl<K: Eq + Clone> Versions<K> {
         (last, forgotten)
     }
 
-    /// Remembers a version. Returns what is forgotten for it: its drop is the user's, and the caller
-    /// may hold a lock.
+    /// Remembers a version. Returns what is forgotten for it: its drop is the user's, and the
+    /// caller may hold a lock.
     #[must_use = "the keys in it are dropped where no lock is held"]
     pub(crate) fn record(&self, key: &K, hash: u64, version: u64, now: Instant) -> Forgotten<K> {
         let probe = Hashed {

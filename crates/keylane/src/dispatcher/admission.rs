@@ -1,12 +1,15 @@
-//! Getting room for a message: at the gate of its lane, in the capacity, in the bytes.
+//! Room for a message, at the gate of its lane, in the capacity, in the bytes; and its way in.
 
 use std::fmt;
 use std::hash::Hash;
 
-use super::handle::{Dispatcher, TooLarge};
-use crate::engine::{Gate, Overflow};
+use super::address::TooLarge;
+use super::handle::Dispatcher;
+use crate::clock::Instant;
+use crate::engine::{Accepted, Debt, Gate, Overflow, Reply};
 use crate::error::{SendError, TrySendError};
 use crate::rt::{self, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
+use crate::types::Of;
 
 /// Room taken for one message. It goes back when this is dropped before the message is in.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ impl Refusal {
         }
     }
 
-    /// For who has waited: what is full has room in the end.
+    /// For a sender that waits: what is full has room in the end.
     pub(super) fn of_waiting<M>(self, message: M) -> SendError<M> {
         match self {
             Self::LaneFull => SendError::LaneFull(message),
@@ -92,8 +95,8 @@ where
         self.wait_for_rates().await?;
         loop {
             let gate = self.pass_gate(key, hash, message).await?;
-            // Taking room that is there costs a tenth of waiting for it. Nobody is overtaken: while
-            // senders wait, room goes to them and is never seen to be free.
+            // Taking room that is there costs a tenth of waiting for it. No sender is overtaken:
+            // while some wait, room goes to them and is never seen to be free.
             let mut waited = false;
             let count = match self.engine.room.messages.try_acquire() {
                 Ok(count) => {
@@ -254,5 +257,54 @@ where
             gate,
             weight,
         })
+    }
+
+    /// From here on the message is accepted, or comes back at once: there is no await in between.
+    #[inline]
+    pub(super) fn put(
+        &self,
+        room: Room<'_>,
+        key: Option<K>,
+        hash: u64,
+        message: M,
+        reply: Option<Reply<Of<K, M, O, E>>>,
+        not_before: Option<Instant>,
+    ) -> Result<(), M> {
+        let mut debt = Debt::new(room.weight, reply);
+        if self.address.asks || not_before.is_some() {
+            self.set_terms(&message, not_before, &mut debt);
+        }
+        let accepted = Accepted {
+            key,
+            hash,
+            message,
+            debt,
+        };
+        match self.channel.send(accepted) {
+            Ok(()) => {
+                room.keep();
+                Ok(())
+            }
+            Err(refused) => Err(refused.0.message),
+        }
+    }
+
+    /// Writes down what this message asks for besides its turn: class, version, times.
+    #[cold]
+    fn set_terms(&self, message: &M, not_before: Option<Instant>, debt: &mut Debt<Of<K, M, O, E>>) {
+        let address = &self.address;
+        if let Some(class) = &address.class {
+            debt.load_mut().class = class(message);
+        }
+        let version = address.version.as_ref().map(|version| version(message));
+        let lifetime = address.lifetime.as_ref().and_then(|of| of(message));
+        let expires_at = lifetime.and_then(|lifetime| self.engine.now().checked_add(lifetime));
+        if version.is_some() || expires_at.is_some() || not_before.is_some() {
+            self.engine.expect_terms();
+            let terms = debt.terms_mut();
+            terms.version = version.unwrap_or_default();
+            terms.expires_at = expires_at;
+            terms.not_before = not_before;
+        }
     }
 }

@@ -4,15 +4,41 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-use super::handle::Address;
-use crate::clock;
+use super::address::Address;
+use super::handle::Dispatcher;
 use crate::engine::{Engine, Waiting};
 use crate::error::LaneError;
 use crate::lanes::Undecidable;
 use crate::rt::Arc;
 use crate::types::Of;
 
+impl<K, M, O, E> Dispatcher<K, M, O, E>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// The lane of a key, to look at or to act on. The lane need not exist.
+    pub fn lane(&self, key: &K) -> Lane<K, M, O, E> {
+        let hash = (self.address.hash)(key);
+        Lane {
+            engine: Arc::clone(&self.engine),
+            address: Arc::clone(&self.address),
+            key: key.clone(),
+            hash,
+        }
+    }
+
+    /// How deep the lane of a key is, and why it waits; `None` if nothing of this key is here.
+    pub fn inspect(&self, key: &K) -> Option<LaneView> {
+        self.lane(key).inspect()
+    }
+}
+
 /// The lane of one key, whether or not it exists at the moment.
+///
+/// An operator may call these functions from any thread, inside a runtime or not.
 ///
 /// # Examples
 ///
@@ -37,10 +63,10 @@ use crate::types::Of;
 /// # }
 /// ```
 pub struct Lane<K, M, O, E> {
-    pub(super) engine: Arc<Engine<Of<K, M, O, E>>>,
-    pub(super) address: Arc<Address<K, M>>,
-    pub(super) key: K,
-    pub(super) hash: u64,
+    engine: Arc<Engine<Of<K, M, O, E>>>,
+    address: Arc<Address<K, M>>,
+    key: K,
+    hash: u64,
 }
 
 /// What a lane looked like a moment ago.
@@ -51,11 +77,11 @@ pub struct LaneView {
     pub depth: usize,
     /// What the head is doing, and so why the others wait.
     pub state: LaneState,
-    /// How long ago the head was accepted; `None` for the moment in which a runner takes it, and where
-    /// there is none.
+    /// How long ago the head was accepted; `None` for the moment in which a runner takes it, and
+    /// where there is none.
     pub head_age: Option<Duration>,
-    /// How long the oldest message behind the head has waited; `None` if only messages are here that
-    /// wait for a missing version.
+    /// How long the oldest message behind the head has waited; `None` if only messages are here
+    /// that wait for a missing version.
     pub oldest_waiting: Option<Duration>,
     /// Whether the lane is at its capacity.
     pub full: bool,
@@ -99,14 +125,14 @@ pub enum LaneState {
         /// The last failure.
         why: String,
     },
-    /// Somebody paused the lane: it waits for [`Lane::resume`].
+    /// An operator has paused the lane: it waits for [`Lane::resume`].
     Paused,
     /// Its key is above [`rate_per_key`](crate::Builder::rate_per_key).
     RateLimited {
         /// How long until it may start.
         due_in: Duration,
     },
-    /// It is not to start yet ([`send_at`](crate::Dispatcher::send_at)).
+    /// It is not to start yet ([`send_when`](crate::Dispatcher::send_when)).
     Delayed {
         /// How long until its time.
         due_in: Duration,
@@ -145,7 +171,7 @@ where
 
     /// How deep the lane is, and why it waits; `None` if nothing of this key is here.
     pub fn inspect(&self) -> Option<LaneView> {
-        let now = clock::now();
+        let now = self.engine.now();
         self.engine
             .inspect(&self.key, self.hash, now)
             .map(|seen| LaneView {
@@ -194,61 +220,68 @@ where
             })
     }
 
-    /// Lets a paused lane go on; tries a halted head again, from attempt 1; waits once more for missing
-    /// versions. A lane that is paused and halted is resumed twice.
+    /// Lets a paused lane go on; tries a halted head again, from attempt 1; waits once more for
+    /// missing versions. A lane that is paused and halted is resumed twice.
     ///
     /// # Errors
     ///
     /// [`LaneError::NotHalted`] if there is nothing to decide.
     pub fn resume(&self) -> Result<(), LaneError> {
-        let resumed = self.engine.resume(&self.key, self.hash);
+        let resume = || self.engine.resume(&self.key, self.hash);
+        let resumed = self.engine.inside(resume);
         resumed.map_err(|why| refusal(why, ()))
     }
 
     /// Settles the head as failed and goes on with the message behind it: the head that is halted,
-    /// waits for its next attempt, or has not started. Where versions are missing, they are given up.
+    /// waits for its next attempt, or has not started. Where versions are missing, they are given
+    /// up.
     ///
     /// In a paused lane it takes the first message that could start; to give up missing versions,
     /// [`resume`](Self::resume) first.
     ///
     /// # Errors
     ///
-    /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::InFlight`] if the head is
-    /// in flight or on its way to a runner ([`LaneState::Ready`]).
+    /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::InFlight`] if the head
+    /// is in flight or on its way to a runner ([`LaneState::Ready`]).
     pub fn skip(&self) -> Result<(), LaneError> {
-        let skipped = self.engine.skip(&self.key, self.hash);
+        let skip = || self.engine.skip(&self.key, self.hash);
+        let skipped = self.engine.inside(skip);
         skipped.map_err(|why| refusal(why, ()))
     }
 
     /// Settles everything of this key that is not in flight, with
     /// [`ReceiptError::Purged`](crate::ReceiptError::Purged). Returns how many messages that were.
     ///
-    /// A head on its way to a runner ([`LaneState::Ready`]) is left and will be handled. Messages that were
-    /// merged into another count as one with it. Those that
-    /// [others may pass](crate::Delayed::Pass) are not here yet. The report counts what was purged as
+    /// A head on its way to a runner ([`LaneState::Ready`]) is left and will be handled. Messages
+    /// that were merged into another count as one with it. Those that [others may
+    /// pass](crate::Delayed::Pass) are not here yet. The report counts what was purged as
     /// discarded.
     pub fn purge(&self) -> usize {
-        self.engine.purge(&self.key, self.hash)
+        let purge = || self.engine.purge(&self.key, self.hash);
+        self.engine.inside(purge)
     }
 
-    /// Tries the head that waits for its next attempt now, or brings the dead letter to its sink now.
+    /// Tries the head that waits for its next attempt now, or brings the dead letter to its sink
+    /// now.
     ///
     /// # Errors
     ///
     /// [`LaneError::NotHalted`] if nothing of this key waits for an attempt, or the lane is paused,
     /// [`LaneError::InFlight`] if it is under way.
     pub fn retry_now(&self) -> Result<(), LaneError> {
-        let retried = self.engine.retry_now(&self.key, self.hash);
+        let retry = || self.engine.retry_now(&self.key, self.hash);
+        let retried = self.engine.inside(retry);
         retried.map_err(|why| refusal(why, ()))
     }
 
     /// Lets nothing of this key start until [`resume`](Self::resume).
     ///
-    /// What is in flight goes on to its end, dead letter included, and does not start another attempt.
-    /// Messages still come in, up to the limit of the lane. A lane
-    /// that is paused when the dispatcher is drained is handed back. Pausing twice is pausing once.
+    /// What is in flight goes on to its end, dead letter included, and does not start another
+    /// attempt. Messages still come in, up to the limit of the lane. A lane that is paused when the
+    /// dispatcher is drained is handed back. Pausing twice is pausing once.
     pub fn pause(&self) {
-        self.engine.pause(&self.key, self.hash);
+        let pause = || self.engine.pause(&self.key, self.hash);
+        self.engine.inside(pause);
     }
 
     /// Puts another message in the place of the head, and tries it from attempt 1: the head that is
@@ -258,9 +291,9 @@ where
     ///
     /// # Errors
     ///
-    /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::InFlight`] if the head is
-    /// in flight or on its way to a runner, [`LaneError::OtherKey`] for a message of another key, [`LaneError::TooLarge`] for one above the capacity in bytes. Each gives it
-    /// back.
+    /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::InFlight`] if the head
+    /// is in flight or on its way to a runner, [`LaneError::OtherKey`] for a message of another
+    /// key, [`LaneError::TooLarge`] for one above the capacity in bytes. Each gives it back.
     ///
     /// # Panics
     ///
@@ -273,9 +306,9 @@ where
         let Ok(weight) = self.address.weigh(&message, limit) else {
             return Err(LaneError::TooLarge(message));
         };
-        self.engine
-            .replace(&self.key, self.hash, message, weight)
-            .map_err(|(message, why)| refusal(why, message))
+        let replace = || self.engine.replace(&self.key, self.hash, message, weight);
+        let replaced = self.engine.inside(replace);
+        replaced.map_err(|(message, why)| refusal(why, message))
     }
 }
 

@@ -1,12 +1,18 @@
-//! What users hold: the builder, the handle, receipts, permits, lanes, and the way to the end.
-
-mod builder;
-pub use builder::Builder;
+//! What users hold: the builder, the handle, receipts, permits, lanes, shutdowns.
 
 mod handle;
 pub use handle::Dispatcher;
 
+mod builder;
+pub use builder::Builder;
+
+mod address;
 mod admission;
+
+mod send;
+
+mod when;
+pub use when::When;
 
 mod receipt;
 pub use receipt::Receipt;
@@ -14,10 +20,10 @@ pub use receipt::Receipt;
 mod permit;
 pub use permit::Permit;
 
-mod watching;
-
 mod lane;
 pub use lane::{Lane, LaneState, LaneView};
 
-mod ending;
-pub use ending::Ending;
+mod watching;
+
+mod shutdown;
+pub use shutdown::Ending;

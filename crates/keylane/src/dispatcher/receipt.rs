@@ -20,7 +20,7 @@ use crate::rt::oneshot;
 /// # Panics
 ///
 /// Panics if it is polled after it has resolved.
-#[must_use = "a receipt resolves with the handler's answer; use `send` if nobody wants it"]
+#[must_use = "a receipt resolves with the handler's answer; use `send` without one"]
 pub struct Receipt<M, O, E> {
     pub(super) answer: oneshot::Receiver<Result<O, ReceiptError<M, E>>>,
 }

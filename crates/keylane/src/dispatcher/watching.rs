@@ -1,11 +1,11 @@
-//! Watching the whole: what happens, and where it is hot.
+//! Watching the whole: the counters, what happens, which keys are hot.
 
 use std::fmt;
 use std::hash::Hash;
 
 use super::handle::Dispatcher;
 use crate::engine::Events;
-use crate::observe::{By, Hot};
+use crate::observe::{By, Hot, Stats};
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>
 where
@@ -14,6 +14,11 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
+    /// Counters and gauges. Never a walk over the lanes.
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
     /// What happens from now on: dead letters, discarded messages, halted and full lanes, gaps,
     /// handlers that block.
     ///
@@ -25,8 +30,8 @@ where
 
     /// The `most` hottest keys, the hottest first.
     ///
-    /// What is shown of a key is exact, as of a moment ago. Nothing walks the lanes, so who can be
-    /// shown is whoever is a *candidate*, of which there are some hundreds:
+    /// What is shown of a key is exact, as of a moment ago. Nothing walks the lanes, so only
+    /// *candidates* can be shown, of which there are some hundreds:
     ///
     /// | candidate | never missed | may be missed |
     /// | --- | --- | --- |
@@ -37,8 +42,8 @@ where
     ///
     /// The last row is a *space-saving* sketch (Metwally, Agrawal and El Abbadi, 2005), and
     /// [`Hot::busy_error`] its error. Time is counted by samples, four in each
-    /// [`stuck_after`](crate::Builder::stuck_after): right on average for short waits. Keys are told apart by their hashes: of two keys with one hash, one
-    /// is shown.
+    /// [`stuck_after`](crate::Builder::stuck_after): right on average for short waits. Keys are
+    /// told apart by their hashes: of two keys with one hash, one is shown.
     ///
     /// It looks at up to 2,560 lanes, one lock of one shard at a time, and yields in between.
     ///

@@ -5,6 +5,7 @@ use super::keyless::Keyless;
 use super::message::{RetryDue, WakeUp};
 use crate::clock::{self, Instant};
 use crate::lanes::Timers;
+use crate::rt::Handle;
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::types::Types;
 
@@ -27,13 +28,13 @@ pub(crate) struct Clocks<T: Types> {
 }
 
 impl<T: Types> Clocks<T> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(runtime: &Handle) -> Self {
         Self {
             epoch: clock::now(),
-            retries: Timers::new(),
+            retries: Timers::new(runtime.clone()),
             stale: AtomicUsize::new(0),
             postponed: AtomicUsize::new(0),
-            wake_ups: Timers::new(),
+            wake_ups: Timers::new(runtime.clone()),
             later: Later::new(),
             keyless: Keyless::new(),
         }

@@ -127,7 +127,7 @@ impl<T: Spec> Engine<T> {
 
     /// The hottest keys, the hottest first. Never two locks at once, never one across an await.
     pub(crate) async fn hottest(&self, most: usize, by: By) -> Vec<Hot<T::Key>> {
-        let now = clock::now();
+        let now = self.now();
         let seen = self.look_at_candidates(now).await;
         let stamp = self.stamp(now);
         let mut ranked: Vec<_> = seen

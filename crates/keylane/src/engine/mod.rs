@@ -72,7 +72,7 @@ mod inspect;
 pub(crate) use inspect::Waiting;
 
 mod reshard;
-pub(crate) use reshard::{Layout, Places, Placing, Resharding};
+pub(crate) use reshard::{Layout, MOST_LANES, Places, Placing, Resharding};
 
 mod end;
 pub(crate) use end::Stage;
@@ -93,7 +93,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::adaptive::Meter;
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Rules};
 use crate::observe::facade::Facade;
 use crate::observe::heat::Heat;
@@ -101,7 +101,7 @@ use crate::observe::trace::Shown;
 use crate::observe::{Counters, Stats};
 use crate::rate::RateMemory;
 use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::rt::{Arc, Mutex, OwnLine, mpsc};
+use crate::rt::{self, Arc, Handle, Mutex, OwnLine, mpsc};
 use crate::types::{Spec, Types};
 use end::Shutdown;
 use message::{Held, Parked, Queued};
@@ -110,7 +110,7 @@ type Lanes<T> = LaneMap<<T as Types>::Key, Parked<T>, Held<T>, Gate>;
 
 pub(crate) type Lane<T> = lanes::Lane<Parked<T>, Held<T>, Gate>;
 
-type Spawn<T> = Box<dyn Fn(&Arc<Engine<T>>) + Send + Sync>;
+pub(crate) type Spawn<T> = Box<dyn Fn(&Arc<Engine<T>>) + Send + Sync>;
 
 /// What senders, the router, runners and lane handles share.
 pub(crate) struct Engine<T: Types> {
@@ -149,16 +149,21 @@ pub(crate) struct Engine<T: Types> {
     loads: Option<mpsc::UnboundedSender<Load<T::Key>>>,
     /// Starts a runner; knows the type of the handler, which nothing else here does.
     spawn: Spawn<T>,
+    /// The runtime that the dispatcher was started on: its tasks, its timers, its clock.
+    runtime: Handle,
 }
 
-/// What an engine is made of that the builder knows.
+/// What an engine is made of.
 pub(crate) struct Parts<T: Types> {
     pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
     pub(crate) shards: Option<usize>,
     pub(crate) limits: Limits,
     pub(crate) share: Option<Share<T::Output, T::Error>>,
     pub(crate) places: Option<Arc<Places<T::Key>>>,
+    /// To the task that asks the version store.
     pub(crate) loads: Option<mpsc::UnboundedSender<Load<T::Key>>>,
+    pub(crate) runtime: Handle,
+    /// Starts a runner.
     pub(crate) spawn: Spawn<T>,
 }
 
@@ -209,9 +214,10 @@ impl<T: Spec> Engine<T> {
             share,
             places,
             loads,
+            runtime,
             spawn,
         } = parts;
-        let clocks = Clocks::new();
+        let clocks = Clocks::new(&runtime);
         let rules = settings.rules(share.is_some(), clocks.epoch);
         Self {
             lanes: LaneMap::new(shards),
@@ -238,12 +244,23 @@ impl<T: Spec> Engine<T> {
             drained: Mutex::new(Vec::new()),
             loads,
             spawn,
+            runtime,
             meter: settings
                 .adaptive
                 .map(|adaptive| Meter::new(adaptive, clocks.epoch)),
             clocks,
             settings,
         }
+    }
+
+    /// Makes a call of a user inside the dispatcher's runtime, whichever thread it comes from.
+    pub(crate) fn inside<R>(&self, call: impl FnOnce() -> R) -> R {
+        rt::inside(&self.runtime, call)
+    }
+
+    /// The time of the dispatcher's runtime, for calls that may come from elsewhere.
+    pub(crate) fn now(&self) -> Instant {
+        clock::now_in(&self.runtime)
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Mutex, lock};
+use crate::rt::{self, Handle, Mutex, lock};
 
 /// The longest time in the wheel; a longer wait comes due here and is armed again.
 ///
@@ -19,18 +19,25 @@ type Wheel<D> = tokio_util::time::DelayQueue<D>;
 type Wheel<D> = modelled::DelayQueue<D>;
 
 /// One timer for all lanes: a backoff costs an entry here and no sleeping task.
+///
+/// The timer belongs to the runtime of the dispatcher. It is armed inside that runtime, because the
+/// wheel takes the timers and the clock of the runtime that it is touched in, and an operator may
+/// call from a thread that has none, or another one.
 #[derive(Debug)]
 pub(crate) struct Timers<D> {
     wheel: Mutex<Wheel<D>>,
+    runtime: Handle,
     /// How many are armed, so that a dispatcher without failures never asks the wheel. Partner of
-    /// the router's registration: whoever arms the first one wakes the router after counting it.
+    /// the router's registration: the call that arms the first one wakes the router after counting
+    /// it.
     armed: AtomicUsize,
 }
 
 impl<D> Timers<D> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(runtime: Handle) -> Self {
         Self {
             wheel: Mutex::new(Wheel::new()),
+            runtime,
             armed: AtomicUsize::new(0),
         }
     }
@@ -42,15 +49,18 @@ impl<D> Timers<D> {
     pub(crate) fn arm(&self, due: D, until: Instant, now: Instant) -> bool {
         let wait = until.saturating_duration_since(now).min(LONGEST);
         let mut wheel = lock(&self.wheel);
-        if self.len() == 0 {
-            // An empty one counts from when it was last used, perhaps years ago.
-            *wheel = Wheel::new();
-        }
-        wheel.insert(due, wait);
+        rt::inside(&self.runtime, || {
+            if self.len() == 0 {
+                // An empty one counts from when it was last used, perhaps years ago.
+                *wheel = Wheel::new();
+            }
+            wheel.insert(due, wait);
+        });
         self.armed.fetch_add(1, Ordering::SeqCst) == 0
     }
 
-    /// Takes what is due into `due`. Ready if anything was.
+    /// Takes what is due into `due`. Ready if anything was. For the router alone, a task of the
+    /// runtime.
     pub(crate) fn poll_due(&self, cx: &mut Context<'_>, due: &mut Vec<D>) -> Poll<()> {
         if self.len() == 0 {
             return Poll::Pending;

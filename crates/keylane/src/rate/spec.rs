@@ -12,8 +12,8 @@ use crate::error::BuildError;
 /// time `t` there are at most `burst + rate × t` starts. The time between two starts is rounded up
 /// to a whole nanosecond, so the rate is never exceeded.
 ///
-/// Timers come to the millisecond. So a rate above 500 a second is reached only with a burst: unless
-/// it is set, it is what the rate gives in two milliseconds, and 1 for all slower rates.
+/// Timers come to the millisecond. So a rate above 500 a second is reached only with a burst:
+/// unless it is set, it is what the rate gives in two milliseconds, and 1 for all slower rates.
 ///
 /// A rate is checked when the dispatcher is built, and not here.
 ///
@@ -54,8 +54,8 @@ impl Rate {
         }
     }
 
-    /// How many may start at once after a time without any; 1 unless set, or two milliseconds' worth
-    /// of a faster rate.
+    /// How many may start at once after a time without any; 1 unless set, or two milliseconds'
+    /// worth of a faster rate.
     #[must_use]
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);
@@ -66,8 +66,9 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// `Zero`, if nothing could ever start, or if the period has no length. `TooLarge`, if it is more
-    /// than one start per nanosecond, or if saving up the burst takes longer than the engine counts.
+    /// `Zero`, if nothing could ever start, or if the period has no length. `TooLarge`, if it is
+    /// more than one start per nanosecond, or if saving up the burst takes longer than the engine
+    /// counts.
     pub(crate) fn check(&self, setting: &'static str) -> Result<(), BuildError> {
         if self.count == 0 || self.burst == Some(0) || self.period.is_zero() {
             return Err(BuildError::Zero(setting));
@@ -81,8 +82,8 @@ impl Rate {
         }
     }
 
-    /// The limiter that keeps this rate. Of a rate that [`check`](Self::check) refuses it is one that
-    /// makes no sense, and no panic.
+    /// The limiter that keeps this rate. Of a rate that [`check`](Self::check) refuses it is one
+    /// that makes no sense, and no panic.
     pub(crate) fn limiter(&self) -> Gcra {
         let emission = self.emission().clamp(1, u128::from(LONGEST)) as u64;
         Gcra::new(emission, self.at_once())

@@ -8,9 +8,9 @@ use crate::random::mix;
 /// The lane of a key, out of `lanes` that are numbered from 0. The same key always has the same.
 ///
 /// As a key function this is the classic way to keep order: a fixed number of workers, each with a
-/// queue of its own. Keys that share a lane wait for each other (*false conflicts*), which the key
-/// itself as key function avoids. So prefer the key itself, and this where something
-/// outside wants a fixed number: connections, files, partitions.
+/// queue of its own. Keys that share a lane wait for each other (*false conflicts*), which does not
+/// happen with the key itself as key function. Use this function only where something outside has a
+/// fixed number: connections, files, partitions.
 ///
 /// | design | key function |
 /// | --- | --- |
@@ -27,30 +27,29 @@ use crate::random::mix;
 ///
 /// # Growing
 ///
-/// The mapping is *jump consistent hash* (Lamping and Veach, "A fast, minimal memory, consistent hash
-/// algorithm", 2014, arXiv 1406.2294). From `n` lanes to `m` more of them, only the share
+/// The mapping is *jump consistent hash* (Lamping and Veach, "A fast, minimal memory, consistent
+/// hash algorithm", 2014, arXiv 1406.2294). From `n` lanes to `m` more of them, only the share
 /// `(m - n) / m` of the keys moves, and only to the new lanes; a remainder would move almost all.
 /// Going back to `n` moves only the keys of the lanes that go. It takes steps in the order of
 /// `ln(lanes)`, and is even for up to 2^31 lanes.
 ///
-/// A key that moves while messages of it are accepted and not settled is in two lanes: [`drain`] the
-/// dispatcher before another one with another number of lanes takes its place.
+/// A key that moves while messages of it are accepted and not settled is in two lanes: [`drain`]
+/// the dispatcher before another one with another number of lanes takes its place.
 ///
 /// # The same on every machine
 ///
 /// What the key's `Hash` writes goes through 64-bit FNV-1a, numbers as little-endian bytes and
-/// `usize` as 64 bits, and then the mixer of SplitMix64; there is no random seed. So a key has
-/// the same lane in every process and with every release of this crate. What `Hash` writes is for
-/// the key's type to say, and the standard library reserves the right to change it for its own;
-/// slices of integers are written as the machine keeps them. Numbers that are stored, or shared with
-/// other languages, want a key whose `Hash` you have written yourself.
+/// `usize` as 64 bits, and then the mixer of SplitMix64; there is no random seed. So a key has the
+/// same lane in every process and with every release of this crate. What `Hash` writes is for the
+/// key's type to say, and the standard library reserves the right to change it for its own; slices
+/// of integers are written as the machine keeps them. Numbers that are stored, or shared with other
+/// languages, want a key whose `Hash` you have written yourself.
 ///
 /// # Hostile keys
 ///
-/// Who knows the function finds keys of one lane by trying, some `lanes` times for each, and can so
-/// fill one lane and nobody else's. That is in the nature of a mapping without a secret, and of few
-/// lanes. Where strangers choose keys, use the key itself as key function: the dispatcher hashes it
-/// with a random seed ([`hasher`](crate::Builder::hasher)).
+/// The function has no secret, so an attacker finds keys of one lane by trying, about `lanes` times
+/// for each, and can fill that lane. Where strangers choose keys, use the key itself as key
+/// function: the dispatcher hashes it with a random seed ([`hasher`](crate::Builder::hasher)).
 ///
 /// # Panics
 ///
@@ -203,9 +202,9 @@ mod tests {
         }
     }
 
-    /// Keys do not move with a release of this crate: the lanes were computed by a program of its own
-    /// that shares no code with this. Should the toolchain's `Hash` change what it
-    /// writes, this says so.
+    /// Keys do not move with a release of this crate: the lanes were computed by a program of its
+    /// own that shares no code with this. Should the toolchain's `Hash` change what it writes, this
+    /// says so.
     #[test]
     fn keys_stay_in_their_lanes() {
         let numbers = [1_u64, 2, 3, 4].map(|key| hash_lane(lanes(8), &key));

@@ -6,15 +6,12 @@ use std::num::NonZeroUsize;
 
 use super::hash::{lane_of, point_of};
 use crate::dispatcher::{Builder, Dispatcher};
-use crate::engine::Layout;
+use crate::engine::{Layout, MOST_LANES};
 use crate::error::ResizeError;
 use crate::rt::{Arc, oneshot};
 
-/// Most lanes. A change looks at each old lane once, and what has a lane of its own for each key needs
-/// no more.
-pub(crate) const MOST_LANES: usize = 1 << 16;
-
-/// A dispatcher with a fixed number of lanes, each for many keys, that can be changed while it runs.
+/// A dispatcher with a fixed number of lanes, each for many keys, that can be changed while it
+/// runs.
 ///
 /// Made by [`Dispatcher::hash_lanes`]; everything that a [`Dispatcher`] can do is there.
 pub type HashLanes<M, O = (), E = std::convert::Infallible> = Dispatcher<HashLane, M, O, E>;
@@ -45,9 +42,33 @@ impl HashLane {
         NonZeroUsize::new(lanes).map_or(self, |lanes| Self::new(self.point, lanes))
     }
 
-    /// The lane of this number.
-    pub(crate) fn numbered(lane: usize) -> Self {
-        Self { lane, point: 0 }
+    /// The lane of this number, to look at it or to act on it.
+    ///
+    /// It need not exist. After [`resize`](HashLanes::resize) to fewer lanes, an old lane that is
+    /// halted or has not drained still has its number, though no key belongs to it any more:
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::num::NonZeroUsize;
+    /// # use keylane::{Dispatcher, HashLane, HashLanes};
+    /// # let eight = NonZeroUsize::new(8).ok_or("zero lanes")?;
+    /// # let orders: HashLanes<u64, (), std::io::Error> =
+    /// #     Dispatcher::hash_lanes(eight, |order: &u64| *order).spawn(|_: u64| async move { Ok(()) })?;
+    /// for index in 0..8 {
+    ///     let lane = orders.lane(&HashLane::numbered(index));
+    ///     if let Some(view) = lane.inspect() {
+    ///         println!("lane {index} has {} messages: {:?}", view.depth, view.state);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn numbered(index: usize) -> Self {
+        Self {
+            lane: index,
+            point: 0,
+        }
     }
 }
 
@@ -132,27 +153,29 @@ where
 {
     /// Changes the number of lanes. Ready when every key is where it belongs.
     ///
-    /// A key that moves drains from its old lane before the new lane starts a message of it: its new
-    /// messages are kept aside meanwhile, in their order. So no message overtakes another one of its
-    /// key, and no two are in flight. No other key waits for that, and nothing stops: keys that stay go
-    /// on as before, and keys of different old lanes do not wait for each other. It is what Pulsar does
-    /// with draining hashes when consumers come and go (PIP-379), in process.
+    /// A key that moves drains from its old lane before the new lane starts a message of it: its
+    /// new messages are kept aside meanwhile, in their order. So no message overtakes another one
+    /// of its key, and no two are in flight. No other key waits for that, and nothing stops: keys
+    /// that stay go on as before, and keys of different old lanes do not wait for each other. It is
+    /// what Pulsar does with draining hashes when consumers come and go (PIP-379), in process.
     ///
-    /// An old lane has drained when the messages are settled that were in it when the change began, of
-    /// whichever key. One that is halted, or whose handler never returns, holds up the keys that move
-    /// from it, and this future with them. With fewer lanes only those that go have to drain.
+    /// An old lane has drained when the messages are settled that were in it when the change began,
+    /// of whichever key. One that is halted, or whose handler never returns, holds up the keys that
+    /// move from it, and this future with them; [`HashLane::numbered`] names it, so that an
+    /// operator can decide about it. With fewer lanes only those that go have to drain.
     ///
     /// What is kept aside counts like what is parked behind a failing head, first against
-    /// [`stalled_capacity`](crate::Builder::stalled_capacity). Behind each old lane as much is kept as
-    /// fits into a lane; at that limit only the senders of keys that move from there feel the policy of
-    /// [`lane_capacity`](crate::Builder::lane_capacity). A new lane takes what was kept whatever its depth,
-    /// and may be deeper than its limit by that. What expires meanwhile settles when it comes to its lane.
+    /// [`stalled_capacity`](crate::Builder::stalled_capacity). Behind each old lane as much is kept
+    /// as fits into a lane; at that limit only the senders of keys that move from there feel the
+    /// policy of [`lane_capacity`](crate::Builder::lane_capacity). A new lane takes what was kept
+    /// whatever its depth, and may be deeper than its limit by that. What expires meanwhile settles
+    /// when it comes to its lane.
     ///
     /// Changes are carried out one at a time. Of those that wait for another one only the last is
     /// carried out, and the others are ready with it.
     ///
-    /// A lane is what [`pause`](crate::Lane::pause), a rate per key, coalescing and the order of versions
-    /// are about, and none of that moves with a key.
+    /// A lane is what [`pause`](crate::Lane::pause), a rate per key, coalescing and the order of
+    /// versions are about, and none of that moves with a key.
     ///
     /// # Errors
     ///
@@ -186,8 +209,8 @@ where
         places.map_or(0, |places| places.layout().lanes())
     }
 
-    /// The lane of a key, to [`inspect`](Dispatcher::inspect) it or to act on it. During a change, the one
-    /// to which the key belongs in the end; messages that are kept aside are in no lane.
+    /// The lane of a key, to [`inspect`](Dispatcher::inspect) it or to act on it. During a change,
+    /// the one to which the key belongs in the end; messages that are kept aside are in no lane.
     pub fn lane_of(&self, key: &(impl Hash + ?Sized)) -> HashLane {
         let lane = HashLane {
             lane: 0,

@@ -12,5 +12,4 @@ mod local;
 pub use local::local_lane;
 
 mod hash_lanes;
-pub(crate) use hash_lanes::MOST_LANES;
 pub use hash_lanes::{HashLane, HashLanes};

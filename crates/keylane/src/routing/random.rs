@@ -7,10 +7,11 @@ use crate::random::bits;
 
 /// A lane at random, out of `lanes` that are numbered from 0: for work that has no order.
 ///
-/// Two messages of the same user may go to two lanes, so no order is kept. What it gives is a number
-/// of lanes that share the work evenly, at most one handler in each. Where nothing has to be
-/// shared out that way, messages without a key ([`Dispatcher::key_by_opt`](crate::Dispatcher::key_by_opt))
-/// are the better choice: none of them waits behind another.
+/// Two messages of the same user may go to two lanes, so no order is kept. What it gives is a
+/// number of lanes that share the work evenly, at most one handler in each. Where nothing has to be
+/// shared out that way, messages without a key
+/// ([`Dispatcher::key_by_opt`](crate::Dispatcher::key_by_opt)) are the better choice: none of them
+/// waits behind another.
 ///
 /// At random and not in turn, so that threads that send share no counter, and a rhythm in what is
 /// sent does not bring all heavy messages to one lane. Not for secrets.

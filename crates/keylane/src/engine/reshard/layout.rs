@@ -9,6 +9,10 @@ use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Mutex, Semaphore, lock, oneshot};
 use crate::unwind::shielded;
 
+/// Most lanes whose number may change. A change looks at each old lane once; more lanes are better
+/// served by a key of its own for each.
+pub(crate) const MOST_LANES: usize = 1 << 16;
+
 /// The number of lanes, as senders and those who want to change it see it.
 #[derive(Debug)]
 pub(crate) struct Layout {

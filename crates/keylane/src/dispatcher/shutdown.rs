@@ -1,19 +1,61 @@
-//! The way to the end, and the report.
+//! How a dispatcher is shut down: drain, close, abort.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
+use std::hash::Hash;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::clock;
+use super::handle::Dispatcher;
 use crate::engine::{Engine, Report, Stage};
 use crate::rt::Arc;
 use crate::types::Of;
 
+impl<K, M, O, E> Dispatcher<K, M, O, E>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// No more in; what is in is handled to its end, retries included.
+    ///
+    /// Halted and paused lanes cannot come to an end and are handed back. Without a deadline
+    /// ([`Ending::within`]) this waits as long as the handlers, the retries and the dead-letter
+    /// sink take, and for messages that are delayed, keys above their rate, and the
+    /// [`gap_timeout`](crate::Sequence::gap_timeout) of missing versions.
+    ///
+    /// It waits for every handler in flight, so a handler must not await it: it would wait for
+    /// itself. The same holds for [`close`](Self::close); [`abort`](Self::abort) drops the handler
+    /// that awaits it. A handler that finds a reason to stop starts the shutdown in a task of its
+    /// own: `tokio::spawn(async move { orders.drain().await })`.
+    pub fn drain(&self) -> Ending<K, M, O, E> {
+        Ending::new(Arc::clone(&self.engine), Stage::Draining)
+    }
+
+    /// No more in; what is in flight is finished, the rest is handed back unhandled.
+    ///
+    /// Handlers are asked to finish early through [`Context::cancelled`](crate::Context). A handler
+    /// must not await this, as with [`drain`](Self::drain).
+    pub fn close(&self) -> Ending<K, M, O, E> {
+        Ending::new(Arc::clone(&self.engine), Stage::Closing)
+    }
+
+    /// No more in; handlers in flight are dropped, everything is handed back.
+    pub fn abort(&self) -> Ending<K, M, O, E> {
+        Ending::new(Arc::clone(&self.engine), Stage::Aborting)
+    }
+
+    /// Whether the dispatcher takes no more messages.
+    pub fn is_closed(&self) -> bool {
+        self.engine.shutdown.stage() > Stage::Open
+    }
+}
+
 /// A shutdown that starts when it is awaited: [`drain`], [`close`] or [`abort`].
 ///
 /// It is not a future itself: for `spawn`, `join!` or `block_on` write
-/// `async { orders.drain().await }`, or call `into_future`.
+/// `async { orders.drain().await }`, or call `into_future`. It may be awaited on any runtime.
 ///
 /// Several may be awaited, from several clones and one after the other: the strictest counts, and
 /// every one gets the report. The messages handed back come with the first report.
@@ -53,7 +95,7 @@ pub struct Ending<K, M, O, E> {
 }
 
 impl<K, M, O, E> Ending<K, M, O, E> {
-    pub(super) fn new(engine: Arc<Engine<Of<K, M, O, E>>>, stage: Stage) -> Self {
+    fn new(engine: Arc<Engine<Of<K, M, O, E>>>, stage: Stage) -> Self {
         Self {
             engine,
             stage,
@@ -61,8 +103,8 @@ impl<K, M, O, E> Ending<K, M, O, E> {
         }
     }
 
-    /// Aborts what is left after this time. Counted from the first poll; the earliest of several
-    /// deadlines counts.
+    /// Aborts what is left after this time. It is counted from the first poll, by the clock of the
+    /// dispatcher's runtime; the earliest of several deadlines counts.
     pub fn within(mut self, limit: Duration) -> Self {
         self.within = Some(limit);
         self
@@ -86,7 +128,7 @@ where
                 stage,
                 within,
             } = self;
-            let deadline = within.and_then(|within| clock::now().checked_add(within));
+            let deadline = within.and_then(|within| engine.now().checked_add(within));
             if let Some(deadline) = deadline {
                 engine.shutdown.limit(deadline);
             }

@@ -1,0 +1,97 @@
+//! What a lane does with a new message, and what it lets start.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+use super::settings::Builder;
+use crate::discipline::{Coalesce, Delayed, Discipline, Sequence};
+use crate::engine::Share;
+use crate::lanes::BatchRules;
+
+impl<K, M, E, F, S> Builder<K, M, E, F, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Keeps at most one message of a key in flight and at most one waiting: see [`Coalesce`].
+    pub fn coalesce(mut self, coalesce: Coalesce<M>) -> Self {
+        self.config.settings.discipline = Discipline::Coalesce(coalesce);
+        self
+    }
+
+    /// Gives coalesced messages the answer of the message that stands for them: their receipts
+    /// resolve with a clone of it, or of its failure, once it is there. `O` is the handler's
+    /// answer.
+    ///
+    /// They count as messages of their lane until then. If the message that stands for them is
+    /// never handled (purged, expired, handed back), they settle as
+    /// [`Merged`](crate::ReceiptError::Merged). It needs [`coalesce`](Self::coalesce). The error
+    /// must be `Clone`, which `std::io::Error` is not.
+    pub fn share_answers<O>(mut self) -> Self
+    where
+        O: Clone + 'static,
+        E: Clone,
+    {
+        self.config.share = Some(Box::new(Share {
+            answer: O::clone,
+            failure: E::clone,
+        }));
+        self
+    }
+
+    /// Handles the messages of a key in the order of their versions: see [`Sequence`].
+    pub fn sequence(mut self, sequence: Sequence<K, M>) -> Self {
+        self.config.sequence = Some(sequence);
+        self
+    }
+
+    /// Gives the handler up to `max` messages of one key at once, in their order. The first of them
+    /// waits at most `linger` for more, from when a runner has time for it; `Duration::ZERO` takes
+    /// what is there. Start it with [`spawn_batches`](Self::spawn_batches).
+    ///
+    /// A batch counts as one handler in flight. A retry is a batch of one: see [`BatchAnswer`],
+    /// also for why batches want a [`retry`](Self::retry). A batch is never larger than
+    /// [`lane_capacity`](Self::lane_capacity) lets it grow. A message without a key is a batch of
+    /// its own.
+    pub fn batch(mut self, max: usize, linger: Duration) -> Self {
+        self.config.settings.batch = Some(BatchRules { max, linger });
+        self
+    }
+
+    /// Whether the messages of a key wait behind one that is not to start yet, or pass it.
+    pub fn delayed(mut self, delayed: Delayed) -> Self {
+        self.config.settings.delayed = delayed;
+        self
+    }
+
+    /// Messages that have not been started this long after they were accepted settle as expired.
+    /// The wait that [`send_when`](crate::Dispatcher::send_when) asks for is part of that time: a
+    /// message with a longer one never starts.
+    ///
+    /// At their time, also while their key waits for something else, as long as fewer than twice
+    /// the [`capacity`](Self::capacity) of such times are in the future; above that, when their
+    /// turn comes. A head that waits for its next attempt expires when that is due: it is not tried
+    /// again.
+    pub fn expire_after(mut self, lifetime: Duration) -> Self {
+        self.config.lifetime = Some(Box::new(move |_| Some(lifetime)));
+        self.config.settings.expires = !lifetime.is_zero();
+        self
+    }
+
+    /// As [`expire_after`](Self::expire_after), for each message its own time; `None` never
+    /// expires.
+    ///
+    /// `lifetime` is called once per message, in the task that sends it.
+    pub fn expire_by(
+        mut self,
+        lifetime: impl Fn(&M) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.lifetime = Some(Box::new(lifetime));
+        self.config.settings.expires = true;
+        self
+    }
+}

@@ -1,0 +1,63 @@
+//! What happens to a message that fails.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+use super::settings::Builder;
+use crate::letter::{DeadLetterSink, Exhausted};
+use crate::retry::{Retry, RetryBudget};
+use crate::rt::Arc;
+
+impl<K, M, E, F, S> Builder<K, M, E, F, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Drops an attempt that takes longer, as failed with
+    /// [`Failure::TimedOut`](crate::Failure::TimedOut).
+    ///
+    /// A handler that blocks its thread cannot be dropped before it returns.
+    pub fn attempt_timeout(mut self, limit: Duration) -> Self {
+        self.config.settings.attempt_timeout = Some(limit);
+        self
+    }
+
+    /// Tries failed messages again. Each attempt gets a clone of the message.
+    pub fn retry(mut self, retry: Retry<E>) -> Self
+    where
+        M: Clone,
+    {
+        self.config.settings.retry = Some(retry);
+        self.config.settings.keep = Some(M::clone);
+        self
+    }
+
+    /// Limits the retries of all lanes together.
+    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
+        self.config.settings.retry_budget = Some(budget);
+        self
+    }
+
+    /// What happens after the last attempt. The message must outlive the attempt for that, so each
+    /// attempt gets a clone.
+    pub fn on_exhausted(mut self, exhausted: Exhausted<K, M, E>) -> Self
+    where
+        M: Clone,
+    {
+        self.config.settings.exhausted = exhausted;
+        self.config.settings.keep = Some(M::clone);
+        self
+    }
+
+    /// Where [`Overflow::DeadLetter`] brings what meets a full lane, if not to the sink of
+    /// [`Exhausted::DeadLetter`]. Failed messages do not go there: see
+    /// [`on_exhausted`](Self::on_exhausted).
+    pub fn overflow_sink(mut self, sink: impl DeadLetterSink<K, M, E> + 'static) -> Self {
+        self.config.settings.sink = Some(Arc::new(sink));
+        self
+    }
+}

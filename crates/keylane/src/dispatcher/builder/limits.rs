@@ -1,0 +1,174 @@
+//! How much at once, and how often: concurrency, capacities, rates, priority.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+
+use super::settings::Builder;
+use crate::adaptive::Adaptive;
+use crate::engine::Overflow;
+use crate::rate::Rate;
+
+impl<K, M, E, F, S> Builder<K, M, E, F, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Most handlers in flight at once.
+    pub fn concurrency(mut self, handlers: usize) -> Self {
+        self.config.concurrency = handlers;
+        self
+    }
+
+    /// Lets the number of handlers in flight follow the latency of the handler.
+    ///
+    /// It takes the place of [`concurrency`](Self::concurrency), which then has no effect; where
+    /// the limit starts is [`Adaptive::initial`]. A limit that shrinks drops no handler: those in
+    /// flight go on, and nothing new starts until there are few enough. Where it stands is
+    /// [`Stats::concurrency_limit`](crate::Stats::concurrency_limit).
+    pub fn adaptive_concurrency(mut self, adaptive: Adaptive) -> Self {
+        self.config.settings.adaptive = Some(adaptive);
+        self
+    }
+
+    /// Most messages accepted and not settled. Those behind a failing head are counted apart, see
+    /// [`stalled_capacity`](Self::stalled_capacity).
+    pub fn capacity(mut self, messages: usize) -> Self {
+        self.config.settings.capacity = messages;
+        self
+    }
+
+    /// Most bytes accepted and not settled, as `size` tells them.
+    ///
+    /// `size` is called once per message, in the task that sends it.
+    pub fn capacity_bytes(
+        mut self,
+        bytes: usize,
+        size: impl Fn(&M) -> usize + Send + Sync + 'static,
+    ) -> Self {
+        self.config.settings.capacity_bytes = Some(bytes);
+        self.config.weigh = Some(Box::new(size));
+        self
+    }
+
+    /// Most messages that wait in lanes that back off, are halted, or are above their limit, and do
+    /// not count against the [`capacity`](Self::capacity).
+    ///
+    /// Such messages give their room in the capacity back while they wait, up to this many, so that
+    /// failing and flooded keys do not stop the others. More than this many count against the
+    /// capacity again, so memory stays bounded by `capacity + stalled_capacity` messages.
+    pub fn stalled_capacity(mut self, messages: usize) -> Self {
+        self.config.stalled_capacity = Some(messages);
+        self
+    }
+
+    /// Most messages of one key, its head included, and what happens at that limit.
+    ///
+    /// With `Wait` and `Reject` the senders hold back once the dispatcher has *seen* the lane full;
+    /// what was in the channel by then still comes in, so a lane can be deeper than its limit by
+    /// what the channel held, plus one message for each sender on its way. `DropOldest` and
+    /// `DeadLetter` are exact. It counts messages, whatever their size: where some are large, a
+    /// blocked key can hold this many times the largest of
+    /// [`capacity_bytes`](Self::capacity_bytes).
+    pub fn lane_capacity(mut self, messages: usize, overflow: Overflow) -> Self {
+        self.config.lane_capacity = Some(messages);
+        self.config.settings.overflow = overflow;
+        self
+    }
+
+    /// Messages of one lane that a runner handles in a row while other lanes are ready.
+    pub fn quantum(mut self, messages: u32) -> Self {
+        self.config.settings.quantum = messages;
+        self
+    }
+
+    /// Most attempts that all keys together start, and how many of them at once.
+    ///
+    /// A lane that waits for the rate is ready and no more: it holds no runner and takes nothing of
+    /// the [`concurrency`](Self::concurrency). Lanes start in the order in which they became ready,
+    /// and one that goes on behind its first message asks for each. Every attempt counts, a retry
+    /// too, also one that is dropped at its time-out; a dead letter on its way to the sink does
+    /// not.
+    ///
+    /// `drain` keeps the rate, and takes as long as that takes; give it a deadline
+    /// ([`Ending::within`](crate::Ending::within)). What `close` and `abort` hand back does not
+    /// wait.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use keylane::{Dispatcher, Rate};
+    ///
+    /// // The partner allows 100 calls a second, and does not mind 20 at once.
+    /// let calls = Dispatcher::builder(|call: &(u64, String)| call.0)
+    ///     .rate(Rate::per_second(100).burst(20))
+    ///     .spawn(|_: (u64, String)| async move { Ok::<(), std::io::Error>(()) })?;
+    /// # calls.drain().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.config.settings.rate = Some(rate);
+        self
+    }
+
+    /// Limits how often handlers of one key start. A key above its rate rests: it holds no runner,
+    /// and its messages are no load. Retries are not counted, a batch counts as one.
+    ///
+    /// Each key has its own burst. Messages without a key have no limit. A lane is kept until its
+    /// key's rate has recovered.
+    pub fn rate_per_key(mut self, rate: Rate) -> Self {
+        self.config.rate_per_key = Some(rate);
+        self
+    }
+
+    /// Starts urgent lanes first: `class` says how urgent a message is, from 0, the most urgent, to
+    /// `classes - 1`. Anything above counts as the last class. At most 8 classes.
+    ///
+    /// The function is called once per message, in the task that sends it.
+    ///
+    /// What is promised:
+    ///
+    /// - The order of a key never changes. A lane stands in the class of its head, whatever is
+    ///   behind it: an urgent message waits for the ones before it.
+    ///   What [`Lane::replace`](crate::Lane::replace) puts in a message's place keeps its class.
+    /// - Of the lanes that are *ready*, the most urgent class starts first; within a class, the
+    ///   lane that became ready first. What is in flight is not interrupted, and all classes share
+    ///   the [`concurrency`](Self::concurrency), the [`capacity`](Self::capacity) and the
+    ///   [`rate`](Self::rate).
+    /// - No class starves: while one of its lanes is ready, it is passed over at most 16 times in a
+    ///   row, then one of its lanes starts. A lane that goes on with its next message is one of
+    ///   those times.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use keylane::Dispatcher;
+    ///
+    /// struct Mail { user: u64, is_receipt: bool }
+    ///
+    /// let mails = Dispatcher::builder(|mail: &Mail| mail.user)
+    ///     .priority(2, |mail| if mail.is_receipt { 0 } else { 1 })
+    ///     .spawn(|_: Mail| async move { Ok::<(), std::io::Error>(()) })?;
+    /// mails.send(Mail { user: 7, is_receipt: true }).await?;
+    /// # mails.drain().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn priority(
+        mut self,
+        classes: u8,
+        class: impl Fn(&M) -> u8 + Send + Sync + 'static,
+    ) -> Self {
+        let last = classes.saturating_sub(1);
+        self.config.settings.classes = classes;
+        self.config.class = Some(Box::new(move |message| class(message).min(last)));
+        self
+    }
+}

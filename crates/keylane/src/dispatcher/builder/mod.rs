@@ -1,0 +1,16 @@
+//! How a dispatcher is set up, checked and started.
+
+mod settings;
+pub use settings::Builder;
+
+mod limits;
+
+mod disciplines;
+
+mod failures;
+
+mod watching;
+
+mod check;
+
+mod spawn;

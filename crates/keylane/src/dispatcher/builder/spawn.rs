@@ -1,0 +1,232 @@
+//! Starting a dispatcher: settings and handler become an engine, its tasks and a handle.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+use super::settings::{Builder, Config};
+use crate::batch::{BatchAnswer, BatchHandler};
+use crate::discipline::{Discipline, Recorded, Version};
+use crate::dispatcher::address::Address;
+use crate::dispatcher::handle::Dispatcher;
+use crate::engine::{
+    Engine, Parts, Places, Resharding, Router, Seat, Share, Spawn, load, run, run_batches, watch,
+};
+use crate::error::BuildError;
+use crate::handler::Handler;
+use crate::lanes::{BatchRules, Limits};
+use crate::rate::Rate;
+use crate::rt::{self, Arc, Handle, mpsc};
+use crate::types::{Of, Spec};
+
+impl<K, M, E, F, S> Builder<K, M, E, F, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Starts the dispatcher on the current runtime.
+    ///
+    /// What the handler shares between messages it clones for each one:
+    /// `move |entry: Entry| { let db = db.clone(); async move { db.post(entry).await } }`.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] names the setting that does not fit, or the missing runtime. A runtime
+    /// without timers is found out by a caught panic: the panic hook runs, and with
+    /// `panic = "abort"` the process ends.
+    pub fn spawn<H, A>(mut self, handler: H) -> Result<Dispatcher<K, M, H::Output, E>, BuildError>
+    where
+        H: Handler<K, M, A, Error = E>,
+        A: 'static,
+    {
+        if self.config.settings.batch.is_some() {
+            return Err(BuildError::Batch);
+        }
+        let version = self.config.complete()?;
+        match self.config.settings.discipline.store() {
+            Some(store) => {
+                let handler = Arc::new(Recorded { handler, store });
+                self.start(version, move |seat| run(seat, Arc::clone(&handler)))
+            }
+            None => {
+                let handler = Arc::new(handler);
+                self.start(version, move |seat| run(seat, Arc::clone(&handler)))
+            }
+        }
+    }
+
+    /// Starts the dispatcher with a handler of batches: see [`batch`](Self::batch), without which
+    /// there are up to 64 messages in one, and no linger.
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn).
+    pub fn spawn_batches<H, A, O>(
+        mut self,
+        handler: H,
+    ) -> Result<Dispatcher<K, M, O, E>, BuildError>
+    where
+        H: BatchHandler<K, M, A>,
+        H::Answer: BatchAnswer<Output = O, Error = E>,
+        A: 'static,
+        O: Send + 'static,
+    {
+        self.config.settings.batch.get_or_insert(BatchRules {
+            max: 64,
+            linger: Duration::ZERO,
+        });
+        let version = self.config.complete()?;
+        let handler = Arc::new(handler);
+        self.start(version, move |seat| run_batches(seat, Arc::clone(&handler)))
+    }
+
+    /// Makes the engine, starts its tasks, and returns the first handle.
+    fn start<O, Run>(
+        self,
+        version: Option<Arc<Version<M>>>,
+        run: impl Fn(Seat<Of<K, M, O, E>>) -> Run + Send + Sync + 'static,
+    ) -> Result<Dispatcher<K, M, O, E>, BuildError>
+    where
+        O: Send + 'static,
+        Run: Future<Output = ()> + Send + 'static,
+    {
+        let Self {
+            key,
+            hasher,
+            mut config,
+            ..
+        } = self;
+        let share = config.take_share()?;
+        let runtime = rt::runtime().ok_or(BuildError::NoRuntime)?;
+        rt::check_timers()?;
+
+        let hasher = Arc::new(hasher);
+        let places = config.placing.take().map(|placing| {
+            let hasher = Arc::clone(&hasher);
+            Arc::new(Places::new(placing, move |lane| hasher.hash_one(lane)))
+        });
+        let resharding = places.clone().map(Resharding::new);
+        let store = config.settings.discipline.store();
+        let (loads, questions) = store
+            .map(|store| {
+                let (loads, questions) = mpsc::unbounded_channel();
+                (loads, (store, questions))
+            })
+            .unzip();
+        let limits = config.limits(rt::workers(&runtime));
+        let address = config.address(key, hasher, version);
+        let engine = Arc::new(Engine::new(Parts {
+            settings: config.settings,
+            shards: config.shards,
+            limits,
+            runtime: runtime.clone(),
+            spawn: runners(runtime.clone(), run),
+            share,
+            places,
+            loads,
+        }));
+
+        if let Some((store, questions)) = questions {
+            runtime.spawn(load(Arc::clone(&engine), store, questions));
+        }
+        let (channel, ingress) = mpsc::unbounded_channel();
+        runtime.spawn(Router::new(Arc::clone(&engine), ingress, resharding).run());
+        rt::spawn_watch(&runtime, watch(Arc::clone(&engine)));
+        Ok(Dispatcher {
+            engine,
+            channel,
+            address: Arc::new(address),
+        })
+    }
+}
+
+/// How the engine starts a runner, without knowing the handler.
+fn runners<T, Run>(
+    runtime: Handle,
+    run: impl Fn(Seat<T>) -> Run + Send + Sync + 'static,
+) -> Spawn<T>
+where
+    T: Spec + 'static,
+    Run: Future<Output = ()> + Send + 'static,
+{
+    Box::new(move |engine: &Arc<Engine<T>>| {
+        engine.runners.start(|number| {
+            let seat = Seat::new(Arc::clone(engine), number);
+            runtime.spawn(run(seat)).abort_handle()
+        });
+    })
+}
+
+impl<K, M, E> Config<K, M, E>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    E: 'static,
+{
+    /// Checks the settings and writes down what follows from them. Returns how to read a message's
+    /// version, where lanes sequence.
+    fn complete(&mut self) -> Result<Option<Arc<Version<M>>>, BuildError> {
+        self.check()?;
+        let settings = &mut self.settings;
+        // Unless it is set, one key must not take more than a quarter of the room.
+        settings.lane_capacity = self
+            .lane_capacity
+            .unwrap_or_else(|| settings.lane_capacity.min(settings.capacity / 4).max(1));
+        settings.stalled_capacity = self.stalled_capacity.unwrap_or(settings.capacity);
+        settings.tally = u32::try_from(settings.capacity / 64)
+            .unwrap_or(u32::MAX)
+            .clamp(1, 32);
+        settings.rate_per_key = self.rate_per_key.as_ref().map(Rate::limiter);
+        let version = self.sequence.take().map(|sequence| {
+            let (version, sequencing) = sequence.into_parts();
+            settings.discipline = Discipline::Sequence(Box::new(sequencing));
+            Arc::new(version)
+        });
+        Ok(version)
+    }
+
+    /// How coalesced messages get their answers, for a handler that answers with `O`.
+    fn take_share<O: 'static>(&mut self) -> Result<Option<Share<O, E>>, BuildError> {
+        let Some(share) = self.share.take() else {
+            return Ok(None);
+        };
+        let share = share.downcast().map_err(|_| BuildError::AnswerType)?;
+        Ok(Some(*share))
+    }
+
+    fn limits(&self, workers: usize) -> Limits {
+        let adaptive = self.settings.adaptive;
+        Limits {
+            concurrency: adaptive.map_or(self.concurrency, |adaptive| adaptive.first()),
+            pollers: workers,
+            idle: 16 * workers,
+        }
+    }
+
+    fn address<S: BuildHasher + Send + Sync + 'static>(
+        &mut self,
+        key: impl Fn(&M) -> Option<K> + Send + Sync + 'static,
+        hasher: Arc<S>,
+        version: Option<Arc<Version<M>>>,
+    ) -> Address<K, M> {
+        let by_message = Arc::clone(&hasher);
+        let (lifetime, class) = (self.lifetime.take(), self.class.take());
+        Address {
+            locate: Box::new(move |message| {
+                let key = key(message);
+                let hash = key.as_ref().map_or(0, |key| by_message.hash_one(key));
+                (key, hash)
+            }),
+            hash: Box::new(move |key| hasher.hash_one(key)),
+            weigh: self.weigh.take(),
+            asks: version.is_some() || lifetime.is_some() || class.is_some(),
+            version,
+            lifetime,
+            class,
+        }
+    }
+}

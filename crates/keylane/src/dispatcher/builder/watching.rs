@@ -1,0 +1,45 @@
+//! What the dispatcher shows while it runs.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+use super::settings::Builder;
+
+impl<K, M, E, F, S> Builder<K, M, E, F, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// After how long a handler that does not return from a poll is reported as stuck.
+    ///
+    /// A handler must not block its thread: it keeps one of the runtime's workers from every other
+    /// key, also inside `block_in_place`, and what it has just sent or decided may wait for it. Use
+    /// `spawn_blocking` and await that. On a current-thread runtime such a handler stops the report
+    /// as well.
+    pub fn stuck_after(mut self, limit: Duration) -> Self {
+        self.config.settings.stuck_after = limit;
+        self
+    }
+
+    /// Most events that wait for one subscriber of [`events`](Dispatcher::events) to read them.
+    ///
+    /// At the limit the oldest is lost for the new one, and [`Events::lost`](crate::Events::lost)
+    /// counts it; the engine does not wait. Memory is taken as events come.
+    pub fn event_capacity(mut self, events: usize) -> Self {
+        self.config.settings.event_capacity = events;
+        self
+    }
+
+    /// Shows keys in spans and events by their `Debug`, escaped and cut, and not by their hash.
+    pub fn trace_keys(mut self) -> Self
+    where
+        K: fmt::Debug,
+    {
+        self.config.settings.show_key = Some(<K as fmt::Debug>::fmt);
+        self
+    }
+}

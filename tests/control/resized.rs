@@ -1,0 +1,53 @@
+//! A lane that halts while the number of lanes changes can be named by its number.
+
+use std::future::{Future, poll_fn};
+use std::num::NonZeroUsize;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use keylane::{Dispatcher, Exhausted, HashLane, HashLanes, LaneState};
+
+use crate::bench::{Fault, Job, job, quiet, within};
+
+#[tokio::test(start_paused = true)]
+async fn an_old_lane_that_is_halted_is_found_by_its_number() {
+    let two = NonZeroUsize::new(2).unwrap();
+    let lanes: HashLanes<Job, u64, Fault> = Dispatcher::hash_lanes(two, |job: &Job| job.key)
+        .on_exhausted(Exhausted::Halt)
+        .spawn(|job: Job| async move {
+            if job.id == 0 {
+                Err(Fault(0))
+            } else {
+                Ok(job.id)
+            }
+        })
+        .unwrap();
+    let moves = (0..).find(|key| lanes.lane_of(&Some(*key)).index() == 1);
+    let key = moves.unwrap();
+    lanes.send(job(key, 0)).await.unwrap();
+    quiet().await;
+    let mut resized = pin!(lanes.resize(1));
+    assert!(is_pending(resized.as_mut()).await);
+    lanes.send(job(key, 1)).await.unwrap();
+    quiet().await;
+    // The key belongs to the new lane, and waits for the old one.
+    assert_eq!(lanes.lane_of(&Some(key)).index(), 0);
+    assert!(is_pending(resized.as_mut()).await);
+    let halted: Vec<_> = (0..2)
+        .map(|index| lanes.lane(&HashLane::numbered(index)))
+        .filter(|lane| {
+            let state = lane.inspect().map(|view| view.state);
+            matches!(state, Some(LaneState::Halted { .. }))
+        })
+        .collect();
+    assert_eq!(halted.len(), 1);
+    assert_eq!(halted[0].key().index(), 1);
+    halted[0].skip().unwrap();
+    within(resized).await.unwrap();
+    let report = within(async { lanes.drain().await }).await;
+    assert_eq!((report.done, report.discarded), (1, 1));
+}
+
+async fn is_pending<T>(mut future: Pin<&mut impl Future<Output = T>>) -> bool {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}

@@ -1,0 +1,534 @@
+//! Every public function that is not `async`, called outside the dispatcher's runtime: from a plain
+//! thread, and inside another runtime that does nothing afterwards or is gone.
+//!
+//! What comes of it is compared with the same call inside the runtime: the answer, each start of a
+//! handler and its time, each receipt, and the report of a drain that has to end.
+
+use std::future::{Future, IntoFuture};
+use std::num::NonZeroUsize;
+use std::pin::pin;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use futures::Sink;
+use keylane::{
+    BuildError, Context, Dispatcher, Exhausted, HashLanes, LaneState, OnGap, Rate, Sequence,
+};
+use tokio::runtime::{self, Runtime};
+use tokio::time::Instant;
+
+use crate::bench::{
+    Act, Bench, CAPACITY, Fault, HOUR, Job, Jobs, MS, SECOND, at, job, jobs, quiet, rounded,
+    send_all, within, word,
+};
+use crate::states::{State, arrange};
+
+/// Where an operator may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A thread without a runtime.
+    Thread,
+    /// Inside a runtime that does nothing from then on.
+    IdleRuntime,
+    /// Inside a runtime that is dropped at once.
+    DroppedRuntime,
+    /// Inside a runtime without timers.
+    TimerlessRuntime,
+    /// Inside a runtime whose time is paused, and not that of the dispatcher.
+    PausedRuntime,
+}
+
+use Place::{DroppedRuntime, IdleRuntime, PausedRuntime, Thread, TimerlessRuntime};
+
+const PLACES: [Place; 5] = [
+    Thread,
+    IdleRuntime,
+    DroppedRuntime,
+    TimerlessRuntime,
+    PausedRuntime,
+];
+
+impl Place {
+    /// Runs a call there, while the runtime of the dispatcher stands still. Returns the runtime in
+    /// which it ran, to be kept for as long as it is to be idle.
+    fn call<R: Send>(self, call: impl FnOnce() -> R + Send) -> (R, Other) {
+        let run = move || {
+            let mut builder = runtime::Builder::new_current_thread();
+            let other = match self {
+                Thread => return (call(), Other(None)),
+                IdleRuntime | DroppedRuntime => builder.enable_all().build(),
+                TimerlessRuntime => builder.build(),
+                PausedRuntime => builder.enable_all().start_paused(true).build(),
+            }
+            .unwrap();
+            let answer = other.block_on(async { call() });
+            (answer, Other((self != DroppedRuntime).then_some(other)))
+        };
+        thread::scope(|scope| match scope.spawn(run).join() {
+            Ok(answer) => answer,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+}
+
+/// Another runtime, which nothing drives any more.
+struct Other(Option<Runtime>);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            // It may be dropped inside the dispatcher's, where waiting is not allowed.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Versions of one key from 1 on, which are waited for this long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn versions(then: OnGap) -> Sequence<u64, Job> {
+    Sequence::contiguous(|job: &Job| job.id)
+        .from(1)
+        .gap_timeout(PATIENCE, then)
+}
+
+/// The case is broken if the drain does not end in this time.
+async fn drained(jobs: &Dispatcher<u64, Job, u64, Fault>, case: &str) -> keylane::Report<u64, Job> {
+    let report = tokio::time::timeout(10 * HOUR, async { jobs.drain().await }).await;
+    report.unwrap_or_else(|_| panic!("{case}: the drain does not end"))
+}
+
+/// A skipped gap with another one behind it, for which the time starts.
+#[tokio::test(start_paused = true)]
+async fn a_gap_is_skipped() {
+    for place in PLACES {
+        let case = format!("{place:?}");
+        let bench = Bench::new();
+        let jobs = jobs()
+            .sequence(versions(OnGap::Halt))
+            .spawn(bench.handler(|_, _| Act::Ok))
+            .unwrap();
+        send_all(&jobs, 1, [2, 4]).await;
+        at(&bench, 20_000).await;
+        assert_eq!(jobs.stats().halted, 1, "{case}");
+        let (skipped, _other) = place.call(|| jobs.lane(&1).skip());
+        assert_eq!(skipped, Ok(()), "{case}");
+        at(&bench, 22_000).await;
+        assert_eq!(bench.times(), [(20_000, 2)], "{case}");
+        // What is armed from now on shares the wheel with what the operator armed.
+        send_all(&jobs, 2, [3]).await;
+        at(&bench, 29_900).await;
+        assert_eq!(jobs.stats().halted, 0, "{case}");
+        at(&bench, 30_100).await;
+        assert_eq!(jobs.stats().halted, 1, "{case}: the next gap in its time");
+        at(&bench, 32_100).await;
+        assert_eq!(jobs.stats().halted, 2, "{case}: and that of the other key");
+        let report = drained(&jobs, &case).await;
+        assert_eq!((report.done, report.handed_back), (1, 2), "{case}");
+        bench.judge(&jobs, &report, CAPACITY);
+    }
+}
+
+/// The last message goes, and the rate of its key is remembered until it has recovered.
+#[tokio::test(start_paused = true)]
+async fn the_last_message_of_a_rate_is_skipped() {
+    for place in PLACES {
+        let case = format!("{place:?}");
+        let bench = Bench::new();
+        let jobs = jobs()
+            .rate_per_key(Rate::per(1, SECOND))
+            .on_exhausted(Exhausted::Halt)
+            .spawn(bench.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
+            .unwrap();
+        send_all(&jobs, 1, [1]).await;
+        at(&bench, 100).await;
+        assert_eq!(jobs.stats().halted, 1, "{case}");
+        let (skipped, _other) = place.call(|| jobs.lane(&1).skip());
+        assert_eq!(skipped, Ok(()), "{case}");
+        let state = jobs.inspect(&1).map(|view| view.state);
+        assert_eq!(state, Some(LaneState::Idle), "{case}");
+        // Rates of other keys share the wheel with what the operator armed.
+        send_all(&jobs, 2, [21, 22]).await;
+        at(&bench, 1_010).await;
+        assert_eq!(jobs.inspect(&1), None, "{case}: the rate has recovered");
+        let report = drained(&jobs, &case).await;
+        assert_eq!((report.done, report.discarded), (2, 1), "{case}");
+        assert_eq!(bench.times(), [(0, 1), (100, 21), (1_100, 22)], "{case}");
+        bench.judge(&jobs, &report, CAPACITY);
+    }
+}
+
+/// A key that was halted by missing versions waits for them once more.
+#[tokio::test(start_paused = true)]
+async fn a_halted_gap_is_resumed() {
+    for place in PLACES {
+        let case = format!("{place:?}");
+        let bench = Bench::new();
+        let jobs = jobs()
+            .sequence(versions(OnGap::Halt))
+            .spawn(bench.handler(|_, _| Act::Ok))
+            .unwrap();
+        send_all(&jobs, 1, [2]).await;
+        at(&bench, 20_000).await;
+        assert_eq!(jobs.stats().halted, 1, "{case}");
+        let (resumed, _other) = place.call(|| jobs.lane(&1).resume());
+        assert_eq!(resumed, Ok(()), "{case}");
+        let view = jobs.inspect(&1).unwrap();
+        let gap = LaneState::Gap {
+            first: 1,
+            last: 1,
+            due_in: Some(PATIENCE),
+        };
+        assert_eq!(view.state, gap, "{case}");
+        send_all(&jobs, 2, [3]).await;
+        at(&bench, 29_000).await;
+        assert_eq!(jobs.stats().halted, 0, "{case}");
+        at(&bench, 31_000).await;
+        assert_eq!(
+            jobs.stats().halted,
+            2,
+            "{case}: each key when its time is over"
+        );
+        let report = drained(&jobs, &case).await;
+        assert_eq!(report.handed_back, 2, "{case}");
+        bench.judge(&jobs, &report, CAPACITY);
+    }
+}
+
+/// A call of an operator or a producer, and what it answered in words.
+type Call = fn(&Jobs) -> String;
+
+/// The functions of a lane.
+const OF_A_LANE: [(&str, Call); 8] = [
+    ("key", |jobs| jobs.lane(&1).key().to_string()),
+    ("inspect", |jobs| {
+        let view = jobs.inspect(&1);
+        assert_eq!(view.is_some(), jobs.lane(&1).inspect().is_some());
+        view.map_or_else(String::new, |view| {
+            let ages = (rounded(view.head_age), rounded(view.oldest_waiting));
+            format!("{:?} {} {ages:?} {}", view.state, view.depth, view.full)
+        })
+    }),
+    ("resume", |jobs| format!("{:?}", jobs.lane(&1).resume())),
+    ("skip", |jobs| format!("{:?}", jobs.lane(&1).skip())),
+    ("purge", |jobs| jobs.lane(&1).purge().to_string()),
+    ("retry_now", |jobs| {
+        format!("{:?}", jobs.lane(&1).retry_now())
+    }),
+    ("pause", |jobs| {
+        jobs.lane(&1).pause();
+        String::new()
+    }),
+    ("replace", |jobs| {
+        format!("{:?}", jobs.lane(&1).replace(job(1, 3)))
+    }),
+];
+
+/// The functions of the dispatcher, and of what it returns. Messages are of key 1, and of key 2.
+const OF_THE_DISPATCHER: [(&str, Call); 19] = [
+    ("try_send", |jobs| {
+        let sent = [1, 2].map(|key| jobs.try_send(job(key, 10 + key)));
+        format!("{sent:?}")
+    }),
+    ("try_submit", |jobs| {
+        let submitted = [1, 2].map(|key| jobs.try_submit(job(key, 10 + key)).map(drop));
+        format!("{submitted:?}")
+    }),
+    ("a receipt is polled", |jobs| {
+        let mut receipt = jobs.try_submit(job(2, 12)).unwrap();
+        format!("{:?}", once(&mut receipt).map(|answer| word(&answer)))
+    }),
+    ("try_send_when, after", |jobs| {
+        let sent = [1, 2].map(|key| jobs.try_send_when(job(key, 10 + key), SECOND));
+        format!("{sent:?}")
+    }),
+    ("try_submit_when, after", |jobs| {
+        let submitted = [1, 2].map(|key| jobs.try_submit_when(job(key, 10 + key), SECOND));
+        format!("{submitted:?}")
+    }),
+    ("try_send_when, too far", |jobs| {
+        format!("{:?}", jobs.try_send_when(job(2, 12), Duration::MAX))
+    }),
+    ("send, polled", |jobs| {
+        format!("{:?}", once(jobs.send(job(2, 12))))
+    }),
+    ("submit, polled", |jobs| {
+        let submitted = once(jobs.submit(job(2, 12)));
+        format!("{submitted:?}")
+    }),
+    ("send_when, polled", |jobs| {
+        format!("{:?}", once(jobs.send_when(job(2, 12), SECOND)))
+    }),
+    ("submit_when, polled", |jobs| {
+        format!("{:?}", once(jobs.submit_when(job(2, 12), SECOND)))
+    }),
+    ("reserve, polled", |jobs| {
+        format!("{:?}", once(jobs.reserve()).map(|permit| permit.map(drop)))
+    }),
+    ("a sink", |jobs| {
+        let mut sink = pin!(jobs.sink());
+        let mut cx = TaskContext::from_waker(Waker::noop());
+        let ready = sink.as_mut().poll_ready(&mut cx);
+        let sent = sink.as_mut().start_send(job(2, 12));
+        format!("{ready:?} {sent:?} {:?}", sink.poll_close(&mut cx))
+    }),
+    ("stats", |jobs| format!("{:?}", jobs.stats())),
+    ("is_closed", |jobs| jobs.is_closed().to_string()),
+    ("events", |jobs| {
+        let mut events = jobs.events();
+        jobs.lane(&1).pause();
+        let seen = events
+            .try_recv()
+            .map(|event| (event.key().copied(), event.at()));
+        format!("{} {}", seen.is_some(), events.lost())
+    }),
+    ("clone, debug, drop", |jobs| format!("{:?}", jobs.clone())),
+    ("drain", |jobs| {
+        let drain = jobs.drain().within(SECOND).into_future();
+        format!("{:?}", once(drain))
+    }),
+    ("close", |jobs| {
+        let close = jobs.close().within(SECOND).into_future();
+        format!("{:?}", once(close))
+    }),
+    ("abort", |jobs| {
+        format!("{:?}", once(jobs.abort().into_future()))
+    }),
+];
+
+/// Polls a future once; what is pending then is dropped.
+fn once<T>(future: impl Future<Output = T>) -> Poll<T> {
+    let mut cx = TaskContext::from_waker(Waker::noop());
+    pin!(future).poll(&mut cx)
+}
+
+/// Makes a call in a lane's state, lets the dispatcher come to its end, and writes down everything.
+async fn outcome(state: State, call: Call, place: Option<Place>) -> String {
+    let (bench, jobs, receipts) = arrange(state).await;
+    let (answer, _other) = match place {
+        None => (call(&jobs), Other(None)),
+        Some(place) => place.call(|| call(&jobs)),
+    };
+    quiet().await;
+    // What is armed from now on shares the wheel with what the call has armed.
+    if !jobs.is_closed() {
+        jobs.send_when(job(5, 50), 100 * MS).await.unwrap();
+    }
+    at(&bench, 20_000).await;
+    let soon = bench.calls();
+    for _ in 0..2 {
+        let _ = jobs.lane(&1).resume();
+    }
+    let report = within(async { jobs.drain().await }).await;
+    bench.judge(&jobs, &report, CAPACITY);
+    let mut words = Vec::new();
+    for receipt in receipts {
+        words.push(word(&receipt.await));
+    }
+    let mut calls = bench.calls();
+    calls.sort_by(|one, other| (one.at, &one.ids).cmp(&(other.at, &other.ids)));
+    format!("{answer}\n{words:?}\n{report:?}\n{}\n{calls:?}", soon.len())
+}
+
+async fn compare(states: &[State], calls: &[(&str, Call)]) {
+    for state in states {
+        for (name, call) in calls {
+            let inside = outcome(*state, *call, None).await;
+            for place in PLACES {
+                let outside = outcome(*state, *call, Some(place)).await;
+                assert_eq!(
+                    outside, inside,
+                    "{name} of a lane that is {state:?}: {place:?}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_functions_of_a_lane_in_each_state() {
+    compare(&State::ALL, &OF_A_LANE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_functions_of_a_dispatcher() {
+    let states = [
+        State::Absent,
+        State::Backoff,
+        State::Called,
+        State::RateLimited,
+    ];
+    compare(&states, &OF_THE_DISPATCHER).await;
+}
+
+/// A permit that was taken inside the runtime is used outside.
+#[tokio::test(start_paused = true)]
+async fn the_functions_of_a_permit() {
+    for place in PLACES {
+        let case = format!("{place:?}");
+        let bench = Bench::new();
+        let jobs = jobs()
+            .expire_after(10 * SECOND)
+            .spawn(bench.handler(|_, _| Act::Ok))
+            .unwrap();
+        at(&bench, 5_000).await;
+        let mut permits = Vec::new();
+        for _ in 0..6 {
+            permits.push(jobs.reserve().await.unwrap());
+        }
+        let start = Instant::now();
+        let (receipts, _other) = place.call(|| {
+            let mut permit = || permits.pop().unwrap();
+            permit().send(job(1, 1)).unwrap();
+            permit().send_when(job(2, 2), SECOND).unwrap();
+            permit().send_when(job(3, 3), start + 2 * SECOND).unwrap();
+            drop(permit());
+            let submitted = permit().submit(job(4, 4)).unwrap();
+            [
+                submitted,
+                permit().submit_when(job(5, 5), 3 * SECOND).unwrap(),
+            ]
+        });
+        let report = drained(&jobs, &case).await;
+        assert_eq!(report.done, 5, "{case}");
+        let mut times = bench.times();
+        times.sort_unstable();
+        let expected = [(5_000, 1), (5_000, 4), (6_000, 2), (7_000, 3), (8_000, 5)];
+        assert_eq!(times, expected, "{case}");
+        for receipt in receipts {
+            assert_eq!(word(&receipt.await), "done", "{case}");
+        }
+        bench.judge(&jobs, &report, CAPACITY);
+    }
+}
+
+/// A message expires by the dispatcher's clock, wherever it was sent.
+#[tokio::test(start_paused = true)]
+async fn a_lifetime_is_measured_by_the_dispatchers_clock() {
+    for place in PLACES {
+        let case = format!("{place:?}");
+        let bench = Bench::new();
+        let jobs = jobs()
+            .expire_after(SECOND)
+            .spawn(bench.handler(|_, _| Act::Takes(2_000)))
+            .unwrap();
+        at(&bench, 3_600_000).await;
+        let (sent, _other) = place.call(|| [1, 2].map(|id| jobs.try_send(job(1, id))));
+        assert_eq!(sent, [Ok(()), Ok(())], "{case}");
+        at(&bench, 3_600_900).await;
+        assert_eq!(jobs.stats().expired, 0, "{case}");
+        at(&bench, 3_601_100).await;
+        assert_eq!(jobs.stats().expired, 1, "{case}");
+        let report = drained(&jobs, &case).await;
+        assert_eq!((report.done, report.expired), (1, 1), "{case}");
+    }
+}
+
+/// A deadline counts from the first poll, by the dispatcher's clock.
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_measured_by_the_dispatchers_clock() {
+    for place in PLACES {
+        let case = format!("{place:?}");
+        let bench = Bench::new();
+        let jobs = jobs().spawn(bench.handler(|_, _| Act::Never)).unwrap();
+        send_all(&jobs, 1, [1]).await;
+        at(&bench, 3_600_000).await;
+        let (pending, _other) = place.call(|| once(jobs.drain().within(SECOND).into_future()));
+        assert!(pending.is_pending(), "{case}");
+        at(&bench, 3_600_900).await;
+        assert_eq!(jobs.stats().handed_back, 0, "{case}");
+        let report = drained(&jobs, &case).await;
+        assert_eq!((report.interrupted, bench.now()), (1, 3_601_000), "{case}");
+    }
+}
+
+/// The last handle is dropped outside: what was accepted is handled, and the events end.
+#[tokio::test(start_paused = true)]
+async fn the_last_handle_is_dropped() {
+    for place in PLACES {
+        let case = format!("{place:?}");
+        let bench = Bench::new();
+        let jobs = jobs()
+            .rate_per_key(Rate::per(1, SECOND))
+            .spawn(bench.handler(|_, _| Act::Ok))
+            .unwrap();
+        send_all(&jobs, 1, [1, 2, 3]).await;
+        let mut events = jobs.events();
+        let ((), _other) = place.call(move || drop(jobs));
+        let ended = within(async { while events.recv().await.is_some() {} });
+        ended.await;
+        assert_eq!(bench.times(), [(0, 1), (1_000, 2), (2_000, 3)], "{case}");
+    }
+}
+
+/// A handler's context may go to a thread.
+#[tokio::test(start_paused = true)]
+async fn the_functions_of_a_context() {
+    for place in PLACES {
+        let jobs = jobs()
+            .attempt_timeout(HOUR)
+            .spawn(move |context: Context<u64>, _: Job| async move {
+                let (seen, _other) = place.call(|| {
+                    (
+                        context.key().copied(),
+                        context.attempt(),
+                        context.deadline(),
+                        context.time_left().is_some(),
+                        context.is_cancelled(),
+                    )
+                });
+                let deadline = Some(Instant::now() + HOUR);
+                assert_eq!(seen, (Some(1), 1, deadline, true, false), "{place:?}");
+                Ok::<u64, Fault>(0)
+            })
+            .unwrap();
+        send_all(&jobs, 1, [1]).await;
+        assert_eq!(drained(&jobs, &format!("{place:?}")).await.done, 1);
+    }
+}
+
+/// `spawn` needs a runtime with timers, and says so; in another runtime the dispatcher belongs there.
+#[tokio::test(start_paused = true)]
+async fn a_dispatcher_is_started_elsewhere() {
+    // The probe of the timers panics inside, and is caught.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let built = PLACES.map(|place| {
+        let bench = Bench::new();
+        let (built, _other) = place.call(|| jobs().spawn(bench.handler(|_, _| Act::Ok)).err());
+        built
+    });
+    std::panic::set_hook(hook);
+    let (runtime, timers) = (Some(BuildError::NoRuntime), Some(BuildError::NoTimers));
+    assert_eq!(built, [runtime, None, None, timers, None]);
+}
+
+/// The functions of a dispatcher whose number of lanes changes.
+#[tokio::test(start_paused = true)]
+async fn the_functions_of_hash_lanes() {
+    for place in PLACES {
+        let four = NonZeroUsize::new(4).unwrap();
+        let lanes: HashLanes<Job, u64, Fault> = Dispatcher::hash_lanes(four, |job: &Job| job.key)
+            .spawn(|job: Job| async move { Ok(job.id) })
+            .unwrap();
+        for id in 0..100 {
+            lanes.send(job(id, id)).await.unwrap();
+        }
+        let (seen, _other) = place.call(|| {
+            let changed = once(lanes.resize(8));
+            (
+                changed,
+                lanes.lanes(),
+                lanes.lane_of(&Some(1_u64)).index() < 8,
+            )
+        });
+        assert_eq!(seen, (Poll::Pending, 4, true), "{place:?}");
+        let ended = within(async {
+            lanes.resize(8).await.unwrap();
+            lanes.drain().await
+        });
+        assert_eq!(ended.await.done, 100, "{place:?}");
+        assert_eq!(lanes.lanes(), 8, "{place:?}");
+    }
+}
