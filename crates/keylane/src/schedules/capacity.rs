@@ -3,7 +3,8 @@
 use super::Witness;
 use super::explore::pause;
 use super::witness::{Act, Message, message, task};
-use crate::{Dispatcher, TrySendError};
+use crate::Dispatcher;
+use crate::error::TrySendError;
 
 /// Room for one message, and one of those who wait for it gives up.
 pub(super) async fn of_one() {

@@ -108,7 +108,7 @@ fn delayed(witness: &Witness, orders: &Orders, number: u32) -> JoinHandle<()> {
     let (witness, orders) = (witness.clone(), orders.clone());
     task(async move {
         let key = (number / 10) as u8;
-        let sent = orders.submit_after(message(key, number), WAIT).await;
+        let sent = orders.submit_when(message(key, number), WAIT).await;
         if let Some(receipt) = witness.sent(number, sent) {
             drop(orders);
             let _ = witness.answered(number, receipt).await;

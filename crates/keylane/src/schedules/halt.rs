@@ -4,7 +4,8 @@ use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, After, Message, Orders, message};
-use crate::{Dispatcher, Exhausted, LaneState, rt};
+use crate::watching::LaneState;
+use crate::{Dispatcher, Exhausted, rt};
 
 fn halting(witness: &Witness) -> Orders {
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
@@ -25,7 +26,7 @@ fn decide(witness: &Witness, orders: &Orders) {
     let lane = orders.lane(&1);
     let stats = orders.stats();
     assert!(stats.halted <= 1, "{stats:?}");
-    let halted = |view: &crate::LaneView| matches!(view.state, LaneState::Halted { .. });
+    let halted = |view: &crate::watching::LaneView| matches!(view.state, LaneState::Halted { .. });
     if !lane.inspect().as_ref().is_some_and(halted) {
         return;
     }

@@ -6,7 +6,8 @@ use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, After, Message, Sink, message, task};
-use crate::{Dispatcher, Exhausted, Overflow, Retry, SendError};
+use crate::error::SendError;
+use crate::{Dispatcher, Exhausted, Overflow, Retry};
 
 /// Each waiting sender comes in, although one of them gives up at a time of its own.
 pub(super) async fn wait() {

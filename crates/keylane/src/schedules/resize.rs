@@ -9,7 +9,8 @@ use shuttle_tokio::task::JoinHandle;
 
 use super::explore::pause;
 use super::witness::{Hasher, task};
-use crate::{Context, Dispatcher, Ending, HashLane, HashLanes, Overflow, Retry};
+use crate::routing::{HashLane, HashLanes};
+use crate::{Context, Dispatcher, Overflow, Retry, Ending};
 
 type Lanes = HashLanes<(u8, u32), (), &'static str>;
 

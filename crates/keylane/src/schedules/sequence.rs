@@ -6,7 +6,8 @@ use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, Message, Orders};
-use crate::{Builder, Dispatcher, LaneState, OnGap, Overflow, Sequence, rt};
+use crate::watching::LaneState;
+use crate::{Builder, Dispatcher, OnGap, Overflow, Sequence, rt};
 
 fn builder(
     then: OnGap,
@@ -101,7 +102,7 @@ pub(super) async fn full_lane() {
 async fn operate(orders: &Orders) {
     for _ in 0..4 {
         let lane = orders.lane(&1);
-        let gap = |view: &crate::LaneView| matches!(view.state, LaneState::Gap { .. });
+        let gap = |view: &crate::watching::LaneView| matches!(view.state, LaneState::Gap { .. });
         if lane.inspect().as_ref().is_some_and(gap) {
             // The missing version may come first.
             let _ = if rt::one_in(2) {

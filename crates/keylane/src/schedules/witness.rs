@@ -8,10 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use shuttle_tokio::task::JoinHandle;
 
 use super::explore::pause;
-use crate::{
-    BoxError, Builder, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, Failure, Receipt,
-    ReceiptError, Report,
-};
+use crate::error::{BoxError, Failure, ReceiptError};
+use crate::{Builder, Context, DeadLetter, DeadLetterSink, Dispatcher, Receipt, Report, Ending};
 
 pub(super) type Key = u8;
 pub(super) type Orders = Dispatcher<Key, Message, u32, &'static str>;
