@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::future::Future;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -12,8 +11,8 @@ use crate::adaptive::Adaptive;
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::discipline::{Coalesce, Delayed, Discipline, OnGap, Recorded, Sequence, Version};
 use crate::engine::{
-    Batch, Engine, Layout, Overflow, Places, Placing, Relaning, Router, Seat, Settings, Share,
-    load, run, run_batches, watch,
+    Batch, Batches, Engine, Layout, Overflow, Places, Placing, Relaning, Router, RunnerSlot,
+    Settings, Share, Single, Tally, Work, load, run, watch,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -504,13 +503,13 @@ where
         let version = self.prepare()?;
         match self.settings.discipline.store() {
             Some(store) => {
-                let handler = Arc::new(Recorded { handler, store });
-                self.start(version, move |seat| run(seat, Arc::clone(&handler)))
+                let work = Single::<_, A, _>::kept_if_set(Recorded { handler, store });
+                self.start(version, work)
             }
-            None => {
-                let handler = Arc::new(handler);
-                self.start(version, move |seat| run(seat, Arc::clone(&handler)))
+            None if self.settings.keep.is_none() => {
+                self.start(version, Single::<_, A, _>::not_kept(handler))
             }
+            None => self.start(version, Single::<_, A, _>::kept_if_set(handler)),
         }
     }
 
@@ -535,8 +534,7 @@ where
             linger: Duration::ZERO,
         });
         let version = self.prepare()?;
-        let handler = Arc::new(handler);
-        self.start(version, move |seat| run_batches(seat, Arc::clone(&handler)))
+        self.start(version, Batches::<_, A>::new(handler))
     }
 
     /// Has the router find the lane of each message, so that their number may change.
@@ -578,14 +576,13 @@ where
         Ok(version)
     }
 
-    fn start<O, Run>(
+    fn start<O>(
         mut self,
         version: Option<Arc<Version<M>>>,
-        run: impl Fn(Seat<Of<K, M, O, E>>) -> Run + Send + Sync + 'static,
+        work: impl Work<Of<K, M, O, E>>,
     ) -> Result<Dispatcher<K, M, O, E>, BuildError>
     where
         O: Send + 'static,
-        Run: Future<Output = ()> + Send + 'static,
     {
         let share = match self.share.take() {
             None => None,
@@ -602,7 +599,7 @@ where
         settings.stalled_capacity = self.stalled_capacity.unwrap_or(settings.capacity);
         settings.tally = u32::try_from(settings.capacity / 64)
             .unwrap_or(u32::MAX)
-            .clamp(1, 32);
+            .clamp(1, Tally::MOST);
         let workers = rt::workers(&runtime);
         let limits = Limits {
             concurrency: settings
@@ -614,10 +611,11 @@ where
 
         let store = settings.discipline.store();
         let runners = runtime.clone();
+        let work = Arc::new(work);
         let spawn = Box::new(move |engine: &Arc<Engine<Of<K, M, O, E>>>| {
             engine.runners.start(|number| {
-                let seat = Seat::new(Arc::clone(engine), number);
-                runners.spawn(run(seat)).abort_handle()
+                let slot = RunnerSlot::new(Arc::clone(engine), number);
+                runners.spawn(run(slot, Arc::clone(&work))).abort_handle()
             });
         });
         let mut engine = Engine::new(self.settings, self.shards, limits, spawn);

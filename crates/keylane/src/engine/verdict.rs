@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::apart::Freed;
 use super::gate::Opening;
-use super::hand::Owed;
 use super::message::{Due, Held, Parked, Queued, Turn, Work};
+use super::run::Open;
 use super::settle::{Outcome, Tally};
 use super::think::After;
 use super::{Engine, Lane};
@@ -114,11 +114,11 @@ impl<T: Spec> Engine<T> {
         self: &Arc<Self>,
         tally: &mut Tally,
         context: &mut Context<T::Key>,
-        owed: Owed<T>,
+        open: Open<T>,
         failure: Failure<T::Error>,
     ) -> Option<Queued<T>> {
         let (key, attempt) = (context.key.take(), context.attempt);
-        let Owed { hash, ticket, kept } = owed;
+        let Open { hash, ticket, kept } = open;
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
             self.tell_discarded(key.as_ref(), attempt, &failure);

@@ -1,171 +1,163 @@
 //! Several messages of one key in one handler.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
+use std::marker::PhantomData;
 
 use futures::FutureExt;
 
-use super::Engine;
-use super::apart::Freed;
-use super::gate::Opening;
-use super::hand::{Hand, Owed, Post};
-use super::message::{Parked, Queued, Standing, Ticket, Turn};
-use super::seat::Seat;
-use super::settle::{Outcome, Tally};
-use super::shutdown::HandedBack;
+use super::in_flight::InFlight;
+use super::kept::{Kept, KeptIfSet, KeptMessage};
+use super::open::Open;
+use super::work::Work;
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::clock;
+use crate::engine::apart::Freed;
+use crate::engine::gate::Opening;
+use crate::engine::message::{Parked, Queued, Standing, Ticket};
+use crate::engine::settle::{Outcome, Tally};
+use crate::engine::{Engine, HandedBack, Stage};
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::lanes::Role;
-use crate::rt::{self, Arc};
+use crate::rt::Arc;
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned};
 
-/// As [`run`](super::run), with a handler that takes batches.
-///
-/// Beside it and not in it: what is alive across the await of a handler is memory for each handler in
-/// flight, and plain handlers should not pay for batches.
-#[allow(clippy::manual_async_fn)]
-pub(crate) fn run_batches<T: Spec, H, A>(
-    mut seat: Seat<T>,
-    handler: Arc<H>,
-) -> impl Future<Output = ()> + Send
-where
-    H: BatchHandler<T::Key, T::Message, A>,
-    H::Answer: BatchAnswer<Output = T::Output, Error = T::Error>,
-{
-    async move {
-        let engine = Arc::clone(seat.engine());
-        let mut context = Context::new(engine.shutdown.cancel.clone());
-        loop {
-            match seat.role() {
-                Role::Gone => return,
-                Role::Idle if !seat.summoned().await => return,
-                Role::Idle | Role::Starting | Role::Poller | Role::Holder => {}
-            }
-            if seat.is_tired() | seat.is_in_the_way() {
-                seat.flush();
-                rt::step_aside().await;
-            }
-            let Some(mut turn) = seat.take() else {
-                continue;
-            };
-            loop {
-                let (head, is_letter) = turn.sorted();
-                let next = if is_letter {
-                    let post = Post::take(&engine, head);
-                    let accepted = super::runner::deliver(&engine, &post, &mut seat).await;
-                    seat.after_letter(post.done(), accepted)
-                } else {
-                    let (answer, owed, mates) = {
-                        let (messages, mates, mut hand) = take(&engine, &mut context, head);
-                        let count = mates.len() + 1;
-                        let mut slot = pin!(None);
-                        hand.call(messages, slot.as_mut(), |context, messages| {
-                            handler
-                                .handle(context, messages)
-                                .map(move |answer| answer.into_answers(count))
-                        });
-                        let answer = poll_fn(|cx| hand.poll(slot.as_mut(), &mut seat, cx)).await;
-                        engine.drop_future(|| slot.set(None));
-                        let owed = hand.done(&answer);
-                        (answer, owed, mates.done())
-                    };
-                    seat.after_batch(&mut context, owed, mates, answer)
-                };
-                match seat.proceed(next) {
-                    Some(next) => turn = next,
-                    None => break,
-                }
-            }
-        }
-    }
+/// A handler of batches. `A` tells the kinds of closures apart.
+pub(crate) struct Batches<H, A> {
+    handler: H,
+    kinds: PhantomData<fn() -> A>,
 }
 
-/// Takes a turn in hand: the messages for the handler, and the guards of what is owed for them.
-#[allow(clippy::type_complexity, reason = "the messages and their two guards")]
-fn take<'a, T: Spec>(
-    engine: &'a Arc<Engine<T>>,
-    context: &'a mut Context<T::Key>,
-    mut turn: Turn<T>,
-) -> (
-    Result<Vec<T::Message>, Failure<T::Error>>,
-    Mates<'a, T>,
-    Hand<'a, T>,
-) {
-    let parked = turn.ticket.debt.take_mates();
-    let mut mates = Mates {
-        engine,
-        key: turn.key.as_ref().and_then(cloned),
-        owed: Vec::with_capacity(parked.len()),
-    };
-    let mut messages = Vec::with_capacity(parked.len() + 1);
-    let mut failed = None;
-    let (head, hand) = Hand::take(engine, context, turn);
-    let kept = parked.into_iter().map(|Parked { message, ticket }| {
-        let (message, kept) = engine.keep(message);
-        mates.owed.push(Mate { ticket, kept });
-        message
-    });
-    for message in std::iter::once(head).chain(kept) {
-        match message {
-            Ok(message) => messages.push(message),
-            Err(failure) => failed = Some(failure),
+impl<H, A> Batches<H, A> {
+    pub(crate) fn new(handler: H) -> Self {
+        Self {
+            handler,
+            kinds: PhantomData,
         }
     }
-    let messages = match failed {
-        None => Ok(messages),
-        Some(failure) => {
-            engine.drop_quietly(messages);
-            Err(failure)
-        }
-    };
-    (messages, mates, hand)
 }
 
 /// What is owed for a message that is in a handler behind the first one of its batch.
-pub(super) struct Mate<T: Types> {
+pub(crate) struct BatchMember<T: Types> {
     ticket: Ticket<T>,
     kept: Option<T::Message>,
 }
 
-/// Settles the messages behind the first one if their handler is dropped in the middle.
-struct Mates<'a, T: Spec> {
-    engine: &'a Arc<Engine<T>>,
-    key: Option<T::Key>,
-    owed: Vec<Mate<T>>,
+/// What the engine keeps of a batch.
+pub(crate) struct KeptBatch<T: Types> {
+    first: Option<T::Message>,
+    /// All but the first one.
+    members: Vec<BatchMember<T>>,
 }
 
-impl<T: Spec> Mates<'_, T> {
-    fn len(&self) -> usize {
-        self.owed.len()
+impl<T: Spec> Kept<T> for KeptBatch<T> {
+    fn take(&mut self) -> Option<T::Message> {
+        self.first.take()
     }
 
-    /// The handler has answered.
-    fn done(mut self) -> Vec<Mate<T>> {
-        std::mem::take(&mut self.owed)
-    }
-}
-
-impl<T: Spec> Drop for Mates<'_, T> {
-    fn drop(&mut self) {
-        if self.owed.is_empty() {
+    fn interrupt(&mut self, engine: &Arc<Engine<T>>, key: Option<&T::Key>) {
+        if self.members.is_empty() {
             return;
         }
-        self.engine.shutdown.advance(super::Stage::Aborting);
+        engine.shutdown.advance(Stage::Aborting);
         let mut tally = Tally::default();
-        for Mate { ticket, kept } in std::mem::take(&mut self.owed) {
-            self.engine.shutdown.interrupted();
+        for BatchMember { ticket, kept } in std::mem::take(&mut self.members) {
+            engine.shutdown.interrupted();
             let back = HandedBack {
-                key: self.key.as_ref().and_then(cloned),
+                key: key.and_then(cloned),
                 message: kept,
                 attempts: 1,
                 interrupted: true,
             };
-            self.engine.hand_back(&mut tally, back, ticket);
+            engine.hand_back(&mut tally, back, ticket);
         }
-        self.engine.flush(&mut tally);
+        engine.flush(&mut tally);
+    }
+}
+
+/// A batch whose handler has answered.
+pub(crate) struct Finished<T: Types> {
+    first: Open<T>,
+    members: Vec<BatchMember<T>>,
+    answer: Result<Vec<Result<T::Output, T::Error>>, Box<Failure<T::Error>>>,
+}
+
+impl<T, H, A> Work<T> for Batches<H, A>
+where
+    T: Spec,
+    H: BatchHandler<T::Key, T::Message, A>,
+    H::Answer: BatchAnswer<Output = T::Output, Error = T::Error>,
+    A: 'static,
+{
+    type Input = Vec<T::Message>;
+    type Kept = KeptBatch<T>;
+    type Answer = Vec<Result<T::Output, T::Error>>;
+    type Error = T::Error;
+    type Finished = Finished<T>;
+
+    fn keep(
+        engine: &Engine<T>,
+        ticket: &mut Ticket<T>,
+        message: T::Message,
+    ) -> (Result<Self::Input, Failure<T::Error>>, KeptBatch<T>) {
+        let behind = ticket.debt.take_mates();
+        let mut messages = Vec::with_capacity(behind.len() + 1);
+        let mut members = Vec::with_capacity(behind.len());
+        let mut failed = None;
+        let mut add = |input: Result<_, _>| match input {
+            Ok(message) => messages.push(message),
+            Err(failure) => failed = Some(failure),
+        };
+        let (input, KeptIfSet(first)) = KeptIfSet::keep(engine, message);
+        add(input);
+        for Parked { message, ticket } in behind {
+            let (input, KeptIfSet(kept)) = KeptIfSet::keep(engine, message);
+            members.push(BatchMember { ticket, kept });
+            add(input);
+        }
+        let messages = match failed {
+            None => Ok(messages),
+            Some(failure) => {
+                engine.drop_quietly(messages);
+                Err(failure)
+            }
+        };
+        (messages, KeptBatch { first, members })
+    }
+
+    fn call(
+        &self,
+        context: &Context<T::Key>,
+        messages: Vec<T::Message>,
+    ) -> impl Future<Output = Result<Self::Answer, T::Error>> + Send {
+        let count = messages.len();
+        self.handler
+            .handle(context, messages)
+            .map(move |answer| answer.into_answers(count))
+    }
+
+    fn finish(
+        engine: &Arc<Engine<T>>,
+        _: &mut Tally,
+        in_flight: &mut InFlight<'_, T, KeptBatch<T>>,
+        answer: Result<Self::Answer, Box<Failure<T::Error>>>,
+    ) -> Finished<T> {
+        in_flight.answered(engine, &answer);
+        let members = std::mem::take(&mut in_flight.kept().members);
+        Finished {
+            first: in_flight.open(),
+            members,
+            answer,
+        }
+    }
+
+    fn advance(
+        engine: &Arc<Engine<T>>,
+        tally: &mut Tally,
+        context: &mut Context<T::Key>,
+        finished: Finished<T>,
+    ) -> Option<Queued<T>> {
+        engine.after_batch(tally, context, finished)
     }
 }
 
@@ -178,25 +170,27 @@ struct Failed<T: Types> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// Settles a batch as far as it succeeded. Returns the turn of the next message if the first one
-    /// of the lane has settled.
-    pub(super) fn after_batch(
+    /// Settles a batch as far as it succeeded. Returns the next job of the key if the first message
+    /// has settled.
+    fn after_batch(
         self: &Arc<Self>,
         tally: &mut Tally,
         context: &mut Context<T::Key>,
-        owed: Owed<T>,
-        mates: Vec<Mate<T>>,
-        answer: Result<Vec<Result<T::Output, T::Error>>, Box<Failure<T::Error>>>,
+        finished: Finished<T>,
     ) -> Option<Queued<T>> {
-        let Owed { hash, ticket, kept } = owed;
-        let had_mates = !mates.is_empty();
-        let head = std::iter::once(Mate { ticket, kept });
-        let crew = head.chain(mates);
+        let Finished {
+            first: Open { hash, ticket, kept },
+            members,
+            answer,
+        } = finished;
+        let had_members = !members.is_empty();
+        let first = std::iter::once(BatchMember { ticket, kept });
+        let all = first.chain(members);
         let mut failed = Vec::new();
         match answer {
             Err(failure) => {
                 let mut failure = Some(failure);
-                failed.extend(crew.map(|Mate { ticket, kept }| Failed {
+                failed.extend(all.map(|BatchMember { ticket, kept }| Failed {
                     ticket,
                     kept,
                     failure: failure.take().map(|failure| *failure),
@@ -204,11 +198,12 @@ impl<T: Spec> Engine<T> {
             }
             Ok(answers) => {
                 let mut answers = answers.into_iter();
-                for Mate { ticket, kept } in crew {
+                for BatchMember { ticket, kept } in all {
                     let failure = match answers.next() {
                         Some(Ok(answer)) => {
                             self.drop_quietly(kept);
                             self.settle(tally, ticket, Outcome::Done(answer));
+                            self.flush_some(tally);
                             continue;
                         }
                         Some(Err(error)) => Failure::Error(error),
@@ -227,7 +222,7 @@ impl<T: Spec> Engine<T> {
         let mut failed = failed.into_iter();
         match failed.next() {
             None => {
-                if had_mates {
+                if had_members {
                     self.put_back(tally, context.key.as_ref(), hash, Vec::new());
                 }
                 self.advance(context.key.take(), hash)
@@ -235,15 +230,15 @@ impl<T: Spec> Engine<T> {
             Some(first) => {
                 let failure = first.failure.unwrap_or(Failure::NoAnswer);
                 let why = self.why(&failure);
-                if had_mates {
+                if had_members {
                     self.put_failed_back(tally, context.key.as_ref(), hash, &why, failed);
                 }
-                let owed = Owed {
+                let open = Open {
                     hash,
                     ticket: first.ticket,
                     kept: first.kept,
                 };
-                self.failed(tally, context, owed, failure)
+                self.failed(tally, context, open, failure)
             }
         }
     }
