@@ -9,5 +9,6 @@ mod counter;
 
 mod allocations;
 mod baseline;
+mod in_flight;
 mod rates;
 mod semaphore;

@@ -7,28 +7,66 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Instant;
+use crate::rt::Arc;
 
 /// What a handler is told about its attempt.
 #[derive(Clone)]
 pub struct Context<K> {
     pub(crate) key: Option<K>,
     pub(crate) attempt: u32,
+    details: Arc<Details>,
+}
+
+/// What is the same for all attempts of a dispatcher, unless it has deadlines or versions.
+///
+/// Behind one pointer, because each handler in flight has a context.
+#[derive(Clone, Debug)]
+pub(crate) struct Details {
+    cancel: CancellationToken,
+    deadline: Option<Instant>,
     /// The version of the message, where lanes sequence.
-    pub(crate) version: u64,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) cancel: CancellationToken,
+    version: u64,
+}
+
+impl Details {
+    pub(crate) fn new(cancel: CancellationToken) -> Self {
+        Self {
+            cancel,
+            deadline: None,
+            version: 0,
+        }
+    }
 }
 
 impl<K> Context<K> {
     /// The context of a runner that has no message yet.
-    pub(crate) fn new(cancel: CancellationToken) -> Self {
+    pub(crate) fn new(details: Arc<Details>) -> Self {
         Self {
             key: None,
             attempt: 0,
-            version: 0,
-            deadline: None,
-            cancel,
+            details,
         }
+    }
+
+    /// Sets the deadline of the next attempt, in details of its own.
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) {
+        Arc::make_mut(&mut self.details).deadline = deadline;
+    }
+
+    pub(crate) fn instant_of_deadline(&self) -> Option<Instant> {
+        self.details.deadline
+    }
+
+    /// Sets the version of the next message; 0 without one.
+    #[inline]
+    pub(crate) fn set_version(&mut self, version: u64) {
+        if self.details.version != version {
+            Arc::make_mut(&mut self.details).version = version;
+        }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.details.version
     }
 
     /// The key of the message, or `None` for a keyless message.
@@ -43,21 +81,22 @@ impl<K> Context<K> {
 
     /// When the attempt will be dropped, if there is an attempt time-out.
     pub fn deadline(&self) -> Option<tokio::time::Instant> {
-        self.deadline.map(tokio::time::Instant::from_std)
+        let deadline = self.instant_of_deadline();
+        deadline.map(tokio::time::Instant::from_std)
     }
 
     /// What is left until the deadline, if there is one, by the clock of the calling thread's
     /// runtime. In the handler that is the dispatcher's; elsewhere it differs only while a test
     /// pauses time.
     pub fn time_left(&self) -> Option<Duration> {
-        self.deadline
+        self.instant_of_deadline()
             .map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
     }
 
     /// Whether the dispatcher was told to `close` or `abort`, so that a long handler may stop at
     /// a good place instead of being dropped at a bad one. `drain` does not ask for it.
     pub fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled()
+        self.details.cancel.is_cancelled()
     }
 
     /// Waits until [`is_cancelled`](Self::is_cancelled).
@@ -66,7 +105,7 @@ impl<K> Context<K> {
     ///
     /// Dropping the future does nothing.
     pub async fn cancelled(&self) {
-        self.cancel.cancelled().await;
+        self.details.cancel.cancelled().await;
     }
 }
 
@@ -74,7 +113,7 @@ impl<K> fmt::Debug for Context<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
             .field("attempt", &self.attempt)
-            .field("deadline", &self.deadline)
+            .field("deadline", &self.details.deadline)
             .field("cancelled", &self.is_cancelled())
             .finish_non_exhaustive()
     }

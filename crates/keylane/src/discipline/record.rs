@@ -29,7 +29,7 @@ where
         message: M,
     ) -> impl Future<Output = Result<H::Output, Self::Error>> + Send {
         // Of the message that was sent, whatever an operator has put in its place.
-        let version = context.version;
+        let version = context.version();
         async move {
             #[cfg(keylane_mutant = "record-first")]
             if let Some(key) = context.key() {

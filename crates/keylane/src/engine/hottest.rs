@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Engine;
 use crate::clock::{self, Instant};
 use crate::lanes::State;
-use crate::observe::heat::{Grown, NO_PLACE, Still, Wait};
+use crate::observe::heat::{Grown, Still, Wait};
 use crate::observe::{By, Hot};
 use crate::rt::atomic::Ordering;
 use crate::rt::{self, lock};
@@ -92,19 +92,16 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// A handler begins to wait. Returns its place among those that do.
+    /// The handler of a runner begins to wait.
     #[inline]
-    pub(super) fn begin_wait(&self, runner: u64, hash: u64, now: Instant) -> u32 {
-        self.heat.waits.enter(runner, hash, self.stamp(now))
+    pub(super) fn begin_wait(&self, runner: u32, hash: u64, now: Instant) {
+        self.heat.waits.enter(runner, hash, self.stamp(now));
     }
 
-    /// It is ready, or was dropped in the middle, and leaves its place.
+    /// It is ready, or was dropped in the middle.
     #[inline]
-    pub(super) fn end_wait(&self, place: &mut u32) {
-        if *place != NO_PLACE {
-            let place = std::mem::replace(place, NO_PLACE);
-            self.heat.waits.leave(place);
-        }
+    pub(super) fn end_wait(&self, runner: u32) {
+        self.heat.waits.leave(runner);
     }
 
     /// Counts the handlers that wait at this moment. The watch does it, so that handlers pay nothing.

@@ -8,12 +8,11 @@
 //!
 //! - [`Engine`] is what all of them share.
 //! - `router` is the dispatcher task: the only one that reads the channel and the timers.
-//! - `runner` is a task that polls handlers.
+//! - `run` is what runs a message: the tasks that poll handlers, and what is in flight.
 //! - `verdict` is what happens to a message after an attempt: settled, tried again, given up on.
 //! - `settle` is the one outcome of a message, and the only place where it is given.
-//! - `pace` brings the adaptive concurrency and its measurements together.
 //! - Lanes that think: a message comes in by `arrive`, `think` is asked what to run, `rest` rouses what
-//!   rests, `batch` is their second runner, `loader` asks the store of versions.
+//!   rests, `loader` asks the store of versions.
 //! - `apart` counts what is no load, `decide` is the operator, `sweep` hands back.
 //! - `shutdown` knows how far the end has come.
 //!
@@ -48,24 +47,11 @@ use clocks::Clocks;
 
 mod keyless;
 
-mod runner;
-pub(crate) use runner::run;
-
-mod batch;
-pub(crate) use batch::run_batches;
-
-mod seat;
-pub(crate) use seat::Seat;
-
-mod runners;
-pub(crate) use runners::Runners;
-
-mod attempt;
-mod hand;
-mod pace;
+mod run;
+pub(crate) use run::{Batches, RunnerSlot, RunningTasks, Single, Work, run};
 
 mod outcome;
-pub(crate) use outcome::Share;
+pub(crate) use outcome::{Share, Tally};
 
 mod admin;
 mod inspect;
@@ -94,6 +80,7 @@ use std::time::Duration;
 
 use crate::adaptive::Meter;
 use crate::clock::{self, Instant};
+use crate::handler::Details;
 use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Rules};
 use crate::observe::facade::Facade;
 use crate::observe::heat::Heat;
@@ -138,7 +125,7 @@ pub(crate) struct Engine<T: Types> {
     /// Which keys are hot.
     heat: Heat,
     pub(crate) shutdown: Shutdown<T::Key, T::Message>,
-    pub(crate) runners: Runners,
+    pub(crate) runners: RunningTasks,
     /// How those whose message was merged into another get its answer, where they do.
     share: Option<Share<T::Output, T::Error>>,
     /// How many lanes there are, where that is fixed.
@@ -218,6 +205,7 @@ impl<T: Spec> Engine<T> {
             spawn,
         } = parts;
         let clocks = Clocks::new(&runtime);
+        let shutdown = Shutdown::new();
         let rules = settings.rules(share.is_some(), clocks.epoch);
         Self {
             lanes: LaneMap::new(shards),
@@ -236,9 +224,9 @@ impl<T: Spec> Engine<T> {
             counters: Counters::default(),
             facade: Facade::new(settings.name.as_deref()),
             feed: events::Feed::new(settings.event_capacity),
-            heat: Heat::new(limits.concurrency),
-            shutdown: Shutdown::new(),
-            runners: Runners::new(),
+            heat: Heat::new(limits.concurrency + limits.idle),
+            runners: RunningTasks::new(Details::new(shutdown.cancel.clone())),
+            shutdown,
             share,
             places,
             drained: Mutex::new(Vec::new()),

@@ -60,12 +60,17 @@ pub(crate) fn cut(text: String, longest: usize) -> String {
     short
 }
 
-/// The span of one attempt, or `None` where nobody listens; then nothing is computed.
+/// Whether spans of attempts are looked at.
 #[inline]
+pub(crate) fn is_enabled() -> bool {
+    tracing::enabled!(target: "keylane", tracing::Level::INFO)
+}
+
+/// The span of one attempt, or `None` where nobody listens; then nothing is computed.
 pub(crate) fn span<'a, K: 'a>(
     describe: impl FnOnce() -> (Shown<'a, K>, u32, Duration),
-) -> Option<Box<Span>> {
-    if !tracing::enabled!(target: "keylane", tracing::Level::INFO) {
+) -> Option<Span> {
+    if !is_enabled() {
         return None;
     }
     let (key, attempt, wait) = describe();
@@ -76,6 +81,5 @@ pub(crate) fn span<'a, K: 'a>(
         attempt,
         wait_us = wait.as_micros() as u64,
     );
-    // Boxed: most services never look, and each handler in flight would carry it.
-    (!span.is_disabled()).then(|| Box::new(span))
+    (!span.is_disabled()).then_some(span)
 }

@@ -10,7 +10,7 @@ use shuttle_tokio::task::JoinHandle;
 use super::explore::pause;
 use super::witness::{Hasher, task};
 use crate::routing::{HashLane, HashLanes};
-use crate::{Context, Dispatcher, Overflow, Retry, Ending};
+use crate::{Context, Dispatcher, Ending, Overflow, Retry};
 
 type Lanes = HashLanes<(u8, u32), (), &'static str>;
 

@@ -9,7 +9,7 @@ use shuttle_tokio::task::JoinHandle;
 
 use super::explore::pause;
 use crate::error::{BoxError, Failure, ReceiptError};
-use crate::{Builder, Context, DeadLetter, DeadLetterSink, Dispatcher, Receipt, Report, Ending};
+use crate::{Builder, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, Receipt, Report};
 
 pub(super) type Key = u8;
 pub(super) type Orders = Dispatcher<Key, Message, u32, &'static str>;

@@ -1,7 +1,6 @@
 //! Starting a dispatcher: settings and handler become an engine, its tasks and a handle.
 
 use std::fmt;
-use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -11,7 +10,8 @@ use crate::discipline::{Discipline, Recorded, Version};
 use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
 use crate::engine::{
-    Engine, Parts, Places, Resharding, Router, Seat, Share, Spawn, load, run, run_batches, watch,
+    Batches, Engine, Parts, Places, Resharding, Router, RunnerSlot, Share, Single, Spawn, Tally,
+    Work, load, run, watch,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -49,13 +49,13 @@ where
         let version = self.config.complete()?;
         match self.config.settings.discipline.store() {
             Some(store) => {
-                let handler = Arc::new(Recorded { handler, store });
-                self.start(version, move |seat| run(seat, Arc::clone(&handler)))
+                let work = Single::<_, A, _>::kept_if_set(Recorded { handler, store });
+                self.start(version, work)
             }
-            None => {
-                let handler = Arc::new(handler);
-                self.start(version, move |seat| run(seat, Arc::clone(&handler)))
+            None if self.config.settings.keep.is_none() => {
+                self.start(version, Single::<_, A, _>::not_kept(handler))
             }
+            None => self.start(version, Single::<_, A, _>::kept_if_set(handler)),
         }
     }
 
@@ -80,19 +80,17 @@ where
             linger: Duration::ZERO,
         });
         let version = self.config.complete()?;
-        let handler = Arc::new(handler);
-        self.start(version, move |seat| run_batches(seat, Arc::clone(&handler)))
+        self.start(version, Batches::<_, A>::new(handler))
     }
 
     /// Makes the engine, starts its tasks, and returns the first handle.
-    fn start<O, Run>(
+    fn start<O>(
         self,
         version: Option<Arc<Version<M>>>,
-        run: impl Fn(Seat<Of<K, M, O, E>>) -> Run + Send + Sync + 'static,
+        work: impl Work<Of<K, M, O, E>>,
     ) -> Result<Dispatcher<K, M, O, E>, BuildError>
     where
         O: Send + 'static,
-        Run: Future<Output = ()> + Send + 'static,
     {
         let Self {
             key,
@@ -124,7 +122,7 @@ where
             shards: config.shards,
             limits,
             runtime: runtime.clone(),
-            spawn: runners(runtime.clone(), run),
+            spawn: runners(runtime.clone(), work),
             share,
             places,
             loads,
@@ -145,18 +143,12 @@ where
 }
 
 /// How the engine starts a runner, without knowing the handler.
-fn runners<T, Run>(
-    runtime: Handle,
-    run: impl Fn(Seat<T>) -> Run + Send + Sync + 'static,
-) -> Spawn<T>
-where
-    T: Spec + 'static,
-    Run: Future<Output = ()> + Send + 'static,
-{
+fn runners<T: Spec + 'static>(runtime: Handle, work: impl Work<T>) -> Spawn<T> {
+    let work = Arc::new(work);
     Box::new(move |engine: &Arc<Engine<T>>| {
         engine.runners.start(|number| {
-            let seat = Seat::new(Arc::clone(engine), number);
-            runtime.spawn(run(seat)).abort_handle()
+            let slot = RunnerSlot::new(Arc::clone(engine), number);
+            runtime.spawn(run(slot, Arc::clone(&work))).abort_handle()
         });
     })
 }
@@ -179,7 +171,7 @@ where
         settings.stalled_capacity = self.stalled_capacity.unwrap_or(settings.capacity);
         settings.tally = u32::try_from(settings.capacity / 64)
             .unwrap_or(u32::MAX)
-            .clamp(1, 32);
+            .clamp(1, Tally::MOST);
         settings.rate_per_key = self.rate_per_key.as_ref().map(Rate::limiter);
         let version = self.sequence.take().map(|sequence| {
             let (version, sequencing) = sequence.into_parts();

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::super::Engine;
-use super::super::hand::Owed;
 use super::super::message::{Held, Queued, RetryDue, Turn, Work};
 use super::super::room::Freed;
+use super::super::run::Open;
 use super::settle::{Outcome, Tally};
 use super::verdict::{Policy, Verdict};
 use crate::clock;
@@ -31,11 +31,11 @@ impl<T: Spec> Engine<T> {
         self: &Arc<Self>,
         tally: &mut Tally,
         context: &mut Context<T::Key>,
-        owed: Owed<T>,
+        open: Open<T>,
         failure: Failure<T::Error>,
     ) -> Option<Queued<T>> {
         let (key, attempt) = (context.key.take(), context.attempt);
-        let Owed { hash, ticket, kept } = owed;
+        let Open { hash, ticket, kept } = open;
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
             // Neither a retry nor a letter: then no copy of the message is kept.

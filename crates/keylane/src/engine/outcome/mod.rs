@@ -5,5 +5,5 @@ mod failed;
 mod verdict;
 
 mod settle;
-pub(crate) use settle::Share;
-pub(super) use settle::{Outcome, Tally};
+pub(super) use settle::Outcome;
+pub(crate) use settle::{Share, Tally};

@@ -36,17 +36,39 @@ pub(crate) struct Share<O, E> {
 ///
 /// A runner that settles many messages in a row returns their room together, and always before
 /// it waits for anything.
+///
+/// Small and without alignment: each handler in flight has one beside it.
 #[derive(Debug, Default)]
-pub(in super::super) struct Tally {
-    done: u32,
-    room: u32,
-    bytes: usize,
+pub(crate) struct Tally {
+    done: u8,
+    room: u8,
+    bytes: [u8; 4],
 }
 
 impl Tally {
+    /// Most settlements before they are flushed.
+    pub(crate) const MOST: u32 = 32;
+
+    /// Adds the bytes of one message. False: there is no place for them before the next flush.
+    #[inline]
+    fn add_bytes(&mut self, bytes: u32) -> bool {
+        let sum = u32::from_ne_bytes(self.bytes).checked_add(bytes);
+        if let Some(sum) = sum {
+            self.bytes = sum.to_ne_bytes();
+        }
+        sum.is_some()
+    }
+
+    /// Takes what is to be returned: messages, and bytes.
+    #[inline]
+    fn take_room(&mut self) -> (usize, usize) {
+        let bytes = u32::from_ne_bytes(std::mem::take(&mut self.bytes));
+        (std::mem::take(&mut self.room).into(), bytes as usize)
+    }
+
     /// Whether there is nothing to return.
     pub(in super::super) fn is_empty(&self) -> bool {
-        self.done == 0 && self.room == 0 && self.bytes == 0
+        self.done == 0 && self.room == 0 && self.bytes == [0; 4]
     }
 }
 
@@ -221,15 +243,15 @@ impl<T: Spec> Engine<T> {
     /// Returns the room that a tally holds back. Before the messages are counted: once all are,
     /// the end has come, and then no room may be missing.
     fn flush_room(&self, tally: &mut Tally) {
-        let room = std::mem::take(&mut tally.room);
-        let bytes = std::mem::take(&mut tally.bytes);
-        self.room.give(room as usize, bytes);
+        let (room, bytes) = tally.take_room();
+        self.room.give(room, bytes);
     }
 
     /// Returns what a tally holds back, if it is enough to be worth it.
     #[inline]
     pub(in super::super) fn flush_some(&self, tally: &mut Tally) {
-        if tally.room >= self.settings.tally || tally.done >= self.settings.tally {
+        let most = self.settings.tally;
+        if u32::from(tally.room) >= most || u32::from(tally.done) >= most {
             self.flush(tally);
         }
     }
@@ -241,7 +263,10 @@ impl<T: Spec> Engine<T> {
             Standing::Stalled => self.room.unstall(),
             Standing::Counted => {
                 tally.room += 1;
-                tally.bytes += load.weight() as usize;
+                let weight = load.weight();
+                if !tally.add_bytes(weight) {
+                    self.room.give(0, weight as usize);
+                }
             }
             Standing::Settled => debug_assert!(false, "a message settles once"),
         }

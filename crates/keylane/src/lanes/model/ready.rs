@@ -21,7 +21,7 @@ impl Ranked for Turn {
         true
     }
 }
-type Number = u64;
+type Number = u32;
 
 /// What a runner, or somebody else, does next. The index picks a runner.
 #[derive(Clone, Copy, Debug)]
@@ -229,7 +229,7 @@ impl World {
                 self.recruit(recruit);
             }
             (Role::Poller, Deed::Rotate) if turn.is_some() => self.rotate(number),
-            (Role::Poller, _) => self.take(number, false),
+            (Role::Poller | Role::Recruiter, _) => self.take(number, false),
             (Role::Holder, Deed::Hold) => {}
             (Role::Holder, Deed::Rotate) if turn.is_some() => self.go_on(number),
             (Role::Holder, _) => self.come_back(number),

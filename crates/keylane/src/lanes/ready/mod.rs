@@ -81,7 +81,7 @@ pub(crate) struct Ready<T> {
 /// A runner that waits to poll again.
 #[derive(Debug)]
 struct Idler {
-    number: u64,
+    number: u32,
     waker: Waker,
 }
 
@@ -168,7 +168,7 @@ impl<T: Ranked> State<T> {
     }
 
     /// Takes a runner out of the idle ones. False: it is not among them any more.
-    fn forget(&mut self, number: u64) -> bool {
+    fn forget(&mut self, number: u32) -> bool {
         let at = self.idle.iter().position(|idler| idler.number == number);
         at.map(|at| self.idle.swap_remove(at)).is_some()
     }
@@ -299,6 +299,8 @@ impl<T: Ranked> Ready<T> {
         let mut state = lock(&self.state);
         state.pollers -= 1;
         state.holders += 1;
+        // Many handlers that wait are where memory counts.
+        state.turns.shrink();
         #[cfg(keylane_mutant = "forget-recruit")]
         return Recruit::Nobody;
         #[cfg(not(keylane_mutant = "forget-recruit"))]
@@ -318,7 +320,7 @@ impl<T: Ranked> Ready<T> {
     }
 
     /// A runner is gone without having asked: its task was dropped.
-    pub(crate) fn lost(&self, role: Role, number: u64) -> Recruit {
+    pub(crate) fn lost(&self, role: Role, number: u32) -> Recruit {
         let mut state = lock(&self.state);
         match role {
             // Dropped before its first poll: by a runtime that is going away, which would drop the
@@ -334,7 +336,7 @@ impl<T: Ranked> Ready<T> {
                 state.starting = false;
                 state.pollers -= 1;
             }
-            Role::Poller => state.pollers -= 1,
+            Role::Poller | Role::Recruiter => state.pollers -= 1,
             #[cfg(keylane_mutant = "leak-permit")]
             Role::Holder => {}
             #[cfg(not(keylane_mutant = "leak-permit"))]
@@ -351,7 +353,7 @@ impl<T: Ranked> Ready<T> {
     /// come among them.
     pub(crate) fn poll_summons(
         &self,
-        number: u64,
+        number: u32,
         waits: &mut bool,
         cx: &mut Context<'_>,
     ) -> Poll<bool> {
@@ -428,6 +430,8 @@ pub(crate) enum Role {
     /// Recruited, and nothing taken yet.
     Starting,
     Poller,
+    /// A poller that has recruited another one, and steps aside for it.
+    Recruiter,
     Holder,
     Idle,
     /// Left by itself.

@@ -16,6 +16,9 @@ pub(crate) trait Ranked {
     fn counts(&self) -> bool;
 }
 
+/// Places for turns that are kept for ever.
+const MOST_KEPT: usize = 1_024;
+
 /// First come, first served, unless there are rules.
 #[derive(Debug)]
 pub(super) struct Line<T> {
@@ -98,6 +101,18 @@ impl<T: Ranked> Line<T> {
     #[cold]
     fn pop_by_rules(&mut self) -> Option<T> {
         self.rules.as_mut()?.pop(&mut self.first)
+    }
+
+    /// Gives back memory that a burst of turns has left.
+    ///
+    /// Half of it at a time, and not before seven of eight places are empty: a queue that fills and
+    /// empties again and again keeps what it has.
+    #[inline]
+    pub(super) fn shrink(&mut self) {
+        let room = self.first.capacity();
+        if room > MOST_KEPT && self.first.len() < room / 8 {
+            self.first.shrink_to(room / 2);
+        }
     }
 
     /// A runner that has the next turn of its lane in hand would go on with it. Returns what it goes

@@ -23,7 +23,7 @@ mod stalled;
 pub(crate) use stalled::{Stalled, Still};
 
 mod waits;
-pub(crate) use waits::{NO_PLACE, Wait, Waits};
+pub(crate) use waits::{Wait, Waits};
 
 mod busy;
 pub(crate) use busy::Busy;
@@ -40,12 +40,12 @@ pub(crate) struct Heat {
 }
 
 impl Heat {
-    pub(crate) fn new(concurrency: usize) -> Self {
+    pub(crate) fn new(runners: usize) -> Self {
         Self {
             deep: Mutex::default(),
             queries: AtomicUsize::new(0),
             stalled: Mutex::default(),
-            waits: Waits::new(concurrency),
+            waits: Waits::new(runners),
             busy: Mutex::default(),
         }
     }

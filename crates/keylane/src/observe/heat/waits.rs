@@ -4,19 +4,17 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most places, for any concurrency.
+/// Most places, for any number of runners.
 const MOST: usize = 1 << 16;
 
-/// How many neighbours are asked for a free place.
-const PROBES: usize = 16;
+/// Neighbouring runners have places on different cache lines, or handlers on different cores would
+/// wait for each other here: each next runner is this part of all places further on.
+const STRIDES: usize = 8;
 
-/// For a handler that found no place, or does not wait.
-pub(crate) const NO_PLACE: u32 = u32::MAX;
-
-/// A place for each handler in flight, taken when it begins to wait and left when it is ready.
+/// A place for each runner, in which it says what its handler waits for.
 ///
-/// Taking and leaving is one store each, without a lock. There are twice as many places as the
-/// concurrency allows handlers, so one is found at once.
+/// A runner has a place of its own, by its number, so saying it is a few stores without a lock. A
+/// runner whose number is too large is not seen.
 #[derive(Debug)]
 pub(crate) struct Waits {
     size: usize,
@@ -31,52 +29,51 @@ pub(crate) struct Wait {
     pub(crate) hash: u64,
 }
 
-/// On a cache line of its own, or handlers on different cores would wait for each other here.
+/// The handler of one runner.
 #[derive(Debug, Default)]
-#[repr(align(64))]
 struct Place {
-    /// The stamp of the moment, and one; 0: free. Partner: `part`, which a mix of two handlers
-    /// misleads to a candidate too many.
+    /// The stamp of the moment, and one; 0: nothing waits. Relaxed, as is `hash`. Partner:
+    /// `Place::wait`, which a mix of two handlers misleads to a candidate too many.
     since: AtomicU64,
     hash: AtomicU64,
 }
 
 impl Waits {
-    pub(crate) fn new(concurrency: usize) -> Self {
-        let size = concurrency.clamp(32, MOST / 2) * 2;
+    /// For so many runners at once.
+    pub(crate) fn new(runners: usize) -> Self {
         Self {
-            size: size.next_power_of_two(),
+            size: runners.clamp(64, MOST).next_power_of_two(),
             places: OnceLock::new(),
         }
     }
 
-    /// A handler begins to wait. `near` spreads: the number of its runner.
+    /// Where a runner says it: as far from its neighbours as possible.
     #[inline]
-    pub(crate) fn enter(&self, near: u64, hash: u64, since: u64) -> u32 {
+    fn index(&self, runner: u32) -> usize {
+        let runner = runner as usize;
+        if runner >= self.size {
+            return runner;
+        }
+        (runner % STRIDES) * (self.size / STRIDES) + runner / STRIDES
+    }
+
+    /// The handler of this runner begins to wait.
+    #[inline]
+    pub(crate) fn enter(&self, runner: u32, hash: u64, since: u64) {
         let places = self
             .places
             .get_or_init(|| (0..self.size).map(|_| Place::default()).collect());
-        for probe in 0..PROBES {
-            let at = (near as usize).wrapping_add(probe) & (self.size - 1);
-            let place = &places[at];
-            if place.since.load(Ordering::Relaxed) == 0
-                && place
-                    .since
-                    .compare_exchange(0, since + 1, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok()
-            {
-                place.hash.store(hash, Ordering::Relaxed);
-                return at as u32;
-            }
+        if let Some(place) = places.get(self.index(runner)) {
+            place.hash.store(hash, Ordering::Relaxed);
+            place.since.store(since + 1, Ordering::Relaxed);
         }
-        NO_PLACE
     }
 
-    /// The handler is ready, or gone.
+    /// The handler of this runner is ready, or gone.
     #[inline]
-    pub(crate) fn leave(&self, place: u32) {
+    pub(crate) fn leave(&self, runner: u32) {
         let places = self.places.get();
-        let place = places.and_then(|places| places.get(place as usize));
+        let place = places.and_then(|places| places.get(self.index(runner)));
         if let Some(place) = place
             && !cfg!(keylane_mutant = "place-kept")
         {
@@ -112,36 +109,52 @@ impl Place {
 mod tests {
     use super::*;
 
+    fn all(waits: &Waits) -> Option<Vec<Wait>> {
+        let mut all = waits.part(0, MOST)?;
+        all.sort_unstable();
+        Some(all)
+    }
+
     #[test]
-    fn a_place_is_taken_and_left() {
+    fn a_handler_is_seen_while_it_waits() {
         let waits = Waits::new(256);
         assert_eq!(waits.part(0, 8), None, "nothing has waited yet");
-        let first = waits.enter(3, 42, 7);
-        let second = waits.enter(3, 43, 0);
-        assert_ne!(first, second);
+        waits.enter(3, 42, 7);
+        waits.enter(4, 43, 0);
         let [one, other] = [(7, 42), (0, 43)].map(|(since, hash)| Wait { since, hash });
-        assert_eq!(waits.part(0, 8), Some(vec![one, other]));
-        waits.leave(first);
-        waits.leave(NO_PLACE);
-        assert_eq!(waits.part(0, 512), Some(vec![other]));
-        assert_eq!(waits.part(512, 512), None);
+        assert_eq!(all(&waits), Some(vec![other, one]));
+        waits.leave(3);
+        assert_eq!(all(&waits), Some(vec![other]));
+        assert_eq!(waits.part(waits.size(), 512), None);
     }
 
     #[test]
-    fn all_that_the_concurrency_allows_find_a_place() {
-        // Also when the numbers of the runners have gaps, and those left are the long ones.
-        let waits = Waits::new(1_000);
-        let places: Vec<_> = (0..1_000).map(|n| waits.enter(n * 3, n, n)).collect();
-        assert!(!places.contains(&NO_PLACE));
+    fn every_runner_has_a_place_of_its_own() {
+        for runners in [1, 64, 1_000, MOST] {
+            let waits = Waits::new(runners);
+            let mut places: Vec<_> = (0..runners as u32).map(|n| waits.index(n)).collect();
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), runners);
+            assert!(places.iter().all(|place| *place < waits.size()));
+        }
     }
 
     #[test]
-    fn without_room_a_handler_is_only_not_seen() {
+    fn the_places_of_neighbours_are_on_lines_of_their_own() {
+        let waits = Waits::new(64);
+        let mut first: Vec<_> = (0..STRIDES as u32).map(|n| waits.index(n)).collect();
+        first.sort_unstable();
+        let lines = first.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(lines.min() >= Some(128 / size_of::<Place>()));
+    }
+
+    #[test]
+    fn a_runner_without_a_place_is_only_not_seen() {
         let waits = Waits::new(1);
-        let places: Vec<_> = (0..200).map(|n| waits.enter(n, n, n)).collect();
-        assert_eq!(
-            places.iter().filter(|place| **place == NO_PLACE).count(),
-            136
-        );
+        (0..200).for_each(|n| waits.enter(n, n.into(), n.into()));
+        assert_eq!(all(&waits).map(|all| all.len()), Some(64));
+        (0..200).for_each(|n| waits.leave(n));
+        assert_eq!(all(&waits), Some(vec![]));
     }
 }

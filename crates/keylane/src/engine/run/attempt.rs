@@ -4,45 +4,54 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
-use super::Engine;
 use crate::adaptive::Started;
 use crate::clock::{self, Alarm};
+use crate::engine::Engine;
 use crate::error::Failure;
 use crate::handler::Context;
 use crate::observe::Beat;
 use crate::observe::facade::Stopwatch;
 use crate::observe::trace;
+use crate::rt::Arc;
 use crate::types::Spec;
 use crate::unwind::caught;
 
-/// What observes one attempt. Without a subscriber and without metrics it is a null pointer.
+/// What few attempts have. Behind one pointer, which is null for all others: every handler in flight
+/// would carry it.
 #[derive(Debug)]
-pub(super) struct Watched {
-    span: Option<Box<tracing::Span>>,
-    stopwatch: Stopwatch,
+pub(super) struct Watched<E> {
+    span: Option<tracing::Span>,
     /// Where the concurrency is adaptive.
-    pub(super) started: Option<Started>,
+    started: Option<Started>,
+    /// Set once a handler with a time-out waits.
+    alarm: Option<Alarm>,
+    /// Why there is no future to poll.
+    pub(super) failed: Option<Failure<E>>,
 }
 
-impl Watched {
-    /// The attempt is over.
+impl<E> Watched<E> {
+    /// What an attempt has, made if it has nothing yet.
+    #[cold]
+    pub(super) fn of(watched: &mut Option<Box<Self>>) -> &mut Self {
+        watched.get_or_insert_with(|| {
+            Box::new(Self {
+                span: None,
+                started: None,
+                alarm: None,
+                failed: None,
+            })
+        })
+    }
+
+    /// Why there is no future to poll, if so.
     #[inline]
-    pub(super) fn end<T: Spec>(&mut self, engine: &Engine<T>) {
-        self.stopwatch.stop(&engine.facade);
-        if let Some(span) = self.span.take() {
-            drop_span(span);
-        }
+    pub(super) fn failed(watched: &mut Option<Box<Self>>) -> Option<Failure<E>> {
+        watched.as_mut()?.failed.take()
     }
 }
 
-/// Out of the way of those without a subscriber.
-#[cold]
-fn drop_span(span: Box<tracing::Span>) {
-    drop(span);
-}
-
 impl<T: Spec> Engine<T> {
-    /// Prepares the context of an attempt. Reads the clock only where somebody wants to know.
+    /// Prepares the context of an attempt. Reads the clock only where the time is used.
     #[inline]
     pub(super) fn start(
         &self,
@@ -50,36 +59,58 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         attempt: u32,
         parked_at: u64,
-    ) -> Watched {
+    ) -> (Stopwatch, Option<Box<Watched<T::Error>>>) {
         context.attempt = attempt;
         if let Some(timeout) = self.settings.attempt_timeout {
-            context.deadline = clock::now().checked_add(timeout);
+            context.set_deadline(clock::now().checked_add(timeout));
         }
         let stopwatch = Stopwatch::start(|now| self.waited(parked_at, now));
-        let span = trace::span(|| {
-            let wait = self.waited(parked_at, clock::now());
-            (self.shown(context.key.as_ref(), hash), attempt, wait)
-        });
-        let started = self.meter.as_ref().map(|meter| meter.start(clock::now()));
-        Watched {
-            span,
-            stopwatch,
-            started,
-        }
+        let watched = if self.meter.is_some() || trace::is_enabled() {
+            self.watch(context, hash, parked_at)
+        } else {
+            None
+        };
+        (stopwatch, watched)
     }
 
-    /// The message for the handler, and the one that is kept for another attempt or a letter.
-    #[inline]
-    pub(super) fn keep(
+    /// Observes an attempt.
+    #[cold]
+    fn watch(
         &self,
-        message: T::Message,
-    ) -> (Result<T::Message, Failure<T::Error>>, Option<T::Message>) {
-        match self.settings.keep {
-            None => (Ok(message), None),
-            Some(keep) => {
-                let copy = caught(|| keep(&message)).map_err(Failure::Panicked);
-                (copy, Some(message))
-            }
+        context: &Context<T::Key>,
+        hash: u64,
+        parked_at: u64,
+    ) -> Option<Box<Watched<T::Error>>> {
+        let span = trace::span(|| {
+            let wait = self.waited(parked_at, clock::now());
+            (
+                self.shown(context.key.as_ref(), hash),
+                context.attempt,
+                wait,
+            )
+        });
+        let started = self.meter.as_ref().map(|meter| meter.start(clock::now()));
+        (span.is_some() || started.is_some()).then(|| {
+            Box::new(Watched {
+                span,
+                started,
+                alarm: None,
+                failed: None,
+            })
+        })
+    }
+
+    /// The attempt is over, and its future is gone.
+    #[cold]
+    pub(super) fn end_watch<A>(
+        self: &Arc<Self>,
+        watched: Box<Watched<T::Error>>,
+        answer: &Result<A, Box<Failure<T::Error>>>,
+    ) {
+        let Watched { span, started, .. } = *watched;
+        drop(span);
+        if let Some(started) = started {
+            self.measure(&started, answer);
         }
     }
 
@@ -96,9 +127,9 @@ impl<T: Spec> Engine<T> {
 /// Polls a handler's future once. A panic becomes a failure.
 #[inline]
 pub(super) fn poll<F, O, X, E>(
-    slot: Pin<&mut Option<F>>,
+    future: Pin<&mut Option<F>>,
     cx: &mut task::Context<'_>,
-    watched: &Watched,
+    watched: &Option<Box<Watched<E>>>,
     engine: usize,
     hash: u64,
 ) -> Poll<Result<O, Box<Failure<E>>>>
@@ -106,10 +137,11 @@ where
     F: Future<Output = Result<O, X>>,
     X: Into<Failure<E>>,
 {
-    let future = slot
+    let future = future
         .as_pin_mut()
         .expect("an attempt is polled until it is ready");
-    let _entered = watched.span.as_ref().map(|span| span.enter());
+    let span = watched.as_ref().and_then(|watched| watched.span.as_ref());
+    let _entered = span.map(|span| span.enter());
     let _beat = Beat::start(engine, hash);
     match caught(|| future.poll(cx)) {
         Ok(Poll::Pending) => Poll::Pending,
@@ -121,13 +153,13 @@ where
 
 /// Polls the delivery of a letter once. A panic of the sink is a refusal.
 pub(super) fn poll_delivery<F>(
-    slot: Pin<&mut Option<F>>,
+    future: Pin<&mut Option<F>>,
     cx: &mut task::Context<'_>,
 ) -> Poll<Result<(), String>>
 where
     F: Future<Output = Result<(), String>>,
 {
-    let future = slot
+    let future = future
         .as_pin_mut()
         .expect("a delivery is polled until it is ready");
     caught(|| future.poll(cx)).unwrap_or_else(|text| Poll::Ready(Err(text)))
@@ -139,13 +171,17 @@ where
 #[inline]
 pub(super) fn poll_deadline<K, E>(
     context: &Context<K>,
-    alarm: &mut Option<Alarm>,
+    watched: &mut Option<Box<Watched<E>>>,
     timeout: Option<std::time::Duration>,
     cx: &mut task::Context<'_>,
 ) -> Poll<Failure<E>> {
-    let (Some(deadline), Some(timeout)) = (context.deadline, timeout) else {
+    let Some(timeout) = timeout else {
         return Poll::Pending;
     };
+    let Some(deadline) = context.instant_of_deadline() else {
+        return Poll::Pending;
+    };
+    let alarm = &mut Watched::of(watched).alarm;
     let alarm = alarm.get_or_insert_with(|| Alarm::new(deadline));
     alarm.poll(cx).map(|()| Failure::TimedOut(timeout))
 }

@@ -2,50 +2,43 @@
 
 use std::future::poll_fn;
 
-use super::Engine;
-use super::batch::Mate;
-use super::hand::{Concluded, Letter, Owed};
-use super::message::{Queued, Ticket, Turn, Work};
-use super::outcome::{Outcome, Tally};
+use super::open::Head;
 use crate::clock;
-use crate::error::Failure;
+use crate::engine::Engine;
+use crate::engine::message::{Queued, Turn};
+use crate::engine::outcome::Tally;
 use crate::handler::Context;
 use crate::lanes::{Role, Take};
-use crate::observe::heat::NO_PLACE;
 use crate::rt::{self, Arc};
 use crate::types::Spec;
 
+/// A runner's place among the runners.
+///
 /// Made before the task is spawned and moved into it, so that a task which is dropped before its
 /// first poll gives its place back too.
-pub(crate) struct Seat<T: Spec> {
+pub(crate) struct RunnerSlot<T: Spec> {
     engine: Arc<Engine<T>>,
-    number: u64,
-    role: Role,
-    tally: Tally,
-    /// Turns until this task's budget is asked again.
-    fresh: u8,
+    number: u32,
     /// Messages of the lane in hand until it goes behind the others.
     quantum: u32,
-    /// Whether it made another runner a poller, and has not stepped aside since.
-    recruited: bool,
-    /// Where it is seen to wait.
-    place: u32,
+    tally: Tally,
+    role: Role,
+    /// Jobs until this task's budget is asked again.
+    fresh: u8,
 }
 
-/// A turn is a small part of what Tokio's budget counts as one operation.
-const TURNS_PER_OPERATION: u8 = if cfg!(keylane_shuttle) { 1 } else { 4 };
+/// A job is a small part of what Tokio's budget counts as one operation.
+const JOBS_PER_OPERATION: u8 = if cfg!(keylane_shuttle) { 1 } else { 4 };
 
-impl<T: Spec> Seat<T> {
-    pub(crate) fn new(engine: Arc<Engine<T>>, number: u64) -> Self {
+impl<T: Spec> RunnerSlot<T> {
+    pub(crate) fn new(engine: Arc<Engine<T>>, number: u32) -> Self {
         Self {
             engine,
             number,
-            role: Role::Starting,
-            tally: Tally::default(),
-            fresh: TURNS_PER_OPERATION,
             quantum: 0,
-            recruited: false,
-            place: NO_PLACE,
+            tally: Tally::default(),
+            role: Role::Starting,
+            fresh: JOBS_PER_OPERATION,
         }
     }
 
@@ -54,34 +47,48 @@ impl<T: Spec> Seat<T> {
         &self.engine
     }
 
+    /// The engine, and where this runner notes what it settles.
+    #[inline]
+    pub(super) fn settling(&mut self) -> (&Arc<Engine<T>>, &mut Tally) {
+        (&self.engine, &mut self.tally)
+    }
+
+    /// The context for the handlers of this runner.
+    pub(super) fn context(&self) -> Context<T::Key> {
+        Context::new(Arc::clone(&self.engine.runners.details))
+    }
+
     #[inline]
     pub(super) fn role(&self) -> Role {
         self.role
     }
 
-    /// Whether this task should let others run before its next turn.
+    /// Whether this task should let others run before its next job.
     #[inline]
     pub(super) fn is_tired(&mut self) -> bool {
         self.fresh -= 1;
         if self.fresh > 0 {
             return false;
         }
-        self.fresh = TURNS_PER_OPERATION;
+        self.fresh = JOBS_PER_OPERATION;
         !rt::spend_budget()
     }
 
     /// Whether this task must get out of the way of a runner that it woke.
     #[inline]
     pub(super) fn is_in_the_way(&mut self) -> bool {
-        let recruited = std::mem::take(&mut self.recruited);
-        recruited && self.role == Role::Poller && !cfg!(keylane_mutant = "never-aside")
+        if self.role != Role::Recruiter {
+            return false;
+        }
+        self.role = Role::Poller;
+        !cfg!(keylane_mutant = "never-aside")
     }
 
     pub(super) fn flush(&mut self) {
         self.engine.flush(&mut self.tally);
     }
 
-    /// The next turn for a poller; without one the role has changed.
+    /// The next job for a poller; without one the role has changed.
     #[inline]
     pub(super) fn take(&mut self) -> Option<Turn<T>> {
         let first = self.role == Role::Starting;
@@ -94,116 +101,46 @@ impl<T: Spec> Seat<T> {
     /// Waits, idle, to poll again. False: leave.
     pub(super) async fn summoned(&mut self) -> bool {
         let (ready, mut waits) = (&self.engine.ready, false);
-        let summoned = poll_fn(|cx| ready.poll_summons(self.number, &mut waits, cx)).await;
+        let number = self.number;
+        let summoned = poll_fn(|cx| ready.poll_summons(number, &mut waits, cx)).await;
         self.role = if summoned { Role::Starting } else { Role::Gone };
         summoned
     }
 
     /// The handler returned `Pending`: from the first time on, this runner holds its lane.
-    pub(super) fn hold(&mut self, key: Option<&T::Key>, hash: u64, attempt: u32, parked_at: u64) {
-        if self.role == Role::Holder {
-            return;
+    #[inline]
+    pub(super) fn hold(&mut self, head: Head<'_, T::Key>) {
+        if self.role != Role::Holder {
+            self.begin_to_hold(head);
         }
+    }
+
+    fn begin_to_hold(&mut self, head: Head<'_, T::Key>) {
         self.role = Role::Holder;
         // What was settled must not wait with this handler.
         self.flush();
         let recruit = self.engine.ready.hold();
         self.engine.recruit(recruit);
+        let Head {
+            key,
+            hash,
+            attempt,
+            parked_at,
+        } = head;
         if let Some(key) = key {
             let now = clock::now();
             self.engine
                 .lanes
                 .with(hash, key, |lane| lane.suspend(now, attempt, parked_at));
-            self.place = self.engine.begin_wait(self.number, hash, now);
+            self.engine.begin_wait(self.number, hash, now);
         }
     }
 
-    /// Settles a message that was handled.
-    #[inline]
-    pub(super) fn settle_done(
-        &mut self,
-        key: Option<&T::Key>,
-        hash: u64,
-        ticket: &mut Ticket<T>,
-        answer: T::Output,
-    ) {
-        if self.engine.loads.is_some()
-            && let Some(terms) = ticket.debt.terms()
-        {
-            self.engine.note_recorded(key, hash, terms.version);
-        }
-        self.engine
-            .settle_in_place(&mut self.tally, ticket, Outcome::Done(answer));
-    }
-
-    /// Moves the lane on, retries or gives up; returns the turn of the next message of the key.
-    #[inline]
-    pub(super) fn after_attempt(
-        &mut self,
-        context: &mut Context<T::Key>,
-        concluded: Concluded<T>,
-    ) -> Option<Queued<T>> {
-        match concluded {
-            Concluded::Settled(hash) => self.engine.advance(context.key.take(), hash),
-            Concluded::Failed(failure, owed) => {
-                self.engine.failed(&mut self.tally, context, owed, failure)
-            }
-        }
-    }
-
-    /// Settles a batch as far as it succeeded.
-    pub(super) fn after_batch(
-        &mut self,
-        context: &mut Context<T::Key>,
-        owed: Owed<T>,
-        mates: Vec<Mate<T>>,
-        answer: Result<Vec<Result<T::Output, T::Error>>, Box<Failure<T::Error>>>,
-    ) -> Option<Queued<T>> {
-        self.engine
-            .after_batch(&mut self.tally, context, owed, mates, answer)
-    }
-
-    /// Settles a letter that was accepted, or brings it back later.
-    pub(super) fn after_letter(
-        &mut self,
-        letter: Letter<T>,
-        accepted: Result<(), String>,
-    ) -> Option<Queued<T>> {
-        let Letter {
-            key,
-            hash,
-            message,
-            ticket,
-            given_up,
-        } = letter;
-        #[cfg(keylane_mutant = "letter-unheard")]
-        let accepted = accepted.or(Ok::<_, String>(()));
-        match accepted {
-            Ok(()) => {
-                self.engine.drop_quietly(message);
-                self.engine.tell_dead_lettered(key.as_ref(), &given_up);
-                let outcome = Outcome::DeadLettered(given_up.failure);
-                self.engine.settle(&mut self.tally, ticket, outcome);
-                self.engine.advance(key, hash)
-            }
-            Err(error) => {
-                let turn = Turn {
-                    key,
-                    hash,
-                    message,
-                    ticket,
-                    work: Work::Letter(given_up),
-                };
-                self.engine.refused(&mut self.tally, turn, error)
-            }
-        }
-    }
-
-    /// Decides who runs the next message of the key: this runner at once, or whoever comes.
+    /// Decides who runs the next message of the key: this runner at once, or the next one to come.
     #[inline]
     pub(super) fn proceed(&mut self, next: Option<Queued<T>>) -> Option<Turn<T>> {
         if self.role == Role::Holder {
-            self.engine.end_wait(&mut self.place);
+            self.engine.end_wait(self.number);
             match next {
                 Some(next) if !self.poll_again() => {
                     self.engine.enqueue(next);
@@ -243,7 +180,7 @@ impl<T: Spec> Seat<T> {
     /// Lets what was in the ready queue start, unless the end hands it back; a call is answered by its
     /// lane.
     ///
-    /// Asked for every turn, and not left to the ready queue's being closed: a message that the
+    /// Asked for every job, and not left to the ready queue's being closed: a message that the
     /// router still lets in while runners see the end already may be behind one of its key that a
     /// runner has handed back, and must not run after it.
     #[inline]
@@ -295,7 +232,7 @@ impl<T: Spec> Seat<T> {
         match taken {
             Take::Turn(queued) => return self.start(queued),
             Take::Aside(recruit) => {
-                self.recruited = true;
+                self.role = Role::Recruiter;
                 self.engine.recruit(recruit);
             }
             Take::Idle => self.role = Role::Idle,
@@ -318,17 +255,21 @@ impl<T: Spec> Seat<T> {
     }
 }
 
-impl<T: Spec> Drop for Seat<T> {
+impl<T: Spec> Drop for RunnerSlot<T> {
     fn drop(&mut self) {
-        self.engine.runners.remove(self.number);
-        self.engine.end_wait(&mut self.place);
+        let Self { role, number, .. } = *self;
+        if role == Role::Holder {
+            self.engine.end_wait(number);
+        }
         if std::thread::panicking() {
             // Handlers' panics are caught. This one came from a key's own `Eq`, `Clone` or `Drop`,
             // and what the runner held of its lane is gone.
             self.engine.count_lost();
         }
         self.flush();
-        let recruit = self.engine.ready.lost(self.role, self.number);
+        let recruit = self.engine.ready.lost(role, number);
+        // From now on another runner may have this number.
+        self.engine.runners.remove(number);
         self.engine.recruit(recruit);
         self.engine.shutdown.nudge();
         self.engine.end_orphaned();

@@ -1,8 +1,8 @@
 //! The concurrency limit, where it is adaptive: what runners measure, and what they make of it.
 
-use super::Engine;
 use crate::adaptive::{Decided, Ended, Started};
 use crate::clock;
+use crate::engine::Engine;
 use crate::error::Failure;
 use crate::rt::Arc;
 use crate::types::Spec;

@@ -1,0 +1,301 @@
+//! Several messages of one key in one handler.
+
+use std::future::Future;
+use std::marker::PhantomData;
+
+use futures::FutureExt;
+
+use super::in_flight::InFlight;
+use super::kept::{Kept, KeptIfSet, KeptMessage};
+use super::open::Open;
+use super::work::Work;
+use crate::batch::{BatchAnswer, BatchHandler};
+use crate::clock;
+use crate::engine::message::{Parked, Queued, Ticket};
+use crate::engine::outcome::{Outcome, Tally};
+use crate::engine::{Engine, HandedBack, Stage};
+use crate::error::Failure;
+use crate::handler::Context;
+use crate::rt::Arc;
+use crate::types::{Spec, Types};
+use crate::unwind::{caught, cloned};
+
+/// A handler of batches. `A` tells the kinds of closures apart.
+pub(crate) struct Batches<H, A> {
+    handler: H,
+    kinds: PhantomData<fn() -> A>,
+}
+
+impl<H, A> Batches<H, A> {
+    pub(crate) fn new(handler: H) -> Self {
+        Self {
+            handler,
+            kinds: PhantomData,
+        }
+    }
+}
+
+/// What is owed for a message that is in a handler behind the first one of its batch.
+pub(crate) struct BatchMember<T: Types> {
+    ticket: Ticket<T>,
+    kept: Option<T::Message>,
+}
+
+/// What the engine keeps of a batch.
+pub(crate) struct KeptBatch<T: Types> {
+    first: Option<T::Message>,
+    /// All but the first one.
+    members: Vec<BatchMember<T>>,
+}
+
+impl<T: Spec> Kept<T> for KeptBatch<T> {
+    fn take(&mut self) -> Option<T::Message> {
+        self.first.take()
+    }
+
+    fn interrupt(&mut self, engine: &Arc<Engine<T>>, key: Option<&T::Key>) {
+        if self.members.is_empty() {
+            return;
+        }
+        engine.shutdown.advance(Stage::Aborting);
+        let mut tally = Tally::default();
+        for BatchMember { ticket, kept } in std::mem::take(&mut self.members) {
+            engine.shutdown.interrupted();
+            let back = HandedBack {
+                key: key.and_then(cloned),
+                message: kept,
+                attempts: 1,
+                interrupted: true,
+            };
+            engine.hand_back(&mut tally, back, ticket);
+        }
+        engine.flush(&mut tally);
+    }
+}
+
+/// A batch whose handler has answered.
+pub(crate) struct Finished<T: Types> {
+    first: Open<T>,
+    members: Vec<BatchMember<T>>,
+    answer: Result<Vec<Result<T::Output, T::Error>>, Box<Failure<T::Error>>>,
+}
+
+impl<T, H, A> Work<T> for Batches<H, A>
+where
+    T: Spec,
+    H: BatchHandler<T::Key, T::Message, A>,
+    H::Answer: BatchAnswer<Output = T::Output, Error = T::Error>,
+    A: 'static,
+{
+    type Input = Vec<T::Message>;
+    type Kept = KeptBatch<T>;
+    type Answer = Vec<Result<T::Output, T::Error>>;
+    type Error = T::Error;
+    type Finished = Finished<T>;
+
+    fn keep(
+        engine: &Engine<T>,
+        ticket: &mut Ticket<T>,
+        message: T::Message,
+    ) -> (Result<Self::Input, Failure<T::Error>>, KeptBatch<T>) {
+        let behind = ticket.debt.take_mates();
+        let mut messages = Vec::with_capacity(behind.len() + 1);
+        let mut members = Vec::with_capacity(behind.len());
+        let mut failed = None;
+        let mut add = |input: Result<_, _>| match input {
+            Ok(message) => messages.push(message),
+            Err(failure) => failed = Some(failure),
+        };
+        let (input, KeptIfSet(first)) = KeptIfSet::keep(engine, message);
+        add(input);
+        for Parked { message, ticket } in behind {
+            let (input, KeptIfSet(kept)) = KeptIfSet::keep(engine, message);
+            members.push(BatchMember { ticket, kept });
+            add(input);
+        }
+        let messages = match failed {
+            None => Ok(messages),
+            Some(failure) => {
+                engine.drop_quietly(messages);
+                Err(failure)
+            }
+        };
+        (messages, KeptBatch { first, members })
+    }
+
+    fn call(
+        &self,
+        context: &Context<T::Key>,
+        messages: Vec<T::Message>,
+    ) -> impl Future<Output = Result<Self::Answer, T::Error>> + Send {
+        let count = messages.len();
+        self.handler
+            .handle(context, messages)
+            .map(move |answer| answer.into_answers(count))
+    }
+
+    fn finish(
+        engine: &Arc<Engine<T>>,
+        _: &mut Tally,
+        in_flight: &mut InFlight<'_, T, KeptBatch<T>>,
+        answer: Result<Self::Answer, Box<Failure<T::Error>>>,
+    ) -> Finished<T> {
+        in_flight.answered(engine, &answer);
+        let members = std::mem::take(&mut in_flight.kept().members);
+        Finished {
+            first: in_flight.open(),
+            members,
+            answer,
+        }
+    }
+
+    fn advance(
+        engine: &Arc<Engine<T>>,
+        tally: &mut Tally,
+        context: &mut Context<T::Key>,
+        finished: Finished<T>,
+    ) -> Option<Queued<T>> {
+        engine.after_batch(tally, context, finished)
+    }
+}
+
+/// A message of a batch that has failed.
+struct Failed<T: Types> {
+    ticket: Ticket<T>,
+    kept: Option<T::Message>,
+    /// `None`: it failed with the batch, whose failure is another one's.
+    failure: Option<Failure<T::Error>>,
+}
+
+impl<T: Spec> Engine<T> {
+    /// Settles a batch as far as it succeeded. Returns the next job of the key if the first message
+    /// has settled.
+    fn after_batch(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        context: &mut Context<T::Key>,
+        finished: Finished<T>,
+    ) -> Option<Queued<T>> {
+        let Finished {
+            first: Open { hash, ticket, kept },
+            members,
+            answer,
+        } = finished;
+        let had_members = !members.is_empty();
+        let first = std::iter::once(BatchMember { ticket, kept });
+        let all = first.chain(members);
+        let mut failed = Vec::new();
+        match answer {
+            Err(failure) => {
+                let mut failure = Some(failure);
+                failed.extend(all.map(|BatchMember { ticket, kept }| Failed {
+                    ticket,
+                    kept,
+                    failure: failure.take().map(|failure| *failure),
+                }));
+            }
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                for BatchMember { ticket, kept } in all {
+                    let failure = match answers.next() {
+                        Some(Ok(answer)) => {
+                            self.drop_quietly(kept);
+                            self.settle(tally, ticket, Outcome::Done(answer));
+                            self.flush_some(tally);
+                            continue;
+                        }
+                        Some(Err(error)) => Failure::Error(error),
+                        None => Failure::NoAnswer,
+                    };
+                    failed.push(Failed {
+                        ticket,
+                        kept,
+                        failure: Some(failure),
+                    });
+                }
+                // Answers for messages that are not there are the user's to drop.
+                self.drop_quietly(answers);
+            }
+        }
+        let mut failed = failed.into_iter();
+        match failed.next() {
+            None => {
+                if had_members {
+                    self.put_back(tally, context.key.as_ref(), hash, Vec::new());
+                }
+                self.advance(context.key.take(), hash)
+            }
+            Some(first) => {
+                let failure = first.failure.unwrap_or(Failure::NoAnswer);
+                let why = self.why(&failure);
+                if had_members {
+                    self.put_failed_back(tally, context.key.as_ref(), hash, &why, failed);
+                }
+                let open = Open {
+                    hash,
+                    ticket: first.ticket,
+                    kept: first.kept,
+                };
+                self.failed(tally, context, open, failure)
+            }
+        }
+    }
+
+    /// Those that failed behind another one wait behind it again, where they are kept.
+    fn put_failed_back(
+        &self,
+        tally: &mut Tally,
+        key: Option<&T::Key>,
+        hash: u64,
+        why: &str,
+        failed: impl Iterator<Item = Failed<T>>,
+    ) {
+        let mut back = Vec::new();
+        for Failed {
+            mut ticket,
+            kept,
+            failure,
+        } in failed
+        {
+            let failure = failure.unwrap_or_else(|| Failure::WithBatch(why.to_owned()));
+            match (kept, key) {
+                (Some(message), Some(_)) => {
+                    self.drop_quietly(failure);
+                    let load = ticket.debt.load_mut();
+                    load.earlier = load.earlier.saturating_add(1);
+                    back.push(Parked { message, ticket });
+                }
+                (_, _) => {
+                    self.counters.failures.add(1);
+                    self.settle(tally, ticket, Outcome::Discarded(failure));
+                }
+            }
+        }
+        self.put_back(tally, key, hash, back);
+    }
+
+    /// A batch is over: these of it go back into their lane, in front of all others.
+    fn put_back(&self, tally: &mut Tally, key: Option<&T::Key>, hash: u64, back: Vec<Parked<T>>) {
+        let Some(key) = key else { return };
+        let now = clock::now();
+        let mut back = Some(back);
+        let ended = caught(|| {
+            self.step(key, hash, now, |lane| {
+                let back = back.take().unwrap_or_default();
+                lane.end_batch(back, &self.rules, self.lanes.spares())
+            })
+        });
+        match ended {
+            Ok(Some(step)) => {
+                let owner = key.clone();
+                let none = self.apply(tally, owner, hash, step, &mut Vec::new());
+                assert!(none.is_none(), "the head of the batch is still to settle");
+            }
+            Ok(None) => {}
+            Err(_) => self.count_lost(),
+        }
+        for Parked { message, ticket } in back.into_iter().flatten() {
+            self.hand_back(tally, HandedBack::idle(cloned(key), message, 0), ticket);
+        }
+    }
+}

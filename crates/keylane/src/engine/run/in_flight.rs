@@ -1,0 +1,264 @@
+//! A message that is with its handler.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{self, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::attempt::{self, Watched};
+use super::kept::Kept;
+use super::open::{Head, Open};
+use super::work::Work;
+use crate::engine::message::{Ticket, Turn};
+use crate::engine::outcome::{Outcome, Tally};
+use crate::engine::{Engine, HandedBack};
+use crate::error::Failure;
+use crate::handler::Context;
+use crate::observe::Beat;
+use crate::observe::facade::Stopwatch;
+use crate::rt::Arc;
+use crate::types::Spec;
+use crate::unwind::{caught, cloned};
+
+/// A message in its handler, and what is owed for it.
+///
+/// Each of its bytes is one for each handler in flight. So it has no way to the engine of its own: its
+/// runner has, and sees to it that the message is settled, or handed back.
+pub(crate) struct InFlight<'a, T: Spec, K> {
+    context: &'a Context<T::Key>,
+    hash: u64,
+    /// `None` once it is settled, or goes on.
+    ticket: Option<Ticket<T>>,
+    kept: K,
+    stopwatch: Stopwatch,
+    /// What few attempts have. `None` without observers, time-outs and failures.
+    watched: Option<Box<Watched<T::Error>>>,
+}
+
+impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
+    /// Takes a job: the input of the handler, and what is owed for it.
+    #[inline]
+    pub(super) fn take<W: Work<T, Kept = K>>(
+        engine: &Arc<Engine<T>>,
+        context: &'a mut Context<T::Key>,
+        job: Turn<T>,
+    ) -> (Result<W::Input, Failure<T::Error>>, Self) {
+        let attempt = job.attempt();
+        let Turn {
+            key,
+            hash,
+            message,
+            mut ticket,
+            work: _,
+        } = job;
+        context.key = key;
+        context.set_version(ticket.debt.terms().map_or(0, |terms| terms.version));
+        let (stopwatch, watched) = engine.start(context, hash, attempt, ticket.parked_at);
+        let (input, kept) = W::keep(engine, &mut ticket, message);
+        let in_flight = Self {
+            context,
+            hash,
+            ticket: Some(ticket),
+            kept,
+            stopwatch,
+            watched,
+        };
+        (input, in_flight)
+    }
+
+    /// The handler has answered, and is observed no more.
+    #[inline]
+    pub(super) fn answered<A>(
+        &mut self,
+        engine: &Arc<Engine<T>>,
+        answer: &Result<A, Box<Failure<T::Error>>>,
+    ) {
+        self.stopwatch.stop(&engine.facade);
+        if let Some(watched) = self.watched.take() {
+            engine.end_watch(watched, answer);
+        }
+    }
+
+    /// Settles the message, whose handler has succeeded. Where it stays: to move a ticket would cost
+    /// more.
+    #[inline]
+    pub(super) fn settle(&mut self, engine: &Arc<Engine<T>>, tally: &mut Tally, answer: T::Output) {
+        if let Some(ticket) = &mut self.ticket {
+            if engine.loads.is_some()
+                && let Some(terms) = ticket.debt.terms()
+            {
+                engine.note_recorded(self.context.key.as_ref(), self.hash, terms.version);
+            }
+            engine.settle_in_place(tally, ticket, Outcome::Done(answer));
+        }
+        self.ticket = None;
+        if std::mem::needs_drop::<T::Message>()
+            && let Some(kept) = self.kept.take()
+        {
+            engine.drop_quietly(kept);
+        }
+    }
+
+    /// What is owed goes on: to be settled, tried again or given up.
+    pub(super) fn open(&mut self) -> Open<T> {
+        Open {
+            hash: self.hash,
+            ticket: self.ticket.take().expect("it is in flight until now"),
+            kept: self.kept.take(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(super) fn kept(&mut self) -> &mut K {
+        &mut self.kept
+    }
+
+    /// The handler was dropped before it has answered.
+    fn interrupt(&mut self, engine: &Arc<Engine<T>>) {
+        let Some(ticket) = self.ticket.take() else {
+            return;
+        };
+        let Context { key, attempt, .. } = self.context;
+        // This may run while a panic unwinds.
+        let key = key.as_ref().and_then(cloned);
+        let back = HandedBack {
+            key: key.as_ref().and_then(cloned),
+            message: self.kept.take(),
+            attempts: *attempt,
+            interrupted: true,
+        };
+        engine.interrupted(key, self.hash, ticket, back);
+        self.kept.interrupt(engine, self.context.key.as_ref());
+    }
+
+    /// The key moves on while the handler's future is still there.
+    #[cfg(keylane_mutant = "drop-after-next")]
+    fn move_on(&self, engine: &Arc<Engine<T>>) {
+        let next = engine.advance(self.context.key.clone(), self.hash);
+        next.map_or((), |next| engine.enqueue(next));
+    }
+}
+
+pin_project! {
+    /// One run of the handler for a message in flight.
+    pub(super) struct Attempt<'a, T, K, F>
+    where
+        T: Spec,
+    {
+        #[pin]
+        future: Option<F>,
+        in_flight: InFlight<'a, T, K>,
+    }
+}
+
+impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
+    #[inline]
+    pub(super) fn new(in_flight: InFlight<'a, T, K>) -> Self {
+        Self {
+            future: None,
+            in_flight,
+        }
+    }
+
+    /// Calls the handler, and puts its future where it stays.
+    ///
+    /// By value, because a pointer that was borrowed takes its bytes until the end of its scope.
+    #[inline]
+    pub(super) fn call<I>(
+        mut self: Pin<&mut Self>,
+        engine: &Engine<T>,
+        input: Result<I, Failure<T::Error>>,
+        handle: impl FnOnce(&'a Context<T::Key>, I) -> F,
+    ) -> Pin<&mut Self> {
+        let mut this = self.as_mut().project();
+        let context = this.in_flight.context;
+        let called = input.and_then(|input| {
+            // A closure may block before it has made its future.
+            let _beat = Beat::start(engine.id(), this.in_flight.hash);
+            caught(|| handle(context, input)).map_err(Failure::Panicked)
+        });
+        match called {
+            Ok(future) => this.future.set(Some(future)),
+            Err(failure) => Watched::of(&mut this.in_flight.watched).failed = Some(failure),
+        }
+        self
+    }
+
+    /// Polls the handler, and then its deadline. Once it has answered its future is gone.
+    #[inline]
+    pub(super) fn poll<A, X>(
+        self: Pin<&mut Self>,
+        engine: &Arc<Engine<T>>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Result<A, Box<Failure<T::Error>>>>
+    where
+        F: Future<Output = Result<A, X>>,
+        X: Into<Failure<T::Error>>,
+    {
+        let mut this = self.project();
+        let in_flight = this.in_flight;
+        let answer = match Watched::failed(&mut in_flight.watched) {
+            Some(failure) => Err(Box::new(failure)),
+            None => {
+                let watched = &mut in_flight.watched;
+                let future = this.future.as_mut();
+                match attempt::poll(future, cx, watched, engine.id(), in_flight.hash) {
+                    Poll::Ready(answer) => answer,
+                    Poll::Pending => {
+                        let limit = engine.settings.attempt_timeout;
+                        let late = attempt::poll_deadline(in_flight.context, watched, limit, cx);
+                        Err(Box::new(task::ready!(late)))
+                    }
+                }
+            }
+        };
+        #[cfg(keylane_mutant = "drop-after-next")]
+        in_flight.move_on(engine);
+        // Gone before the key moves on, whatever its drop does.
+        engine.drop_future(|| this.future.set(None));
+        Poll::Ready(answer)
+    }
+
+    /// The message in flight, once its handler has answered.
+    #[inline]
+    pub(super) fn in_flight<'b>(self: Pin<&'b mut Self>) -> &'b mut InFlight<'a, T, K> {
+        self.project().in_flight
+    }
+
+    /// Whether nothing is owed any more.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.in_flight.ticket.is_none()
+    }
+
+    /// Drops the handler in the middle, and then hands its message back: in this order, so that the
+    /// key moves on only after it.
+    #[cold]
+    pub(super) fn interrupt(self: Pin<&mut Self>, engine: &Arc<Engine<T>>) {
+        let mut this = self.project();
+        engine.drop_future(|| this.future.set(None));
+        this.in_flight.interrupt(engine);
+    }
+
+    /// Which message it is.
+    #[inline]
+    pub(super) fn head(&self) -> Head<'_, T::Key> {
+        let InFlight {
+            context,
+            hash,
+            ticket,
+            ..
+        } = &self.in_flight;
+        Head {
+            key: context.key.as_ref(),
+            hash: *hash,
+            attempt: context.attempt,
+            parked_at: ticket.as_ref().map_or(0, |ticket| ticket.parked_at),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A message that is with the dead-letter sink.
+
+use super::open::Head;
+use crate::engine::message::{GivenUp, Queued, Ticket, Turn, Work};
+use crate::engine::outcome::{Outcome, Tally};
+use crate::engine::{Engine, HandedBack};
+use crate::letter::{DeadLetter, Exhausted, Sink};
+use crate::rt::Arc;
+use crate::types::{Spec, Types};
+use crate::unwind::cloned;
+
+/// A letter, and what is owed for it.
+type Sealed<T> = (
+    DeadLetter<<T as Types>::Key, <T as Types>::Message, <T as Types>::Error>,
+    Ticket<T>,
+);
+
+/// A message on its way to the dead-letter sink.
+///
+/// It hands the message back if it is dropped before the sink has answered.
+pub(super) struct LetterInFlight<T: Spec> {
+    engine: Arc<Engine<T>>,
+    hash: u64,
+    refusals: u32,
+    /// Whether a lane waits for the letter.
+    in_lane: bool,
+    /// Boxed: a runner carries one only while it delivers.
+    letter: Option<Box<Sealed<T>>>,
+}
+
+impl<T: Spec> LetterInFlight<T> {
+    /// Takes the job of a letter.
+    #[inline]
+    pub(super) fn take(engine: &Arc<Engine<T>>, job: Turn<T>) -> Self {
+        let Turn {
+            key,
+            hash,
+            message,
+            ticket,
+            work: Work::Letter(given_up),
+        } = job
+        else {
+            unreachable!("the runner delivers letters only")
+        };
+        let GivenUp {
+            attempts,
+            failure,
+            refusals,
+            beside,
+        } = *given_up;
+        let in_lane = key.is_some();
+        let letter = DeadLetter {
+            key: key.or(beside),
+            message,
+            attempts,
+            failure,
+        };
+        Self {
+            engine: Arc::clone(engine),
+            hash,
+            refusals,
+            in_lane,
+            letter: Some(Box::new((letter, ticket))),
+        }
+    }
+
+    /// The sink's verdict on the letter.
+    pub(super) async fn deliver(&self) -> Result<(), String> {
+        let letter = self
+            .letter
+            .as_ref()
+            .expect("a letter is delivered before it is done");
+        let sink = self.engine.sink().ok_or("there is no dead-letter sink")?;
+        sink.accept(&letter.0)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    /// Which message it is.
+    pub(super) fn head(&self) -> Head<'_, T::Key> {
+        let letter = self.letter.as_deref();
+        let in_lane = letter.filter(|_| self.in_lane);
+        Head {
+            key: in_lane.and_then(|(letter, _)| letter.key.as_ref()),
+            hash: self.hash,
+            attempt: letter.map_or(0, |(letter, _)| letter.attempts),
+            parked_at: letter.map_or(0, |(_, ticket)| ticket.parked_at),
+        }
+    }
+
+    /// The sink has answered: settles the letter that was accepted, or brings it again later.
+    /// Returns the next job of the key.
+    pub(super) fn finish(
+        mut self,
+        tally: &mut Tally,
+        accepted: Result<(), String>,
+    ) -> Option<Queued<T>> {
+        let letter = self.letter.take().expect("a letter is done once");
+        let (
+            DeadLetter {
+                key,
+                message,
+                attempts,
+                failure,
+            },
+            ticket,
+        ) = *letter;
+        let (engine, hash) = (&self.engine, self.hash);
+        let (key, beside) = if self.in_lane {
+            (key, None)
+        } else {
+            (None, key)
+        };
+        let given_up = Box::new(GivenUp {
+            attempts,
+            failure,
+            refusals: self.refusals,
+            beside,
+        });
+        #[cfg(keylane_mutant = "letter-unheard")]
+        let accepted = accepted.or(Ok::<_, String>(()));
+        match accepted {
+            Ok(()) => {
+                engine.drop_quietly(message);
+                engine.tell_dead_lettered(key.as_ref(), &given_up);
+                let outcome = Outcome::DeadLettered(given_up.failure);
+                engine.settle(tally, ticket, outcome);
+                engine.advance(key, hash)
+            }
+            Err(error) => {
+                let job = Turn {
+                    key,
+                    hash,
+                    message,
+                    ticket,
+                    work: Work::Letter(given_up),
+                };
+                engine.refused(tally, job, error);
+                None
+            }
+        }
+    }
+}
+
+impl<T: Spec> Drop for LetterInFlight<T> {
+    fn drop(&mut self) {
+        if let Some(letter) = self.letter.take() {
+            let (
+                DeadLetter {
+                    key,
+                    message,
+                    attempts,
+                    failure,
+                },
+                ticket,
+            ) = *letter;
+            self.engine.drop_quietly(failure);
+            let lane = key.as_ref().filter(|_| self.in_lane).and_then(cloned);
+            let back = HandedBack {
+                key,
+                message: Some(message),
+                attempts,
+                interrupted: true,
+            };
+            self.engine.interrupted(lane, self.hash, ticket, back);
+        }
+    }
+}
+
+impl<T: Spec> Engine<T> {
+    /// Where dead letters go.
+    pub(in crate::engine) fn sink(&self) -> Option<&Sink<T::Key, T::Message, T::Error>> {
+        match &self.settings.exhausted {
+            Exhausted::DeadLetter(sink) => Some(sink),
+            Exhausted::Discard | Exhausted::Halt => self.settings.sink.as_ref(),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What runs a message: from the ready queue through its handler, or its dead-letter sink.
+//!
+//! ```text
+//!  ready queue ──► runner ──► in flight ──► attempt        (one poll of the handler)
+//!                    │  ▲         │
+//!                    │  └─────────┴─ "pending": the runner holds its lane from now on
+//!                    └──► finish ──► settle, retry, dead letter ──► next message of the key
+//! ```
+//!
+//! A runner knows what is in flight; what is in flight knows neither its runner nor its task.
+
+mod runner;
+pub(crate) use runner::run;
+
+mod slot;
+pub(crate) use slot::RunnerSlot;
+
+mod tasks;
+pub(crate) use tasks::RunningTasks;
+
+mod work;
+pub(crate) use work::Work;
+
+mod single;
+pub(crate) use single::Single;
+
+mod batch;
+pub(crate) use batch::Batches;
+
+mod handling;
+
+mod letter;
+
+mod in_flight;
+
+mod kept;
+
+mod open;
+pub(super) use open::Open;
+
+mod interrupt;
+
+mod attempt;
+
+mod concurrency;

@@ -1,0 +1,22 @@
+//! A message whose handler has answered, and which is not settled yet.
+
+use super::super::message::Ticket;
+use crate::types::Types;
+
+/// What is owed for a message whose attempt is over.
+pub(crate) struct Open<T: Types> {
+    pub(in crate::engine) hash: u64,
+    pub(in crate::engine) ticket: Ticket<T>,
+    /// The message, where it is kept for another attempt or a dead letter.
+    pub(in crate::engine) kept: Option<T::Message>,
+}
+
+/// Which message is in flight.
+#[derive(Clone, Copy)]
+pub(super) struct Head<'a, K> {
+    /// The key of its lane; `None` without a lane.
+    pub(super) key: Option<&'a K>,
+    pub(super) hash: u64,
+    pub(super) attempt: u32,
+    pub(super) parked_at: u64,
+}

@@ -1,0 +1,91 @@
+//! The task that polls handlers.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+
+use super::attempt;
+use super::handling::Handling;
+use super::in_flight::{Attempt, InFlight};
+use super::letter::LetterInFlight;
+use super::slot::RunnerSlot;
+use super::work::Work;
+use crate::lanes::Role;
+use crate::rt::{self, Arc};
+use crate::types::Spec;
+
+/// Takes jobs from the ready queue and runs them, until there are runners enough.
+///
+/// A handler that is ready at its first poll costs no task of its own. One that returns `Pending`
+/// makes this runner the task of its lane, and another runner polls on.
+///
+/// What is alive across the await of a handler is memory for each handler in flight. So values are
+/// moved on whole, into functions, the handler's future is made in the place where it stays, and
+/// there is one await for it: what lives across two has its bytes apart from everything else.
+// Not an `async fn`: that would keep its arguments twice, as given and as bound.
+#[allow(clippy::manual_async_fn)]
+pub(crate) fn run<T: Spec, W: Work<T>>(
+    mut slot: RunnerSlot<T>,
+    work: Arc<W>,
+) -> impl Future<Output = ()> + Send {
+    async move {
+        let mut context = slot.context();
+        loop {
+            // No job is held across the awaits out here: only handlers and sinks hold one.
+            match slot.role() {
+                Role::Gone => return,
+                // A holder that found pollers enough comes here without having asked for a job.
+                #[cfg(not(keylane_mutant = "unsummoned"))]
+                Role::Idle if !slot.summoned().await => return,
+                Role::Idle | Role::Starting | Role::Poller | Role::Recruiter | Role::Holder => {}
+            }
+            if slot.is_tired() | slot.is_in_the_way() {
+                slot.flush();
+                rt::step_aside().await;
+            }
+            let Some(mut job) = slot.take() else {
+                continue;
+            };
+            loop {
+                let (head, is_letter) = job.sorted();
+                let next = if is_letter {
+                    let letter = LetterInFlight::take(slot.engine(), head);
+                    let accepted = deliver(&letter, &mut slot).await;
+                    letter.finish(slot.settling().1, accepted)
+                } else {
+                    let finished = {
+                        let (input, in_flight) =
+                            InFlight::take::<W>(slot.engine(), &mut context, head);
+                        let attempt = pin!(Attempt::new(in_flight));
+                        let handle = |context, input| work.call(context, input);
+                        let called = attempt.call(slot.engine(), input, handle);
+                        Handling::<T, W, _>::new(called, &mut slot).await
+                    };
+                    let (engine, tally) = slot.settling();
+                    W::advance(engine, tally, &mut context, finished)
+                };
+                match slot.proceed(next) {
+                    Some(next) => job = next,
+                    None => break,
+                }
+            }
+        }
+    }
+}
+
+/// The sink's verdict on a letter. The first `Pending` makes the runner a holder.
+async fn deliver<T: Spec>(
+    letter: &LetterInFlight<T>,
+    slot: &mut RunnerSlot<T>,
+) -> Result<(), String> {
+    let mut delivery = pin!(Some(letter.deliver()));
+    let accepted = poll_fn(|cx| {
+        let polled = attempt::poll_delivery(delivery.as_mut(), cx);
+        if polled.is_pending() {
+            slot.hold(letter.head());
+        }
+        polled
+    })
+    .await;
+    slot.engine().drop_future(|| delivery.set(None));
+    accepted
+}

@@ -1,0 +1,111 @@
+//! One message in a handler.
+
+use std::future::Future;
+use std::marker::PhantomData;
+
+use super::in_flight::InFlight;
+use super::kept::{KeptIfSet, KeptMessage, NotKept};
+use super::open::Open;
+use super::work::Work;
+use crate::engine::Engine;
+use crate::engine::message::{Queued, Ticket};
+use crate::engine::outcome::Tally;
+use crate::error::Failure;
+use crate::handler::{Context, Handler};
+use crate::rt::Arc;
+use crate::types::{Spec, Types};
+
+/// A handler of single messages. `A` tells the kinds of closures apart; `K` is what is kept.
+pub(crate) struct Single<H, A, K> {
+    handler: H,
+    kinds: PhantomData<fn() -> (A, K)>,
+}
+
+impl<H, A> Single<H, A, NotKept> {
+    /// For a dispatcher that keeps no message.
+    pub(crate) fn not_kept(handler: H) -> Self {
+        Self {
+            handler,
+            kinds: PhantomData,
+        }
+    }
+}
+
+impl<H, A, M> Single<H, A, KeptIfSet<M>> {
+    /// For a dispatcher that may keep messages, as its settings say.
+    pub(crate) fn kept_if_set(handler: H) -> Self {
+        Self {
+            handler,
+            kinds: PhantomData,
+        }
+    }
+}
+
+/// How an attempt went.
+pub(crate) enum Finished<T: Types> {
+    /// The message of the lane with this hash has settled.
+    Settled(u64),
+    Failed(Failure<T::Error>, Open<T>),
+}
+
+impl<T, H, A, K> Work<T> for Single<H, A, K>
+where
+    T: Spec,
+    H: Handler<T::Key, T::Message, A, Output = T::Output, Error: Into<Failure<T::Error>>>,
+    A: 'static,
+    K: KeptMessage<T> + 'static,
+{
+    type Input = T::Message;
+    type Kept = K;
+    type Answer = T::Output;
+    type Error = H::Error;
+    type Finished = Finished<T>;
+
+    #[inline]
+    fn keep(
+        engine: &Engine<T>,
+        _: &mut Ticket<T>,
+        message: T::Message,
+    ) -> (Result<T::Message, Failure<T::Error>>, K) {
+        K::keep(engine, message)
+    }
+
+    #[inline]
+    fn call(
+        &self,
+        context: &Context<T::Key>,
+        message: T::Message,
+    ) -> impl Future<Output = Result<T::Output, H::Error>> + Send {
+        self.handler.handle(context, message)
+    }
+
+    #[inline]
+    fn finish(
+        engine: &Arc<Engine<T>>,
+        tally: &mut Tally,
+        in_flight: &mut InFlight<'_, T, K>,
+        answer: Result<T::Output, Box<Failure<T::Error>>>,
+    ) -> Finished<T> {
+        in_flight.answered(engine, &answer);
+        match answer {
+            Ok(answer) => {
+                in_flight.settle(engine, tally, answer);
+                Finished::Settled(in_flight.hash())
+            }
+            Err(failure) => Finished::Failed(*failure, in_flight.open()),
+        }
+    }
+
+    #[inline]
+    fn advance(
+        engine: &Arc<Engine<T>>,
+        tally: &mut Tally,
+        context: &mut Context<T::Key>,
+        finished: Finished<T>,
+    ) -> Option<Queued<T>> {
+        match finished {
+            Finished::Settled(hash) => engine.advance(context.key.take(), hash),
+            Finished::Failed(failure, open) => engine.failed(tally, context, open, failure),
+        }
+    }
+}
