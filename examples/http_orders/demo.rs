@@ -69,7 +69,7 @@ impl Demo {
 
         println!("\n3. The slow user's clients hang up: their orders leave the lane.");
         slow.shutdown().await;
-        self.until("the lane is empty", |demo| demo.lanes.len() == 0)
+        self.until("the lane is empty", |demo| demo.lanes.is_empty())
             .await?;
         println!("   {} lanes are left.", self.lanes.lanes());
 

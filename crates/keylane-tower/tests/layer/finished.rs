@@ -114,7 +114,7 @@ fn a_response_that_a_panic_drops_is_finished_too() {
         assert_eq!(layer.semaphore().len(), 1);
         slow.let_go.store(true, Ordering::SeqCst);
         runtime.block_on(async {
-            while layer.semaphore().len() > 0 {
+            while !layer.semaphore().is_empty() {
                 tokio::task::yield_now().await;
             }
         });
