@@ -29,7 +29,7 @@ use std::time::Duration;
 use gungraun::{
     Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
 };
-use keylane::{Context, Dispatcher, Handler, Retry};
+use keylane::{BuildError, Builder, Coalesce, Context, Dispatcher, Handler, Retry, Sequence};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
@@ -53,6 +53,10 @@ mod figure {
     pub(super) const ROUND_TRIP: u64 = 5_917;
     pub(super) const RETRY_SET: u64 = 1_805;
     pub(super) const RETRY_ONCE: u64 = 9_290;
+    pub(super) const COALESCE: u64 = 3_564;
+    pub(super) const SEQUENCE: u64 = 5_604;
+    pub(super) const BATCH: u64 = 4_413;
+    pub(super) const EXPIRY: u64 = 5_405;
 }
 
 /// In percent of its figure, what a bench may take.
@@ -118,6 +122,18 @@ fn retry(mut warm: Warm<Lanes<fmt::Error>>) -> Warm<Lanes<fmt::Error>> {
     warm
 }
 
+// What a discipline costs over plain FIFO: over `send::distinct` for coalescing, over `send::keys_1k`
+// for the others.
+#[library_benchmark]
+#[bench::coalesce(args = (), setup = coalescing, config = at_most(figure::COALESCE))]
+#[bench::sequence(args = (), setup = sequencing, config = at_most(figure::SEQUENCE))]
+#[bench::batch(args = (), setup = batching, config = at_most(figure::BATCH))]
+#[bench::expiry(args = (), setup = expiring, config = at_most(figure::EXPIRY))]
+fn discipline(mut warm: Warm<Lanes>) -> Warm<Lanes> {
+    black_box(&mut warm).send();
+    warm
+}
+
 library_benchmark_group!(
     name = messages,
     benchmarks = [
@@ -126,7 +142,8 @@ library_benchmark_group!(
         submit,
         floor_of_round_trip,
         round_trip,
-        retry
+        retry,
+        discipline
     ]
 );
 main!(library_benchmark_groups = messages);
@@ -177,23 +194,89 @@ fn failing(keys: Keys) -> Warm<Lanes<fmt::Error>> {
     )
 }
 
+/// Keys of the disciplines.
+const KEYS: u64 = 1_000;
+
+fn coalescing() -> Warm<Lanes> {
+    // No key twice, so that every message comes to its handler.
+    let lanes = || builder().coalesce(Coalesce::keep_latest()).spawn(handle);
+    started(Keys::Distinct, lanes)
+}
+
+fn sequencing() -> Warm<Lanes> {
+    let version = |message: &Message| message.number / KEYS;
+    let sequence = Sequence::contiguous(version).from(0);
+    started(Keys::Cycle(KEYS), || {
+        builder().sequence(sequence).spawn(handle)
+    })
+}
+
+fn batching() -> Warm<Lanes> {
+    started(Keys::Cycle(KEYS), || {
+        builder()
+            .batch(64, Duration::ZERO)
+            .spawn_batches(handle_all)
+    })
+}
+
+fn expiring() -> Warm<Lanes> {
+    let lanes = || {
+        builder()
+            .expire_after(Duration::from_secs(86_400))
+            .spawn(handle)
+    };
+    started(Keys::Cycle(KEYS), lanes)
+}
+
+async fn handle_all(messages: Vec<Message>) -> Result<(), Infallible> {
+    for message in messages {
+        let Ok(()) = handle(message).await;
+    }
+    Ok(())
+}
+
 fn warm<H, A, E>(keys: Keys, retry: Option<Retry<E>>, handler: H) -> Warm<Lanes<E>>
 where
     H: Handler<u64, Message, A, Output = (), Error = E>,
     A: 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    let runtime = runtime();
-    let _inside = runtime.enter();
-    let mut builder = Dispatcher::builder(|message: &Message| message.key)
-        .hasher(BuildHasherDefault::<DefaultHasher>::default())
+    started(keys, || {
+        let mut builder = builder();
+        if let Some(retry) = retry {
+            builder = builder.retry(retry);
+        }
+        builder.spawn(handler)
+    })
+}
+
+fn builder<E>() -> Builder<
+    u64,
+    Message,
+    E,
+    impl Fn(&Message) -> Option<u64> + Send + Sync + 'static,
+    BuildHasherDefault<DefaultHasher>,
+>
+where
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    Dispatcher::builder(|message: &Message| message.key)
+        .hasher(BuildHasherDefault::default())
         .shards(8)
         // The watch would look at a time that depends on how busy the machine is.
-        .stuck_after(Duration::from_secs(86_400));
-    if let Some(retry) = retry {
-        builder = builder.retry(retry);
-    }
-    let intake = builder.spawn(handler).expect("the settings fit");
+        .stuck_after(Duration::from_secs(86_400))
+}
+
+/// A dispatcher that has handled its first messages.
+fn started<E>(keys: Keys, spawn: impl FnOnce() -> Result<Lanes<E>, BuildError>) -> Warm<Lanes<E>>
+where
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    let runtime = runtime();
+    let intake = {
+        let _inside = runtime.enter();
+        spawn().expect("the settings fit")
+    };
     let mut warm = Warm::new(runtime, intake, keys);
     warm.send();
     warm

@@ -1,4 +1,4 @@
-//! A batch of messages: which keys they have, and when all of them are handled.
+//! Messages of a measurement: which keys they have, and when all of them are handled.
 //!
 //! What a handler reports goes into statics. A handle to somewhere else would cost each message a
 //! reference count, and a counter that two threads share would cost them a cache line: both are
@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) key: u64,
-    _body: [u64; 2],
+    /// Its place among all messages, from 0.
+    pub(crate) number: u64,
+    _body: u64,
 }
 
 /// Which key the n-th message has.
@@ -48,7 +50,11 @@ impl Message {
             Keys::Cycle(count) => n % count,
             Keys::Distinct => n,
         };
-        Self { key, _body: [n; 2] }
+        Self {
+            key,
+            number: n,
+            _body: n,
+        }
     }
 }
 
