@@ -166,7 +166,10 @@ impl<T> ExpiryQueue<T> {
             .sorted
             .first_key_value()
             .map(|(expiry, slot)| (*expiry, *slot));
-        listed.into_iter().chain(sorted).min()
+        match (listed, sorted) {
+            (Some(listed), Some(sorted)) => Some(listed.min(sorted)),
+            (listed, sorted) => listed.or(sorted),
+        }
     }
 
     /// When the last lease of the list expires.

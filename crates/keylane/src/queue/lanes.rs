@@ -41,6 +41,7 @@ impl<K: Eq + Clone, M> Lanes<K, M> {
     }
 
     /// Puts a message into the lane of its key. A panic of the key goes to the caller.
+    #[inline]
     pub(super) fn offer(&self, item: &Parked<K, M>) -> Placement {
         let offered = self.map.enter(item.hash, &item.key, |lane| {
             let parked = Arc::clone(item);
@@ -54,6 +55,7 @@ impl<K: Eq + Clone, M> Lanes<K, M> {
     }
 
     /// The head of this lane has settled. Returns the next one, or removes the lane if it is empty.
+    #[inline]
     pub(super) fn advance(&self, item: &Item<K, M>) -> Result<Option<Parked<K, M>>, BrokenKey> {
         let advanced = caught(|| {
             self.map.advance(item.hash, &item.key, |lane| {

@@ -362,7 +362,10 @@ impl<T> LeaseTable<T> {
     /// When the next lease expires or the next delay ends.
     fn earliest(&self) -> Option<Instant> {
         let delay = self.delays.first_key_value().map(|((until, _), _)| *until);
-        self.leases.earliest().into_iter().chain(delay).min()
+        match (self.leases.earliest(), delay) {
+            (Some(lease), Some(delay)) => Some(lease.min(delay)),
+            (lease, delay) => lease.or(delay),
+        }
     }
 }
 

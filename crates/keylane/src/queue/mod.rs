@@ -41,7 +41,8 @@
 //
 // 1. Permits of `ready`, plus those that a `dequeue` was given and has not used yet, are as many as
 //    the ready messages. So a permit is one message, and a `dequeue` that is dropped passes it on.
-// 2. Permits of `room`, plus the messages accepted and not settled, are the capacity.
+// 2. Permits of `room`, plus those that an `enqueue` was given and has not used yet, plus the
+//    messages accepted and not settled, are the capacity.
 // 3. A delayed head is in its lane, and its delay is in the lease table.
 // 4. Lock order: no lock is taken while another one is held. No code of the user's runs under the
 //    lock of the lease table; under the lock of a shard only the key's `Hash`, `Eq` and `Clone` do.
