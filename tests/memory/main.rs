@@ -9,4 +9,5 @@ mod counter;
 
 mod allocations;
 mod baseline;
+mod idle_dispatchers;
 mod turnstile;

@@ -13,11 +13,11 @@ use std::task::{self, Poll};
 use futures::{Stream, stream};
 
 use keylane::{
-    Adaptive, Again, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed,
+    Adaptive, Again, BuildError, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed,
     Dispatcher, DispatcherSink, Ending, EnqueueError, EnterError, Event, Events, Exhausted,
-    Failure, ForEachKeyed, HandedBack, HashLane, HashLanes, Hot, Lane, LaneError, LaneState,
-    LaneView, Lease, LeaseError, MapKeyed, MapKeyedUnordered, OnError, OnGap, Overflow, Permit,
-    Place, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, Reserve, ReserveError,
+    Failure, ForEachKeyed, HandedBack, HashLane, HashLanes, HotBy, HotKey, Lane, LaneError,
+    LaneState, LaneView, Lease, LeaseError, MapKeyed, MapKeyedUnordered, OnError, OnGap, Overflow,
+    Permit, Place, Queue, QueueReport, Rate, Receipt, ReceiptError, Report, Reserve, ReserveError,
     ResizeError, Retry, RetryBudget, Returned, Room, SendError, Sequence, Stats, TryDequeueError,
     TryEnqueueError, TryEnterError, TryForEachKeyed, TryMapKeyed, TryMapKeyedUnordered,
     TrySendError, Turn, Turnstile, TurnstileBuilder, TurnstileClosed, VersionStore,
@@ -39,8 +39,8 @@ HandedBack                       Send  Sync  Unpin
 Stats                            Send  Sync  Unpin
 Event                            Send  Sync  Unpin
 Events                           Send  Sync  Unpin
-Hot                              Send  Sync  Unpin
-By                               Send  Sync  Unpin
+HotKey                           Send  Sync  Unpin
+HotBy                            Send  Sync  Unpin
 Context                          Send  Sync  Unpin
 Retry                            Send  Sync  Unpin
 RetryBudget                      Send  Sync  Unpin
@@ -248,8 +248,8 @@ async fn every_public_type_and_future_is_what_it_was() {
         "Stats": Stats,
         "Event": Event<u64>,
         "Events": Events<u64>,
-        "Hot": Hot<u64>,
-        "By": By,
+        "HotKey": HotKey<u64>,
+        "HotBy": HotBy,
         "Context": Context<u64>,
         "Retry": Retry<Error>,
         "RetryBudget": RetryBudget,
@@ -335,7 +335,7 @@ async fn every_public_type_and_future_is_what_it_was() {
     rows.push(row!("future of recv", of_value(&events.recv())));
     rows.push(row!(
         "future of hottest",
-        of_value(&orders.hottest(1, By::Age))
+        of_value(&orders.hottest(1, HotBy::Age))
     ));
     rows.push(row!(
         "future of an ending",

@@ -13,7 +13,7 @@ use crate::batch::{BatchAnswer, BatchHandler};
 use crate::discipline::{Coalesce, Delayed, Discipline, OnGap, Recorded, Sequence, Version};
 use crate::engine::{
     Batch, Engine, Layout, Overflow, Places, Placing, Relaning, Router, Seat, Settings, Share,
-    load, run, run_batches, watch,
+    load, run, run_batches,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -622,6 +622,7 @@ where
         });
         let mut engine = Engine::new(self.settings, self.shards, limits, spawn);
         engine.share = share;
+        engine.probe.runtime = Some(runtime.clone());
         let hasher = Arc::new(self.hasher);
         engine.places = self.placing.map(|placing| {
             let hasher = Arc::clone(&hasher);
@@ -639,7 +640,6 @@ where
         }
         let (channel, ingress) = mpsc::unbounded_channel();
         runtime.spawn(Router::new(Arc::clone(&engine), ingress, relaning).run());
-        rt::spawn_watch(&runtime, watch(Arc::clone(&engine)));
 
         let by_message = Arc::clone(&hasher);
         let key = self.key;

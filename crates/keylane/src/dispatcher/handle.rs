@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::admission::Room;
 use super::ending::Ending;
-use super::lane::{Lane, LaneView};
+use super::lane::Lane;
 use super::permit::Permit;
 use super::receipt::Receipt;
 use crate::clock::Instant;
 use crate::discipline::Version;
 use crate::engine::{Accepted, Debt, Engine, Reply, Stage};
 use crate::error::{ReserveError, SendError, TrySendError};
+use crate::lane::LaneView;
 use crate::observe::Stats;
 use crate::rt::{Arc, mpsc, oneshot};
 use crate::types::Of;

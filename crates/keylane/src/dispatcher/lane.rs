@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::hash::Hash;
-use std::time::Duration;
 
 use super::handle::Address;
 use crate::clock;
-use crate::engine::{Engine, Undecidable, Waiting};
+use crate::engine::{Engine, Undecidable};
 use crate::error::LaneError;
+use crate::lane::LaneView;
 use crate::rt::Arc;
 use crate::types::Of;
 
@@ -42,94 +42,6 @@ pub struct Lane<K, M, O, E> {
     pub(super) hash: u64,
 }
 
-/// What a lane looked like a moment ago.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneView {
-    /// Messages of this key that are accepted and not settled, the head included.
-    pub depth: usize,
-    /// What the head is doing, and so why the others wait.
-    pub state: LaneState,
-    /// How long ago the head was accepted; `None` for the moment in which a runner takes it, and where
-    /// there is none.
-    pub head_age: Option<Duration>,
-    /// How long the oldest message behind the head has waited; `None` if only messages are here that
-    /// wait for a missing version.
-    pub oldest_waiting: Option<Duration>,
-    /// Whether the lane is at its capacity.
-    pub full: bool,
-}
-
-/// What the head of a lane is doing.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LaneState {
-    /// It waits for a runner, or its handler is in its first poll.
-    Ready,
-    /// Its handler, or the dead-letter sink, has it.
-    Running {
-        /// Which attempt it is, from 1.
-        attempt: u32,
-        /// How long it has been waiting inside the handler.
-        lasted: Duration,
-    },
-    /// It failed, and waits for its next attempt.
-    Backoff {
-        /// Which attempt comes next.
-        next_attempt: u32,
-        /// How long until then.
-        due_in: Duration,
-        /// The last failure.
-        why: String,
-    },
-    /// It was given up on, and the dead-letter sink did not take it yet.
-    DeadLettering {
-        /// How often the sink has refused.
-        refusals: u32,
-        /// How long until the sink is asked again.
-        due_in: Duration,
-        /// The sink's last error.
-        why: String,
-    },
-    /// It was given up on, and the lane waits for a decision.
-    Halted {
-        /// How often it was tried.
-        attempts: u32,
-        /// The last failure.
-        why: String,
-    },
-    /// Somebody paused the lane: it waits for [`Lane::resume`].
-    Paused,
-    /// Its key is above [`rate_per_key`](crate::Builder::rate_per_key).
-    RateLimited {
-        /// How long until it may start.
-        due_in: Duration,
-    },
-    /// It is not to start yet ([`send_at`](crate::Dispatcher::send_at)).
-    Delayed {
-        /// How long until its time.
-        due_in: Duration,
-    },
-    /// It waits for more messages to come into its batch.
-    Lingering {
-        /// How long until it starts without them.
-        due_in: Duration,
-    },
-    /// It waits for the [`VersionStore`](crate::VersionStore) to say where the key stands.
-    Loading,
-    /// Versions before it are missing.
-    Gap {
-        /// The first missing version.
-        first: u64,
-        /// The last missing version before the next that is here.
-        last: u64,
-        /// How long they are still waited for; `None` if the lane is halted by them.
-        due_in: Option<Duration>,
-    },
-    /// Nothing of the key is here; the lane remembers its rate.
-    Idle,
-}
-
 impl<K, M, O, E> Lane<K, M, O, E>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -144,53 +56,7 @@ where
 
     /// How deep the lane is, and why it waits; `None` if nothing of this key is here.
     pub fn inspect(&self) -> Option<LaneView> {
-        let now = clock::now();
-        self.engine
-            .inspect(&self.key, self.hash, now)
-            .map(|seen| LaneView {
-                depth: seen.depth,
-                head_age: seen.head_age,
-                oldest_waiting: seen.oldest_waiting,
-                full: seen.full,
-                state: match seen.waiting {
-                    Waiting::Runner => LaneState::Ready,
-                    Waiting::Handler { attempt, lasted } => LaneState::Running { attempt, lasted },
-                    Waiting::Retry {
-                        next_attempt,
-                        due_in,
-                        why,
-                    } => LaneState::Backoff {
-                        next_attempt,
-                        due_in,
-                        why,
-                    },
-                    Waiting::Sink {
-                        refusals,
-                        due_in,
-                        why,
-                    } => LaneState::DeadLettering {
-                        refusals,
-                        due_in,
-                        why,
-                    },
-                    Waiting::Decision { attempts, why } => LaneState::Halted { attempts, why },
-                    Waiting::Resume => LaneState::Paused,
-                    Waiting::Rate { due_in } => LaneState::RateLimited { due_in },
-                    Waiting::Time { due_in } => LaneState::Delayed { due_in },
-                    Waiting::Batch { due_in } => LaneState::Lingering { due_in },
-                    Waiting::Store => LaneState::Loading,
-                    Waiting::Versions {
-                        first,
-                        last,
-                        due_in,
-                    } => LaneState::Gap {
-                        first,
-                        last,
-                        due_in,
-                    },
-                    Waiting::Messages => LaneState::Idle,
-                },
-            })
+        self.engine.inspect(&self.key, self.hash, clock::now())
     }
 
     /// Lets a paused lane go on; tries a halted head again, from attempt 1; waits once more for missing
@@ -201,6 +67,7 @@ where
     /// [`LaneError::NotHalted`] if there is nothing to decide.
     pub fn resume(&self) -> Result<(), LaneError> {
         let resumed = self.engine.resume(&self.key, self.hash);
+        self.engine.wake_watchdog();
         resumed.map_err(|why| refusal(why, ()))
     }
 
@@ -216,6 +83,7 @@ where
     /// in flight or on its way to a runner ([`LaneState::Ready`]).
     pub fn skip(&self) -> Result<(), LaneError> {
         let skipped = self.engine.skip(&self.key, self.hash);
+        self.engine.wake_watchdog();
         skipped.map_err(|why| refusal(why, ()))
     }
 
@@ -227,7 +95,9 @@ where
     /// [others may pass](crate::Delayed::Pass) are not here yet. The report counts what was purged as
     /// discarded.
     pub fn purge(&self) -> usize {
-        self.engine.purge(&self.key, self.hash)
+        let purged = self.engine.purge(&self.key, self.hash);
+        self.engine.wake_watchdog();
+        purged
     }
 
     /// Tries the head that waits for its next attempt now, or brings the dead letter to its sink now.
@@ -238,6 +108,7 @@ where
     /// [`LaneError::InFlight`] if it is under way.
     pub fn retry_now(&self) -> Result<(), LaneError> {
         let retried = self.engine.retry_now(&self.key, self.hash);
+        self.engine.wake_watchdog();
         retried.map_err(|why| refusal(why, ()))
     }
 
@@ -248,6 +119,7 @@ where
     /// that is paused when the dispatcher is drained is handed back. Pausing twice is pausing once.
     pub fn pause(&self) {
         self.engine.pause(&self.key, self.hash);
+        self.engine.wake_watchdog();
     }
 
     /// Puts another message in the place of the head, and tries it from attempt 1: the head that is
@@ -272,9 +144,9 @@ where
         let Ok(weight) = self.address.weigh(&message, limit) else {
             return Err(LaneError::TooLarge(message));
         };
-        self.engine
-            .replace(&self.key, self.hash, message, weight)
-            .map_err(|(message, why)| refusal(why, message))
+        let replaced = self.engine.replace(&self.key, self.hash, message, weight);
+        self.engine.wake_watchdog();
+        replaced.map_err(|(message, why)| refusal(why, message))
     }
 }
 

@@ -17,7 +17,7 @@ pub use permit::Permit;
 mod watching;
 
 mod lane;
-pub use lane::{Lane, LaneState, LaneView};
+pub use lane::Lane;
 
 mod ending;
 pub use ending::Ending;

@@ -277,7 +277,7 @@ impl<T: Spec> Engine<T> {
                 Parked { message, ticket }
             }
             Err(text) => {
-                self.counters.panics.add(1);
+                self.probe.counters.panics.add(1);
                 let failure = Failure::Panicked(text);
                 self.drop_quietly(newcomer.message);
                 self.settle(tally, newcomer.ticket, Outcome::Discarded(failure));
@@ -542,18 +542,18 @@ impl<T: Spec> Engine<T> {
         } = arrival;
         self.carry_out(after, &key, hash);
         if filled || !displaced.is_empty() || !refused.is_empty() {
-            self.tell_overflowed(&key);
+            self.notify_overflowed(&key);
         }
         self.drop_quietly(asked);
         for (Parked { message, ticket }, outcome) in settled {
             self.settle(tally, ticket, outcome(message));
         }
         for old in displaced {
-            self.counters.overflowed.add(1);
+            self.probe.counters.overflowed.add(1);
             self.settle(tally, old.ticket, Outcome::Displaced(old.message));
         }
         for new in refused {
-            self.counters.overflowed.add(1);
+            self.probe.counters.overflowed.add(1);
             let refused = self.refuse(tally, key.clone(), hash, new);
             turns.extend(refused.map(Queued::Turn));
         }
@@ -587,11 +587,11 @@ impl<T: Spec> Engine<T> {
             last = gap.last,
             "versions are missing"
         );
-        self.tell_gap(key, gap.first, gap.last);
+        self.notify_gap(key, gap.first, gap.last);
         let on_gap = self.sequencing().map(|sequencing| sequencing.on_gap);
         if on_gap == Some(OnGap::Halt) {
             let why = || format!("versions {} to {} are missing", gap.first, gap.last);
-            self.tell_halted(key, self.is_watched().then(|| (0, why())));
+            self.notify_halted(key, self.is_watched().then(|| (0, why())));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::adaptive::Started;
 use crate::clock::{self, Alarm};
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::observe::Beat;
+use crate::observe::PollMark;
 use crate::observe::facade::Stopwatch;
 use crate::observe::trace;
 use crate::types::Spec;
@@ -28,7 +28,7 @@ impl Watched {
     /// The attempt is over.
     #[inline]
     pub(super) fn end<T: Spec>(&mut self, engine: &Engine<T>) {
-        self.stopwatch.stop(&engine.facade);
+        self.stopwatch.stop(&engine.probe.facade);
         if let Some(span) = self.span.take() {
             drop_span(span);
         }
@@ -60,7 +60,11 @@ impl<T: Spec> Engine<T> {
             let wait = self.waited(parked_at, clock::now());
             (self.shown(context.key.as_ref(), hash), attempt, wait)
         });
-        let started = self.meter.as_ref().map(|meter| meter.start(clock::now()));
+        let started = self
+            .probe
+            .meter
+            .as_ref()
+            .map(|meter| meter.start(clock::now()));
         Watched {
             span,
             stopwatch,
@@ -87,7 +91,7 @@ impl<T: Spec> Engine<T> {
     #[inline]
     pub(super) fn drop_future(&self, drop: impl FnOnce()) {
         if let Err(text) = caught(drop) {
-            self.counters.panics.add(1);
+            self.probe.counters.panics.add(1);
             tracing::error!(target: "keylane", panic = %text, "the drop of a future panicked");
         }
     }
@@ -110,7 +114,7 @@ where
         .as_pin_mut()
         .expect("an attempt is polled until it is ready");
     let _entered = watched.span.as_ref().map(|span| span.enter());
-    let _beat = Beat::start(engine, hash);
+    let _mark = PollMark::start(engine, hash);
     match caught(|| future.poll(cx)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Ok(answer)),

@@ -99,7 +99,7 @@ impl<T: Spec> Engine<T> {
             self.restart(owner, hash, *head);
         } else if let Some(head) = due {
             let is_retry = matches!(head.work, Work::Attempt(_)) && !is_counted;
-            self.counters.retries.add(u64::from(is_retry));
+            self.probe.counters.retries.add(u64::from(is_retry));
             self.enqueue(Turn::again(Some(owner), hash, *head));
         } else if calls {
             self.enqueue(self.called(owner, hash));
@@ -407,7 +407,7 @@ impl<T: Spec> Engine<T> {
         });
         let head = head.unwrap_or(Err(Undecidable::Nothing))?;
         if let Work::Attempt(_) = head.work {
-            self.counters.retries.add(1);
+            self.probe.counters.retries.add(1);
         }
         self.enqueue(Turn::again(Some(owner), hash, *head));
         Ok(())

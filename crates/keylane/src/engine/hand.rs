@@ -17,7 +17,7 @@ use crate::clock::Alarm;
 use crate::error::Failure;
 use crate::handler::Context;
 use crate::letter::{DeadLetter, Exhausted, Sink};
-use crate::observe::Beat;
+use crate::observe::PollMark;
 use crate::rt::Arc;
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned};
@@ -93,7 +93,7 @@ impl<'a, T: Spec> Hand<'a, T> {
         let context = self.context;
         let called = message.and_then(|message| {
             // A closure may block before it has made its future.
-            let _beat = Beat::start(self.engine.id(), self.hash);
+            let _mark = PollMark::start(self.engine.id(), self.hash);
             caught(|| handle(context, message)).map_err(Failure::Panicked)
         });
         match called {

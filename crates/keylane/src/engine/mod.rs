@@ -73,7 +73,6 @@ mod loader;
 pub(crate) use loader::{Load, load};
 
 mod inspect;
-pub(crate) use inspect::Waiting;
 
 mod decide;
 pub(crate) use decide::Undecidable;
@@ -87,14 +86,15 @@ mod shutdown;
 pub(crate) use shutdown::Stage;
 pub use shutdown::{HandedBack, Report};
 
-mod watch;
-pub(crate) use watch::watch;
+mod probe;
+use probe::Probe;
 
 mod events;
 pub use events::{Event, Events};
 
 mod hottest;
-mod tell;
+mod notify;
+mod watchdog;
 
 pub(crate) use crate::unwind::{Quiet, caught, dropped, shielded};
 
@@ -104,10 +104,8 @@ use std::time::Duration;
 use crate::adaptive::Meter;
 use crate::clock::{self, Instant};
 use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Timers};
-use crate::observe::facade::Facade;
-use crate::observe::heat::Heat;
+use crate::observe::Stats;
 use crate::observe::trace::Shown;
-use crate::observe::{Counters, Stats};
 use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::rt::{Arc, Mutex, OwnLine, Semaphore, mpsc};
 use crate::types::{Spec, Types};
@@ -149,14 +147,8 @@ pub(crate) struct Engine<T: Types> {
     /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more
     /// messages into the lane.
     full_lanes: [AtomicUsize; gate::SLOTS],
-    pub(crate) counters: Counters,
-    pub(crate) facade: Facade,
-    /// Measures attempts, where the concurrency is adaptive.
-    meter: Option<Meter>,
-    /// Those who watch.
-    feed: events::Feed<T::Key>,
-    /// Which keys are hot.
-    heat: Heat,
+    /// All that is observed.
+    pub(crate) probe: Probe<T::Key>,
     pub(crate) shutdown: Shutdown<T::Key, T::Message>,
     pub(crate) runners: Runners,
     /// How those whose message was merged into another get its answer, where they do.
@@ -228,10 +220,14 @@ impl<T: Spec> Engine<T> {
             halted: AtomicUsize::new(0),
             cautions: OwnLine(Cautions::default()),
             full_lanes: std::array::from_fn(|_| AtomicUsize::new(0)),
-            counters: Counters::default(),
-            facade: Facade::new(settings.name.as_deref()),
-            feed: events::Feed::new(settings.event_capacity),
-            heat: Heat::new(limits.concurrency),
+            probe: Probe::new(
+                settings.name.as_deref(),
+                limits.concurrency,
+                settings.event_capacity,
+                settings
+                    .adaptive
+                    .map(|adaptive| Meter::new(adaptive, epoch)),
+            ),
             shutdown: Shutdown::new(),
             runners: Runners::new(),
             share: None,
@@ -240,15 +236,12 @@ impl<T: Spec> Engine<T> {
             loads: None,
             spawn,
             epoch,
-            meter: settings
-                .adaptive
-                .map(|adaptive| Meter::new(adaptive, epoch)),
             settings,
         }
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let counters = &self.counters;
+        let counters = &self.probe.counters;
         Stats {
             accepted: counters.accepted.get(),
             done: counters.done.get(),
@@ -294,7 +287,8 @@ impl<T: Spec> Engine<T> {
 
     /// Whether every accepted message has settled and nothing runs.
     fn is_settled(&self) -> bool {
-        self.counters.settled() == self.counters.accepted.get() && self.ready.active() == 0
+        self.probe.counters.settled() == self.probe.counters.accepted.get()
+            && self.ready.active() == 0
     }
 
     /// Ends a dispatcher whose own task was dropped, once all is settled.
@@ -311,14 +305,14 @@ impl<T: Spec> Engine<T> {
     pub(crate) fn report(&self) -> Report<T::Key, T::Message> {
         let (returned, interrupted) = self.shutdown.take_returned();
         Report {
-            accepted: self.counters.accepted.get(),
-            done: self.counters.done.get(),
-            dead_lettered: self.counters.dead_lettered.get(),
-            discarded: self.counters.discarded.get(),
-            coalesced: self.counters.coalesced.get(),
-            duplicates: self.counters.duplicates.get(),
-            expired: self.counters.expired.get(),
-            handed_back: self.counters.handed_back.get(),
+            accepted: self.probe.counters.accepted.get(),
+            done: self.probe.counters.done.get(),
+            dead_lettered: self.probe.counters.dead_lettered.get(),
+            discarded: self.probe.counters.discarded.get(),
+            coalesced: self.probe.counters.coalesced.get(),
+            duplicates: self.probe.counters.duplicates.get(),
+            expired: self.probe.counters.expired.get(),
+            handed_back: self.probe.counters.handed_back.get(),
             interrupted,
             returned,
             deadline_reached: self.shutdown.deadline_reached(),
@@ -340,6 +334,9 @@ impl<T: Spec> Engine<T> {
     /// Carries out what the ready queue decided about runners.
     #[inline]
     fn recruit(self: &Arc<Self>, recruit: Recruit) {
+        if !matches!(recruit, Recruit::Nobody) {
+            self.wake_watchdog();
+        }
         match recruit {
             Recruit::Nobody => {}
             Recruit::Wake(waker) => waker.wake(),

@@ -25,7 +25,7 @@ use super::shutdown::{HandedBack, Stage};
 use crate::clock::{self, Alarm};
 use crate::error::Failure;
 use crate::lanes::Offered;
-use crate::observe::heat::Grown;
+use crate::observe::hot_keys::DepthFilter;
 use crate::retry::Bucket;
 use crate::rt::atomic::Ordering;
 use crate::rt::{self, Arc, mpsc};
@@ -64,7 +64,7 @@ pub(crate) struct Router<T: Spec> {
     delayed: usize,
     budget: Option<Bucket>,
     /// Which lanes are known to be deep.
-    grown: Grown,
+    grown: DepthFilter,
     /// The last message's `parked_at`: no two have the same.
     stamp: u64,
     /// The stage that was last acted on.
@@ -93,17 +93,17 @@ impl<T: Spec> Router<T> {
         Self {
             engine,
             ingress,
-            batch: Vec::with_capacity(BATCH),
+            batch: Vec::new(),
             due: Vec::new(),
             postponed: VecDeque::new(),
             refill: None,
             release: Release::default(),
-            turns: Vec::with_capacity(BATCH),
+            turns: Vec::new(),
             roused: Vec::new(),
             delayed: 0,
             relaning,
             budget,
-            grown: Grown::new(),
+            grown: DepthFilter::new(),
             stamp: 0,
             seen: Stage::Open,
             deadline: None,
@@ -129,6 +129,7 @@ impl<T: Spec> Router<T> {
             let routed = self.route();
             self.start_due();
             let waiting = self.hand_over();
+            self.engine.wake_watchdog();
             if routed >= BUSY {
                 patience = PATIENCE;
             }
@@ -224,9 +225,12 @@ impl<T: Spec> Router<T> {
         self.batch.reverse();
         let engine = &self.engine;
         let delayed = std::mem::take(&mut self.delayed);
-        engine.counters.accepted.add((routed - delayed) as u64);
-        let queries = engine.heat.queries.load(Ordering::Relaxed);
-        self.grown.begin(routed, queries);
+        engine
+            .probe
+            .counters
+            .accepted
+            .add((routed - delayed) as u64);
+        engine.probe.hot_keys.begin(&mut self.grown, routed);
         let mut tally = Tally::default();
         // One moment for the whole batch: a clock costs more than a lane.
         let moment = clock::now();
@@ -332,7 +336,7 @@ impl<T: Spec> Router<T> {
                             .lanes
                             .with(hash, &key, |lane| engine.see_arrival(lane, 1, hash));
                         if filled == Some(true) {
-                            engine.tell_overflowed(&key);
+                            engine.notify_overflowed(&key);
                         }
                     }
                     if let Some(Queued::Turn(turn)) = self.turns.last_mut() {
@@ -346,7 +350,7 @@ impl<T: Spec> Router<T> {
                     }
                     engine.see_depth(&mut self.grown, hash, depth);
                     if filled || !matches!(offered, Offered::Parked) {
-                        engine.tell_overflowed(&key);
+                        engine.notify_overflowed(&key);
                     }
                     match offered {
                         Offered::Parked if std::mem::needs_drop::<T::Key>() => {
@@ -354,12 +358,12 @@ impl<T: Spec> Router<T> {
                         }
                         Offered::Parked => {}
                         Offered::Displaced(old) => {
-                            engine.counters.overflowed.add(1);
+                            engine.probe.counters.overflowed.add(1);
                             let outcome = Outcome::Displaced(old.message);
                             engine.settle(&mut tally, old.ticket, outcome);
                         }
                         Offered::Refused(new) => {
-                            engine.counters.overflowed.add(1);
+                            engine.probe.counters.overflowed.add(1);
                             let refused = engine.refuse(&mut tally, key, hash, new);
                             self.turns.extend(refused.map(Queued::Turn));
                         }
@@ -386,7 +390,7 @@ impl<T: Spec> Router<T> {
             } else if self.budget.is_some() {
                 self.postponed.push_back(due);
             } else {
-                engine.counters.retries.add(1);
+                engine.probe.counters.retries.add(1);
                 self.turns.extend(engine.due(due, now).map(Queued::Turn));
             }
         }
@@ -396,18 +400,22 @@ impl<T: Spec> Router<T> {
             let arrived = self.postponed.len() - before;
             while let Some(due) = self.postponed.front() {
                 if engine.is_retry(due) {
-                    if let Err(wait) = budget.withdraw(now, engine.counters.settled()) {
+                    if let Err(wait) = budget.withdraw(now, engine.probe.counters.settled()) {
                         self.refill = now.checked_add(wait).map(Alarm::new);
                         break;
                     }
-                    engine.counters.retries.add(1);
+                    engine.probe.counters.retries.add(1);
                 }
                 let due = self.postponed.pop_front();
                 let turn = due.and_then(|due| engine.due(due, now));
                 self.turns.extend(turn.map(Queued::Turn));
             }
             let waiting = self.postponed.len();
-            engine.counters.postponed.add(arrived.min(waiting) as u64);
+            engine
+                .probe
+                .counters
+                .postponed
+                .add(arrived.min(waiting) as u64);
             engine.postponed.store(waiting, Ordering::Relaxed);
         }
     }
@@ -597,7 +605,7 @@ impl<T: Spec> Drop for Router<T> {
             left.push(accepted);
         }
         let new = left.len() - std::mem::take(&mut self.delayed).min(left.len());
-        engine.counters.accepted.add(new as u64);
+        engine.probe.counters.accepted.add(new as u64);
         for accepted in left {
             self.stamp += 1;
             engine.hand_back_accepted(&mut tally, accepted, self.stamp);

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::error::Failure;
 use crate::handler::Context;
 use crate::lanes::{Role, Take};
-use crate::observe::heat::NO_PLACE;
+use crate::observe::hot_keys::NO_SLOT;
 use crate::rt::{self, Arc};
 use crate::types::Spec;
 
@@ -45,7 +45,7 @@ impl<T: Spec> Seat<T> {
             fresh: TURNS_PER_OPERATION,
             quantum: 0,
             recruited: false,
-            place: NO_PLACE,
+            place: NO_SLOT,
         }
     }
 
@@ -181,7 +181,7 @@ impl<T: Spec> Seat<T> {
         match accepted {
             Ok(()) => {
                 self.engine.drop_quietly(message);
-                self.engine.tell_dead_lettered(key.as_ref(), &given_up);
+                self.engine.notify_dead_lettered(key.as_ref(), &given_up);
                 let outcome = Outcome::DeadLettered(given_up.failure);
                 self.engine.settle(&mut self.tally, ticket, outcome);
                 self.engine.advance(key, hash)

@@ -121,7 +121,7 @@ impl<T: Spec> Engine<T> {
         let Owed { hash, ticket, kept } = owed;
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
-            self.tell_discarded(key.as_ref(), attempt, &failure);
+            self.notify_discarded(key.as_ref(), attempt, &failure);
             self.settle(tally, ticket, Outcome::Discarded(failure));
             return self.advance(key, hash);
         };
@@ -175,7 +175,7 @@ impl<T: Spec> Engine<T> {
                 None
             }
             Exhausted::Halt | Exhausted::Discard => {
-                self.tell_discarded(key.as_ref(), attempt, &failure);
+                self.notify_discarded(key.as_ref(), attempt, &failure);
                 self.drop_quietly(message);
                 self.settle(tally, ticket, Outcome::Discarded(failure));
                 self.advance(key, hash)
@@ -185,7 +185,7 @@ impl<T: Spec> Engine<T> {
 
     /// The sink refused a letter: it is brought again later, and the key waits for it.
     pub(super) fn refused(self: &Arc<Self>, tally: &mut Tally, turn: Turn<T>, error: String) {
-        self.counters.letter_failures.add(1);
+        self.probe.counters.letter_failures.add(1);
         let Turn {
             key,
             hash,
@@ -309,7 +309,7 @@ impl<T: Spec> Engine<T> {
             self.set_lane_apart(lane, &mut freed);
         });
         self.free(&freed);
-        self.tell_halted(&key, halting);
+        self.notify_halted(&key, halting);
         // Nobody will decide any more once the channel is empty for good. Before that, messages of
         // this key may still arrive, and must not start a lane that forgot its failed head.
         if self.shutdown.is_exhausted() && !cfg!(keylane_mutant = "late-halt") {
@@ -350,7 +350,7 @@ impl<T: Spec> Engine<T> {
         match caught(|| retry.after(attempt, failure, dice())) {
             Ok(wait) => wait,
             Err(text) => {
-                self.counters.panics.add(1);
+                self.probe.counters.panics.add(1);
                 tracing::error!(target: "keylane", panic = %text, "a retry policy panicked");
                 None
             }
@@ -364,10 +364,10 @@ impl<T: Spec> Engine<T> {
         attempt: u32,
         failure: &Failure<T::Error>,
     ) {
-        self.counters.failures.add(1);
+        self.probe.counters.failures.add(1);
         match failure {
-            Failure::Panicked(_) => self.counters.panics.add(1),
-            Failure::TimedOut(_) => self.counters.timeouts.add(1),
+            Failure::Panicked(_) => self.probe.counters.panics.add(1),
+            Failure::TimedOut(_) => self.probe.counters.timeouts.add(1),
             _ => {}
         }
         if tracing::enabled!(target: "keylane", tracing::Level::WARN) {
