@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use keylane::{By, Dispatcher, Event, Exhausted, Overflow};
+use keylane::{Dispatcher, Event, Exhausted, HotBy, Overflow};
 
 const FAILING: u32 = 13;
 const BLOCKED: u32 = 42;
@@ -76,7 +76,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 
-    for by in [By::Depth, By::Age, By::Busy] {
+    for by in [HotBy::Depth, HotBy::Age, HotBy::Busy] {
         println!("\nhottest by {by:?}:     depth      age     busy");
         for hot in devices.hottest(3, by).await {
             let (age, busy) = (hot.age.as_millis(), hot.busy.as_millis());
@@ -86,7 +86,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             );
         }
     }
-    if let Some(top) = devices.hottest(1, By::Age).await.first() {
+    if let Some(top) = devices.hottest(1, HotBy::Age).await.first() {
         println!("\ndevice {}: {:#?}", top.key, devices.inspect(&top.key));
     }
 

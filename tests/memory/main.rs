@@ -9,6 +9,7 @@ mod counter;
 
 mod allocations;
 mod baseline;
+mod idle_dispatchers;
 mod in_flight;
 mod rates;
 mod semaphore;

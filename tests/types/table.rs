@@ -24,8 +24,8 @@ use keylane::stream::{
     TryMapKeyed, TryMapKeyedUnordered,
 };
 use keylane::{
-    Adaptive, BuildError, By, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed, Dispatcher,
-    Ending, Event, Events, Exhausted, Failure, HandedBack, HashLane, HashLanes, Hot,
+    Adaptive, BuildError, HotBy, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed, Dispatcher,
+    Ending, Event, Events, Exhausted, Failure, HandedBack, HashLane, HashLanes, HotKey,
     KeyedSemaphore, Lane, LaneError, LaneState, LaneView, OnGap, Overflow, Permit, Queue, Rate,
     Receipt, ReceiptError, Report, ReserveError, ResizeError, Retry, RetryBudget, SendError,
     Sequence, Stats, TrySendError, VersionStore,
@@ -47,8 +47,8 @@ HandedBack                       Send  Sync  Unpin
 Stats                            Send  Sync  Unpin
 Event                            Send  Sync  Unpin
 Events                           Send  Sync  Unpin
-Hot                              Send  Sync  Unpin
-By                               Send  Sync  Unpin
+HotKey                           Send  Sync  Unpin
+HotBy                            Send  Sync  Unpin
 Context                          Send  Sync  Unpin
 Retry                            Send  Sync  Unpin
 RetryBudget                      Send  Sync  Unpin
@@ -257,8 +257,8 @@ async fn every_public_type_and_future_is_what_it_was() {
         "Stats": Stats,
         "Event": Event<u64>,
         "Events": Events<u64>,
-        "Hot": Hot<u64>,
-        "By": By,
+        "HotKey": HotKey<u64>,
+        "HotBy": HotBy,
         "Context": Context<u64>,
         "Retry": Retry<Error>,
         "RetryBudget": RetryBudget,
@@ -345,7 +345,7 @@ async fn every_public_type_and_future_is_what_it_was() {
     rows.push(row!("future of recv", of_value(&events.recv())));
     rows.push(row!(
         "future of hottest",
-        of_value(&orders.hottest(1, By::Age))
+        of_value(&orders.hottest(1, HotBy::Age))
     ));
     rows.push(row!(
         "future of an ending",

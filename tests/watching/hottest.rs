@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use keylane::{By, Dispatcher, Exhausted, Hot, Overflow, Retry};
+use keylane::{Dispatcher, Exhausted, HotBy, HotKey, Overflow, Retry};
 use keylane_testkit::Gate;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-fn keys(hottest: &[Hot<u64>]) -> Vec<u64> {
+fn keys(hottest: &[HotKey<u64>]) -> Vec<u64> {
     hottest.iter().map(|hot| hot.key).collect()
 }
 
@@ -59,7 +59,7 @@ async fn the_deepest_of_a_zipf_load_are_found_in_their_order() {
     }
     tokio::time::sleep(SECOND).await;
 
-    let hottest = orders.hottest(20, By::Depth).await;
+    let hottest = orders.hottest(20, HotBy::Depth).await;
     let mut expected: Vec<_> = depths.values().copied().collect();
     expected.sort_unstable_by(|a, b| b.cmp(a));
     let found: Vec<_> = hottest.iter().map(|hot| hot.depth).collect();
@@ -78,7 +78,7 @@ async fn the_deepest_of_a_zipf_load_are_found_in_their_order() {
     // Whose lane is gone is not shown.
     gate.open();
     tokio::time::sleep(SECOND).await;
-    assert_eq!(orders.hottest(20, By::Depth).await, []);
+    assert_eq!(orders.hottest(20, HotBy::Depth).await, []);
     orders.drain().await;
 }
 
@@ -113,7 +113,7 @@ async fn a_burst_that_is_over_does_not_keep_newcomers_out() {
             .unwrap();
     }
     tokio::time::sleep(MS).await;
-    let hottest = orders.hottest(1, By::Depth).await;
+    let hottest = orders.hottest(1, HotBy::Depth).await;
     assert_eq!((hottest[0].key, hottest[0].depth), (7_777, 100));
     gate.open();
     orders.drain().await;
@@ -148,7 +148,7 @@ async fn a_key_that_is_blocked_for_long_is_found_by_age() {
             orders.send(n).await.unwrap();
         }
     }
-    let hottest = orders.hottest(3, By::Age).await;
+    let hottest = orders.hottest(3, HotBy::Age).await;
     assert_eq!(hottest[0].key, BLOCKED, "{hottest:?}");
     assert_eq!(hottest[0].depth, 1);
     assert!(
@@ -157,7 +157,7 @@ async fn a_key_that_is_blocked_for_long_is_found_by_age() {
     );
     gate.open();
     orders.drain().await;
-    assert_eq!(orders.hottest(3, By::Age).await, []);
+    assert_eq!(orders.hottest(3, HotBy::Age).await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,7 +181,7 @@ async fn heads_that_wait_for_a_retry_or_a_decision_are_found_by_the_age_of_their
         // Behind a head, and more recent than it.
         orders.send(2_000_000).await.unwrap();
         tokio::time::sleep(SECOND).await;
-        let hottest = orders.hottest(101, By::Age).await;
+        let hottest = orders.hottest(101, HotBy::Age).await;
         assert_eq!((hottest[0].key, hottest[0].depth), (0, 2));
         assert!(hottest[0].age > 4 * SECOND - 10 * MS, "{:?}", hottest[0]);
         let mut found = keys(&hottest);
@@ -220,12 +220,12 @@ async fn the_busiest_are_those_whose_handlers_have_waited_longest_in_sum() {
     }
     tokio::time::sleep(2 * SECOND).await;
     // Only who has a lane is shown.
-    assert_eq!(orders.hottest(9, By::Busy).await, []);
+    assert_eq!(orders.hottest(9, HotBy::Busy).await, []);
     for key in [3, 2, 1] {
         orders.send((key, 0)).await.unwrap();
     }
     tokio::time::sleep(50 * MS).await;
-    let hottest = orders.hottest(9, By::Busy).await;
+    let hottest = orders.hottest(9, HotBy::Busy).await;
     assert_eq!(keys(&hottest), [1, 2, 3]);
     // The timer's wheel is a little late each time; and 2,000 others share 256 counters.
     let expected = [1_050 * MS, 350 * MS, 50 * MS];
@@ -246,14 +246,14 @@ async fn nobody_is_hot_where_nothing_waits() {
     let orders = Dispatcher::builder(|n: &u64| *n)
         .spawn(|_: u64| async move { Ok::<_, ()>(()) })
         .unwrap();
-    for by in [By::Depth, By::Age, By::Busy] {
+    for by in [HotBy::Depth, HotBy::Age, HotBy::Busy] {
         assert_eq!(orders.hottest(10, by).await, []);
     }
     for n in 0..100 {
         orders.send(n % 2).await.unwrap();
     }
     orders.drain().await;
-    for by in [By::Depth, By::Age, By::Busy] {
+    for by in [HotBy::Depth, HotBy::Age, HotBy::Busy] {
         assert_eq!(orders.hottest(10, by).await, []);
     }
 }

@@ -1,4 +1,4 @@
-//! What an operator watches: events, the hottest keys.
+//! What an operator watches: events, the hottest keys, and what comes after a rest.
 #![cfg(not(keylane_shuttle))]
 #![allow(
     clippy::unwrap_used,
@@ -7,3 +7,4 @@
 
 mod events;
 mod hottest;
+mod rest;

@@ -41,12 +41,13 @@
 //! [`Builder::trace_keys`].
 //!
 //! With the feature `metrics`, through the facade of that name, published four times in each
-//! [`Builder::stuck_after`]; labels are `dispatcher` (if it has a [`Builder::name`]) and `outcome`,
-//! never a key:
+//! [`Builder::stuck_after`] while something changes, and at the end; at rest the last values stand.
+//! Labels are `dispatcher` (if it has a [`Builder::name`]) and `outcome`, never a key:
 //!
 //! | metric | kind |
 //! | --- | --- |
-//! | `keylane_accepted_total`, `keylane_settled_total{outcome}` | counter |
+//! | `keylane_accepted_total` | counter |
+//! | `keylane_settled_total{outcome}`: `done`, `dead_lettered`, `discarded`, `coalesced`, `duplicate`, `expired`, `handed_back`; in the end their sum is `keylane_accepted_total` | counter |
 //! | `keylane_attempt_failures_total`, `keylane_retries_total`, `keylane_panics_total`, `keylane_timeouts_total` | counter |
 //! | `keylane_letter_failures_total`, `keylane_overflowed_total`, `keylane_stuck_total` | counter |
 //! | `keylane_in_flight`, `keylane_ready`, `keylane_lanes`, `keylane_backing_off`, `keylane_halted`, `keylane_full_lanes`, `keylane_stalled`, `keylane_concurrency_limit` | gauge |
@@ -54,6 +55,8 @@
 
 mod dispatcher;
 pub use dispatcher::{Builder, Dispatcher, Ending, Lane, Permit, Receipt, When};
+
+mod lane;
 
 mod handler;
 pub use handler::{Context, Handler};

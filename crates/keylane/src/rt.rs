@@ -209,13 +209,16 @@ pub(crate) fn check_timers() -> Result<(), crate::error::BuildError> {
     Ok(())
 }
 
-/// Starts the watch; the model has no time to watch.
+/// Starts the watchdog. The model has no time, and so no watchdog.
 #[cfg(not(keylane_shuttle))]
-pub(crate) fn spawn_watch(runtime: &Handle, watch: impl Future<Output = ()> + Send + 'static) {
-    runtime.spawn(watch);
+pub(crate) fn spawn_watchdog(
+    runtime: &Handle,
+    watchdog: impl Future<Output = ()> + Send + 'static,
+) {
+    runtime.spawn(watchdog);
 }
 
 #[cfg(keylane_shuttle)]
-pub(crate) fn spawn_watch(_: &Handle, watch: impl Future<Output = ()> + Send + 'static) {
-    drop(watch);
+pub(crate) fn spawn_watchdog(_: &Handle, watchdog: impl Future<Output = ()> + Send + 'static) {
+    drop(watchdog);
 }

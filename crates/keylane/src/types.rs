@@ -20,7 +20,7 @@ pub(crate) trait Spec:
         Message: Send + Sync + 'static,
         Output: Send + 'static,
         Error: fmt::Debug + Send + Sync + 'static,
-    >
+    > + 'static
 {
 }
 
@@ -30,7 +30,7 @@ impl<T> Spec for T where
             Message: Send + Sync + 'static,
             Output: Send + 'static,
             Error: fmt::Debug + Send + Sync + 'static,
-        >
+        > + 'static
 {
 }
 

@@ -4,9 +4,9 @@
 //! | --- | --- |
 //! | [`Dispatcher::stats`](crate::Dispatcher::stats) | how many, and how much room is left: [`Stats`] |
 //! | [`Dispatcher::events`](crate::Dispatcher::events) | what happens from now on: [`Events`] of [`Event`] |
-//! | [`Dispatcher::hottest`](crate::Dispatcher::hottest) | which keys have most to do: [`Hot`], ranked [`By`] |
+//! | [`Dispatcher::hottest`](crate::Dispatcher::hottest) | which keys have most to do: [`HotKey`], ranked by [`HotBy`] |
 //! | [`Dispatcher::inspect`](crate::Dispatcher::inspect) | why one key waits: [`LaneView`] with its [`LaneState`] |
 
-pub use crate::dispatcher::{LaneState, LaneView};
 pub use crate::engine::{Event, Events};
-pub use crate::observe::{By, Hot, Stats};
+pub use crate::lane::{LaneState, LaneView};
+pub use crate::observe::{HotBy, HotKey, Stats};

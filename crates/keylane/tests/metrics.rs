@@ -1,4 +1,4 @@
-//! What the `metrics` facade is told: names with the prefix, and never a key.
+//! What the `metrics` facade shows: names with the prefix, never a key, and figures that agree.
 #![cfg(all(feature = "metrics", not(keylane_shuttle)))]
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::{Dispatcher, Exhausted, Retry};
+use keylane::{
+    BoxError, Builder, Coalesce, DeadLetter, DeadLetterSink, Dispatcher, Exhausted, Retry, Sequence,
+};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
@@ -17,6 +19,17 @@ use metrics::{
 
 /// A key that no label may show.
 const SECRET: &str = "ada@example.org";
+
+/// All that can become of a message.
+const OUTCOMES: [&str; 7] = [
+    "coalesced",
+    "dead_lettered",
+    "discarded",
+    "done",
+    "duplicate",
+    "expired",
+    "handed_back",
+];
 
 /// The values that one metric was given.
 #[derive(Debug, Default)]
@@ -91,6 +104,19 @@ impl Book {
     fn names(&self) -> Vec<String> {
         self.0.lock().unwrap().keys().cloned().collect()
     }
+
+    /// What has settled, by outcome, whichever outcomes are published.
+    fn settled(&self) -> BTreeMap<String, f64> {
+        let book = self.0.lock().unwrap();
+        let settled = book
+            .iter()
+            .filter_map(|(name, series)| {
+                let outcome = name.strip_prefix("keylane_settled_total,outcome=")?;
+                Some((outcome.to_owned(), series.last()))
+            })
+            .collect();
+        settled
+    }
 }
 
 impl Recorder for Book {
@@ -159,6 +185,9 @@ async fn counters_gauges_and_histograms_agree_with_what_happened() {
         ("keylane_settled_total,outcome=done", 18.0),
         ("keylane_settled_total,outcome=dead_lettered", 0.0),
         ("keylane_settled_total,outcome=discarded", 0.0),
+        ("keylane_settled_total,outcome=coalesced", 0.0),
+        ("keylane_settled_total,outcome=duplicate", 0.0),
+        ("keylane_settled_total,outcome=expired", 0.0),
         // The halted one, and the one behind it.
         ("keylane_settled_total,outcome=handed_back", 2.0),
         ("keylane_attempt_failures_total", 5.0),
@@ -201,7 +230,7 @@ async fn names_have_the_prefix_and_no_label_is_a_key() {
             let (label, value) = label.split_once('=').unwrap();
             let known = match label {
                 "dispatcher" => value == "bills",
-                "outcome" => ["done", "dead_lettered", "discarded", "handed_back"].contains(&value),
+                "outcome" => OUTCOMES.contains(&value),
                 _ => false,
             };
             assert!(known, "{name}");
@@ -213,4 +242,135 @@ async fn names_have_the_prefix_and_no_label_is_a_key() {
         .filter(|name| name.contains("dispatcher=bills"))
         .count();
     assert_eq!(named * 2, names.len());
+}
+
+type Numbers = Dispatcher<u64, u64, (), &'static str>;
+
+/// Numbers of one key.
+fn numbers() -> Builder<u64, u64, &'static str, impl Fn(&u64) -> Option<u64> + Send + Sync> {
+    Dispatcher::builder(|_: &u64| 1)
+}
+
+/// 13 fails, and all take a while.
+async fn handle(n: u64) -> Result<(), &'static str> {
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    if n == 13 { Err("thirteen") } else { Ok(()) }
+}
+
+/// Takes any letter.
+struct Sink;
+
+#[keylane::async_trait]
+impl DeadLetterSink<u64, u64, &'static str> for Sink {
+    async fn accept(&self, _: &DeadLetter<u64, u64, &'static str>) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// Sends these numbers and drains. Returns what has settled, by outcome; the sum is what was
+/// accepted.
+async fn outcomes(start: impl FnOnce() -> Numbers, sent: &[u64]) -> BTreeMap<String, f64> {
+    let book = Book::default();
+    let numbers = metrics::with_local_recorder(&book, start);
+    for n in sent {
+        numbers.send(*n).await.unwrap();
+    }
+    // One that halts is handed back only after it was tried.
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    numbers.drain().await;
+    // At once: what is published last stands before the report does.
+    let settled = book.settled();
+    let accepted = book.get("keylane_accepted_total").last();
+    assert_eq!(accepted, sent.len() as f64);
+    assert_eq!(settled.values().sum::<f64>(), accepted, "{settled:?}");
+    settled
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_outcomes_are_published_and_their_sum_is_what_was_accepted() {
+    let halt = || {
+        numbers()
+            .on_exhausted(Exhausted::Halt)
+            .spawn(handle)
+            .unwrap()
+    };
+    let dead_letter = || {
+        let letters = Exhausted::dead_letter(Sink);
+        numbers().on_exhausted(letters).spawn(handle).unwrap()
+    };
+    let coalesce = || {
+        let latest = Coalesce::keep_latest();
+        numbers().coalesce(latest).spawn(handle).unwrap()
+    };
+    let sequence = || {
+        let versions = Sequence::monotonic(|n: &u64| *n);
+        numbers().sequence(versions).spawn(handle).unwrap()
+    };
+    let expire = || {
+        let soon = Duration::from_millis(15);
+        numbers().expire_after(soon).spawn(handle).unwrap()
+    };
+    let settled = [
+        outcomes(|| numbers().spawn(handle).unwrap(), &[1, 13, 2]).await,
+        outcomes(halt, &[1, 13, 2]).await,
+        outcomes(dead_letter, &[1, 13, 2]).await,
+        outcomes(coalesce, &[1, 2, 3, 4]).await,
+        outcomes(sequence, &[5, 6, 6, 2]).await,
+        outcomes(expire, &[1, 2, 3, 4]).await,
+    ];
+    let mut sums = BTreeMap::<_, f64>::new();
+    for (outcome, count) in settled.into_iter().flatten() {
+        *sums.entry(outcome).or_default() += count;
+    }
+    assert_eq!(sums.keys().collect::<Vec<_>>(), Vec::from_iter(&OUTCOMES));
+    assert!(sums.values().all(|count| *count > 0.0), "{sums:?}");
+}
+
+/// What changes after a rest is published: by a message, by an operator, by handlers.
+#[tokio::test(start_paused = true)]
+async fn what_changes_after_a_rest_is_published_and_at_rest_nothing_is() {
+    let book = Book::default();
+    let builder = Dispatcher::builder(|n: &u64| *n)
+        .stuck_after(Duration::from_secs(4))
+        .on_exhausted(Exhausted::Halt);
+    let handler = |n: u64| async move { if n == 13 { Err("thirteen") } else { Ok(()) } };
+    let numbers = metrics::with_local_recorder(&book, || builder.spawn(handler)).unwrap();
+    let rest = || tokio::time::sleep(Duration::from_secs(60));
+    let published = || book.get("keylane_lanes").len();
+    let last = |name| book.get(name).last();
+
+    rest().await;
+    assert_eq!(published(), 0, "nothing has ever happened");
+
+    numbers.send(13).await.unwrap();
+    rest().await;
+    assert_eq!(last("keylane_halted"), 1.0);
+    let before = published();
+    assert!(before <= 3, "a tick with the message, and one without");
+    rest().await;
+    assert_eq!(published(), before, "at rest");
+
+    // It changes no lane, and starts no runner.
+    numbers.send(13).await.unwrap();
+    rest().await;
+    assert_eq!(last("keylane_accepted_total"), 2.0);
+
+    // Nor does this, which comes from outside.
+    let lane = numbers.lane(&13);
+    std::thread::spawn(move || lane.skip().unwrap())
+        .join()
+        .unwrap();
+    rest().await;
+    assert_eq!(last("keylane_settled_total,outcome=discarded"), 1.0);
+    assert_eq!(last("keylane_halted"), 1.0, "the next one of its key");
+
+    // While something goes on: four times in each `stuck_after`.
+    let before = published();
+    for n in 0..60 {
+        numbers.send(100 + n).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let ticks = published() - before;
+    assert!((58..=62).contains(&ticks), "{ticks}");
+    numbers.drain().await;
 }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::hash::Hash;
-use std::time::Duration;
 
 use super::address::Address;
 use super::handle::Dispatcher;
-use crate::engine::{Engine, Waiting};
+use crate::engine::Engine;
 use crate::error::LaneError;
+use crate::lane::LaneView;
 use crate::lanes::Undecidable;
 use crate::rt::Arc;
 use crate::types::Of;
@@ -69,94 +69,6 @@ pub struct Lane<K, M, O, E> {
     hash: u64,
 }
 
-/// What a lane looked like a moment ago.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneView {
-    /// Messages of this key that are accepted and not settled, the head included.
-    pub depth: usize,
-    /// What the head is doing, and so why the others wait.
-    pub state: LaneState,
-    /// How long ago the head was accepted; `None` for the moment in which a runner takes it, and
-    /// where there is none.
-    pub head_age: Option<Duration>,
-    /// How long the oldest message behind the head has waited; `None` if only messages are here
-    /// that wait for a missing version.
-    pub oldest_waiting: Option<Duration>,
-    /// Whether the lane is at its capacity.
-    pub full: bool,
-}
-
-/// What the head of a lane is doing.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LaneState {
-    /// It waits for a runner, or its handler is in its first poll.
-    Ready,
-    /// Its handler, or the dead-letter sink, has it.
-    Running {
-        /// Which attempt it is, from 1.
-        attempt: u32,
-        /// How long it has been waiting inside the handler.
-        lasted: Duration,
-    },
-    /// It failed, and waits for its next attempt.
-    Backoff {
-        /// Which attempt comes next.
-        next_attempt: u32,
-        /// How long until then.
-        due_in: Duration,
-        /// The last failure.
-        why: String,
-    },
-    /// It was given up on, and the dead-letter sink did not take it yet.
-    DeadLettering {
-        /// How often the sink has refused.
-        refusals: u32,
-        /// How long until the sink is asked again.
-        due_in: Duration,
-        /// The sink's last error.
-        why: String,
-    },
-    /// It was given up on, and the lane waits for a decision.
-    Halted {
-        /// How often it was tried.
-        attempts: u32,
-        /// The last failure.
-        why: String,
-    },
-    /// An operator has paused the lane: it waits for [`Lane::resume`].
-    Paused,
-    /// Its key is above [`rate_per_key`](crate::Builder::rate_per_key).
-    RateLimited {
-        /// How long until it may start.
-        due_in: Duration,
-    },
-    /// It is not to start yet ([`send_when`](crate::Dispatcher::send_when)).
-    Delayed {
-        /// How long until its time.
-        due_in: Duration,
-    },
-    /// It waits for more messages to come into its batch.
-    Lingering {
-        /// How long until it starts without them.
-        due_in: Duration,
-    },
-    /// It waits for the [`VersionStore`](crate::VersionStore) to say where the key stands.
-    Loading,
-    /// Versions before it are missing.
-    Gap {
-        /// The first missing version.
-        first: u64,
-        /// The last missing version before the next that is here.
-        last: u64,
-        /// How long they are still waited for; `None` if the lane is halted by them.
-        due_in: Option<Duration>,
-    },
-    /// Nothing of the key is here; the lane remembers its rate.
-    Idle,
-}
-
 impl<K, M, O, E> Lane<K, M, O, E>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -172,52 +84,7 @@ where
     /// How deep the lane is, and why it waits; `None` if nothing of this key is here.
     pub fn inspect(&self) -> Option<LaneView> {
         let now = self.engine.now();
-        self.engine
-            .inspect(&self.key, self.hash, now)
-            .map(|seen| LaneView {
-                depth: seen.depth,
-                head_age: seen.head_age,
-                oldest_waiting: seen.oldest_waiting,
-                full: seen.full,
-                state: match seen.waiting {
-                    Waiting::Runner => LaneState::Ready,
-                    Waiting::Handler { attempt, lasted } => LaneState::Running { attempt, lasted },
-                    Waiting::Retry {
-                        next_attempt,
-                        due_in,
-                        why,
-                    } => LaneState::Backoff {
-                        next_attempt,
-                        due_in,
-                        why,
-                    },
-                    Waiting::Sink {
-                        refusals,
-                        due_in,
-                        why,
-                    } => LaneState::DeadLettering {
-                        refusals,
-                        due_in,
-                        why,
-                    },
-                    Waiting::Decision { attempts, why } => LaneState::Halted { attempts, why },
-                    Waiting::Resume => LaneState::Paused,
-                    Waiting::Rate { due_in } => LaneState::RateLimited { due_in },
-                    Waiting::Time { due_in } => LaneState::Delayed { due_in },
-                    Waiting::Batch { due_in } => LaneState::Lingering { due_in },
-                    Waiting::Store => LaneState::Loading,
-                    Waiting::Versions {
-                        first,
-                        last,
-                        due_in,
-                    } => LaneState::Gap {
-                        first,
-                        last,
-                        due_in,
-                    },
-                    Waiting::Messages => LaneState::Idle,
-                },
-            })
+        self.engine.inspect(&self.key, self.hash, now)
     }
 
     /// Lets a paused lane go on; tries a halted head again, from attempt 1; waits once more for
@@ -229,6 +96,7 @@ where
     pub fn resume(&self) -> Result<(), LaneError> {
         let resume = || self.engine.resume(&self.key, self.hash);
         let resumed = self.engine.inside(resume);
+        self.engine.wake_watchdog();
         resumed.map_err(|why| refusal(why, ()))
     }
 
@@ -246,6 +114,7 @@ where
     pub fn skip(&self) -> Result<(), LaneError> {
         let skip = || self.engine.skip(&self.key, self.hash);
         let skipped = self.engine.inside(skip);
+        self.engine.wake_watchdog();
         skipped.map_err(|why| refusal(why, ()))
     }
 
@@ -258,7 +127,9 @@ where
     /// discarded.
     pub fn purge(&self) -> usize {
         let purge = || self.engine.purge(&self.key, self.hash);
-        self.engine.inside(purge)
+        let purged = self.engine.inside(purge);
+        self.engine.wake_watchdog();
+        purged
     }
 
     /// Tries the head that waits for its next attempt now, or brings the dead letter to its sink
@@ -271,6 +142,7 @@ where
     pub fn retry_now(&self) -> Result<(), LaneError> {
         let retry = || self.engine.retry_now(&self.key, self.hash);
         let retried = self.engine.inside(retry);
+        self.engine.wake_watchdog();
         retried.map_err(|why| refusal(why, ()))
     }
 
@@ -282,6 +154,7 @@ where
     pub fn pause(&self) {
         let pause = || self.engine.pause(&self.key, self.hash);
         self.engine.inside(pause);
+        self.engine.wake_watchdog();
     }
 
     /// Puts another message in the place of the head, and tries it from attempt 1: the head that is
@@ -308,6 +181,7 @@ where
         };
         let replace = || self.engine.replace(&self.key, self.hash, message, weight);
         let replaced = self.engine.inside(replace);
+        self.engine.wake_watchdog();
         replaced.map_err(|(message, why)| refusal(why, message))
     }
 }

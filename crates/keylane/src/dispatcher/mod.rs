@@ -21,7 +21,7 @@ mod permit;
 pub use permit::Permit;
 
 mod lane;
-pub use lane::{Lane, LaneState, LaneView};
+pub use lane::Lane;
 
 mod watching;
 

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use super::handle::Dispatcher;
 use crate::engine::Events;
-use crate::observe::{By, Hot, Stats};
+use crate::observe::{HotBy, HotKey, Stats};
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>
 where
@@ -23,27 +23,27 @@ where
     /// handlers that block.
     ///
     /// A subscriber that does not keep up loses the oldest events and can count them; the engine
-    /// never waits for it. While there is none, an event costs one relaxed load.
+    /// never waits for it. Without a subscriber an event costs one relaxed load.
     pub fn events(&self) -> Events<K> {
         self.engine.events()
     }
 
     /// The `most` hottest keys, the hottest first.
     ///
-    /// What is shown of a key is exact, as of a moment ago. Nothing walks the lanes, so only
-    /// *candidates* can be shown, of which there are some hundreds:
+    /// What is shown of a key is exact, as of a moment ago. No query walks all lanes: it looks at
+    /// *candidates*, of which there are some hundreds:
     ///
-    /// | candidate | never missed | may be missed |
+    /// | candidates | never missed | may be missed |
     /// | --- | --- | --- |
     /// | lanes that grew to 2, 4, 8, .. messages, or by 64 | a lane deeper than all but 255 others were when they were last looked at | after a burst of many deep lanes: each is looked at again by a query, or when another lane grows, one for 256 messages |
     /// | handlers that wait | all of them up to a concurrency of 32,768; of more than 1,024 those that began first | handlers in their first poll, and keys that wait for a runner with one message |
     /// | heads that wait for a retry, a sink or a decision | those of the 1,024 oldest messages | the others, until they fail again or there is room |
     /// | keys whose handlers have waited | those with more than 1/256 of all that time | handlers that are ready at once take no time here |
     ///
-    /// The last row is a *space-saving* sketch (Metwally, Agrawal and El Abbadi, 2005), and
-    /// [`Hot::busy_error`] its error. Time is counted by samples, four in each
-    /// [`stuck_after`](crate::Builder::stuck_after): right on average for short waits. Keys are
-    /// told apart by their hashes: of two keys with one hash, one is shown.
+    /// The last row is a *Space-Saving* sketch (Metwally, Agrawal and El Abbadi, 2005), and
+    /// [`HotKey::busy_error`] its error. Time is counted by samples, four in each
+    /// [`stuck_after`](crate::Builder::stuck_after), which is right on average for short waits too.
+    /// Keys are told apart by their hashes: of two keys with one hash, one is shown.
     ///
     /// It looks at up to 2,560 lanes, one lock of one shard at a time, and yields in between.
     ///
@@ -56,7 +56,7 @@ where
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use keylane::{By, Dispatcher};
+    /// use keylane::{Dispatcher, HotBy};
     ///
     /// let orders = Dispatcher::builder(|order: &u64| order % 10)
     ///     .spawn(|_: u64| async move { std::future::pending::<Result<(), ()>>().await })?;
@@ -64,13 +64,13 @@ where
     ///     orders.send(order).await?;
     /// }
     /// # while orders.stats().accepted < 5 { tokio::task::yield_now().await }
-    /// let hottest = orders.hottest(1, By::Depth).await;
+    /// let hottest = orders.hottest(1, HotBy::Depth).await;
     /// assert_eq!((hottest[0].key, hottest[0].depth), (3, 3));
     /// # orders.abort().await;
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn hottest(&self, most: usize, by: By) -> Vec<Hot<K>> {
+    pub async fn hottest(&self, most: usize, by: HotBy) -> Vec<HotKey<K>> {
         self.engine.hottest(most, by).await
     }
 }

@@ -227,7 +227,7 @@ impl<T: Spec> Engine<T> {
             self.clocks.outdate();
         }
         if overflows {
-            self.tell_overflowed(&key);
+            self.notify_overflowed(&key);
         }
         if let Some(gap) = gap {
             self.report_gap(&key, hash, gap);
@@ -366,7 +366,7 @@ impl<T: Spec> Engine<T> {
             Left::Superseded => Outcome::Superseded(message),
             Left::Purged => Outcome::Purged(message),
             Left::Displaced => {
-                self.counters.overflowed.add(1);
+                self.probe.counters.overflowed.add(1);
                 Outcome::Displaced(message)
             }
             Left::Skipped => {
@@ -374,7 +374,7 @@ impl<T: Spec> Engine<T> {
                 Outcome::Discarded(Failure::Skipped)
             }
             Left::Refused => {
-                self.counters.overflowed.add(1);
+                self.probe.counters.overflowed.add(1);
                 let refused = Parked { message, ticket };
                 return self.refuse(tally, key.clone(), hash, refused);
             }
@@ -432,7 +432,7 @@ impl<T: Spec> Engine<T> {
             let work = std::mem::replace(&mut head.work, Work::Attempt(1));
             self.drop_quietly(work);
         } else if counts && matches!(head.work, Work::Attempt(_)) {
-            self.counters.retries.add(1);
+            self.probe.counters.retries.add(1);
         }
         Turn::again(Some(key), hash, head)
     }
@@ -460,7 +460,7 @@ impl<T: Spec> Engine<T> {
                 Parked { message, ticket }
             }
             Err(text) => {
-                self.counters.panics.add(1);
+                self.probe.counters.panics.add(1);
                 let failure = Failure::Panicked(text);
                 self.drop_quietly(newcomer.message);
                 self.settle(tally, newcomer.ticket, Outcome::Discarded(failure));
@@ -501,11 +501,11 @@ impl<T: Spec> Engine<T> {
             last = gap.last,
             "versions are missing"
         );
-        self.tell_gap(key, gap.first, gap.last);
+        self.notify_gap(key, gap.first, gap.last);
         let halts = self.rules.sequence().is_some_and(|rules| rules.halts());
         if halts {
             let why = || format!("versions {} to {} are missing", gap.first, gap.last);
-            self.tell_halted(key, self.is_watched().then(|| (0, why())));
+            self.notify_halted(key, self.is_watched().then(|| (0, why())));
         }
     }
 }

@@ -4,21 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Engine;
-use crate::clock::{self, Instant};
+use crate::clock::Instant;
 use crate::lanes::State;
-use crate::observe::heat::{Grown, Still, Wait};
-use crate::observe::{By, Hot};
-use crate::rt::atomic::Ordering;
-use crate::rt::{self, lock};
+use crate::observe::hot_keys::{DepthFilter, Wait};
+use crate::observe::{HotBy, HotKey};
+use crate::rt;
 use crate::types::Spec;
 use crate::unwind::caught;
 
-/// Candidates looked at, or places of handlers read, before others may run.
+/// Candidates looked at, or slots of handlers read, before others may run.
 const BATCH: usize = 64;
-const PLACES: usize = 1_024;
-
-/// Places read for one sample.
-const SAMPLED_PLACES: usize = 8_192;
+const SLOTS: usize = 1_024;
 
 /// Most handlers in flight that are candidates; the ones that have waited longest.
 const OLDEST_WAITS: usize = 1_024;
@@ -36,100 +32,41 @@ struct Figures {
 impl<T: Spec> Engine<T> {
     /// The router has parked a message, and now the lane is this deep.
     #[inline]
-    pub(super) fn see_depth(&self, grown: &mut Grown, hash: u64, depth: usize) {
-        if grown.is_news(hash, depth) {
-            self.see_growth(grown, hash, depth as u64);
-        }
-    }
-
-    #[cold]
-    fn see_growth(&self, grown: &mut Grown, hash: u64, depth: u64) {
-        let deep = &self.heat.deep;
-        let (mut admitted, mut gone) = lock(deep).admit(hash, depth);
-        if !admitted {
-            for _ in 0..grown.refused() {
-                let Some((other, was)) = lock(deep).next() else {
-                    break;
-                };
-                let seen = self
-                    .lanes
-                    .peek_hash(other, |lane| lane.depth(&self.rules) as u64);
-                lock(deep).seen(other, was, seen);
-                grown.forget(other);
-            }
-            (admitted, gone) = lock(deep).admit(hash, depth);
-        }
-        if let Some(gone) = gone {
-            grown.forget(gone);
-        }
-        if admitted {
-            grown.record(hash, depth);
-        }
-        let floor = lock(deep).floor();
-        grown.raise(floor);
+    pub(super) fn see_depth(&self, filter: &mut DepthFilter, hash: u64, depth: usize) {
+        let depth_of = |hash| {
+            self.lanes
+                .peek_hash(hash, |lane| lane.depth(&self.rules) as u64)
+        };
+        self.probe.hot_keys.deepened(filter, hash, depth, depth_of);
     }
 
     /// A head comes to wait for time or for a decision.
     pub(super) fn see_stalled(&self, hash: u64, accepted: u64) {
-        let stalled = &self.heat.stalled;
-        if lock(stalled).admit(hash, accepted) {
-            return;
-        }
-        // All others seem to be older. One of them may have recovered.
-        let next = lock(stalled).next();
-        if let Some((other, was)) = next {
-            let still = self.still(self.lanes.peek_hash(other, |lane| lane.is_stalled()));
-            lock(stalled).seen(other, was, still);
-            lock(stalled).admit(hash, accepted);
-        }
-    }
-
-    fn still(&self, stalled: Option<bool>) -> Still {
-        match stalled {
-            Some(true) => Still::Stalled,
-            Some(false) => Still::Recovered,
-            None => Still::Gone,
-        }
+        let is_stalled = |hash| self.lanes.peek_hash(hash, |lane| lane.is_stalled());
+        self.probe.hot_keys.stalled(hash, accepted, is_stalled);
     }
 
     /// The handler of a runner begins to wait.
     #[inline]
     pub(super) fn begin_wait(&self, runner: u32, hash: u64, now: Instant) {
-        self.heat.waits.enter(runner, hash, self.stamp(now));
+        let since = self.stamp(now);
+        self.probe.hot_keys.waiting(runner, hash, since);
     }
 
-    /// It is ready, or was dropped in the middle.
+    /// It is ready, or was dropped.
     #[inline]
     pub(super) fn end_wait(&self, runner: u32) {
-        self.heat.waits.leave(runner);
-    }
-
-    /// Counts the handlers that wait at this moment. The watch does it, so that handlers pay nothing.
-    pub(super) fn sample_waits(&self) {
-        let now = self.stamp(clock::now());
-        let mut busy = lock(&self.heat.busy);
-        let (weight, samples) = busy.sample(now);
-        // Of very many places a part each time.
-        let parts = self.heat.waits.size().div_ceil(SAMPLED_PLACES);
-        let from = samples % parts * SAMPLED_PLACES;
-        for Wait { hash, .. } in self
-            .heat
-            .waits
-            .part(from, SAMPLED_PLACES)
-            .unwrap_or_default()
-        {
-            busy.add(hash, weight.saturating_mul(parts as u64), now);
-        }
+        self.probe.hot_keys.ready(runner);
     }
 
     /// The hottest keys, the hottest first. Never two locks at once, never one across an await.
-    pub(crate) async fn hottest(&self, most: usize, by: By) -> Vec<Hot<T::Key>> {
+    pub(crate) async fn hottest(&self, most: usize, by: HotBy) -> Vec<HotKey<T::Key>> {
         let now = self.now();
         let seen = self.look_at_candidates(now).await;
         let stamp = self.stamp(now);
         let mut ranked: Vec<_> = seen
             .into_iter()
-            .filter_map(|(hash, figures)| Some(self.hot(hash, figures?, stamp)))
+            .filter_map(|(hash, figures)| Some(self.hot_key(hash, figures?, stamp)))
             .collect();
         ranked.sort_unstable_by_key(|hot| (std::cmp::Reverse(hot.rank(by)), hot.key));
         let mut hottest = Vec::new();
@@ -142,7 +79,7 @@ impl<T: Spec> Engine<T> {
             }
             // A key that cannot be cloned cannot be shown.
             let key = caught(|| self.lanes.key_of(hot.key)).ok().flatten();
-            hottest.extend(key.map(|key| Hot {
+            hottest.extend(key.map(|key| HotKey {
                 key,
                 depth: hot.depth,
                 age: hot.age,
@@ -153,17 +90,15 @@ impl<T: Spec> Engine<T> {
         hottest
     }
 
-    /// Looks each candidate of each table up in its lane, and tells the tables who is gone.
+    /// Looks up each candidate of each table in its lane, and updates the tables.
     async fn look_at_candidates(&self, now: Instant) -> BTreeMap<u64, Option<Figures>> {
-        let heat = &self.heat;
-        let deep: Vec<_> = lock(&heat.deep).entries().collect();
-        let stalled: Vec<_> = lock(&heat.stalled).entries().collect();
-        let mut others: Vec<_> = lock(&heat.busy).hashes().collect();
-        others.extend(self.oldest_waits().await.iter().map(|wait| wait.hash));
+        let hot_keys = &self.probe.hot_keys;
+        let candidates = hot_keys.candidates();
+        let waits = self.oldest_waits().await;
+        let waiting = waits.iter().map(|wait| wait.hash);
 
         let mut seen = BTreeMap::new();
-        let all = deep.iter().chain(&stalled).map(|(hash, _)| *hash);
-        for (looked, hash) in all.chain(others).enumerate() {
+        for (looked, hash) in candidates.hashes().chain(waiting).enumerate() {
             if looked % BATCH == BATCH - 1 {
                 rt::yield_now().await;
             }
@@ -171,23 +106,17 @@ impl<T: Spec> Engine<T> {
         }
 
         let figures = |hash| seen.get(&hash).copied().flatten();
-        for (hash, was) in deep {
-            let depth = figures(hash).map(|figures| figures.depth as u64);
-            lock(&heat.deep).seen(hash, was, depth);
-        }
-        heat.queries.fetch_add(1, Ordering::Relaxed);
-        for (hash, was) in stalled {
-            let still = self.still(figures(hash).map(|figures| figures.stalled));
-            lock(&heat.stalled).seen(hash, was, still);
-        }
+        let depth_of = |hash| figures(hash).map(|figures| figures.depth as u64);
+        let is_stalled = |hash| figures(hash).map(|figures| figures.stalled);
+        hot_keys.update(&candidates, depth_of, is_stalled);
         seen
     }
 
     async fn oldest_waits(&self) -> Vec<Wait> {
         let mut oldest = Vec::new();
         let mut from = 0;
-        while let Some(part) = self.heat.waits.part(from, PLACES) {
-            from += PLACES;
+        while let Some(part) = self.probe.hot_keys.waits(from, SLOTS) {
+            from += SLOTS;
             oldest.extend(part);
             if oldest.len() > OLDEST_WAITS {
                 oldest.select_nth_unstable(OLDEST_WAITS);
@@ -217,10 +146,10 @@ impl<T: Spec> Engine<T> {
         })
     }
 
-    /// All that is known of a lane but its key, in the place of which stands its hash.
-    fn hot(&self, hash: u64, figures: Figures, now: u64) -> Hot<u64> {
-        let (most, least) = lock(&self.heat.busy).spell(hash, now);
-        Hot {
+    /// All that is known of a lane, with its hash in the place of its key.
+    fn hot_key(&self, hash: u64, figures: Figures, now: u64) -> HotKey<u64> {
+        let (most, least) = self.probe.hot_keys.busy_time(hash, now);
+        HotKey {
             key: hash,
             depth: figures.depth,
             age: figures.age,

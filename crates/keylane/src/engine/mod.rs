@@ -55,7 +55,6 @@ pub(crate) use outcome::{Share, Tally};
 
 mod admin;
 mod inspect;
-pub(crate) use inspect::Waiting;
 
 mod reshard;
 pub(crate) use reshard::{Layout, MOST_LANES, Places, Placing, Resharding};
@@ -64,14 +63,15 @@ mod end;
 pub(crate) use end::Stage;
 pub use end::{HandedBack, Report};
 
-mod watch;
-pub(crate) use watch::watch;
+mod probe;
+use probe::Probe;
 
 mod events;
 pub use events::{Event, Events};
 
 mod hottest;
-mod tell;
+mod notify;
+mod watchdog;
 
 pub(crate) use crate::unwind::{Quiet, caught, dropped, shielded};
 
@@ -82,10 +82,8 @@ use crate::adaptive::Meter;
 use crate::clock::{self, Instant};
 use crate::handler::Details;
 use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Rules};
-use crate::observe::facade::Facade;
-use crate::observe::heat::Heat;
+use crate::observe::Stats;
 use crate::observe::trace::Shown;
-use crate::observe::{Counters, Stats};
 use crate::rate::RateMemory;
 use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::rt::{self, Arc, Handle, Mutex, OwnLine, mpsc};
@@ -116,14 +114,8 @@ pub(crate) struct Engine<T: Types> {
     halted: AtomicUsize,
     /// Whether a head is to be looked at before it starts.
     slow_path: OwnLine<SlowPath>,
-    pub(crate) counters: Counters,
-    pub(crate) facade: Facade,
-    /// Measures attempts, where the concurrency is adaptive.
-    meter: Option<Meter>,
-    /// Those who watch.
-    feed: events::Feed<T::Key>,
-    /// Which keys are hot.
-    heat: Heat,
+    /// All that is observed.
+    pub(crate) probe: Probe<T::Key>,
     pub(crate) shutdown: Shutdown<T::Key, T::Message>,
     pub(crate) runners: RunningTasks,
     /// How those whose message was merged into another get its answer, where they do.
@@ -221,10 +213,15 @@ impl<T: Spec> Engine<T> {
             rules,
             halted: AtomicUsize::new(0),
             slow_path: OwnLine(SlowPath::default()),
-            counters: Counters::default(),
-            facade: Facade::new(settings.name.as_deref()),
-            feed: events::Feed::new(settings.event_capacity),
-            heat: Heat::new(limits.concurrency + limits.idle),
+            probe: Probe::new(
+                settings.name.as_deref(),
+                limits.concurrency + limits.idle,
+                settings.event_capacity,
+                settings
+                    .adaptive
+                    .map(|adaptive| Meter::new(adaptive, clocks.epoch)),
+                runtime.clone(),
+            ),
             runners: RunningTasks::new(Details::new(shutdown.cancel.clone())),
             shutdown,
             share,
@@ -233,9 +230,6 @@ impl<T: Spec> Engine<T> {
             loads,
             spawn,
             runtime,
-            meter: settings
-                .adaptive
-                .map(|adaptive| Meter::new(adaptive, clocks.epoch)),
             clocks,
             settings,
         }
@@ -252,7 +246,7 @@ impl<T: Spec> Engine<T> {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let counters = &self.counters;
+        let counters = &self.probe.counters;
         Stats {
             accepted: counters.accepted.get(),
             done: counters.done.get(),
@@ -335,7 +329,8 @@ impl<T: Spec> Engine<T> {
 
     /// Whether every accepted message has settled and nothing runs.
     fn is_settled(&self) -> bool {
-        self.counters.settled() == self.counters.accepted.get() && self.ready.active() == 0
+        self.probe.counters.settled() == self.probe.counters.accepted.get()
+            && self.ready.active() == 0
     }
 
     /// Ends a dispatcher whose own task was dropped, once all is settled.
@@ -352,14 +347,14 @@ impl<T: Spec> Engine<T> {
     pub(crate) fn report(&self) -> Report<T::Key, T::Message> {
         let (returned, interrupted) = self.shutdown.take_returned();
         Report {
-            accepted: self.counters.accepted.get(),
-            done: self.counters.done.get(),
-            dead_lettered: self.counters.dead_lettered.get(),
-            discarded: self.counters.discarded.get(),
-            coalesced: self.counters.coalesced.get(),
-            duplicates: self.counters.duplicates.get(),
-            expired: self.counters.expired.get(),
-            handed_back: self.counters.handed_back.get(),
+            accepted: self.probe.counters.accepted.get(),
+            done: self.probe.counters.done.get(),
+            dead_lettered: self.probe.counters.dead_lettered.get(),
+            discarded: self.probe.counters.discarded.get(),
+            coalesced: self.probe.counters.coalesced.get(),
+            duplicates: self.probe.counters.duplicates.get(),
+            expired: self.probe.counters.expired.get(),
+            handed_back: self.probe.counters.handed_back.get(),
             interrupted,
             returned,
             deadline_reached: self.shutdown.deadline_reached(),
@@ -381,6 +376,9 @@ impl<T: Spec> Engine<T> {
     /// Carries out what the ready queue decided about runners.
     #[inline]
     fn recruit(self: &Arc<Self>, recruit: Recruit) {
+        if !matches!(recruit, Recruit::Nobody) {
+            self.wake_watchdog();
+        }
         match recruit {
             Recruit::Nobody => {}
             Recruit::Wake(waker) => waker.wake(),

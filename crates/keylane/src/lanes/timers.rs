@@ -25,7 +25,8 @@ type Wheel<D> = modelled::DelayQueue<D>;
 /// call from a thread that has none, or another one.
 #[derive(Debug)]
 pub(crate) struct Timers<D> {
-    wheel: Mutex<Wheel<D>>,
+    /// There is none while nothing is armed: it is 6 KiB.
+    wheel: Mutex<Option<Wheel<D>>>,
     runtime: Handle,
     /// How many are armed, so that a dispatcher without failures never asks the wheel. Partner of
     /// the router's registration: the call that arms the first one wakes the router after counting
@@ -36,7 +37,7 @@ pub(crate) struct Timers<D> {
 impl<D> Timers<D> {
     pub(crate) fn new(runtime: Handle) -> Self {
         Self {
-            wheel: Mutex::new(Wheel::new()),
+            wheel: Mutex::new(None),
             runtime,
             armed: AtomicUsize::new(0),
         }
@@ -49,12 +50,10 @@ impl<D> Timers<D> {
     pub(crate) fn arm(&self, due: D, until: Instant, now: Instant) -> bool {
         let wait = until.saturating_duration_since(now).min(LONGEST);
         let mut wheel = lock(&self.wheel);
+        // A new one after each rest: an empty one counts from when it was last used, perhaps years
+        // ago.
         rt::inside(&self.runtime, || {
-            if self.len() == 0 {
-                // An empty one counts from when it was last used, perhaps years ago.
-                *wheel = Wheel::new();
-            }
-            wheel.insert(due, wait);
+            wheel.get_or_insert_with(Wheel::new).insert(due, wait);
         });
         self.armed.fetch_add(1, Ordering::SeqCst) == 0
     }
@@ -65,13 +64,18 @@ impl<D> Timers<D> {
         if self.len() == 0 {
             return Poll::Pending;
         }
-        let mut wheel = lock(&self.wheel);
+        let mut slot = lock(&self.wheel);
+        let Some(wheel) = slot.as_mut() else {
+            return Poll::Pending;
+        };
         let before = due.len();
         while let Poll::Ready(Some(expired)) = wheel.poll_expired(cx) {
             due.push(expired.into_inner());
         }
         let expired = due.len() - before;
-        self.armed.fetch_sub(expired, Ordering::SeqCst);
+        if self.armed.fetch_sub(expired, Ordering::SeqCst) == expired {
+            *slot = None;
+        }
         if expired > 0 {
             Poll::Ready(())
         } else {
@@ -82,7 +86,7 @@ impl<D> Timers<D> {
     /// Forgets every timer, for the end.
     pub(crate) fn clear(&self) {
         let mut wheel = lock(&self.wheel);
-        wheel.clear();
+        *wheel = None;
         self.armed.store(0, Ordering::SeqCst);
     }
 
@@ -140,10 +144,6 @@ mod modelled {
                     Poll::Pending
                 }
             }
-        }
-
-        pub(super) fn clear(&mut self) {
-            self.armed.clear();
         }
     }
 

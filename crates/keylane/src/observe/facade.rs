@@ -1,4 +1,4 @@
-//! The `metrics` facade. Without the feature every call here is nothing at all.
+//! The `metrics` facade. Without the feature every call here does nothing.
 //!
 //! Names start with `keylane_`, times are in seconds, and no key is ever a label. A dispatcher
 //! with a name carries it as the label `dispatcher`.
@@ -8,10 +8,14 @@ mod imp {
     use metrics::{Counter, Gauge, Histogram, Label};
 
     use crate::observe::Stats;
+    use crate::rt::{Mutex, lock};
 
     /// Handles are looked up once, when the dispatcher starts.
     pub(crate) struct Facade {
-        settled: [Counter; 4],
+        /// Held while a snapshot is taken and published, so that none is replaced by an older one.
+        publishing: Mutex<()>,
+        /// In the order of `Stats::settled`.
+        settled: [Counter; 7],
         accepted: Counter,
         failures: Counter,
         retries: Counter,
@@ -39,13 +43,14 @@ mod imp {
                 .collect();
             let counter = |name: &'static str| metrics::counter!(name, labels.clone());
             let gauge = |name: &'static str| metrics::gauge!(name, labels.clone());
-            let settled = |outcome: &'static str| {
+            let settled = |(outcome, _): (&'static str, u64)| {
                 let mut labels = labels.clone();
                 labels.push(Label::new("outcome", outcome));
                 metrics::counter!("keylane_settled_total", labels)
             };
             Self {
-                settled: ["done", "dead_lettered", "discarded", "handed_back"].map(settled),
+                publishing: Mutex::new(()),
+                settled: Stats::default().settled().map(settled),
                 accepted: counter("keylane_accepted_total"),
                 failures: counter("keylane_attempt_failures_total"),
                 retries: counter("keylane_retries_total"),
@@ -71,14 +76,10 @@ mod imp {
         }
 
         /// Publishes a snapshot: absolute counts, so that nothing is counted twice.
-        pub(crate) fn publish(&self, stats: &Stats) {
-            let settled = [
-                stats.done,
-                stats.dead_lettered,
-                stats.discarded,
-                stats.handed_back,
-            ];
-            for (counter, count) in self.settled.iter().zip(settled) {
+        pub(crate) fn publish(&self, stats: impl FnOnce() -> Stats) {
+            let _publishing = lock(&self.publishing);
+            let stats = stats();
+            for (counter, (_, count)) in self.settled.iter().zip(stats.settled()) {
                 counter.absolute(count);
             }
             self.accepted.absolute(stats.accepted);
@@ -152,7 +153,7 @@ mod imp {
             Self
         }
 
-        pub(crate) fn publish(&self, _: &Stats) {}
+        pub(crate) fn publish(&self, _: impl FnOnce() -> Stats) {}
     }
 }
 

@@ -1,16 +1,29 @@
-//! What can be seen from outside: counters, spans, stuck handlers. A leaf: it decides nothing.
+//! What can be seen from outside. A leaf: it decides nothing, and knows nothing of the engine.
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `stats` | the counters of a dispatcher, and a snapshot of them |
+//! | `facade` | the same through the `metrics` facade |
+//! | `trace` | spans, and how keys look in them |
+//! | `hot_key` | what a query for hot keys returns |
+//! | `hot_keys` | the tables of candidates behind that query |
+//! | `stuck` | finds polls that block their thread |
+//! | `watchdog` | whether the task that looks for them runs |
 
 mod stats;
 pub(crate) use stats::Counters;
 pub use stats::Stats;
 
-mod beat;
-pub(crate) use beat::{Beat, Watch};
-
-mod hot;
-pub use hot::{By, Hot};
-
-pub(crate) mod heat;
-
 pub(crate) mod facade;
 pub(crate) mod trace;
+
+mod hot_key;
+pub use hot_key::{HotBy, HotKey};
+
+pub(crate) mod hot_keys;
+
+mod stuck;
+pub(crate) use stuck::{PollMark, StuckPolls};
+
+mod watchdog;
+pub(crate) use watchdog::Watchdog;

@@ -11,8 +11,8 @@ use crate::rt::atomic::{AtomicU64, Ordering};
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Messages accepted since the start. Lags behind `send`; the capacity less `capacity_left` does
-    /// not.
+    /// Messages accepted since the start. Lags behind `send`; the capacity less `capacity_left`
+    /// does not.
     pub accepted: u64,
     /// Messages settled because their handler succeeded.
     pub done: u64,
@@ -21,7 +21,7 @@ pub struct Stats {
     /// Messages given up on without a dead letter: discarded, skipped, or pushed out of a full
     /// lane.
     pub discarded: u64,
-    /// Messages for which another one of their key stands: declined, superseded, merged.
+    /// Messages that another message of their key stands for: declined, superseded, merged.
     pub coalesced: u64,
     /// Messages whose version was there already, or is older than one that was.
     pub duplicates: u64,
@@ -108,8 +108,26 @@ impl fmt::Display for Stats {
     }
 }
 
-/// The atomics behind [`Stats`]. All are statistics but those of [`Counters::settled`], which
-/// decide when a shutdown is complete.
+#[cfg(feature = "metrics")]
+impl Stats {
+    /// What has settled, by outcome, with the names that metrics use. At rest their sum is
+    /// `accepted`.
+    pub(crate) fn settled(&self) -> [(&'static str, u64); 7] {
+        [
+            ("done", self.done),
+            ("dead_lettered", self.dead_lettered),
+            ("discarded", self.discarded),
+            ("coalesced", self.coalesced),
+            ("duplicate", self.duplicates),
+            ("expired", self.expired),
+            ("handed_back", self.handed_back),
+        ]
+    }
+}
+
+/// The atomics behind [`Stats`].
+///
+/// All are statistics but those of [`Counters::settled`], which decide when a shutdown is complete.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) accepted: Counter,
@@ -144,11 +162,14 @@ impl Counters {
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Releases what was done before to whoever reads the count: the router's end condition.
+    /// Counts `n` more. Releases what the caller did before; partner: the acquire load in `get`,
+    /// by which the router sees that all has settled. The acquire half passes on what others
+    /// released with their own counts.
     pub(crate) fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::AcqRel);
     }
 
+    /// The count. Partner: `add`.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }

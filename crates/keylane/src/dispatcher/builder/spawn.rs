@@ -11,7 +11,7 @@ use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
 use crate::engine::{
     Batches, Engine, Parts, Places, Resharding, Router, RunnerSlot, Share, Single, Spawn, Tally,
-    Work, load, run, watch,
+    Work, load, run,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -133,7 +133,6 @@ where
         }
         let (channel, ingress) = mpsc::unbounded_channel();
         runtime.spawn(Router::new(Arc::clone(&engine), ingress, resharding).run());
-        rt::spawn_watch(&runtime, watch(Arc::clone(&engine)));
         Ok(Dispatcher {
             engine,
             channel,

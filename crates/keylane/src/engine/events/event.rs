@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::Overflow;
+use crate::engine::settings::Overflow;
 
 /// Something an operator may want to know at once.
 ///
-/// What is over again by itself, as a retry or a lane that empties, is no event:
-/// [`stats`](crate::Dispatcher::stats) counts those. Nor is what an operator does, as a resumed lane.
+/// What ends by itself, such as a retry or a full lane that empties, is no event:
+/// [`stats`](crate::Dispatcher::stats) counts it. What an operator does, such as resuming a lane,
+/// is none either.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<K> {
@@ -25,7 +26,7 @@ pub enum Event<K> {
         /// When it happened.
         at: Instant,
     },
-    /// A message was given up on, and nobody keeps it.
+    /// A message was given up on, and is not kept.
     #[non_exhaustive]
     Discarded {
         /// Its key, or `None` for a keyless message.
@@ -37,7 +38,8 @@ pub enum Event<K> {
         /// When it happened.
         at: Instant,
     },
-    /// A lane has stopped until somebody says [`resume`](crate::Lane::resume), `skip` or `replace`.
+    /// A lane has stopped until an operator calls [`resume`](crate::Lane::resume), `skip` or
+    /// `replace`.
     #[non_exhaustive]
     Halted {
         /// Its key.
@@ -61,10 +63,10 @@ pub enum Event<K> {
         /// When it was found out.
         at: Instant,
     },
-    /// A lane is at its limit.
+    /// A lane is at its capacity.
     ///
-    /// With `Wait` and `Reject` once when it becomes full, and again only after it has been half
-    /// empty; with `DropOldest` and `DeadLetter` for each message that this costs.
+    /// With `Wait` and `Reject`: once when it becomes full, and again only after it has been half
+    /// empty. With `DropOldest` and `DeadLetter`: for each message that this costs.
     #[non_exhaustive]
     Overflowed {
         /// Its key.
@@ -111,7 +113,7 @@ impl<K> Event<K> {
         }
     }
 
-    /// Whether it is one of many: a flood of these must not push out what is told once.
+    /// Whether it is one of many: a flood of these must not push out events that come once.
     pub(super) fn is_common(&self) -> bool {
         matches!(self, Self::Overflowed { .. }) && !cfg!(keylane_mutant = "flood-displaces")
     }

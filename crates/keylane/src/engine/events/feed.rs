@@ -1,8 +1,8 @@
 //! Where events go in, and one bounded queue for each subscriber.
 //!
-//! Not `tokio::sync::broadcast`: that drops overwritten values, which hold keys of the user's, and
-//! clones wakers under its lock. Here only pointers move under the lock; keys are cloned and dropped,
-//! and wakers cloned, woken and dropped outside of it.
+//! Not `tokio::sync::broadcast`: that drops overwritten values, which hold the user's keys, and
+//! clones wakers under its lock. Here only pointers move under the lock; keys are cloned and
+//! dropped, and wakers cloned, woken and dropped outside of it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,20 +12,20 @@ use super::Event;
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Mutex, lock};
 
-/// The engine's end. All subscribers see the end of the stream once it is dropped.
+/// The engine's end. When it is dropped, all subscribers see the end of the stream.
 pub(crate) struct Feed<K>(Arc<Shared<K>>);
 
 pub(super) struct Shared<K> {
     /// Most events that wait for one subscriber.
     capacity: usize,
-    /// How many subscribers there are. Partner: `Feed::is_watched`; whoever reads it late misses what
-    /// happened while they came.
-    watching: AtomicUsize,
+    /// How many subscribers there are. Relaxed, here and in `Feed::has_subscribers`: an event that
+    /// happens while a subscriber comes may miss it, and the queues are behind the lock.
+    count: AtomicUsize,
     subscribers: Mutex<Subscribers<K>>,
 }
 
 struct Subscribers<K> {
-    /// By number; a subscriber finds its own.
+    /// By the number of the subscriber.
     queues: Vec<(u64, Queue<K>)>,
     next: u64,
     ended: bool,
@@ -48,7 +48,7 @@ impl<K> Feed<K> {
     pub(crate) fn new(capacity: usize) -> Self {
         Self(Arc::new(Shared {
             capacity,
-            watching: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
             subscribers: Mutex::new(Subscribers {
                 queues: Vec::new(),
                 next: 0,
@@ -57,19 +57,20 @@ impl<K> Feed<K> {
         }))
     }
 
-    /// Whether anybody wants to know. All that an event costs without a subscriber.
+    /// Whether there is a subscriber. This is all that an event costs without one.
     #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
-        self.0.watching.load(Ordering::Relaxed) > 0
+    pub(crate) fn has_subscribers(&self) -> bool {
+        // Partner: `subscribe`, `leave`.
+        self.0.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Tells all subscribers. Returns what is to be woken, and what is to be dropped, outside of any
-    /// lock and by somebody who survives their panics. `None` stands for an event that could not be
-    /// made.
+    /// Gives the event to all subscribers. The caller wakes and drops what comes back, outside of
+    /// any lock, because that is the user's and may panic. `None` stands for an event that could
+    /// not be made: each subscriber counts it as lost.
     #[must_use = "subscribers wait for it"]
-    pub(crate) fn tell(&self, event: Option<Event<K>>) -> Told<K> {
+    pub(crate) fn publish(&self, event: Option<Event<K>>) -> Published<K> {
         let event = event.map(Arc::new);
-        let mut told = Told {
+        let mut published = Published {
             wakers: Vec::new(),
             lost: Vec::new(),
         };
@@ -84,18 +85,18 @@ impl<K> Feed<K> {
                 if event.is_common() {
                     continue;
                 }
-                told.lost.extend(queue.events.pop_front());
+                published.lost.extend(queue.events.pop_front());
             }
             queue.events.push_back(Arc::clone(event));
-            told.wakers.extend(queue.waker.take());
+            published.wakers.extend(queue.waker.take());
         }
         drop(subscribers);
-        // If nobody took it, its key goes here.
-        told.lost.extend(event);
-        told
+        // Without a subscriber that took it, its key is dropped by the caller.
+        published.lost.extend(event);
+        published
     }
 
-    /// Nothing will happen any more. Returns who waits to hear that.
+    /// Ends the stream. Returns the subscribers that wait, to be woken outside of any lock.
     #[must_use = "subscribers wait for it"]
     pub(crate) fn end(&self) -> Vec<Waker> {
         let mut subscribers = lock(&self.0.subscribers);
@@ -115,13 +116,14 @@ impl<K> Feed<K> {
         };
         subscribers.queues.push((number, queue));
         drop(subscribers);
-        self.0.watching.fetch_add(1, Ordering::Relaxed);
+        // Partner: `has_subscribers`.
+        self.0.count.fetch_add(1, Ordering::Relaxed);
         (number, Arc::clone(&self.0))
     }
 }
 
-/// What is left to do once the lock is gone.
-pub(crate) struct Told<K> {
+/// What is left to do once the lock is released.
+pub(crate) struct Published<K> {
     pub(crate) wakers: Vec<Waker>,
     pub(crate) lost: Vec<Arc<Event<K>>>,
 }
@@ -166,7 +168,8 @@ impl<K> Shared<K> {
 
     /// A subscriber leaves, with what it has not read.
     pub(super) fn leave(&self, number: u64) {
-        self.watching.fetch_sub(1, Ordering::Relaxed);
+        // Partner: `has_subscribers`.
+        self.count.fetch_sub(1, Ordering::Relaxed);
         let mut subscribers = lock(&self.subscribers);
         let queues = &mut subscribers.queues;
         let place = queues.iter().position(|(of, _)| *of == number);
@@ -185,7 +188,7 @@ impl<K> Subscribers<K> {
 
 impl<K> Drop for Feed<K> {
     fn drop(&mut self) {
-        // An engine that has ended has told so; this is one that nobody could end.
+        // A dispatcher that ends, ends the stream before. This is for one that never came to its end.
         for waker in self.end() {
             waker.wake();
         }
@@ -235,11 +238,11 @@ mod tests {
     #[test]
     fn the_oldest_is_lost_and_each_subscriber_has_its_own_loss() {
         let feed = Feed::new(3);
-        assert!(!feed.is_watched());
+        assert!(!feed.has_subscribers());
         let (mut slow, mut fast) = (feed.events(), feed.events());
         let mut read = Vec::new();
         for key in 1..=5 {
-            drop(feed.tell(halted(key)));
+            drop(feed.publish(halted(key)));
             read.extend(keys(&mut fast));
         }
         assert_eq!((slow.lost(), fast.lost()), (2, 0));
@@ -247,29 +250,29 @@ mod tests {
             (keys(&mut slow), read),
             (vec![3, 4, 5], vec![1, 2, 3, 4, 5])
         );
-        drop(feed.tell(None));
+        drop(feed.publish(None));
         assert_eq!(
             (slow.lost(), fast.lost()),
             (3, 1),
             "one that could not be made"
         );
         drop(slow);
-        assert!(feed.is_watched());
+        assert!(feed.has_subscribers());
         drop(fast);
-        assert!(!feed.is_watched());
+        assert!(!feed.has_subscribers());
     }
 
     #[test]
     fn a_flood_of_overflows_pushes_nothing_out() {
         let feed = Feed::new(3);
         let mut events = feed.events();
-        drop(feed.tell(halted(1)));
+        drop(feed.publish(halted(1)));
         for key in 2..=9 {
-            drop(feed.tell(overflowed(key)));
+            drop(feed.publish(overflowed(key)));
         }
         assert_eq!(events.lost(), 6);
-        drop(feed.tell(halted(10)));
-        drop(feed.tell(halted(11)));
+        drop(feed.publish(halted(10)));
+        drop(feed.publish(halted(11)));
         assert_eq!((keys(&mut events), events.lost()), (vec![3, 10, 11], 8));
     }
 
@@ -279,7 +282,7 @@ mod tests {
         let (mut early, mut waiting) = (feed.events(), feed.events());
         let waits = tokio::spawn(async move { (waiting.recv().await, waiting.recv().await) });
         tokio::task::yield_now().await;
-        for waker in feed.tell(halted(1)).wakers {
+        for waker in feed.publish(halted(1)).wakers {
             waker.wake();
         }
         tokio::task::yield_now().await;
@@ -309,12 +312,12 @@ mod tests {
         let events = feed.events();
         let free = Arc::new(AtomicBool::new(false));
         let key = || Curious(Arc::downgrade(&feed.0), Arc::clone(&free));
-        drop(feed.tell(halted(key())));
-        drop(feed.tell(halted(key())));
+        drop(feed.publish(halted(key())));
+        drop(feed.publish(halted(key())));
         assert!(free.swap(false, Ordering::Relaxed), "overwritten");
         drop(events);
         assert!(free.swap(false, Ordering::Relaxed), "left unread");
-        drop(feed.tell(halted(key())));
-        assert!(free.load(Ordering::Relaxed), "told to nobody");
+        drop(feed.publish(halted(key())));
+        assert!(free.load(Ordering::Relaxed), "without a subscriber");
     }
 }

@@ -1,4 +1,4 @@
-//! What happened, for whoever wants to watch: a bounded, lossy stream that the engine never waits for.
+//! What happens, as a stream for each subscriber: bounded, lossy, and the engine never waits for it.
 
 mod event;
 pub use event::Event;

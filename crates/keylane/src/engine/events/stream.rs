@@ -13,10 +13,11 @@ use crate::rt::Arc;
 
 /// What happens in a dispatcher, from [`events`](crate::Dispatcher::events) on.
 ///
-/// Each subscriber has a queue of its own, bounded by [`event_capacity`](crate::Builder::event_capacity)
-/// (1,024 unless set). The engine never waits for one that is slow: at the limit the oldest event goes
-/// for the new one, except that an [`Overflowed`](Event::Overflowed) pushes nothing out and goes itself.
-/// [`lost`](Self::lost) counts what went.
+/// Each subscriber has a queue of its own, bounded by
+/// [`event_capacity`](crate::Builder::event_capacity) (1,024 unless set). The engine never waits for
+/// a slow subscriber: when its queue is full, the oldest event is dropped for the new one. An
+/// [`Overflowed`](Event::Overflowed) pushes nothing out and is dropped itself.
+/// [`lost`](Self::lost) counts what was dropped.
 ///
 /// It is a [`Stream`] as well. It keeps neither the dispatcher nor its intake open.
 ///

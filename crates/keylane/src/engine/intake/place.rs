@@ -7,7 +7,7 @@ use super::super::room::Freed;
 use super::super::{Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::lanes::{Change, Offered, Stall};
-use crate::observe::heat::Grown;
+use crate::observe::hot_keys::DepthFilter;
 use crate::rt::Arc;
 use crate::types::Spec;
 
@@ -19,7 +19,7 @@ pub(super) struct Intake<'a, T: Spec> {
     resharding: Option<&'a mut Resharding<T>>,
     /// What goes into the ready queue.
     turns: &'a mut Vec<Queued<T>>,
-    grown: &'a mut Grown,
+    grown: &'a mut DepthFilter,
     tally: Tally,
     freed: Freed,
     /// Whether more than the key decides where a message goes.
@@ -38,7 +38,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         engine: &'a Arc<Engine<T>>,
         resharding: Option<&'a mut Resharding<T>>,
         turns: &'a mut Vec<Queued<T>>,
-        grown: &'a mut Grown,
+        grown: &'a mut DepthFilter,
     ) -> Self {
         let is_slow = resharding.is_some() || engine.has_terms();
         Self {
@@ -184,7 +184,7 @@ impl<'a, T: Spec> Intake<'a, T> {
             full
         });
         if full == Some(true) {
-            engine.tell_overflowed(key);
+            engine.notify_overflowed(key);
         }
     }
 
@@ -192,16 +192,16 @@ impl<'a, T: Spec> Intake<'a, T> {
     #[cold]
     fn overflow(&mut self, key: T::Key, hash: u64, met: Met<T>) {
         let engine = self.engine;
-        engine.tell_overflowed(&key);
+        engine.notify_overflowed(&key);
         match met.offered {
             Offered::Parked => engine.drop_quietly(key),
             Offered::Displaced(old) => {
-                engine.counters.overflowed.add(1);
+                engine.probe.counters.overflowed.add(1);
                 let outcome = Outcome::Displaced(old.message);
                 engine.settle(&mut self.tally, old.ticket, outcome);
             }
             Offered::Refused(new) => {
-                engine.counters.overflowed.add(1);
+                engine.probe.counters.overflowed.add(1);
                 let letter = engine.refuse(&mut self.tally, key, hash, new);
                 self.turns.extend(letter.map(Queued::Turn));
             }

@@ -23,7 +23,7 @@ use super::later::Returning;
 use super::place::Intake;
 use super::release::Release;
 use crate::clock::{self, Alarm};
-use crate::observe::heat::Grown;
+use crate::observe::hot_keys::DepthFilter;
 use crate::retry::Bucket;
 use crate::rt::atomic::Ordering;
 use crate::rt::{self, Arc, mpsc};
@@ -62,7 +62,7 @@ pub(crate) struct Router<T: Spec> {
     wake_ups: Vec<WakeUp<T::Key>>,
     budget: Option<Bucket>,
     /// Which lanes are known to be deep.
-    grown: Grown,
+    grown: DepthFilter,
     /// The last message's `parked_at`: no two have the same.
     stamp: u64,
     /// The stage that was last acted on.
@@ -91,17 +91,17 @@ impl<T: Spec> Router<T> {
         Self {
             engine,
             ingress,
-            batch: Vec::with_capacity(BATCH),
+            batch: Vec::new(),
             returning: Vec::new(),
             due: Vec::new(),
             postponed: VecDeque::new(),
             refill: None,
             release: Release::default(),
-            turns: Vec::with_capacity(BATCH),
+            turns: Vec::new(),
             wake_ups: Vec::new(),
             resharding,
             budget,
-            grown: Grown::new(),
+            grown: DepthFilter::new(),
             stamp: 0,
             seen: Stage::Open,
             deadline: None,
@@ -127,6 +127,8 @@ impl<T: Spec> Router<T> {
             let routed = self.route();
             self.start_due();
             let waiting = self.hand_over();
+            self.engine.wake_watchdog();
+            self.engine.wake_watchdog();
             if routed >= BUSY {
                 patience = PATIENCE;
             }
@@ -217,9 +219,8 @@ impl<T: Spec> Router<T> {
         #[cfg(keylane_mutant = "overtake")]
         self.batch.reverse();
         let engine = &self.engine;
-        engine.counters.accepted.add(came as u64);
-        let queries = engine.heat.queries.load(Ordering::Relaxed);
-        self.grown.begin(came, queries);
+        engine.probe.counters.accepted.add(came as u64);
+        engine.probe.hot_keys.begin(&mut self.grown, came);
         let resharding = self.resharding.as_mut();
         let mut intake = Intake::new(engine, resharding, &mut self.turns, &mut self.grown);
         let now = intake.stamp();
@@ -257,7 +258,7 @@ impl<T: Spec> Router<T> {
             } else if self.budget.is_some() {
                 self.postponed.push_back(due);
             } else {
-                engine.counters.retries.add(1);
+                engine.probe.counters.retries.add(1);
                 self.turns.extend(engine.retry_due(due, now));
             }
         }
@@ -267,18 +268,22 @@ impl<T: Spec> Router<T> {
             let arrived = self.postponed.len() - before;
             while let Some(due) = self.postponed.front() {
                 if engine.is_retry(due) {
-                    if let Err(wait) = budget.withdraw(now, engine.counters.settled()) {
+                    if let Err(wait) = budget.withdraw(now, engine.probe.counters.settled()) {
                         self.refill = now.checked_add(wait).map(Alarm::new);
                         break;
                     }
-                    engine.counters.retries.add(1);
+                    engine.probe.counters.retries.add(1);
                 }
                 let due = self.postponed.pop_front();
                 let turn = due.and_then(|due| engine.retry_due(due, now));
                 self.turns.extend(turn);
             }
             let waiting = self.postponed.len();
-            engine.counters.postponed.add(arrived.min(waiting) as u64);
+            engine
+                .probe
+                .counters
+                .postponed
+                .add(arrived.min(waiting) as u64);
             engine.clocks.postponed.store(waiting, Ordering::Relaxed);
         }
     }
@@ -480,7 +485,7 @@ impl<T: Spec> Drop for Router<T> {
         while let Ok(accepted) = self.ingress.try_recv() {
             left.push(accepted);
         }
-        engine.counters.accepted.add(left.len() as u64);
+        engine.probe.counters.accepted.add(left.len() as u64);
         let returning = std::mem::take(&mut self.returning);
         let left = left.into_iter().map(Returning::new);
         for Returning { accepted, stamp } in returning.into_iter().chain(left) {

@@ -39,7 +39,7 @@ impl<T: Spec> Engine<T> {
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
             // Neither a retry nor a letter: then no copy of the message is kept.
-            self.tell_discarded(key.as_ref(), attempt, &failure);
+            self.notify_discarded(key.as_ref(), attempt, &failure);
             self.settle(tally, ticket, Outcome::Discarded(failure));
             return self.advance(key, hash);
         };
@@ -84,7 +84,7 @@ impl<T: Spec> Engine<T> {
             }
             Verdict::Discard => {
                 self.warn_given_up(key.as_ref(), hash, attempt);
-                self.tell_discarded(key.as_ref(), attempt, &failure);
+                self.notify_discarded(key.as_ref(), attempt, &failure);
                 self.drop_quietly(message);
                 self.settle(tally, ticket, Outcome::Discarded(failure));
                 self.advance(key, hash)
@@ -101,7 +101,7 @@ impl<T: Spec> Engine<T> {
         };
         // `retry_if` and custom delays are the user's.
         caught(|| policy.verdict(attempt, failure, dice())).unwrap_or_else(|text| {
-            self.counters.panics.add(1);
+            self.probe.counters.panics.add(1);
             tracing::error!(target: "keylane", panic = %text, "a retry policy panicked");
             policy.given_up()
         })
@@ -124,7 +124,7 @@ impl<T: Spec> Engine<T> {
         turn: Turn<T>,
         error: String,
     ) -> Option<Queued<T>> {
-        self.counters.letter_failures.add(1);
+        self.probe.counters.letter_failures.add(1);
         let Turn {
             key,
             hash,
@@ -230,7 +230,7 @@ impl<T: Spec> Engine<T> {
         let next = self.hold_head(tally, key, hash, held, Hold::Halt);
         // After the lane has stopped: a subscriber may act on it.
         if let Some(key) = told {
-            self.tell_halted(&key, halting);
+            self.notify_halted(&key, halting);
         }
         next
     }
@@ -277,10 +277,10 @@ impl<T: Spec> Engine<T> {
         attempt: u32,
         failure: &Failure<T::Error>,
     ) {
-        self.counters.failures.add(1);
+        self.probe.counters.failures.add(1);
         match failure {
-            Failure::Panicked(_) => self.counters.panics.add(1),
-            Failure::TimedOut(_) => self.counters.timeouts.add(1),
+            Failure::Panicked(_) => self.probe.counters.panics.add(1),
+            Failure::TimedOut(_) => self.probe.counters.timeouts.add(1),
             _ => {}
         }
         if tracing::enabled!(target: "keylane", tracing::Level::WARN) {

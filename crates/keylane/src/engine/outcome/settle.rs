@@ -96,12 +96,12 @@ impl<T: Spec> Engine<T> {
         if ticket.debt.is_termed() {
             self.settle_merged(tally, &mut ticket.debt, Some(&outcome));
         }
-        let counters = &self.counters;
+        let counters = &self.probe.counters;
         let (counter, answer) = match outcome {
             Outcome::Done(answer) => {
                 tally.done += 1;
                 #[cfg(keylane_mutant = "double-settle")]
-                self.counters.discarded.add(1);
+                self.probe.counters.discarded.add(1);
                 match ticket.debt.take_reply() {
                     Some(reply) => self.answer(reply, Ok(answer)),
                     None if std::mem::needs_drop::<T::Output>() => self.drop_quietly(answer),
@@ -110,15 +110,17 @@ impl<T: Spec> Engine<T> {
                 return;
             }
             Outcome::DeadLettered(failure) => (
-                &self.counters.dead_lettered,
+                &self.probe.counters.dead_lettered,
                 ReceiptError::DeadLettered(failure),
             ),
-            Outcome::Discarded(failure) => {
-                (&self.counters.discarded, ReceiptError::Failed(failure))
-            }
-            Outcome::Displaced(message) => {
-                (&self.counters.discarded, ReceiptError::Dropped(message))
-            }
+            Outcome::Discarded(failure) => (
+                &self.probe.counters.discarded,
+                ReceiptError::Failed(failure),
+            ),
+            Outcome::Displaced(message) => (
+                &self.probe.counters.discarded,
+                ReceiptError::Dropped(message),
+            ),
             Outcome::Purged(message) => (&counters.discarded, ReceiptError::Purged(message)),
             Outcome::Declined(message) => (&counters.coalesced, ReceiptError::Declined(message)),
             Outcome::Superseded(message) => {
@@ -145,13 +147,13 @@ impl<T: Spec> Engine<T> {
                 match caught(|| self.shared(outcome)) {
                     Ok(answer) => self.answer(reply, answer),
                     Err(text) => {
-                        self.counters.panics.add(1);
+                        self.probe.counters.panics.add(1);
                         let failure = Failure::Panicked(text);
                         self.answer(reply, Err(ReceiptError::Failed(failure)));
                     }
                 }
             }
-            self.counters.coalesced.add(1);
+            self.probe.counters.coalesced.add(1);
         }
     }
 
@@ -214,7 +216,7 @@ impl<T: Spec> Engine<T> {
                     }
                     // It has its answer, and its waker panicked.
                     Err(_) => {
-                        self.counters.panics.add(1);
+                        self.probe.counters.panics.add(1);
                         false
                     }
                 }
@@ -224,7 +226,7 @@ impl<T: Spec> Engine<T> {
             self.shutdown.hand_back(parked_at, back);
         }
         self.flush_room(tally);
-        self.counters.handed_back.add(1);
+        self.probe.counters.handed_back.add(1);
     }
 
     /// Returns what a tally holds back.
@@ -232,7 +234,7 @@ impl<T: Spec> Engine<T> {
         self.flush_room(tally);
         let done = std::mem::take(&mut tally.done);
         if done > 0 {
-            self.counters.done.add(u64::from(done));
+            self.probe.counters.done.add(u64::from(done));
         }
         if self.shutdown.stage() > Stage::Open {
             self.shutdown.nudge();
@@ -280,20 +282,20 @@ impl<T: Spec> Engine<T> {
         // Waking the receipt runs the user's waker, and a receipt that is gone leaves the answer
         // to be dropped here.
         if caught(|| drop(reply.send(answer))).is_err() {
-            self.counters.panics.add(1);
+            self.probe.counters.panics.add(1);
         }
     }
 
     /// Drops a value of the user's, whatever its drop does.
     pub(in super::super) fn drop_quietly<V>(&self, value: V) {
         if dropped(value) {
-            self.counters.panics.add(1);
+            self.probe.counters.panics.add(1);
         }
     }
 
     /// A panic of the key's own `Eq`, `Clone` or `Drop` has ended here: what it cost is counted.
     pub(in super::super) fn count_lost(&self) {
         self.shutdown.advance(Stage::Aborting);
-        self.counters.handed_back.add(take_lost());
+        self.probe.counters.handed_back.add(take_lost());
     }
 }

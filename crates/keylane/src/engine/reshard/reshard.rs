@@ -202,7 +202,7 @@ impl<T: Spec> Draining<T> {
             && let Some(places) = &engine.places
             && places.layout().crowd(number)
         {
-            engine.tell_overflowed(&self.lane);
+            engine.notify_overflowed(&self.lane);
         }
         Placed::Kept
     }
@@ -231,13 +231,13 @@ impl<T: Spec> Engine<T> {
             message,
             debt,
         } = accepted;
-        self.counters.overflowed.add(1);
+        self.probe.counters.overflowed.add(1);
         let ticket = Ticket { debt, parked_at };
         let Some(key) = key.filter(|_| !displaced) else {
             self.settle(tally, ticket, Outcome::Displaced(message));
             return None;
         };
-        self.tell_overflowed(&key);
+        self.notify_overflowed(&key);
         self.refuse(tally, key, hash, Parked { message, ticket })
     }
 

@@ -9,7 +9,7 @@ use crate::clock::{self, Alarm};
 use crate::engine::Engine;
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::observe::Beat;
+use crate::observe::PollMark;
 use crate::observe::facade::Stopwatch;
 use crate::observe::trace;
 use crate::rt::Arc;
@@ -65,7 +65,7 @@ impl<T: Spec> Engine<T> {
             context.set_deadline(clock::now().checked_add(timeout));
         }
         let stopwatch = Stopwatch::start(|now| self.waited(parked_at, now));
-        let watched = if self.meter.is_some() || trace::is_enabled() {
+        let watched = if self.probe.meter.is_some() || trace::is_enabled() {
             self.watch(context, hash, parked_at)
         } else {
             None
@@ -89,7 +89,11 @@ impl<T: Spec> Engine<T> {
                 wait,
             )
         });
-        let started = self.meter.as_ref().map(|meter| meter.start(clock::now()));
+        let started = self
+            .probe
+            .meter
+            .as_ref()
+            .map(|meter| meter.start(clock::now()));
         (span.is_some() || started.is_some()).then(|| {
             Box::new(Watched {
                 span,
@@ -118,7 +122,7 @@ impl<T: Spec> Engine<T> {
     #[inline]
     pub(super) fn drop_future(&self, drop: impl FnOnce()) {
         if let Err(text) = caught(drop) {
-            self.counters.panics.add(1);
+            self.probe.counters.panics.add(1);
             tracing::error!(target: "keylane", panic = %text, "the drop of a future panicked");
         }
     }
@@ -142,7 +146,7 @@ where
         .expect("an attempt is polled until it is ready");
     let span = watched.as_ref().and_then(|watched| watched.span.as_ref());
     let _entered = span.map(|span| span.enter());
-    let _beat = Beat::start(engine, hash);
+    let _mark = PollMark::start(engine, hash);
     match caught(|| future.poll(cx)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Ok(answer)),

@@ -266,7 +266,7 @@ impl<T: Spec> Engine<T> {
                     back.push(Parked { message, ticket });
                 }
                 (_, _) => {
-                    self.counters.failures.add(1);
+                    self.probe.counters.failures.add(1);
                     self.settle(tally, ticket, Outcome::Discarded(failure));
                 }
             }

@@ -17,7 +17,9 @@ impl<T: Spec> Engine<T> {
         started: &Started,
         answer: &Result<A, Box<Failure<T::Error>>>,
     ) {
-        let Some(meter) = &self.meter else { return };
+        let Some(meter) = &self.probe.meter else {
+            return;
+        };
         let ended = match answer.as_ref().map_err(AsRef::as_ref) {
             Ok(_) => Ended::Answered,
             Err(Failure::TimedOut(_)) => Ended::TimedOut,

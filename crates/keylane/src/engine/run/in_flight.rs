@@ -15,7 +15,7 @@ use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack};
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::observe::Beat;
+use crate::observe::PollMark;
 use crate::observe::facade::Stopwatch;
 use crate::rt::Arc;
 use crate::types::Spec;
@@ -74,7 +74,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         engine: &Arc<Engine<T>>,
         answer: &Result<A, Box<Failure<T::Error>>>,
     ) {
-        self.stopwatch.stop(&engine.facade);
+        self.stopwatch.stop(&engine.probe.facade);
         if let Some(watched) = self.watched.take() {
             engine.end_watch(watched, answer);
         }
@@ -179,7 +179,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         let context = this.in_flight.context;
         let called = input.and_then(|input| {
             // A closure may block before it has made its future.
-            let _beat = Beat::start(engine.id(), this.in_flight.hash);
+            let _mark = PollMark::start(engine.id(), this.in_flight.hash);
             caught(|| handle(context, input)).map_err(Failure::Panicked)
         });
         match called {

@@ -122,7 +122,7 @@ impl<T: Spec> LetterInFlight<T> {
         match accepted {
             Ok(()) => {
                 engine.drop_quietly(message);
-                engine.tell_dead_lettered(key.as_ref(), &given_up);
+                engine.notify_dead_lettered(key.as_ref(), &given_up);
                 let outcome = Outcome::DeadLettered(given_up.failure);
                 engine.settle(tally, ticket, outcome);
                 engine.advance(key, hash)

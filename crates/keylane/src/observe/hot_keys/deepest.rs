@@ -3,26 +3,26 @@
 use super::Ranking;
 
 /// Most candidates.
-pub(crate) const MOST: usize = 256;
+const MOST: usize = 256;
 
-/// Looking at a candidate again is paid for by so many messages that were routed.
+/// How many routed messages pay for looking at one candidate again.
 const PRICE: u64 = 256;
 
 /// Most candidates that are looked at again for one newcomer.
 const LOOKS: u64 = 8;
 
-/// The table itself: whoever was deepest when last seen.
+/// The lanes that were deepest when they were last seen.
 ///
 /// A newcomer that is deeper than some candidate takes that one's place. If none is, some may have
 /// been recorded deep and be empty by now: the caller looks at a few of them and tries again.
 #[derive(Debug, Default)]
-pub(crate) struct Deep {
+pub(super) struct Deepest {
     ranking: Ranking,
 }
 
-impl Deep {
-    /// A lane has grown. True: it is a candidate now; whoever had to go for it.
-    pub(crate) fn admit(&mut self, hash: u64, depth: u64) -> (bool, Option<u64>) {
+impl Deepest {
+    /// A lane has grown. Returns whether it is a candidate now, and which one had to go for it.
+    pub(super) fn admit(&mut self, hash: u64, depth: u64) -> (bool, Option<u64>) {
         if self.ranking.len() < MOST || self.ranking.score(hash).is_some() {
             self.ranking.set(hash, depth);
             return (true, None);
@@ -37,14 +37,14 @@ impl Deep {
         }
     }
 
-    /// Somebody to look at again, and its record.
-    pub(crate) fn next(&mut self) -> Option<(u64, u64)> {
+    /// A candidate to look at again, and its record.
+    pub(super) fn next(&mut self) -> Option<(u64, u64)> {
         self.ranking.next()
     }
 
-    /// What was seen when a candidate was looked at again; `None`: its lane is gone. A record that is
-    /// not what it `was` is younger than that look, and stays.
-    pub(crate) fn seen(&mut self, hash: u64, was: u64, depth: Option<u64>) {
+    /// The caller has looked at a candidate again; `None`: its lane is gone. A record that is not
+    /// what it `was` is younger than that look, and stays.
+    pub(super) fn update(&mut self, hash: u64, was: u64, depth: Option<u64>) {
         if self.ranking.score(hash) == Some(was) {
             match depth {
                 Some(depth) => self.ranking.set(hash, depth),
@@ -53,9 +53,9 @@ impl Deep {
         }
     }
 
-    /// The least record of a full table: whoever is not deeper can only come in if somebody else has
+    /// The least record of a full table. A lane that is not deeper comes in only if a candidate has
     /// shrunk or gone.
-    pub(crate) fn floor(&self) -> u64 {
+    pub(super) fn floor(&self) -> u64 {
         match self.ranking.least() {
             Some((_, seen)) if self.ranking.len() >= MOST => seen,
             _ => 0,
@@ -63,85 +63,88 @@ impl Deep {
     }
 
     /// All candidates, with their records.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ranking.entries()
     }
 }
 
-/// What the dispatcher task remembers to keep away from the table whoever is in it already.
+/// What the router remembers, so that lanes which are in the table already do not lock it.
 ///
 /// Lanes that have one or two messages most of the time grow to two with every other message; they
 /// must not cost a lock each time.
-#[derive(Debug)]
-pub(crate) struct Grown {
-    /// Who was recorded last, and how deep, by the low bits of the hash.
-    recorded: Box<[(u64, u64); SLOTS]>,
-    /// `Deep::floor`, when it was last asked.
+#[derive(Debug, Default)]
+pub(crate) struct DepthFilter {
+    /// What was recorded last, hash and depth, by the low bits of the hash. Empty until there is
+    /// something to record: most dispatchers never have two messages of one key.
+    recorded: Vec<(u64, u64)>,
+    /// `Deepest::floor`, when it was last asked.
     floor: u64,
     /// Messages that have not been spent on looking at candidates again.
     credit: u64,
-    version: usize,
+    queries: usize,
 }
 
 const SLOTS: usize = 1_024;
 
-impl Grown {
+impl DepthFilter {
     pub(crate) fn new() -> Self {
-        Self {
-            recorded: Box::new([(0, 0); SLOTS]),
-            floor: 0,
-            credit: 0,
-            version: 0,
-        }
+        Self::default()
     }
 
-    /// So many messages are about to be routed. `version` changes when others have changed the table.
+    /// So many messages are about to be routed. The number of queries changes when one has changed
+    /// the table.
     #[inline]
-    pub(crate) fn begin(&mut self, messages: usize, version: usize) {
+    pub(super) fn begin(&mut self, messages: usize, queries: usize) {
         self.credit = (self.credit + messages as u64).min(PRICE * MOST as u64);
-        if self.version != version {
-            self.version = version;
-            *self.recorded = [(0, 0); SLOTS];
+        if self.queries != queries {
+            self.queries = queries;
+            self.recorded = Vec::new();
             self.floor = 0;
         }
     }
 
     /// Whether a lane that has just grown to this depth is to be shown to the table.
     #[inline]
-    pub(crate) fn is_news(&self, hash: u64, depth: usize) -> bool {
-        if !(depth.is_power_of_two() || depth.is_multiple_of(64)) {
+    pub(super) fn is_news(&self, hash: u64, depth: usize) -> bool {
+        if depth < 2 || !(depth.is_power_of_two() || depth.is_multiple_of(64)) {
             return false;
         }
         let depth = depth as u64;
         if depth <= self.floor && self.credit < PRICE {
             return false;
         }
-        let (recorded, at) = self.recorded[hash as usize % SLOTS];
-        recorded != hash || at < depth
+        match self.recorded.get(hash as usize % SLOTS) {
+            Some((recorded, at)) => *recorded != hash || *at < depth,
+            None => true,
+        }
     }
 
     /// The table has this lane, at this depth.
-    pub(crate) fn record(&mut self, hash: u64, depth: u64) {
+    pub(super) fn record(&mut self, hash: u64, depth: u64) {
+        if self.recorded.is_empty() {
+            self.recorded = vec![(0, 0); SLOTS];
+        }
         self.recorded[hash as usize % SLOTS] = (hash, depth);
     }
 
     /// The table does not have this lane any more, or not at its old depth.
-    pub(crate) fn forget(&mut self, hash: u64) {
-        let slot = &mut self.recorded[hash as usize % SLOTS];
-        if slot.0 == hash {
+    pub(super) fn forget(&mut self, hash: u64) {
+        if let Some(slot) = self.recorded.get_mut(hash as usize % SLOTS)
+            && slot.0 == hash
+        {
             *slot = (0, 0);
         }
     }
 
-    /// The table was full of deeper ones. How many of them may be looked at again.
-    pub(crate) fn refused(&mut self) -> u64 {
+    /// The table was full of deeper lanes. Returns how many of them may be looked at again.
+    pub(super) fn refused(&mut self) -> u64 {
         let looks = (self.credit / PRICE).min(LOOKS);
         self.credit -= looks * PRICE;
         looks
     }
 
     /// The table was changed, or found full.
-    pub(crate) fn raise(&mut self, floor: u64) {
+    pub(super) fn raise(&mut self, floor: u64) {
         self.floor = floor;
     }
 }
@@ -158,7 +161,7 @@ mod tests {
         /// With records that are not out of date, the deepest are in, whatever came in between.
         #[test]
         fn the_deepest_are_candidates(depths in proptest::collection::vec(1_u64..1_000, 1..2_000)) {
-            let mut deep = Deep::default();
+            let mut deep = Deepest::default();
             for (hash, depth) in depths.iter().enumerate() {
                 let _ = deep.admit(hash as u64, *depth);
             }
@@ -176,57 +179,58 @@ mod tests {
 
     #[test]
     fn a_table_of_lanes_that_are_gone_lets_newcomers_in_once_it_is_looked_at() {
-        let mut deep = Deep::default();
+        let mut deep = Deepest::default();
         for hash in 0..MOST as u64 {
             assert_eq!(deep.admit(hash, 1_000), (true, None));
         }
         assert_eq!(deep.admit(9_999, 500), (false, None));
         let (gone, was) = deep.next().unwrap();
-        deep.seen(gone, was + 1, None);
+        deep.update(gone, was + 1, None);
         assert_eq!(
             deep.admit(9_999, 500),
             (false, None),
             "it has grown meanwhile"
         );
-        deep.seen(gone, was, None);
+        deep.update(gone, was, None);
         assert_eq!(deep.admit(9_999, 500), (true, None));
         let (shrunk, was) = deep.next().unwrap();
-        assert_ne!(shrunk, gone, "all others come before");
-        deep.seen(shrunk, was, Some(3));
+        assert_ne!(shrunk, gone, "all others come first");
+        deep.update(shrunk, was, Some(3));
         assert_eq!(deep.admit(10_000, 4), (true, Some(shrunk)));
     }
 
     #[test]
-    fn whoever_is_recorded_is_no_news_until_it_is_forgotten() {
-        let mut grown = Grown::new();
-        grown.begin(1, 0);
-        assert!(grown.is_news(7, 2) && grown.is_news(7, 4) && grown.is_news(7, 192));
-        assert!(!grown.is_news(7, 3) && !grown.is_news(7, 65));
-        grown.record(7, 4);
-        assert!(!grown.is_news(7, 2) && !grown.is_news(7, 4) && grown.is_news(7, 8));
-        grown.forget(7 + SLOTS as u64);
-        assert!(!grown.is_news(7, 4), "that was another key");
-        grown.forget(7);
-        assert!(grown.is_news(7, 2));
-        grown.record(7, 4);
-        grown.begin(1, 1);
-        assert!(grown.is_news(7, 2), "somebody else has changed the table");
+    fn a_recorded_lane_is_no_news_until_it_is_forgotten() {
+        let mut filter = DepthFilter::new();
+        filter.begin(1, 0);
+        assert!(!filter.is_news(7, 1), "one message makes no lane deep");
+        assert!(filter.is_news(7, 2) && filter.is_news(7, 4) && filter.is_news(7, 192));
+        assert!(!filter.is_news(7, 3) && !filter.is_news(7, 65));
+        filter.record(7, 4);
+        assert!(!filter.is_news(7, 2) && !filter.is_news(7, 4) && filter.is_news(7, 8));
+        filter.forget(7 + SLOTS as u64);
+        assert!(!filter.is_news(7, 4), "that was another key");
+        filter.forget(7);
+        assert!(filter.is_news(7, 2));
+        filter.record(7, 4);
+        filter.begin(1, 1);
+        assert!(filter.is_news(7, 2), "a query has changed the table");
     }
 
     #[test]
     fn looks_are_paid_for_by_messages() {
-        let mut grown = Grown::new();
-        grown.begin(1, 0);
-        assert_eq!(grown.refused(), 0);
-        grown.raise(8);
-        assert!(!grown.is_news(1, 8) && grown.is_news(1, 16));
-        grown.begin(PRICE as usize, 0);
-        assert!(grown.is_news(1, 8));
-        assert_eq!(grown.refused(), 1);
-        assert!(!grown.is_news(1, 8));
-        grown.begin(1, 1);
-        assert!(grown.is_news(1, 8), "somebody else has changed the table");
-        grown.begin(1_000_000, 1);
-        assert_eq!(grown.refused(), LOOKS);
+        let mut filter = DepthFilter::new();
+        filter.begin(1, 0);
+        assert_eq!(filter.refused(), 0);
+        filter.raise(8);
+        assert!(!filter.is_news(1, 8) && filter.is_news(1, 16));
+        filter.begin(PRICE as usize, 0);
+        assert!(filter.is_news(1, 8));
+        assert_eq!(filter.refused(), 1);
+        assert!(!filter.is_news(1, 8));
+        filter.begin(1, 1);
+        assert!(filter.is_news(1, 8), "a query has changed the table");
+        filter.begin(1_000_000, 1);
+        assert_eq!(filter.refused(), LOOKS);
     }
 }

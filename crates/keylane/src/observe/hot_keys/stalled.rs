@@ -3,30 +3,41 @@
 use super::Ranking;
 
 /// Most candidates.
-pub(crate) const MOST: usize = 1_024;
+const MOST: usize = 1_024;
 
-/// Whose head was accepted first is the oldest, and stays.
+/// The heads that were accepted first.
 ///
-/// A lane comes here each time its head fails. If all others are older, the caller looks at one of
-/// them again, which may have recovered.
+/// A lane comes here each time its head fails. If all candidates are older, the caller looks at one
+/// of them again, because it may have recovered.
 #[derive(Debug, Default)]
-pub(crate) struct Stalled {
+pub(super) struct Stalled {
     /// By the moment of acceptance, the youngest least.
     ranking: Ranking,
 }
 
-/// What was seen when a candidate was looked at again.
+/// What was seen when the caller looked at a candidate again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Still {
+pub(super) enum Recheck {
     Stalled,
     /// The first to go.
     Recovered,
     Gone,
 }
 
+impl Recheck {
+    /// Whether a lane is stalled; `None` if it is gone.
+    pub(super) fn of(is_stalled: Option<bool>) -> Self {
+        match is_stalled {
+            Some(true) => Self::Stalled,
+            Some(false) => Self::Recovered,
+            None => Self::Gone,
+        }
+    }
+}
+
 impl Stalled {
-    /// False: the table is full of older ones.
-    pub(crate) fn admit(&mut self, hash: u64, accepted: u64) -> bool {
+    /// False: the table is full of older heads.
+    pub(super) fn admit(&mut self, hash: u64, accepted: u64) -> bool {
         let age = u64::MAX - accepted;
         if self.ranking.len() < MOST || self.ranking.score(hash).is_some() {
             self.ranking.set(hash, age);
@@ -42,25 +53,25 @@ impl Stalled {
         }
     }
 
-    /// Somebody to look at again, and its record.
-    pub(crate) fn next(&mut self) -> Option<(u64, u64)> {
+    /// A candidate to look at again, and its record.
+    pub(super) fn next(&mut self) -> Option<(u64, u64)> {
         self.ranking.next()
     }
 
-    /// What was seen when a candidate was looked at again. A record that is not what it `was` is
-    /// that of another head, and stays.
-    pub(crate) fn seen(&mut self, hash: u64, was: u64, still: Still) {
+    /// The caller has looked at a candidate again. A record that is not what it `was` is that of
+    /// another head, and stays.
+    pub(super) fn update(&mut self, hash: u64, was: u64, seen: Recheck) {
         if self.ranking.score(hash) == Some(was) {
-            match still {
-                Still::Stalled => {}
-                Still::Recovered => self.ranking.set(hash, 0),
-                Still::Gone => self.ranking.remove(hash),
+            match seen {
+                Recheck::Stalled => {}
+                Recheck::Recovered => self.ranking.set(hash, 0),
+                Recheck::Gone => self.ranking.remove(hash),
             }
         }
     }
 
     /// All candidates, with their records.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ranking.entries()
     }
 }
@@ -83,13 +94,13 @@ mod tests {
         };
         assert_eq!(record(&stalled, MOST as u64 - 1), None);
         let was = record(&stalled, 3).unwrap();
-        stalled.seen(3, was, Still::Stalled);
-        stalled.seen(3, was + 1, Still::Recovered);
+        stalled.update(3, was, Recheck::Stalled);
+        stalled.update(3, was + 1, Recheck::Recovered);
         assert!(!stalled.admit(5_000, 9_000));
-        stalled.seen(3, was, Still::Recovered);
+        stalled.update(3, was, Recheck::Recovered);
         assert!(stalled.admit(5_000, 9_000));
         assert_eq!(record(&stalled, 3), None);
-        stalled.seen(4, record(&stalled, 4).unwrap(), Still::Gone);
+        stalled.update(4, record(&stalled, 4).unwrap(), Recheck::Gone);
         assert!(stalled.admit(5_002, 9_001));
         assert_eq!(stalled.entries().count(), MOST);
     }

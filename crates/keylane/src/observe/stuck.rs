@@ -1,7 +1,7 @@
-//! Finding handlers that block their thread.
+//! Finding polls that block their thread.
 //!
-//! A poll that does not return cannot report itself, so each thread leaves a mark while it polls
-//! a handler, and the watch looks whether the same mark is still there after `stuck_after`.
+//! A poll that does not return cannot report itself. So each thread leaves a mark while it polls
+//! a handler, and the watchdog looks whether the same mark is still there after `stuck_after`.
 //! Marking costs a few relaxed stores to the thread's own cache line.
 
 use std::cell::Cell;
@@ -13,21 +13,28 @@ use crate::clock::Instant;
 
 /// The mark of one thread.
 #[derive(Debug, Default)]
-struct Mark {
-    /// Which poll of this thread it is; 0 while no handler is polled. Partner: `Watch::look`.
+struct ThreadMark {
+    /// Which poll of this thread it is; 0 while no handler is polled. Stored with release after
+    /// `engine` and `hash`. Partner: the acquire load in `StuckPolls::look`, which then sees both
+    /// as of this poll or of a later one. So a poll that returns while it is being reported may be
+    /// reported with the key of the next one.
     poll: AtomicU64,
+    /// Relaxed: published by `poll`.
     engine: AtomicUsize,
+    /// Relaxed: published by `poll`.
     hash: AtomicU64,
 }
 
 /// All threads that ever polled a handler and still live.
-static MARKS: Mutex<Vec<Weak<Mark>>> = Mutex::new(Vec::new());
+static MARKS: Mutex<Vec<Weak<ThreadMark>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    static MINE: (OnceLock<Arc<Mark>>, Cell<u64>) = const { (OnceLock::new(), Cell::new(0)) };
+    /// This thread's mark, and how many polls it has counted.
+    static MINE: (OnceLock<Arc<ThreadMark>>, Cell<u64>) =
+        const { (OnceLock::new(), Cell::new(0)) };
 }
 
-fn marks() -> std::sync::MutexGuard<'static, Vec<Weak<Mark>>> {
+fn marks() -> std::sync::MutexGuard<'static, Vec<Weak<ThreadMark>>> {
     MARKS
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -35,15 +42,15 @@ fn marks() -> std::sync::MutexGuard<'static, Vec<Weak<Mark>>> {
 
 /// A handler is being polled on this thread, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Beat;
+pub(crate) struct PollMark;
 
-impl Beat {
+impl PollMark {
     #[inline]
     pub(crate) fn start(engine: usize, hash: u64) -> Self {
-        // A thread that is ending has no mark any more, and nobody would look.
+        // A thread that is ending has no mark any more; its last polls are not watched.
         let _ = MINE.try_with(|(mark, polls)| {
             let mark = mark.get_or_init(|| {
-                let mark = Arc::<Mark>::default();
+                let mark = Arc::<ThreadMark>::default();
                 let mut marks = marks();
                 marks.retain(|mark| mark.strong_count() > 0);
                 marks.push(Arc::downgrade(&mark));
@@ -52,17 +59,19 @@ impl Beat {
             polls.set(polls.get() + 1);
             mark.engine.store(engine, Ordering::Relaxed);
             mark.hash.store(hash, Ordering::Relaxed);
+            // Partner: `StuckPolls::look`.
             mark.poll.store(polls.get(), Ordering::Release);
         });
         Self
     }
 }
 
-impl Drop for Beat {
+impl Drop for PollMark {
     #[inline]
     fn drop(&mut self) {
         let _ = MINE.try_with(|(mark, _)| {
             if let Some(mark) = mark.get() {
+                // Partner: `StuckPolls::look`.
                 mark.poll.store(0, Ordering::Release);
             }
         });
@@ -71,31 +80,32 @@ impl Drop for Beat {
 
 /// A poll that has not returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stuck {
+pub(crate) struct StuckPoll {
     pub(crate) hash: u64,
     pub(crate) lasted: Duration,
 }
 
-/// Remembers what it saw on each thread the last time.
+/// Finds polls that last, by what it saw on each thread the last time.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    seen: Vec<Seen>,
+pub(crate) struct StuckPolls {
+    seen: Vec<SeenPoll>,
 }
 
 #[derive(Debug)]
-struct Seen {
-    mark: Weak<Mark>,
+struct SeenPoll {
+    mark: Weak<ThreadMark>,
     poll: u64,
     since: Instant,
-    told: bool,
+    reported: bool,
 }
 
-impl Watch {
+impl StuckPolls {
     /// Returns the polls of this engine that have now lasted for `limit`, each once.
-    pub(crate) fn look(&mut self, engine: usize, now: Instant, limit: Duration) -> Vec<Stuck> {
+    pub(crate) fn look(&mut self, engine: usize, now: Instant, limit: Duration) -> Vec<StuckPoll> {
         let polling: Vec<_> = marks()
             .iter()
             .filter_map(Weak::upgrade)
+            // Partner: the stores in `PollMark`.
             .filter_map(|mark| match mark.poll.load(Ordering::Acquire) {
                 0 => None,
                 _ if mark.engine.load(Ordering::Relaxed) != engine => None,
@@ -112,18 +122,18 @@ impl Watch {
             match self.seen.iter_mut().find(|seen| seen.is(&mark)) {
                 None => {
                     let mark = Arc::downgrade(&mark);
-                    self.seen.push(Seen {
+                    self.seen.push(SeenPoll {
                         mark,
                         poll,
                         since: now,
-                        told: false,
+                        reported: false,
                     });
                 }
                 Some(seen) => {
                     let lasted = now.saturating_duration_since(seen.since);
-                    if lasted >= limit && !seen.told {
-                        seen.told = true;
-                        stuck.push(Stuck {
+                    if lasted >= limit && !seen.reported {
+                        seen.reported = true;
+                        stuck.push(StuckPoll {
                             hash: mark.hash.load(Ordering::Relaxed),
                             lasted,
                         });
@@ -135,8 +145,8 @@ impl Watch {
     }
 }
 
-impl Seen {
-    fn is(&self, mark: &Arc<Mark>) -> bool {
+impl SeenPoll {
+    fn is(&self, mark: &Arc<ThreadMark>) -> bool {
         std::ptr::eq(self.mark.as_ptr(), Arc::as_ptr(mark))
     }
 }
@@ -148,34 +158,34 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_poll_that_lasts_is_told_once() {
-        let mut watch = Watch::default();
+    fn a_poll_that_lasts_is_reported_once() {
+        let mut polls = StuckPolls::default();
         let start = crate::clock::now();
-        let beat = Beat::start(1, 42);
-        assert_eq!(watch.look(1, start, LIMIT), []);
+        let mark = PollMark::start(1, 42);
+        assert_eq!(polls.look(1, start, LIMIT), []);
         assert_eq!(
-            watch.look(2, start + LIMIT, LIMIT),
+            polls.look(2, start + LIMIT, LIMIT),
             [],
             "another engine's poll"
         );
-        assert_eq!(watch.look(1, start, LIMIT), []);
-        let stuck = Stuck {
+        assert_eq!(polls.look(1, start, LIMIT), []);
+        let stuck = StuckPoll {
             hash: 42,
             lasted: LIMIT,
         };
-        assert_eq!(watch.look(1, start + LIMIT, LIMIT), [stuck]);
-        assert_eq!(watch.look(1, start + 2 * LIMIT, LIMIT), []);
-        drop(beat);
-        assert_eq!(watch.look(1, start + 3 * LIMIT, LIMIT), []);
+        assert_eq!(polls.look(1, start + LIMIT, LIMIT), [stuck]);
+        assert_eq!(polls.look(1, start + 2 * LIMIT, LIMIT), []);
+        drop(mark);
+        assert_eq!(polls.look(1, start + 3 * LIMIT, LIMIT), []);
     }
 
     #[test]
     fn many_short_polls_are_not_one_long_one() {
-        let mut watch = Watch::default();
+        let mut polls = StuckPolls::default();
         let start = crate::clock::now();
         for second in 0..5 {
-            let _beat = Beat::start(3, 42);
-            assert_eq!(watch.look(3, start + second * LIMIT, LIMIT), []);
+            let _mark = PollMark::start(3, 42);
+            assert_eq!(polls.look(3, start + second * LIMIT, LIMIT), []);
         }
     }
 }

@@ -1,15 +1,16 @@
-//! Hashes with a score, the least of which is found at once.
+//! Hashes with a score, of which the least is found at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// A bounded table; ordered, so that the same calls give the same answers under any schedule.
+/// A table that its user bounds. It is ordered, so that the same calls give the same answers under
+/// any schedule.
 #[derive(Debug, Default)]
 pub(super) struct Ranking {
     scores: BTreeMap<u64, u64>,
     order: BTreeSet<(u64, u64)>,
-    /// Whoever was looked at last in `next`.
-    hand: u64,
+    /// The hash that `next` returned last.
+    last: u64,
 }
 
 impl Ranking {
@@ -39,12 +40,12 @@ impl Ranking {
         self.order.first().map(|&(score, hash)| (hash, score))
     }
 
-    /// All of them, one after the other and round again.
+    /// One of them: all in turn, and then again from the first.
     pub(super) fn next(&mut self) -> Option<(u64, u64)> {
-        let after = (Bound::Excluded(self.hand), Bound::Unbounded);
+        let after = (Bound::Excluded(self.last), Bound::Unbounded);
         let next = self.scores.range(after).next();
         let (hash, score) = next.or(self.scores.first_key_value())?;
-        self.hand = *hash;
+        self.last = *hash;
         Some((*hash, *score))
     }
 

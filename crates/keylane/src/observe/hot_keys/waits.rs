@@ -1,6 +1,6 @@
 //! The handlers that wait at this moment.
 
-// Not through the seam: these are marks for a statistic, like those of `beat.rs`, and no schedule.
+// Not through the seam: these are marks for a statistic, like those of `stuck.rs`, and no schedule.
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ const STRIDES: usize = 8;
 /// A runner has a place of its own, by its number, so saying it is a few stores without a lock. A
 /// runner whose number is too large is not seen.
 #[derive(Debug)]
-pub(crate) struct Waits {
+pub(super) struct Waits {
     size: usize,
     /// Made for the first handler that waits.
     places: OnceLock<Box<[Place]>>,
@@ -40,7 +40,7 @@ struct Place {
 
 impl Waits {
     /// For so many runners at once.
-    pub(crate) fn new(runners: usize) -> Self {
+    pub(super) fn new(runners: usize) -> Self {
         Self {
             size: runners.clamp(64, MOST).next_power_of_two(),
             places: OnceLock::new(),
@@ -59,7 +59,7 @@ impl Waits {
 
     /// The handler of this runner begins to wait.
     #[inline]
-    pub(crate) fn enter(&self, runner: u32, hash: u64, since: u64) {
+    pub(super) fn enter(&self, runner: u32, hash: u64, since: u64) {
         let places = self
             .places
             .get_or_init(|| (0..self.size).map(|_| Place::default()).collect());
@@ -71,7 +71,7 @@ impl Waits {
 
     /// The handler of this runner is ready, or gone.
     #[inline]
-    pub(crate) fn leave(&self, runner: u32) {
+    pub(super) fn leave(&self, runner: u32) {
         let places = self.places.get();
         let place = places.and_then(|places| places.get(self.index(runner)));
         if let Some(place) = place
@@ -82,12 +82,12 @@ impl Waits {
     }
 
     /// How many places there are.
-    pub(crate) fn size(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.size
     }
 
     /// Who waits in this part of the places, and since when.
-    pub(crate) fn part(&self, from: usize, len: usize) -> Option<Vec<Wait>> {
+    pub(super) fn part(&self, from: usize, len: usize) -> Option<Vec<Wait>> {
         let places = self.places.get()?;
         let part = places.get(from..places.len().min(from + len))?;
         if part.is_empty() {
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(all(&waits), Some(vec![other, one]));
         waits.leave(3);
         assert_eq!(all(&waits), Some(vec![other]));
-        assert_eq!(waits.part(waits.size(), 512), None);
+        assert_eq!(waits.part(waits.len(), 512), None);
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
             places.sort_unstable();
             places.dedup();
             assert_eq!(places.len(), runners);
-            assert!(places.iter().all(|place| *place < waits.size()));
+            assert!(places.iter().all(|place| *place < waits.len()));
         }
     }
 

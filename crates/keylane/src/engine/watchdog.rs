@@ -1,0 +1,105 @@
+//! The task that looks for handlers which block, samples those that wait, and publishes metrics.
+//!
+//! It ticks four times in each `stuck_after`, at multiples of that quarter since the dispatcher
+//! was started, and only while something happens: it is spawned by what happens first after a
+//! rest, and ends after a whole tick in which nothing did. So a dispatcher at rest costs no task,
+//! no timer and no wake-up. Figures published last are then those that stand.
+//!
+//! That the ticks are multiples, and do not begin with what spawned the task, keeps the samples
+//! right: a handler that runs alone and for less than a tick is met by one of them as often as its
+//! length says.
+
+use std::time::Duration;
+
+use super::{Engine, Stage};
+use crate::clock::{self, Instant};
+use crate::observe::StuckPolls;
+use crate::rt::{self, Arc};
+use crate::types::Spec;
+
+/// Runs until the dispatcher is at rest, or has ended.
+async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
+    let limit = engine.settings.stuck_after;
+    let tick = (limit / 4).max(Duration::from_millis(1));
+    let now = clock::now();
+    let since_tick = engine.since_tick(now, tick);
+    let last = engine
+        .stamp(now)
+        .saturating_sub(since_tick.as_nanos() as u64);
+    engine.probe.hot_keys.resume_sampling(last);
+    let mut polls = StuckPolls::default();
+    let mut pause = tick.saturating_sub(since_tick);
+    loop {
+        tokio::select! {
+            biased;
+            () = engine.shutdown.ended() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = tick;
+        let quiet = engine.probe.watchdog.tick();
+        for stuck in polls.look(engine.id(), clock::now(), limit) {
+            engine.probe.counters.stuck.add(1);
+            engine.notify_stuck(stuck.hash, stuck.lasted);
+            tracing::warn!(
+                target: "keylane",
+                key = %engine.shown_by_hash(stuck.hash),
+                lasted = ?stuck.lasted,
+                "a handler blocks its thread; move blocking work to `spawn_blocking`"
+            );
+        }
+        let now = engine.stamp(clock::now());
+        engine.probe.hot_keys.sample(now);
+        engine.probe.facade.publish(|| engine.stats());
+        // A router that yields comes back when its worker has nothing else to do. If that worker is
+        // blocked by a handler, this gets the router back on another one.
+        engine.shutdown.nudge();
+        if quiet && engine.watchdog_rests() {
+            return;
+        }
+    }
+}
+
+impl<T: Spec> Engine<T> {
+    /// Something happens: the watchdog is to run. Costs a relaxed load, but for the first call
+    /// after a tick.
+    ///
+    /// Runners are recruited through here, so none runs unwatched. Everything else that changes
+    /// what metrics show comes through here too: the router, and the decisions of an operator.
+    #[inline]
+    pub(crate) fn wake_watchdog(self: &Arc<Self>) {
+        if !self.probe.watchdog.is_awake() {
+            self.start_watchdog();
+        }
+    }
+
+    #[cold]
+    fn start_watchdog(self: &Arc<Self>) {
+        if self.shutdown.stage() < Stage::Ended && self.probe.watchdog.wake() {
+            rt::spawn_watchdog(&self.probe.runtime, watchdog(Arc::clone(self)));
+        }
+    }
+
+    /// Ends the watchdog if no runner is active. False: it goes on.
+    ///
+    /// A recruiter counts the runner under the lock of the ready queue, and then looks at the state
+    /// of the watchdog. Here the state changes first, and then the runners are counted under that
+    /// lock. Whichever comes second there sees what the other did.
+    fn watchdog_rests(&self) -> bool {
+        let watchdog = &self.probe.watchdog;
+        if self.ready.active() > 0 || !watchdog.rest() {
+            return false;
+        }
+        self.ready.active() == 0 || !watchdog.resume()
+    }
+
+    /// How long ago the last tick was, with ticks at multiples of `tick` since the start.
+    fn since_tick(&self, now: Instant, tick: Duration) -> Duration {
+        let since_start = now.saturating_duration_since(self.clocks.epoch);
+        Duration::from_nanos((since_start.as_nanos() % tick.as_nanos()) as u64)
+    }
+
+    /// Tells engines apart. The address serves, because no mark of a poll outlives its engine.
+    pub(super) fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}

@@ -1,0 +1,104 @@
+//! What a dispatcher costs that has nothing to do: few bytes, and no time.
+
+use std::time::Duration;
+
+use keylane::Dispatcher;
+use tokio::runtime::Handle;
+
+use crate::counter::Counting;
+
+const MANY: usize = 1_000;
+
+/// Most bytes of a dispatcher that was never used. The largest parts are the engine itself, the
+/// first block of its channel, the shards of its lanes and the future of its router.
+const UNUSED: u64 = 10 * 1_024;
+
+/// Most bytes of one that has handled a message, whose handler waited. An idle runner comes to
+/// that, a table of handlers that wait, and small queues.
+const USED: u64 = 15 * 1_024;
+
+/// The clock of this runtime goes on by itself to the next timer, if there is one.
+const A_WHILE: Duration = Duration::from_secs(10);
+const AN_HOUR: Duration = Duration::from_secs(3_600);
+
+/// A sleep of an hour is some turns of the runtime by itself. Were all the dispatchers to tick
+/// together, each second, they would be more than a thousand.
+const FEW_TURNS: u64 = 16;
+
+type Numbers = Dispatcher<u64, u64, (), &'static str>;
+
+fn spawn() -> Numbers {
+    Dispatcher::builder(|n: &u64| *n)
+        // By default it is a multiple of the cores, at 128 bytes a shard.
+        .shards(8)
+        .spawn(|n: u64| async move {
+            tokio::time::sleep(Duration::from_millis(n)).await;
+            Ok(())
+        })
+        .unwrap()
+}
+
+/// Starts many dispatchers and leaves them alone. Returns the bytes of each.
+fn bytes_at_rest(prepare: impl AsyncFn(&Numbers), tasks_of_each: usize) -> u64 {
+    let counting = Counting::begin();
+    let paused = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    paused.block_on(async {
+        let metrics = Handle::current().metrics();
+        let mut all = Vec::with_capacity(MANY);
+        let before = counting.bytes();
+        for _ in 0..MANY {
+            let numbers = spawn();
+            prepare(&numbers).await;
+            all.push(numbers);
+        }
+        tokio::time::sleep(A_WHILE).await;
+        let bytes = (counting.bytes() - before) / MANY as u64;
+        println!("{bytes} bytes for each of {MANY} dispatchers");
+        assert_eq!(metrics.num_alive_tasks(), tasks_of_each * MANY);
+
+        // No task of theirs is woken while time passes, because none waits for the time.
+        let turns = metrics.worker_park_count(0);
+        tokio::time::sleep(AN_HOUR).await;
+        let turns = metrics.worker_park_count(0) - turns;
+        println!("{turns} turns of the runtime in an hour");
+        assert!(turns <= FEW_TURNS, "{turns}");
+
+        // They were asleep, and not dead.
+        for numbers in all {
+            numbers.send(1).await.unwrap();
+            assert!(numbers.drain().await.done > 0);
+        }
+        bytes
+    })
+}
+
+#[test]
+fn one_that_was_never_used() {
+    // The router.
+    let bytes = bytes_at_rest(async |_| {}, 1);
+    assert!(bytes <= UNUSED, "{bytes}");
+}
+
+#[test]
+fn one_that_has_handled_a_message() {
+    // The router, and an idle runner.
+    let handle = async |numbers: &Numbers| numbers.submit(10).await.unwrap().await.unwrap();
+    let bytes = bytes_at_rest(handle, 2);
+    assert!(bytes <= USED, "{bytes}");
+}
+
+/// It has a lane and a message, and waits for nothing but a decision.
+#[test]
+fn one_with_a_paused_lane() {
+    let pause = async |numbers: &Numbers| {
+        numbers.lane(&7).pause();
+        numbers.send(7).await.unwrap();
+        numbers.send(8).await.unwrap();
+    };
+    let bytes = bytes_at_rest(pause, 2);
+    assert!(bytes <= USED, "{bytes}");
+}
