@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 
 use keylane::Turnstile;
 
-use crate::counter::Counting;
+use crate::support::Counting;
 
 const MANY: usize = 20_000;
 const ROUNDS: usize = 20;
