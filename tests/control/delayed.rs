@@ -3,71 +3,91 @@
 use std::time::Duration;
 
 use keylane::{Delayed, LaneState, Retry, RetryBudget, SendError};
+use keylane_testkit::scenario::{MS, Message, SECOND, outcome};
 use tokio::time::Instant;
 
-use crate::bench::{
-    Act, Bench, CAPACITY, HOUR, Job, MS, SECOND, at, job, jobs, quiet, send_all, within, word,
-};
+use crate::support::{Act, CAPACITY, HOUR, Recorder, at, dispatcher, quiet, send_all, within};
 
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 #[tokio::test(start_paused = true)]
 async fn later_messages_wait() {
-    let bench = Bench::new();
-    let jobs = jobs().spawn(bench.handler(|_, _| Act::Ok)).unwrap();
-    send_all(&jobs, 1, [1]).await;
-    jobs.send_after(job(1, 2), 100 * MS).await.unwrap();
-    send_all(&jobs, 1, [3]).await;
-    jobs.send_at(job(1, 4), Instant::now() + 50 * MS)
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
+        .spawn(recorder.handler(|_, _| Act::Ok))
+        .unwrap();
+    send_all(&dispatcher, 1, [1]).await;
+    dispatcher
+        .send_after(Message::new(1, 2), 100 * MS)
         .await
         .unwrap();
-    let receipt = jobs.submit_after(job(1, 5), 300 * MS).await.unwrap();
-    send_all(&jobs, 2, [21]).await;
+    send_all(&dispatcher, 1, [3]).await;
+    dispatcher
+        .send_at(Message::new(1, 4), Instant::now() + 50 * MS)
+        .await
+        .unwrap();
+    let receipt = dispatcher
+        .submit_after(Message::new(1, 5), 300 * MS)
+        .await
+        .unwrap();
+    send_all(&dispatcher, 2, [21]).await;
     quiet().await;
-    let view = jobs.inspect(&1).unwrap();
+    let view = dispatcher.inspect(&1).unwrap();
     assert_eq!(
         (view.state, view.depth),
         (LaneState::Delayed { due_in: 100 * MS }, 4)
     );
-    let stats = jobs.stats();
+    let stats = dispatcher.stats();
     assert_eq!(
         (stats.in_flight, stats.stalled, stats.capacity_left),
         (0, 4, CAPACITY)
     );
     assert_eq!(receipt.await.unwrap(), 5);
     assert_eq!(
-        bench.times(),
+        recorder.times(),
         [(0, 1), (0, 21), (100, 2), (100, 3), (100, 4), (300, 5)]
     );
-    bench.finish(jobs).await;
+    recorder.finish(dispatcher).await;
 }
 
 /// Plain messages are ready and wait for their runner when the first one comes that may not start yet.
 #[tokio::test(start_paused = true)]
 async fn the_first_later_message_comes_behind_plain_ones_that_are_ready() {
-    let bench = Bench::new();
-    let handler = bench.handler(|id, _| match id {
+    let recorder = Recorder::new();
+    let handler = recorder.handler(|id, _| match id {
         100 => Act::Takes(100),
         _ => Act::Ok,
     });
-    let jobs = jobs()
+    let dispatcher = dispatcher()
         .concurrency(1)
         .delayed(Delayed::Wait)
         .spawn(handler)
         .unwrap();
-    send_all(&jobs, 9, [100]).await;
+    send_all(&dispatcher, 9, [100]).await;
     quiet().await;
-    send_all(&jobs, 1, [1]).await;
-    send_all(&jobs, 2, [2]).await;
-    send_all(&jobs, None, [7]).await;
+    send_all(&dispatcher, 1, [1]).await;
+    send_all(&dispatcher, 2, [2]).await;
+    send_all(&dispatcher, None, [7]).await;
     quiet().await;
-    jobs.send_after(job(1, 3), 50 * MS).await.unwrap();
-    jobs.send_after(job(2, 4), 150 * MS).await.unwrap();
-    jobs.send_after(job(3, 5), 150 * MS).await.unwrap();
-    jobs.send_after(job(None, 8), 150 * MS).await.unwrap();
-    send_all(&jobs, 3, [6]).await;
-    at(&bench, 200).await;
-    let mut times = bench.times();
+    dispatcher
+        .send_after(Message::new(1, 3), 50 * MS)
+        .await
+        .unwrap();
+    dispatcher
+        .send_after(Message::new(2, 4), 150 * MS)
+        .await
+        .unwrap();
+    dispatcher
+        .send_after(Message::new(3, 5), 150 * MS)
+        .await
+        .unwrap();
+    dispatcher
+        .send_after(Message::new(None, 8), 150 * MS)
+        .await
+        .unwrap();
+    send_all(&dispatcher, 3, [6]).await;
+    at(&recorder, 200).await;
+    let mut times = recorder.times();
     times.sort_unstable();
     assert_eq!(
         times,
@@ -83,87 +103,106 @@ async fn the_first_later_message_comes_behind_plain_ones_that_are_ready() {
             (150, 8)
         ]
     );
-    let ids = bench.ids();
+    let ids = recorder.ids();
     let place = |of: u64| ids.iter().position(|id| *id == of);
     assert!(place(1) < place(3) && place(5) < place(6), "{ids:?}");
-    bench.finish(jobs).await;
+    recorder.finish(dispatcher).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn later_messages_pass() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .delayed(Delayed::Pass)
-        .spawn(bench.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::Ok))
         .unwrap();
-    jobs.send_after(job(1, 1), 100 * MS).await.unwrap();
-    send_all(&jobs, 1, [2]).await;
-    jobs.send_after(job(1, 3), 50 * MS).await.unwrap();
-    send_all(&jobs, 1, [4]).await;
+    dispatcher
+        .send_after(Message::new(1, 1), 100 * MS)
+        .await
+        .unwrap();
+    send_all(&dispatcher, 1, [2]).await;
+    dispatcher
+        .send_after(Message::new(1, 3), 50 * MS)
+        .await
+        .unwrap();
+    send_all(&dispatcher, 1, [4]).await;
     quiet().await;
-    assert_eq!((jobs.inspect(&1), jobs.stats().lanes), (None, 0));
-    at(&bench, 200).await;
-    assert_eq!(bench.times(), [(0, 2), (0, 4), (50, 3), (100, 1)]);
-    bench.finish(jobs).await;
+    assert_eq!(
+        (dispatcher.inspect(&1), dispatcher.stats().lanes),
+        (None, 0)
+    );
+    at(&recorder, 200).await;
+    assert_eq!(recorder.times(), [(0, 2), (0, 4), (50, 3), (100, 1)]);
+    recorder.finish(dispatcher).await;
 }
 
 /// It takes its place when its time has come, behind what is parked by then.
 #[tokio::test(start_paused = true)]
 async fn one_that_was_passed_comes_behind_what_is_parked() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .delayed(Delayed::Pass)
-        .spawn(bench.handler(|_, _| Act::Takes(60)))
+        .spawn(recorder.handler(|_, _| Act::Takes(60)))
         .unwrap();
-    jobs.send_after(job(1, 1), 50 * MS).await.unwrap();
-    send_all(&jobs, 1, [2, 3]).await;
-    at(&bench, 55).await;
-    send_all(&jobs, 1, [4]).await;
-    bench.finish(jobs).await;
-    assert_eq!(bench.times(), [(0, 2), (60, 3), (120, 1), (180, 4)]);
+    dispatcher
+        .send_after(Message::new(1, 1), 50 * MS)
+        .await
+        .unwrap();
+    send_all(&dispatcher, 1, [2, 3]).await;
+    at(&recorder, 55).await;
+    send_all(&dispatcher, 1, [4]).await;
+    recorder.finish(dispatcher).await;
+    assert_eq!(recorder.times(), [(0, 2), (60, 3), (120, 1), (180, 4)]);
 }
 
 /// Of those with the same time the first accepted is the first, and an earlier time is earlier.
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_at_once_in_their_order() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let dispatcher = dispatcher()
             .delayed(delayed)
             .lane_capacity(20_000, keylane::Overflow::Wait)
-            .spawn(bench.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::Ok))
             .unwrap();
         let due = Instant::now() + SECOND;
         for id in 0..10_000 {
-            jobs.send_at(job(id % 7, id), due).await.unwrap();
+            dispatcher
+                .send_at(Message::new(id % 7, id), due)
+                .await
+                .unwrap();
         }
         quiet().await;
-        assert_eq!(bench.calls(), []);
+        assert_eq!(recorder.calls(), []);
         assert_eq!(
-            (jobs.stats().stalled, jobs.stats().capacity_left),
+            (dispatcher.stats().stalled, dispatcher.stats().capacity_left),
             (10_000, CAPACITY)
         );
-        let report = bench.finish(jobs).await;
-        assert_eq!((report.done, bench.now()), (10_000, 1_000));
+        let report = recorder.finish(dispatcher).await;
+        assert_eq!((report.done, recorder.now()), (10_000, 1_000));
         for key in 0..7 {
-            let mut ids = bench.ids();
+            let mut ids = recorder.ids();
             ids.retain(|id| id % 7 == key);
             assert!(ids.is_sorted(), "{delayed:?}: key {key}");
         }
-        let stats = bench.times();
+        let stats = recorder.times();
         assert!(stats.iter().all(|(at, _)| *at == 1_000));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_jump_of_time_keeps_the_order_of_the_times() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .delayed(Delayed::Pass)
-        .spawn(bench.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::Ok))
         .unwrap();
     for id in 0..100 {
-        jobs.send_after(job(1, id), Duration::from_millis(100 + (id * 37) % 100))
+        dispatcher
+            .send_after(
+                Message::new(1, id),
+                Duration::from_millis(100 + (id * 37) % 100),
+            )
             .await
             .unwrap();
     }
@@ -171,23 +210,33 @@ async fn a_jump_of_time_keeps_the_order_of_the_times() {
     tokio::time::advance(HOUR).await;
     quiet().await;
     let order = |id: &u64| (id * 37) % 100;
-    assert!(bench.ids().is_sorted_by_key(order), "{:?}", bench.ids());
-    assert_eq!(bench.ids().len(), 100);
-    bench.finish(jobs).await;
+    assert!(
+        recorder.ids().is_sorted_by_key(order),
+        "{:?}",
+        recorder.ids()
+    );
+    assert_eq!(recorder.ids().len(), 100);
+    recorder.finish(dispatcher).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_time_that_does_not_exist() {
-    let bench = Bench::new();
-    let jobs = jobs().spawn(bench.handler(|_, _| Act::Ok)).unwrap();
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
+        .spawn(recorder.handler(|_, _| Act::Ok))
+        .unwrap();
     assert_eq!(
-        jobs.send_after(job(1, 1), Duration::MAX).await,
-        Err(SendError::TooFar(job(1, 1)))
+        dispatcher
+            .send_after(Message::new(1, 1), Duration::MAX)
+            .await,
+        Err(SendError::TooFar(Message::new(1, 1)))
     );
-    let submitted = jobs.submit_after(job(1, 1), Duration::MAX).await;
-    assert_eq!(submitted.err(), Some(SendError::TooFar(job(1, 1))));
+    let submitted = dispatcher
+        .submit_after(Message::new(1, 1), Duration::MAX)
+        .await;
+    assert_eq!(submitted.err(), Some(SendError::TooFar(Message::new(1, 1))));
     assert_eq!(SendError::TooFar(7).into_inner(), 7);
-    let report = bench.finish(jobs).await;
+    let report = recorder.finish(dispatcher).await;
     assert_eq!(report.accepted, 0);
 }
 
@@ -196,23 +245,28 @@ async fn a_time_that_does_not_exist() {
 async fn a_very_long_time_is_kept() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
         for key in [Some(1), None] {
-            let bench = Bench::new();
-            let jobs = jobs()
+            let recorder = Recorder::new();
+            let dispatcher = dispatcher()
                 .delayed(delayed)
-                .spawn(bench.handler(|_, _| Act::Ok))
+                .spawn(recorder.handler(|_, _| Act::Ok))
                 .unwrap();
-            jobs.send_after(job(key, 1), 3 * 365 * 24 * HOUR)
+            dispatcher
+                .send_after(Message::new(key, 1), 3 * 365 * 24 * HOUR)
                 .await
                 .unwrap();
-            jobs.send_after(job(2, 2), CENTURY).await.unwrap();
-            let report = within(async { jobs.drain().within(4 * 365 * 24 * HOUR).await }).await;
+            dispatcher
+                .send_after(Message::new(2, 2), CENTURY)
+                .await
+                .unwrap();
+            let report =
+                within(async { dispatcher.drain().within(4 * 365 * 24 * HOUR).await }).await;
             assert_eq!(
                 (report.done, report.handed_back),
                 (1, 1),
                 "{delayed:?} {key:?}"
             );
-            assert_eq!(bench.times(), [(3 * 365 * 24 * 3_600_000, 1)]);
-            bench.judge(&jobs, &report, CAPACITY);
+            assert_eq!(recorder.times(), [(3 * 365 * 24 * 3_600_000, 1)]);
+            recorder.judge(&dispatcher, &report, CAPACITY);
         }
     }
 }
@@ -220,21 +274,27 @@ async fn a_very_long_time_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_time_that_is_over_is_now() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let dispatcher = dispatcher()
             .delayed(delayed)
-            .spawn(bench.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::Ok))
             .unwrap();
         let past = Instant::now();
-        at(&bench, 100).await;
-        jobs.send_at(job(1, 1), past).await.unwrap();
-        jobs.send_after(job(None, 2), Duration::ZERO).await.unwrap();
-        jobs.send_after(job(1, 3), Duration::ZERO).await.unwrap();
+        at(&recorder, 100).await;
+        dispatcher.send_at(Message::new(1, 1), past).await.unwrap();
+        dispatcher
+            .send_after(Message::new(None, 2), Duration::ZERO)
+            .await
+            .unwrap();
+        dispatcher
+            .send_after(Message::new(1, 3), Duration::ZERO)
+            .await
+            .unwrap();
         quiet().await;
-        let mut times = bench.times();
+        let mut times = recorder.times();
         times.sort();
         assert_eq!(times, [(100, 1), (100, 2), (100, 3)]);
-        bench.finish(jobs).await;
+        recorder.finish(dispatcher).await;
     }
 }
 
@@ -242,28 +302,31 @@ async fn a_time_that_is_over_is_now() {
 #[tokio::test(start_paused = true)]
 async fn keyless_messages_are_delayed() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let dispatcher = dispatcher()
             .delayed(delayed)
             .retry(Retry::fixed(MS))
             .retry_budget(RetryBudget::new().ratio(0.0).min_per_second(1))
-            .spawn(bench.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::Ok))
             .unwrap();
         for id in 0..100 {
-            jobs.send_after(job(None, id), 100 * MS).await.unwrap();
+            dispatcher
+                .send_after(Message::new(None, id), 100 * MS)
+                .await
+                .unwrap();
         }
-        send_all(&jobs, None, [500]).await;
-        at(&bench, 50).await;
-        let stats = jobs.stats();
+        send_all(&dispatcher, None, [500]).await;
+        at(&recorder, 50).await;
+        let stats = dispatcher.stats();
         assert_eq!(
             (stats.backing_off, stats.done, stats.capacity_left),
             (0, 1, CAPACITY)
         );
-        at(&bench, 105).await;
-        let stats = jobs.stats();
+        at(&recorder, 105).await;
+        let stats = dispatcher.stats();
         assert_eq!((stats.retries, stats.postponed, stats.done), (0, 0, 101));
-        assert!(bench.times()[1..].iter().all(|(at, _)| *at == 100));
-        bench.finish(jobs).await;
+        assert!(recorder.times()[1..].iter().all(|(at, _)| *at == 100));
+        recorder.finish(dispatcher).await;
     }
 }
 
@@ -274,56 +337,60 @@ async fn delayed_messages_take_no_other_keys_room() {
         (Delayed::Pass, Some(1)),
         (Delayed::Pass, None),
     ] {
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let dispatcher = dispatcher()
             .capacity(10)
             .lane_capacity(100, keylane::Overflow::Wait)
             .delayed(delayed)
-            .spawn(bench.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::Ok))
             .unwrap();
         for id in 1..=8 {
-            jobs.send_after(job(key, id), HOUR).await.unwrap();
+            dispatcher
+                .send_after(Message::new(key, id), HOUR)
+                .await
+                .unwrap();
         }
         quiet().await;
         for id in 21..=60 {
-            jobs.try_send(job(2, id)).unwrap();
+            dispatcher.try_send(Message::new(2, id)).unwrap();
             quiet().await;
         }
         assert_eq!(
-            (jobs.stats().capacity_left, jobs.stats().stalled),
+            (dispatcher.stats().capacity_left, dispatcher.stats().stalled),
             (10, 8),
             "{delayed:?}"
         );
-        let report = within(async { jobs.drain().await }).await;
-        assert_eq!((report.done, bench.now()), (48, 3_600_000));
-        bench.judge(&jobs, &report, 10);
+        let report = within(async { dispatcher.drain().await }).await;
+        assert_eq!((report.done, recorder.now()), (48, 3_600_000));
+        recorder.judge(&dispatcher, &report, 10);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_batches() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
-        let bench = Bench::new();
-        let recorder = bench.clone();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let dispatcher = dispatcher()
             .delayed(delayed)
             .batch(4, Duration::ZERO)
-            .spawn_batches(move |batch: Vec<Job>| {
-                let ids = batch.iter().map(|job| job.id).collect();
-                let running = recorder.begin(batch[0].key, ids, 1);
-                async move {
-                    drop(running);
-                    Ok::<Vec<u64>, crate::bench::Fault>(batch.iter().map(|job| job.id).collect())
-                }
-            })
+            .spawn_batches(recorder.batch_handler(|_| Duration::ZERO))
             .unwrap();
-        send_all(&jobs, 1, [1]).await;
-        jobs.send_after(job(1, 2), 100 * MS).await.unwrap();
-        send_all(&jobs, 1, [3, 4]).await;
-        jobs.send_after(job(1, 5), 100 * MS).await.unwrap();
-        jobs.send_after(job(1, 6), 200 * MS).await.unwrap();
-        at(&bench, 500).await;
-        let calls: Vec<_> = bench
+        send_all(&dispatcher, 1, [1]).await;
+        dispatcher
+            .send_after(Message::new(1, 2), 100 * MS)
+            .await
+            .unwrap();
+        send_all(&dispatcher, 1, [3, 4]).await;
+        dispatcher
+            .send_after(Message::new(1, 5), 100 * MS)
+            .await
+            .unwrap();
+        dispatcher
+            .send_after(Message::new(1, 6), 200 * MS)
+            .await
+            .unwrap();
+        at(&recorder, 500).await;
+        let calls: Vec<_> = recorder
             .calls()
             .into_iter()
             .map(|call| (call.at, call.ids))
@@ -338,7 +405,7 @@ async fn in_batches() {
                 [(0, vec![1]), (100, vec![2, 3, 4, 5]), (200, vec![6])]
             ),
         }
-        bench.finish(jobs).await;
+        recorder.finish(dispatcher).await;
     }
 }
 
@@ -347,34 +414,40 @@ async fn what_is_not_due_at_the_end() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
         for key in [Some(1), None] {
             for end in 0..3 {
-                let bench = Bench::new();
-                let jobs = jobs()
+                let recorder = Recorder::new();
+                let dispatcher = dispatcher()
                     .delayed(delayed)
-                    .spawn(bench.handler(|_, _| Act::Ok))
+                    .spawn(recorder.handler(|_, _| Act::Ok))
                     .unwrap();
-                let receipt = jobs.submit_after(job(key, 1), SECOND).await.unwrap();
-                jobs.send_after(job(key, 2), SECOND).await.unwrap();
+                let receipt = dispatcher
+                    .submit_after(Message::new(key, 1), SECOND)
+                    .await
+                    .unwrap();
+                dispatcher
+                    .send_after(Message::new(key, 2), SECOND)
+                    .await
+                    .unwrap();
                 if end != 2 {
                     quiet().await;
                 }
                 let report = within(async {
                     match end {
-                        0 => jobs.drain().await,
-                        1 => jobs.close().await,
-                        _ => jobs.abort().await,
+                        0 => dispatcher.drain().await,
+                        1 => dispatcher.close().await,
+                        _ => dispatcher.abort().await,
                     }
                 })
                 .await;
-                bench.judge(&jobs, &report, CAPACITY);
-                let answer = word(&receipt.await);
+                recorder.judge(&dispatcher, &report, CAPACITY);
+                let answer = outcome(&receipt.await);
                 if end == 0 {
-                    assert_eq!((report.done, answer, bench.now()), (2, "done", 1_000));
+                    assert_eq!((report.done, answer, recorder.now()), (2, "done", 1_000));
                 } else {
                     assert_eq!(
-                        (report.handed_back, answer, bench.now()),
+                        (report.handed_back, answer, recorder.now()),
                         (2, "handed back", 0)
                     );
-                    assert_eq!(report.returned[0].message, Some(job(key, 2)));
+                    assert_eq!(report.returned[0].message, Some(Message::new(key, 2)));
                 }
             }
         }
@@ -384,15 +457,18 @@ async fn what_is_not_due_at_the_end() {
 #[tokio::test(start_paused = true)]
 async fn a_dispatcher_that_is_dropped_handles_it_in_time() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let dispatcher = dispatcher()
             .delayed(delayed)
-            .spawn(bench.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::Ok))
             .unwrap();
-        let receipt = jobs.submit_after(job(1, 1), SECOND).await.unwrap();
-        drop(jobs);
+        let receipt = dispatcher
+            .submit_after(Message::new(1, 1), SECOND)
+            .await
+            .unwrap();
+        drop(dispatcher);
         assert_eq!(receipt.await.unwrap(), 1);
-        assert_eq!(bench.times(), [(1_000, 1)]);
+        assert_eq!(recorder.times(), [(1_000, 1)]);
     }
 }
 
@@ -400,21 +476,24 @@ async fn a_dispatcher_that_is_dropped_handles_it_in_time() {
 #[tokio::test(start_paused = true)]
 async fn a_drain_does_not_start_what_is_stopped() {
     for halts in [true, false] {
-        let bench = Bench::new();
-        let mut builder = jobs().delayed(Delayed::Pass);
+        let recorder = Recorder::new();
+        let mut builder = dispatcher().delayed(Delayed::Pass);
         if halts {
             builder = builder.on_exhausted(keylane::Exhausted::Halt);
         }
-        let jobs = builder
-            .spawn(bench.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
+        let dispatcher = builder
+            .spawn(recorder.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
             .unwrap();
         if !halts {
-            jobs.lane(&1).pause();
+            dispatcher.lane(&1).pause();
         }
-        jobs.send_after(job(1, 3), SECOND).await.unwrap();
-        send_all(&jobs, 1, [1, 2]).await;
+        dispatcher
+            .send_after(Message::new(1, 3), SECOND)
+            .await
+            .unwrap();
+        send_all(&dispatcher, 1, [1, 2]).await;
         quiet().await;
-        let report = bench.finish(jobs).await;
+        let report = recorder.finish(dispatcher).await;
         assert_eq!(report.handed_back, 3, "halts: {halts}");
         let ids: Vec<_> = report
             .returned
@@ -430,17 +509,20 @@ async fn a_drain_does_not_start_what_is_stopped() {
 async fn a_delayed_message_expires() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
         for key in [Some(1), None] {
-            let bench = Bench::new();
-            let jobs = jobs()
+            let recorder = Recorder::new();
+            let dispatcher = dispatcher()
                 .delayed(delayed)
                 .expire_after(100 * MS)
-                .spawn(bench.handler(|_, _| Act::Ok))
+                .spawn(recorder.handler(|_, _| Act::Ok))
                 .unwrap();
-            let receipt = jobs.submit_after(job(key, 1), HOUR).await.unwrap();
-            assert_eq!(word(&receipt.await), "expired");
-            assert_eq!(bench.now(), 100, "{delayed:?} {key:?}");
-            let report = bench.finish(jobs).await;
-            assert_eq!((report.expired, bench.now()), (1, 100));
+            let receipt = dispatcher
+                .submit_after(Message::new(key, 1), HOUR)
+                .await
+                .unwrap();
+            assert_eq!(outcome(&receipt.await), "expired");
+            assert_eq!(recorder.now(), 100, "{delayed:?} {key:?}");
+            let report = recorder.finish(dispatcher).await;
+            assert_eq!((report.expired, recorder.now()), (1, 100));
         }
     }
 }

@@ -5,7 +5,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod bench;
+mod support;
 
 mod bad_input;
 mod batches;

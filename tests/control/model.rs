@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::{Delayed, Rate, Retry};
+use keylane_testkit::scenario::{Message, outcome, paused};
 use proptest::prelude::*;
 
-use crate::bench::{Act, Bench, CAPACITY, Refusal, at, job, jobs, quiet, within, word};
+use crate::support::{Act, CAPACITY, Recorder, Refusal, at, dispatcher, quiet, within};
 
 #[derive(Clone, Debug)]
 struct Plan {
@@ -104,33 +105,28 @@ proptest! {
 
     #[test]
     fn every_rule_holds_at_every_step(plan in plans()) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(live(plan));
+        paused().block_on(live(plan));
     }
 }
 
 type Told = Arc<Mutex<BTreeMap<u64, (u64, &'static str)>>>;
 
 async fn live(plan: Plan) {
-    let bench = Bench::new();
+    let recorder = Recorder::new();
     let acts: Arc<Mutex<BTreeMap<u64, Act>>> = Arc::default();
     let lives: Arc<Mutex<BTreeMap<u64, u64>>> = Arc::default();
-    let mut builder = jobs()
+    let mut builder = dispatcher()
         .concurrency(plan.concurrency)
         .quantum(2)
         .delayed(plan.delayed)
         .retry(Retry::fixed(Duration::from_millis(plan.retry)).max_attempts(plan.attempts))
         .expire_by({
             let lives = Arc::clone(&lives);
-            move |job| {
+            move |message| {
                 lives
                     .lock()
                     .unwrap()
-                    .get(&job.id)
+                    .get(&message.id)
                     .copied()
                     .map(Duration::from_millis)
             }
@@ -138,17 +134,17 @@ async fn live(plan: Plan) {
     if let Some((period, burst)) = plan.rate {
         builder = builder.rate_per_key(Rate::per(1, Duration::from_millis(period)).burst(burst));
     }
-    let jobs = {
+    let dispatcher = {
         let acts = Arc::clone(&acts);
         builder
-            .spawn(bench.handler(move |id, _| acts.lock().unwrap()[&id]))
+            .spawn(recorder.handler(move |id, _| acts.lock().unwrap()[&id]))
             .unwrap()
     };
     let mut sent: BTreeMap<u64, Sent> = BTreeMap::new();
     let told = Told::default();
     let mut paused = BTreeSet::new();
     for step in &plan.steps {
-        let before = bench.calls().len();
+        let before = recorder.calls().len();
         match *step {
             Step::Send {
                 key,
@@ -162,28 +158,31 @@ async fn live(plan: Plan) {
                     lives.lock().unwrap().insert(id, life);
                 }
                 let delayed = Duration::from_millis(delay);
-                let receipt = jobs.submit_after(job(key, id), delayed).await.unwrap();
+                let receipt = dispatcher
+                    .submit_after(Message::new(key, id), delayed)
+                    .await
+                    .unwrap();
                 sent.insert(
                     id,
                     Sent {
                         key,
-                        at: bench.now(),
+                        at: recorder.now(),
                         life,
                         delay,
                     },
                 );
-                let (bench, told) = (bench.clone(), Arc::clone(&told));
+                let (recorder, told) = (recorder.clone(), Arc::clone(&told));
                 tokio::spawn(async move {
                     let answer: Result<u64, Refusal> = receipt.await;
                     let old = told
                         .lock()
                         .unwrap()
-                        .insert(id, (bench.now(), word(&answer)));
+                        .insert(id, (recorder.now(), outcome(&answer)));
                     assert_eq!(old, None, "{id} was answered twice");
                 });
             }
             Step::Operate(key, operation) => {
-                let lane = jobs.lane(&key);
+                let lane = dispatcher.lane(&key);
                 match operation {
                     Operation::Pause => {
                         lane.pause();
@@ -197,11 +196,11 @@ async fn live(plan: Plan) {
                     Operation::RetryNow => drop(lane.retry_now()),
                 }
             }
-            Step::Pass(ms) => at(&bench, bench.now() + ms).await,
+            Step::Pass(ms) => at(&recorder, recorder.now() + ms).await,
         }
         quiet().await;
-        assert_eq!(jobs.stats().paused, paused.len());
-        for call in &bench.calls()[before..] {
+        assert_eq!(dispatcher.stats().paused, paused.len());
+        for call in &recorder.calls()[before..] {
             let key = sent[&call.ids[0]].key;
             assert!(
                 !paused.contains(&key),
@@ -211,48 +210,49 @@ async fn live(plan: Plan) {
         for key in 0..3 {
             let told = told.lock().unwrap();
             let waits = |(id, sent): &(&u64, &Sent)| {
-                let is_here = plan.delayed == Delayed::Wait || sent.at + sent.delay <= bench.now();
+                let is_here =
+                    plan.delayed == Delayed::Wait || sent.at + sent.delay <= recorder.now();
                 sent.key == key && !told.contains_key(id) && is_here
             };
-            let depth = jobs.inspect(&key).map_or(0, |view| view.depth);
+            let depth = dispatcher.inspect(&key).map_or(0, |view| view.depth);
             assert_eq!(
                 depth,
                 sent.iter().filter(waits).count(),
                 "the depth of {key}"
             );
         }
-        let stats = jobs.stats();
+        let stats = dispatcher.stats();
         let unsettled = sent.len() - told.lock().unwrap().len();
         assert_eq!(stats.capacity_left + unsettled, CAPACITY + stats.stalled);
     }
     if !plan.close {
         for key in paused {
-            jobs.lane(&key).resume().unwrap();
+            dispatcher.lane(&key).resume().unwrap();
         }
     }
     let report = within(async {
         if plan.close {
-            jobs.close().await
+            dispatcher.close().await
         } else {
-            jobs.drain().await
+            dispatcher.drain().await
         }
     })
     .await;
     quiet().await;
-    bench.judge(&jobs, &report, CAPACITY);
+    recorder.judge(&dispatcher, &report, CAPACITY);
     assert_eq!(report.accepted, sent.len() as u64);
     assert!(plan.close || report.handed_back == 0, "{report:?}");
-    rules(&plan, &bench, &sent, &told.lock().unwrap());
+    rules(&plan, &recorder, &sent, &told.lock().unwrap());
 }
 
 /// What must be true of a whole life.
 fn rules(
     plan: &Plan,
-    bench: &Bench,
+    recorder: &Recorder,
     sent: &BTreeMap<u64, Sent>,
     told: &BTreeMap<u64, (u64, &'static str)>,
 ) {
-    let calls = bench.calls();
+    let calls = recorder.calls();
     let mut attempts: BTreeMap<u64, u32> = BTreeMap::new();
     for call in &calls {
         let id = call.ids[0];

@@ -1,11 +1,13 @@
 //! What an operator may do to a lane, in each of its states.
 
 use keylane::{LaneError, Retry, RetryBudget};
+use keylane_testkit::scenario::{MS, Message, outcome};
 
-use crate::bench::{
-    Act, Bench, CAPACITY, HOUR, MS, at, job, jobs, quiet, send_all, submit_all, within, word,
-};
 use crate::states::{State, arrange};
+use crate::support::{
+    Act, CAPACITY, HOUR, PLAIN_OUTCOMES, Recorder, at, dispatcher, quiet, send_all, submit_all,
+    within,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
@@ -20,7 +22,7 @@ use Operation::{Purge, Replace, Resume, RetryNow, Skip};
 
 const OPERATIONS: [Operation; 5] = [Resume, Skip, Replace, Purge, RetryNow];
 
-/// What it answers, and what becomes of jobs 1 and 2.
+/// What it answers, and what becomes of messages 1 and 2.
 fn expected(state: State, operation: Operation) -> (String, [&'static str; 2]) {
     let said = |what: &str, words| (what.to_owned(), words);
     let (done, refused) = (["done"; 2], "NotHalted(..)");
@@ -55,22 +57,22 @@ async fn each_operation_in_each_state() {
     for state in State::ALL {
         for operation in OPERATIONS {
             let case = format!("{operation:?} of a lane that is {state:?}");
-            let (bench, jobs, receipts) = arrange(state).await;
-            let lane = jobs.lane(&1);
+            let (recorder, dispatcher, receipts) = arrange(state).await;
+            let lane = dispatcher.lane(&1);
             let refusal = |error: LaneError| format!("{error:?}");
             let unit =
                 |answer: Result<(), LaneError>| answer.map_or_else(refusal, |()| "ok".to_owned());
             let answer = match operation {
                 Resume => unit(lane.resume()),
                 Skip => unit(lane.skip()),
-                Replace => match lane.replace(job(1, 3)) {
+                Replace => match lane.replace(Message::new(1, 3)) {
                     Ok(old) => {
-                        assert_eq!(old, job(1, 1), "{case}");
+                        assert_eq!(old, Message::new(1, 1), "{case}");
                         "ok".to_owned()
                     }
                     Err(error) => {
                         let said = format!("{error:?}");
-                        assert_eq!(error.into_inner(), job(1, 3));
+                        assert_eq!(error.into_inner(), Message::new(1, 3));
                         said
                     }
                 },
@@ -81,26 +83,26 @@ async fn each_operation_in_each_state() {
             assert_eq!(answer, said, "{case}");
             quiet().await;
             let is_paused = state.is_paused() && operation != Resume;
-            assert_eq!(jobs.stats().paused, usize::from(is_paused), "{case}");
-            let before = bench.calls().len();
+            assert_eq!(dispatcher.stats().paused, usize::from(is_paused), "{case}");
+            let before = recorder.calls().len();
             if is_paused {
-                at(&bench, 50).await;
-                assert_eq!(bench.calls().len(), before, "{case}: it is paused");
+                at(&recorder, 50).await;
+                assert_eq!(recorder.calls().len(), before, "{case}: it is paused");
             }
             for _ in 0..2 {
                 let _ = lane.resume();
                 quiet().await;
             }
             let replaced = operation == Replace && said == "ok";
-            let report = within(async { jobs.drain().await }).await;
-            bench.judge(&jobs, &report, CAPACITY);
+            let report = within(async { dispatcher.drain().await }).await;
+            recorder.judge(&dispatcher, &report, CAPACITY);
             let mut told = Vec::new();
             for (n, receipt) in receipts.into_iter().enumerate() {
                 let answer = receipt.await;
                 if replaced && n == 0 {
                     assert_eq!(answer, Ok(3), "{case}");
                 }
-                told.push(word(&answer));
+                told.push(outcome(&answer));
             }
             assert_eq!(told, words[..told.len()], "{case}");
             assert_eq!(report.handed_back, 0, "{case}");
@@ -116,31 +118,31 @@ async fn each_operation_in_each_state() {
 #[tokio::test(start_paused = true)]
 async fn a_pause_in_each_state() {
     for state in State::ALL {
-        let (bench, jobs, receipts) = arrange(state).await;
-        let lane = jobs.lane(&1);
+        let (recorder, dispatcher, receipts) = arrange(state).await;
+        let lane = dispatcher.lane(&1);
         lane.pause();
-        let calls = bench.calls();
-        at(&bench, 20 * 3_600_000).await;
-        let new: Vec<_> = bench.calls().drain(calls.len()..).collect();
+        let calls = recorder.calls();
+        at(&recorder, 20 * 3_600_000).await;
+        let new: Vec<_> = recorder.calls().drain(calls.len()..).collect();
         // A letter is no start of a handler.
         assert_eq!(new, [], "{state:?}");
-        assert_eq!(jobs.stats().paused, 1, "{state:?}");
+        assert_eq!(dispatcher.stats().paused, 1, "{state:?}");
         for _ in 0..2 {
             let _ = lane.resume();
             quiet().await;
         }
-        at(&bench, 50 * 3_600_000).await;
-        assert_eq!(jobs.stats().lanes, 0, "{state:?}");
+        at(&recorder, 50 * 3_600_000).await;
+        assert_eq!(dispatcher.stats().lanes, 0, "{state:?}");
         let expires = state == State::Called;
         for (n, receipt) in receipts.into_iter().enumerate() {
-            let word = word(&receipt.await);
+            let word = outcome(&receipt.await);
             match (state, n) {
                 (State::Refused, 0) => assert_eq!(word, "dead-lettered"),
                 _ if expires => assert_eq!(word, "expired"),
                 _ => assert_eq!(word, "done", "{state:?}"),
             }
         }
-        bench.finish(jobs).await;
+        recorder.finish(dispatcher).await;
     }
 }
 
@@ -150,23 +152,22 @@ async fn each_pair_of_operations_in_each_state() {
     for state in State::ALL {
         for first in OPERATIONS {
             for second in OPERATIONS {
-                let (bench, jobs, receipts) = arrange(state).await;
-                let lane = jobs.lane(&1);
+                let (recorder, dispatcher, receipts) = arrange(state).await;
+                let lane = dispatcher.lane(&1);
                 for (n, operation) in [first, second].into_iter().enumerate() {
                     match operation {
                         Resume => drop(lane.resume()),
                         Skip => drop(lane.skip()),
-                        Replace => drop(lane.replace(job(1, 3 + n as u64))),
+                        Replace => drop(lane.replace(Message::new(1, 3 + n as u64))),
                         Purge => drop(lane.purge()),
                         RetryNow => drop(lane.retry_now()),
                     }
                 }
-                let report = within(async { jobs.drain().await }).await;
-                bench.judge(&jobs, &report, CAPACITY);
+                let report = within(async { dispatcher.drain().await }).await;
+                recorder.judge(&dispatcher, &report, CAPACITY);
                 for receipt in receipts {
-                    assert_ne!(
-                        word(&receipt.await),
-                        "other",
+                    assert!(
+                        PLAIN_OUTCOMES.contains(&outcome(&receipt.await)),
                         "{state:?}: {first:?}, {second:?}"
                     );
                 }
@@ -178,49 +179,54 @@ async fn each_pair_of_operations_in_each_state() {
 #[tokio::test(start_paused = true)]
 async fn retry_now_needs_no_budget() {
     for budget in [false, true] {
-        let bench = Bench::new();
-        let mut builder = jobs().retry(Retry::fixed(10 * MS).max_attempts(2));
+        let recorder = Recorder::new();
+        let mut builder = dispatcher().retry(Retry::fixed(10 * MS).max_attempts(2));
         if budget {
             builder = builder.retry_budget(RetryBudget::new().ratio(0.0).min_per_second(1));
         }
-        let jobs = builder
-            .spawn(bench.handler(|_, attempt| if attempt == 1 { Act::Fail } else { Act::Ok }))
+        let dispatcher = builder
+            .spawn(recorder.handler(|_, attempt| if attempt == 1 { Act::Fail } else { Act::Ok }))
             .unwrap();
         for key in 1..=3 {
-            send_all(&jobs, key, [key]).await;
+            send_all(&dispatcher, key, [key]).await;
         }
-        at(&bench, 5).await;
-        jobs.lane(&1).retry_now().unwrap();
+        at(&recorder, 5).await;
+        dispatcher.lane(&1).retry_now().unwrap();
         quiet().await;
-        assert_eq!(bench.times()[3..], [(5, 1)]);
-        assert_eq!(jobs.stats().backing_off, 2);
-        at(&bench, 50).await;
+        assert_eq!(recorder.times()[3..], [(5, 1)]);
+        assert_eq!(dispatcher.stats().backing_off, 2);
+        at(&recorder, 50).await;
         // The budget has let one of them go; an operator lets the other.
-        assert_eq!(jobs.stats().postponed, u64::from(budget));
+        assert_eq!(dispatcher.stats().postponed, u64::from(budget));
         if budget {
             let waits = [2, 3]
                 .into_iter()
-                .find(|key| jobs.inspect(key).is_some())
+                .find(|key| dispatcher.inspect(key).is_some())
                 .unwrap();
-            jobs.lane(&waits).retry_now().unwrap();
+            dispatcher.lane(&waits).retry_now().unwrap();
         }
         quiet().await;
-        let stats = jobs.stats();
+        let stats = dispatcher.stats();
         assert_eq!((stats.done, stats.retries), (3, 3), "budget: {budget}");
-        at(&bench, 5_000).await;
-        assert_eq!((jobs.stats().backing_off, jobs.stats().retries), (0, 3));
-        bench.finish(jobs).await;
+        at(&recorder, 5_000).await;
+        assert_eq!(
+            (dispatcher.stats().backing_off, dispatcher.stats().retries),
+            (0, 3)
+        );
+        recorder.finish(dispatcher).await;
     }
 }
 
 /// One after the other, the whole lane is skipped; its receipts say so, in their order.
 #[tokio::test(start_paused = true)]
 async fn a_lane_is_skipped_to_its_end() {
-    let bench = Bench::new();
-    let jobs = jobs().spawn(bench.handler(|_, _| Act::Ok)).unwrap();
-    let lane = jobs.lane(&1);
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
+        .spawn(recorder.handler(|_, _| Act::Ok))
+        .unwrap();
+    let lane = dispatcher.lane(&1);
     lane.pause();
-    let receipts = submit_all(&jobs, 1, 1..=3).await;
+    let receipts = submit_all(&dispatcher, 1, 1..=3).await;
     quiet().await;
     for (n, receipt) in receipts.into_iter().enumerate() {
         assert_eq!(lane.inspect().unwrap().depth, 3 - n);
@@ -229,35 +235,35 @@ async fn a_lane_is_skipped_to_its_end() {
         assert_eq!(error.to_string(), "given up: an operator skipped it");
     }
     assert_eq!(lane.skip(), Err(LaneError::NotHalted(())));
-    assert_eq!(jobs.stats().paused, 1);
+    assert_eq!(dispatcher.stats().paused, 1);
     lane.resume().unwrap();
-    let report = bench.finish(jobs).await;
-    assert_eq!((report.discarded, bench.calls().len()), (3, 0));
+    let report = recorder.finish(dispatcher).await;
+    assert_eq!((report.discarded, recorder.calls().len()), (3, 0));
 }
 
 /// A message that waits behind a batch in the handler is purged, and what fails comes back to an
 /// empty lane.
 #[tokio::test(start_paused = true)]
 async fn a_purge_while_a_batch_is_in_the_handler() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .batch(2, std::time::Duration::ZERO)
         .retry(Retry::fixed(HOUR))
-        .spawn_batches(|batch: Vec<crate::bench::Job>| async move {
+        .spawn_batches(|batch: Vec<Message>| async move {
             tokio::time::sleep(10 * MS).await;
-            Err::<Vec<u64>, _>(crate::bench::Fault(batch[0].id))
+            Err::<Vec<u64>, _>(keylane_testkit::ScriptError::Error(batch[0].id))
         })
         .unwrap();
-    let receipts = submit_all(&jobs, 1, 1..=4).await;
+    let receipts = submit_all(&dispatcher, 1, 1..=4).await;
     quiet().await;
-    assert_eq!(jobs.lane(&1).purge(), 2);
-    assert_eq!(jobs.inspect(&1).unwrap().depth, 2);
-    at(&bench, 20).await;
-    assert_eq!(jobs.inspect(&1).unwrap().depth, 2);
-    assert_eq!(jobs.lane(&1).purge(), 2);
+    assert_eq!(dispatcher.lane(&1).purge(), 2);
+    assert_eq!(dispatcher.inspect(&1).unwrap().depth, 2);
+    at(&recorder, 20).await;
+    assert_eq!(dispatcher.inspect(&1).unwrap().depth, 2);
+    assert_eq!(dispatcher.lane(&1).purge(), 2);
     for receipt in receipts {
-        assert_eq!(word(&receipt.await), "purged");
+        assert_eq!(outcome(&receipt.await), "purged");
     }
-    assert_eq!(jobs.stats().lanes, 0);
-    bench.finish(jobs).await;
+    assert_eq!(dispatcher.stats().lanes, 0);
+    recorder.finish(dispatcher).await;
 }

@@ -3,34 +3,36 @@
 use std::future::IntoFuture;
 
 use keylane::{LaneError, LaneState, Retry, RetryBudget};
+use keylane_testkit::scenario::{MS, Message, SECOND, outcome};
 
-use crate::bench::{
-    Act, Bench, CAPACITY, HOUR, MS, SECOND, at, job, jobs, quiet, rounded, send_all, submit_all,
-    within, word,
+use crate::support::{
+    Act, CAPACITY, HOUR, Recorder, at, dispatcher, quiet, rounded, send_all, submit_all, within,
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_key_starts_nothing_until_it_is_resumed() {
-    let bench = Bench::new();
-    let jobs = jobs().spawn(bench.handler(|_, _| Act::Takes(10))).unwrap();
-    send_all(&jobs, 1, 1..=3).await;
-    send_all(&jobs, 2, 21..=23).await;
-    at(&bench, 5).await;
-    jobs.lane(&1).pause();
-    at(&bench, 100).await;
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
+        .spawn(recorder.handler(|_, _| Act::Takes(10)))
+        .unwrap();
+    send_all(&dispatcher, 1, 1..=3).await;
+    send_all(&dispatcher, 2, 21..=23).await;
+    at(&recorder, 5).await;
+    dispatcher.lane(&1).pause();
+    at(&recorder, 100).await;
     // What is in flight goes on to its end.
-    assert_eq!(jobs.stats().done, 4);
-    let view = jobs.inspect(&1).unwrap();
+    assert_eq!(dispatcher.stats().done, 4);
+    let view = dispatcher.inspect(&1).unwrap();
     assert_eq!((&view.state, view.depth), (&LaneState::Paused, 2));
     let ages = (rounded(view.head_age), rounded(view.oldest_waiting));
     assert_eq!(ages, (Some(100), Some(100)));
-    assert_eq!(jobs.stats().paused, 1);
-    jobs.lane(&1).resume().unwrap();
-    assert_eq!(jobs.stats().paused, 0);
-    assert_eq!(jobs.lane(&1).resume(), Err(LaneError::NotHalted(())));
-    let report = bench.finish(jobs).await;
+    assert_eq!(dispatcher.stats().paused, 1);
+    dispatcher.lane(&1).resume().unwrap();
+    assert_eq!(dispatcher.stats().paused, 0);
+    assert_eq!(dispatcher.lane(&1).resume(), Err(LaneError::NotHalted(())));
+    let report = recorder.finish(dispatcher).await;
     assert_eq!(report.done, 6);
-    let mut times = bench.times();
+    let mut times = recorder.times();
     times.retain(|(_, id)| *id < 10);
     assert_eq!(times, [(0, 1), (100, 2), (110, 3)]);
 }
@@ -38,32 +40,34 @@ async fn a_paused_key_starts_nothing_until_it_is_resumed() {
 /// The turn is in the ready queue, because the one permit is taken.
 #[tokio::test(start_paused = true)]
 async fn a_turn_in_the_ready_queue_does_not_start() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .concurrency(1)
-        .spawn(bench.handler(|_, _| Act::Takes(10)))
+        .spawn(recorder.handler(|_, _| Act::Takes(10)))
         .unwrap();
-    send_all(&jobs, 9, [90]).await;
+    send_all(&dispatcher, 9, [90]).await;
     quiet().await;
-    send_all(&jobs, 1, [1, 2]).await;
+    send_all(&dispatcher, 1, [1, 2]).await;
     quiet().await;
-    assert_eq!(jobs.inspect(&1).unwrap().state, LaneState::Ready);
-    jobs.lane(&1).pause();
-    at(&bench, 100).await;
-    assert_eq!(bench.ids(), [90]);
-    assert_eq!(jobs.inspect(&1).unwrap().depth, 2);
-    assert_eq!(jobs.stats().in_flight, 0);
-    jobs.lane(&1).resume().unwrap();
-    at(&bench, 200).await;
-    assert_eq!(bench.ids(), [90, 1, 2]);
-    bench.finish(jobs).await;
+    assert_eq!(dispatcher.inspect(&1).unwrap().state, LaneState::Ready);
+    dispatcher.lane(&1).pause();
+    at(&recorder, 100).await;
+    assert_eq!(recorder.ids(), [90]);
+    assert_eq!(dispatcher.inspect(&1).unwrap().depth, 2);
+    assert_eq!(dispatcher.stats().in_flight, 0);
+    dispatcher.lane(&1).resume().unwrap();
+    at(&recorder, 200).await;
+    assert_eq!(recorder.ids(), [90, 1, 2]);
+    recorder.finish(dispatcher).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_not_there_is_paused_twice() {
-    let bench = Bench::new();
-    let jobs = jobs().spawn(bench.handler(|_, _| Act::Ok)).unwrap();
-    let lane = jobs.lane(&1);
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
+        .spawn(recorder.handler(|_, _| Act::Ok))
+        .unwrap();
+    let lane = dispatcher.lane(&1);
     assert_eq!(lane.resume(), Err(LaneError::NotHalted(())));
     lane.pause();
     lane.pause();
@@ -72,182 +76,188 @@ async fn a_key_that_is_not_there_is_paused_twice() {
         (view.state, view.depth, view.head_age),
         (LaneState::Paused, 0, None)
     );
-    assert_eq!((jobs.stats().paused, jobs.stats().lanes), (1, 1));
+    assert_eq!(
+        (dispatcher.stats().paused, dispatcher.stats().lanes),
+        (1, 1)
+    );
     assert_eq!(lane.skip(), Err(LaneError::NotHalted(())));
     assert_eq!(lane.purge(), 0);
     assert_eq!(
-        lane.replace(job(1, 9)),
-        Err(LaneError::NotHalted(job(1, 9)))
+        lane.replace(Message::new(1, 9)),
+        Err(LaneError::NotHalted(Message::new(1, 9)))
     );
     assert_eq!(lane.inspect().unwrap().state, LaneState::Paused);
-    send_all(&jobs, 1, 1..=3).await;
-    send_all(&jobs, 2, [21]).await;
-    at(&bench, 100).await;
-    assert_eq!(bench.ids(), [21]);
+    send_all(&dispatcher, 1, 1..=3).await;
+    send_all(&dispatcher, 2, [21]).await;
+    at(&recorder, 100).await;
+    assert_eq!(recorder.ids(), [21]);
     lane.resume().unwrap();
     quiet().await;
-    assert_eq!(bench.ids(), [21, 1, 2, 3]);
-    assert_eq!((lane.inspect(), jobs.stats().lanes), (None, 0));
+    assert_eq!(recorder.ids(), [21, 1, 2, 3]);
+    assert_eq!((lane.inspect(), dispatcher.stats().lanes), (None, 0));
     // And an empty one that is resumed is gone.
     lane.pause();
     lane.resume().unwrap();
     quiet().await;
     assert_eq!(lane.inspect(), None);
-    bench.finish(jobs).await;
+    recorder.finish(dispatcher).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_in_backoff_resumed_before_and_after_its_time() {
     for (resumed, retried) in [(50, 100), (100, 100), (101, 101), (500, 500)] {
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let dispatcher = dispatcher()
             .retry(Retry::fixed(100 * MS).max_attempts(2))
-            .spawn(bench.handler(|id, attempt| match (id, attempt) {
+            .spawn(recorder.handler(|id, attempt| match (id, attempt) {
                 (1, 1) => Act::Fail,
                 _ => Act::Ok,
             }))
             .unwrap();
-        send_all(&jobs, 1, [1, 2]).await;
-        at(&bench, 10).await;
-        let lane = jobs.lane(&1);
+        send_all(&dispatcher, 1, [1, 2]).await;
+        at(&recorder, 10).await;
+        let lane = dispatcher.lane(&1);
         lane.pause();
         assert_eq!(lane.inspect().unwrap().state, LaneState::Paused);
         assert_eq!(lane.retry_now(), Err(LaneError::NotHalted(())));
-        at(&bench, resumed).await;
-        assert_eq!(bench.ids(), [1]);
+        at(&recorder, resumed).await;
+        assert_eq!(recorder.ids(), [1]);
         lane.resume().unwrap();
-        at(&bench, 600).await;
-        assert_eq!(bench.times()[1..], [(retried, 1), (retried, 2)]);
-        let stats = jobs.stats();
+        at(&recorder, 600).await;
+        assert_eq!(recorder.times()[1..], [(retried, 1), (retried, 2)]);
+        let stats = dispatcher.stats();
         assert_eq!(
             (stats.retries, stats.backing_off),
             (1, 0),
             "resumed at {resumed}"
         );
-        bench.finish(jobs).await;
+        recorder.finish(dispatcher).await;
     }
 }
 
 /// A retry that comes out of the queue into a pause waits with its attempt.
 #[tokio::test(start_paused = true)]
 async fn a_retry_in_the_ready_queue_does_not_start() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .concurrency(1)
         .retry(Retry::fixed(10 * MS).max_attempts(2))
-        .spawn(bench.handler(|id, attempt| match (id, attempt) {
+        .spawn(recorder.handler(|id, attempt| match (id, attempt) {
             (1, 1) => Act::Fail,
             (90, _) => Act::Takes(50),
             _ => Act::Ok,
         }))
         .unwrap();
-    send_all(&jobs, 1, [1, 2]).await;
-    at(&bench, 5).await;
-    send_all(&jobs, 9, [90]).await;
-    at(&bench, 20).await;
-    assert_eq!(jobs.inspect(&1).unwrap().state, LaneState::Ready);
-    jobs.lane(&1).pause();
-    at(&bench, 100).await;
-    let view = jobs.inspect(&1).unwrap();
+    send_all(&dispatcher, 1, [1, 2]).await;
+    at(&recorder, 5).await;
+    send_all(&dispatcher, 9, [90]).await;
+    at(&recorder, 20).await;
+    assert_eq!(dispatcher.inspect(&1).unwrap().state, LaneState::Ready);
+    dispatcher.lane(&1).pause();
+    at(&recorder, 100).await;
+    let view = dispatcher.inspect(&1).unwrap();
     assert_eq!((view.state, view.depth), (LaneState::Paused, 2));
-    jobs.lane(&1).resume().unwrap();
+    dispatcher.lane(&1).resume().unwrap();
     quiet().await;
-    let calls: Vec<_> = bench
+    let calls: Vec<_> = recorder
         .calls()
         .into_iter()
         .map(|call| (call.at, call.ids[0], call.attempt))
         .collect();
     assert_eq!(calls, [(0, 1, 1), (5, 90, 1), (100, 1, 2), (100, 2, 1)]);
-    assert_eq!(jobs.stats().retries, 1);
-    bench.finish(jobs).await;
+    assert_eq!(dispatcher.stats().retries, 1);
+    recorder.finish(dispatcher).await;
 }
 
 /// Its timer goes off in the pause; then an operator takes the head out.
 #[tokio::test(start_paused = true)]
 async fn the_count_of_those_in_backoff_is_right_after_a_pause() {
     for decide in 0..3 {
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let dispatcher = dispatcher()
             .retry(Retry::fixed(10 * MS).max_attempts(2))
-            .spawn(bench.handler(|id, attempt| match (id, attempt) {
+            .spawn(recorder.handler(|id, attempt| match (id, attempt) {
                 (1 | 21, 1) => Act::Fail,
                 _ => Act::Ok,
             }))
             .unwrap();
-        send_all(&jobs, 1, [1]).await;
-        at(&bench, 5).await;
-        let lane = jobs.lane(&1);
+        send_all(&dispatcher, 1, [1]).await;
+        at(&recorder, 5).await;
+        let lane = dispatcher.lane(&1);
         lane.pause();
-        at(&bench, 50).await;
-        assert_eq!(jobs.stats().backing_off, 0, "its timer has gone off");
+        at(&recorder, 50).await;
+        assert_eq!(dispatcher.stats().backing_off, 0, "its timer has gone off");
         match decide {
             0 => lane.skip().unwrap(),
-            1 => drop(lane.replace(job(1, 3)).unwrap()),
+            1 => drop(lane.replace(Message::new(1, 3)).unwrap()),
             _ => assert_eq!(lane.purge(), 1),
         }
         lane.resume().unwrap();
-        send_all(&jobs, 2, [21]).await;
+        send_all(&dispatcher, 2, [21]).await;
         quiet().await;
-        assert_eq!(jobs.stats().backing_off, 1, "decision {decide}");
-        bench.finish(jobs).await;
+        assert_eq!(dispatcher.stats().backing_off, 1, "decision {decide}");
+        recorder.finish(dispatcher).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_retry_costs_no_budget() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .retry(Retry::fixed(10 * MS).max_attempts(2))
         .retry_budget(RetryBudget::new().ratio(0.0).min_per_second(1))
-        .spawn(bench.handler(|_, attempt| if attempt == 1 { Act::Fail } else { Act::Ok }))
+        .spawn(recorder.handler(|_, attempt| if attempt == 1 { Act::Fail } else { Act::Ok }))
         .unwrap();
-    send_all(&jobs, 1, [1]).await;
+    send_all(&dispatcher, 1, [1]).await;
     quiet().await;
-    jobs.lane(&1).pause();
-    at(&bench, 50).await;
-    assert_eq!(jobs.stats().retries, 0);
-    send_all(&jobs, 2, [2]).await;
-    at(&bench, 70).await;
-    assert_eq!(bench.times(), [(0, 1), (50, 2), (60, 2)]);
-    jobs.lane(&1).resume().unwrap();
+    dispatcher.lane(&1).pause();
+    at(&recorder, 50).await;
+    assert_eq!(dispatcher.stats().retries, 0);
+    send_all(&dispatcher, 2, [2]).await;
+    at(&recorder, 70).await;
+    assert_eq!(recorder.times(), [(0, 1), (50, 2), (60, 2)]);
+    dispatcher.lane(&1).resume().unwrap();
     quiet().await;
-    assert_eq!(jobs.stats().done, 2);
-    bench.finish(jobs).await;
+    assert_eq!(dispatcher.stats().done, 2);
+    recorder.finish(dispatcher).await;
 }
 
 /// Messages behind a paused lane take no other key's room.
 #[tokio::test(start_paused = true)]
 async fn a_paused_key_takes_no_room() {
     for running in [false, true] {
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let dispatcher = dispatcher()
             .capacity(10)
             .lane_capacity(100, keylane::Overflow::Wait)
-            .spawn(bench.handler(|id, _| if id == 1 { Act::Takes(10) } else { Act::Ok }))
+            .spawn(recorder.handler(|id, _| if id == 1 { Act::Takes(10) } else { Act::Ok }))
             .unwrap();
         if running {
-            send_all(&jobs, 1, 1..=6).await;
+            send_all(&dispatcher, 1, 1..=6).await;
             quiet().await;
-            jobs.lane(&1).pause();
-            at(&bench, 20).await;
-            assert_eq!((jobs.stats().stalled, jobs.stats().capacity_left), (5, 10));
+            dispatcher.lane(&1).pause();
+            at(&recorder, 20).await;
+            assert_eq!(
+                (dispatcher.stats().stalled, dispatcher.stats().capacity_left),
+                (5, 10)
+            );
         } else {
-            jobs.lane(&1).pause();
+            dispatcher.lane(&1).pause();
             for id in 2..=7 {
-                send_all(&jobs, 1, [id]).await;
+                send_all(&dispatcher, 1, [id]).await;
                 quiet().await;
             }
         }
         for id in 21..=60 {
-            jobs.try_send(job(2, id)).unwrap();
+            dispatcher.try_send(Message::new(2, id)).unwrap();
             quiet().await;
         }
-        let stats = jobs.stats();
+        let stats = dispatcher.stats();
         assert_eq!(stats.capacity_left, 10, "running: {running}");
-        jobs.lane(&1).resume().unwrap();
-        let report = within(async { jobs.drain().await }).await;
+        dispatcher.lane(&1).resume().unwrap();
+        let report = within(async { dispatcher.drain().await }).await;
         assert_eq!(report.handed_back, 0);
-        bench.judge(&jobs, &report, 10);
+        recorder.judge(&dispatcher, &report, 10);
     }
 }
 
@@ -257,32 +267,32 @@ async fn a_drain_hands_back_what_is_paused() {
     // Paused before the drain or during it, with the head in flight, failing, or at rest.
     for (act, retries) in [(Act::Takes(100), false), (Act::FailsAfter(100), true)] {
         for (pause_at, drain_at) in [(50, 60), (60, 50)] {
-            let bench = Bench::new();
-            let mut builder = jobs();
+            let recorder = Recorder::new();
+            let mut builder = dispatcher();
             if retries {
                 builder = builder.retry(Retry::fixed(HOUR));
             }
-            let jobs = builder
-                .spawn(bench.handler(move |id, _| if id == 1 { act } else { Act::Ok }))
+            let dispatcher = builder
+                .spawn(recorder.handler(move |id, _| if id == 1 { act } else { Act::Ok }))
                 .unwrap();
-            let receipts = submit_all(&jobs, 1, 1..=3).await;
-            at(&bench, pause_at.min(drain_at)).await;
-            let lane = jobs.lane(&1);
-            let mut drain = Box::pin(jobs.drain().into_future());
+            let receipts = submit_all(&dispatcher, 1, 1..=3).await;
+            at(&recorder, pause_at.min(drain_at)).await;
+            let lane = dispatcher.lane(&1);
+            let mut drain = Box::pin(dispatcher.drain().into_future());
             if pause_at < drain_at {
                 lane.pause();
-                at(&bench, drain_at).await;
+                at(&recorder, drain_at).await;
             } else {
                 assert!(tokio::time::timeout(MS, &mut drain).await.is_err());
-                at(&bench, pause_at).await;
+                at(&recorder, pause_at).await;
                 lane.pause();
             }
             let report = tokio::time::timeout(SECOND, drain).await;
             let report = report.expect("nobody resumes it");
-            bench.judge(&jobs, &report, CAPACITY);
+            recorder.judge(&dispatcher, &report, CAPACITY);
             let mut words = Vec::new();
             for receipt in receipts {
-                words.push(word(&receipt.await));
+                words.push(outcome(&receipt.await));
             }
             let first = if retries { "handed back" } else { "done" };
             assert_eq!(
@@ -290,24 +300,26 @@ async fn a_drain_hands_back_what_is_paused() {
                 [first, "handed back", "handed back"],
                 "{act:?} {pause_at}"
             );
-            assert_eq!(jobs.stats().paused, 0);
+            assert_eq!(dispatcher.stats().paused, 0);
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn pausing_after_the_end_leaves_nothing() {
-    let bench = Bench::new();
-    let jobs = jobs().spawn(bench.handler(|_, _| Act::Ok)).unwrap();
-    jobs.lane(&1).pause();
-    jobs.lane(&2).pause();
-    send_all(&jobs, 2, [2]).await;
-    let lane = jobs.lane(&3);
-    let report = jobs.drain().await;
-    bench.judge(&jobs, &report, CAPACITY);
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
+        .spawn(recorder.handler(|_, _| Act::Ok))
+        .unwrap();
+    dispatcher.lane(&1).pause();
+    dispatcher.lane(&2).pause();
+    send_all(&dispatcher, 2, [2]).await;
+    let lane = dispatcher.lane(&3);
+    let report = dispatcher.drain().await;
+    recorder.judge(&dispatcher, &report, CAPACITY);
     lane.pause();
     assert_eq!(lane.inspect(), None);
-    bench.judge(&jobs, &report, CAPACITY);
+    recorder.judge(&dispatcher, &report, CAPACITY);
     assert!(lane.resume().is_err());
 }
 
@@ -321,15 +333,15 @@ fn operators_race_with_runners() {
         .unwrap();
     runtime.block_on(async {
         for thinks in [false, true] {
-            let bench = Bench::new();
-            let mut builder = jobs().concurrency(3);
+            let recorder = Recorder::new();
+            let mut builder = dispatcher().concurrency(3);
             if thinks {
                 builder = builder.expire_after(HOUR);
             }
-            let jobs = builder.spawn(bench.handler(|_, _| Act::Ok)).unwrap();
+            let dispatcher = builder.spawn(recorder.handler(|_, _| Act::Ok)).unwrap();
             let operators: Vec<_> = (0..3)
                 .map(|n| {
-                    let lane = jobs.lane(&(n % 2));
+                    let lane = dispatcher.lane(&(n % 2));
                     tokio::spawn(async move {
                         for _ in 0..2_000 {
                             lane.pause();
@@ -340,18 +352,18 @@ fn operators_race_with_runners() {
                 })
                 .collect();
             for id in 0..4_000 {
-                jobs.send(job(id % 4, id)).await.unwrap();
+                dispatcher.send(Message::new(id % 4, id)).await.unwrap();
             }
             for operator in operators {
                 operator.await.unwrap();
             }
             for key in 0..2 {
-                let _ = jobs.lane(&key).resume();
+                let _ = dispatcher.lane(&key).resume();
             }
-            let report = bench.finish(jobs).await;
+            let report = recorder.finish(dispatcher).await;
             assert_eq!((report.done, report.handed_back), (4_000, 0));
             for key in 0..4 {
-                let mut ids = bench.ids();
+                let mut ids = recorder.ids();
                 ids.retain(|id| id % 4 == key);
                 assert!(ids.is_sorted(), "key {key}");
             }

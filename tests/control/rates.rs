@@ -3,39 +3,38 @@
 use std::time::Duration;
 
 use keylane::{LaneState, Rate, Retry};
+use keylane_testkit::scenario::{MS, Message, SECOND};
 
-use crate::bench::{
-    Act, Bench, CAPACITY, HOUR, Job, MS, SECOND, at, job, jobs, quiet, send_all, within,
-};
+use crate::support::{Act, CAPACITY, HOUR, Recorder, at, dispatcher, quiet, send_all, within};
 
 #[tokio::test(start_paused = true)]
 async fn a_burst_and_then_evenly() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .rate_per_key(Rate::per_second(10).burst(3))
-        .spawn(bench.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::Ok))
         .unwrap();
-    at(&bench, 1_000).await;
-    send_all(&jobs, 1, 1..=6).await;
-    send_all(&jobs, 2, 21..=24).await;
-    send_all(&jobs, None, 31..=39).await;
+    at(&recorder, 1_000).await;
+    send_all(&dispatcher, 1, 1..=6).await;
+    send_all(&dispatcher, 2, 21..=24).await;
+    send_all(&dispatcher, None, 31..=39).await;
     quiet().await;
     // A limited key holds no runner, and says why it waits.
-    let stats = jobs.stats();
+    let stats = dispatcher.stats();
     assert_eq!((stats.in_flight, stats.ready, stats.done), (0, 0, 15));
     assert_eq!((stats.stalled, stats.capacity_left), (4, CAPACITY));
-    let view = jobs.inspect(&1).unwrap();
+    let view = dispatcher.inspect(&1).unwrap();
     assert_eq!(
         (view.state, view.depth),
         (LaneState::RateLimited { due_in: 100 * MS }, 3)
     );
     within(async {
-        while jobs.stats().done < 19 {
+        while dispatcher.stats().done < 19 {
             tokio::time::sleep(MS).await;
         }
     })
     .await;
-    let mut times = bench.times();
+    let mut times = recorder.times();
     times.retain(|(_, id)| *id < 20);
     assert_eq!(
         times,
@@ -48,99 +47,102 @@ async fn a_burst_and_then_evenly() {
             (1_300, 6)
         ]
     );
-    bench.finish(jobs).await;
+    recorder.finish(dispatcher).await;
 }
 
 /// What was not used is saved up, no further than the burst; then nothing is remembered.
 #[tokio::test(start_paused = true)]
 async fn the_lane_is_forgotten_when_its_rate_has_recovered() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .rate_per_key(Rate::per_second(10).burst(2))
-        .spawn(bench.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::Ok))
         .unwrap();
-    send_all(&jobs, 1, [1, 2]).await;
-    at(&bench, 100).await;
-    let view = jobs.inspect(&1).unwrap();
+    send_all(&dispatcher, 1, [1, 2]).await;
+    at(&recorder, 100).await;
+    let view = dispatcher.inspect(&1).unwrap();
     assert_eq!(
         (view.state, view.depth, view.head_age),
         (LaneState::Idle, 0, None)
     );
-    assert_eq!(jobs.stats().lanes, 1);
-    at(&bench, 150).await;
-    send_all(&jobs, 1, [3]).await;
-    at(&bench, 299).await;
-    assert_eq!(jobs.stats().lanes, 1);
-    at(&bench, 302).await;
-    assert_eq!(jobs.stats().lanes, 0);
-    send_all(&jobs, 1, 4..=6).await;
-    at(&bench, 500).await;
+    assert_eq!(dispatcher.stats().lanes, 1);
+    at(&recorder, 150).await;
+    send_all(&dispatcher, 1, [3]).await;
+    at(&recorder, 299).await;
+    assert_eq!(dispatcher.stats().lanes, 1);
+    at(&recorder, 302).await;
+    assert_eq!(dispatcher.stats().lanes, 0);
+    send_all(&dispatcher, 1, 4..=6).await;
+    at(&recorder, 500).await;
     assert_eq!(
-        bench.times(),
+        recorder.times(),
         [(0, 1), (0, 2), (150, 3), (302, 4), (302, 5), (402, 6)]
     );
-    bench.finish(jobs).await;
+    recorder.finish(dispatcher).await;
 }
 
 /// The end leaves no lane behind that only remembers its rate.
 #[tokio::test(start_paused = true)]
 async fn the_end_forgets_every_rate() {
-    let builder = || jobs().rate_per_key(Rate::per(1, HOUR));
+    let builder = || dispatcher().rate_per_key(Rate::per(1, HOUR));
     for end in 0..4 {
-        let bench = Bench::new();
-        let jobs = builder()
-            .spawn(bench.handler(|_, _| Act::Takes(1)))
+        let recorder = Recorder::new();
+        let dispatcher = builder()
+            .spawn(recorder.handler(|_, _| Act::Takes(1)))
             .unwrap();
         for key in 0..10 {
-            send_all(&jobs, key, [key]).await;
+            send_all(&dispatcher, key, [key]).await;
         }
         if end < 3 {
-            at(&bench, 10).await;
-            assert_eq!(jobs.stats().lanes, 10);
+            at(&recorder, 10).await;
+            assert_eq!(dispatcher.stats().lanes, 10);
         }
         let report = within(async {
             match end {
-                0 => jobs.close().await,
-                1 => jobs.abort().await,
-                _ => jobs.drain().await,
+                0 => dispatcher.close().await,
+                1 => dispatcher.abort().await,
+                _ => dispatcher.drain().await,
             }
         })
         .await;
         assert_eq!(report.done, 10, "end {end}");
-        assert!(bench.now() < 20);
-        bench.judge(&jobs, &report, CAPACITY);
+        assert!(recorder.now() < 20);
+        recorder.judge(&dispatcher, &report, CAPACITY);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn thousands_of_keys_each_at_its_own_rate() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .concurrency(2)
         .rate_per_key(Rate::per_second(1).burst(2))
-        .spawn(bench.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::Ok))
         .unwrap();
     for n in 0..4 {
         for key in 0..3_000 {
-            jobs.send(job(key, 4 * key + n)).await.unwrap();
+            dispatcher
+                .send(Message::new(key, 4 * key + n))
+                .await
+                .unwrap();
         }
     }
-    at(&bench, 5_000).await;
-    let report = bench.finish(jobs).await;
+    at(&recorder, 5_000).await;
+    let report = recorder.finish(dispatcher).await;
     assert_eq!(report.done, 12_000);
-    for (at, id) in bench.times() {
+    for (at, id) in recorder.times() {
         let due = [0, 0, 1_000, 2_000][(id % 4) as usize];
-        assert_eq!(at, due, "job {id}");
+        assert_eq!(at, due, "message {id}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn retries_are_not_counted() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .rate_per_key(Rate::per_second(1))
         .retry(Retry::fixed(10 * MS).max_attempts(4))
-        .spawn(bench.handler(|id, attempt| {
+        .spawn(recorder.handler(|id, attempt| {
             if id == 1 && attempt < 4 {
                 Act::Fail
             } else {
@@ -148,34 +150,26 @@ async fn retries_are_not_counted() {
             }
         }))
         .unwrap();
-    send_all(&jobs, 1, 1..=3).await;
-    at(&bench, 3_000).await;
+    send_all(&dispatcher, 1, 1..=3).await;
+    at(&recorder, 3_000).await;
     assert_eq!(
-        bench.times(),
+        recorder.times(),
         [(0, 1), (10, 1), (20, 1), (30, 1), (1_000, 2), (2_000, 3)]
     );
-    bench.finish(jobs).await;
+    recorder.finish(dispatcher).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_counts_as_one() {
-    let bench = Bench::new();
-    let recorder = bench.clone();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .batch(3, Duration::ZERO)
         .rate_per_key(Rate::per_second(1))
-        .spawn_batches(move |batch: Vec<Job>| {
-            let ids = batch.iter().map(|job| job.id).collect();
-            let running = recorder.begin(batch[0].key, ids, 1);
-            async move {
-                drop(running);
-                Ok::<Vec<u64>, crate::bench::Fault>(batch.iter().map(|job| job.id).collect())
-            }
-        })
+        .spawn_batches(recorder.batch_handler(|_| Duration::ZERO))
         .unwrap();
-    send_all(&jobs, 1, 1..=7).await;
-    at(&bench, 5_000).await;
-    let calls: Vec<_> = bench
+    send_all(&dispatcher, 1, 1..=7).await;
+    at(&recorder, 5_000).await;
+    let calls: Vec<_> = recorder
         .calls()
         .into_iter()
         .map(|call| (call.at, call.ids))
@@ -184,25 +178,25 @@ async fn a_batch_counts_as_one() {
         calls,
         [(0, vec![1, 2, 3]), (1_000, vec![4, 5, 6]), (2_000, vec![7])]
     );
-    bench.finish(jobs).await;
+    recorder.finish(dispatcher).await;
 }
 
 /// No window of time has more starts than its share, also where starts had to wait for a runner.
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_a_runner_has_not_started() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .concurrency(1)
         .quantum(1)
         .rate_per_key(Rate::per_second(10).burst(2))
-        .spawn(bench.handler(|id, _| if id > 20 { Act::Takes(95) } else { Act::Ok }))
+        .spawn(recorder.handler(|id, _| if id > 20 { Act::Takes(95) } else { Act::Ok }))
         .unwrap();
-    send_all(&jobs, 1, 1..=6).await;
+    send_all(&dispatcher, 1, 1..=6).await;
     for key in 2..=5 {
-        send_all(&jobs, key, [20 + key]).await;
+        send_all(&dispatcher, key, [20 + key]).await;
     }
-    at(&bench, 3_000).await;
-    let mut times: Vec<_> = bench.times();
+    at(&recorder, 3_000).await;
+    let mut times: Vec<_> = recorder.times();
     times.retain(|(_, id)| *id < 20);
     for (n, from) in times.iter().enumerate() {
         for (m, to) in times.iter().enumerate().skip(n) {
@@ -210,69 +204,69 @@ async fn what_waits_for_a_runner_has_not_started() {
             assert!(m - n < most, "{times:?}");
         }
     }
-    bench.finish(jobs).await;
+    recorder.finish(dispatcher).await;
 }
 
 /// A purge does not give a key a new rate.
 #[tokio::test(start_paused = true)]
 async fn a_purge_forgets_no_rate() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .rate_per_key(Rate::per_second(1))
-        .spawn(bench.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::Ok))
         .unwrap();
-    send_all(&jobs, 1, 1..=3).await;
-    at(&bench, 100).await;
-    assert_eq!(jobs.lane(&1).purge(), 2);
-    send_all(&jobs, 1, [4]).await;
-    at(&bench, 5_000).await;
-    assert_eq!(bench.times(), [(0, 1), (1_000, 4)]);
-    assert_eq!(jobs.stats().lanes, 0);
-    bench.finish(jobs).await;
+    send_all(&dispatcher, 1, 1..=3).await;
+    at(&recorder, 100).await;
+    assert_eq!(dispatcher.lane(&1).purge(), 2);
+    send_all(&dispatcher, 1, [4]).await;
+    at(&recorder, 5_000).await;
+    assert_eq!(recorder.times(), [(0, 1), (1_000, 4)]);
+    assert_eq!(dispatcher.stats().lanes, 0);
+    recorder.finish(dispatcher).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_rate_drains_in_its_own_time_and_closes_at_once() {
-    let rated = || jobs().rate_per_key(Rate::per(1, 24 * HOUR));
-    let bench = Bench::new();
-    let jobs = rated().spawn(bench.handler(|_, _| Act::Ok)).unwrap();
-    send_all(&jobs, 1, 1..=3).await;
-    let report = bench.finish(jobs).await;
-    assert_eq!((report.done, bench.now()), (3, 2 * 24 * 3_600_000));
+    let rated = || dispatcher().rate_per_key(Rate::per(1, 24 * HOUR));
+    let recorder = Recorder::new();
+    let dispatcher = rated().spawn(recorder.handler(|_, _| Act::Ok)).unwrap();
+    send_all(&dispatcher, 1, 1..=3).await;
+    let report = recorder.finish(dispatcher).await;
+    assert_eq!((report.done, recorder.now()), (3, 2 * 24 * 3_600_000));
 
-    let bench = Bench::new();
-    let jobs = rated().spawn(bench.handler(|_, _| Act::Ok)).unwrap();
-    send_all(&jobs, 1, 1..=3).await;
-    let report = jobs.drain().within(SECOND).await;
+    let recorder = Recorder::new();
+    let dispatcher = rated().spawn(recorder.handler(|_, _| Act::Ok)).unwrap();
+    send_all(&dispatcher, 1, 1..=3).await;
+    let report = dispatcher.drain().within(SECOND).await;
     assert_eq!(
-        (report.done, report.handed_back, bench.now()),
+        (report.done, report.handed_back, recorder.now()),
         (1, 2, 1_000)
     );
-    bench.judge(&jobs, &report, CAPACITY);
+    recorder.judge(&dispatcher, &report, CAPACITY);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_and_a_rate_together() {
-    let bench = Bench::new();
-    let jobs = jobs()
+    let recorder = Recorder::new();
+    let dispatcher = dispatcher()
         .rate_per_key(Rate::per_second(1))
-        .spawn(bench.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::Ok))
         .unwrap();
-    send_all(&jobs, 1, 1..=3).await;
-    at(&bench, 500).await;
-    jobs.lane(&1).pause();
-    at(&bench, 600).await;
-    jobs.lane(&1).resume().unwrap();
+    send_all(&dispatcher, 1, 1..=3).await;
+    at(&recorder, 500).await;
+    dispatcher.lane(&1).pause();
+    at(&recorder, 600).await;
+    dispatcher.lane(&1).resume().unwrap();
     quiet().await;
     assert_eq!(
-        jobs.inspect(&1).unwrap().state,
+        dispatcher.inspect(&1).unwrap().state,
         LaneState::RateLimited { due_in: 400 * MS }
     );
-    at(&bench, 1_500).await;
-    jobs.lane(&1).pause();
-    at(&bench, 5_500).await;
-    jobs.lane(&1).resume().unwrap();
+    at(&recorder, 1_500).await;
+    dispatcher.lane(&1).pause();
+    at(&recorder, 5_500).await;
+    dispatcher.lane(&1).resume().unwrap();
     quiet().await;
-    assert_eq!(bench.times(), [(0, 1), (1_000, 2), (5_500, 3)]);
-    bench.finish(jobs).await;
+    assert_eq!(recorder.times(), [(0, 1), (1_000, 2), (5_500, 3)]);
+    recorder.finish(dispatcher).await;
 }

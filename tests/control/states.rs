@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use keylane::{Exhausted, LaneState, Rate, Retry};
+use keylane_testkit::ScriptError;
+use keylane_testkit::scenario::{MS, Message, ScriptedDispatcher, ScriptedReceipt};
 
-use crate::bench::{
-    Act, Bench, Fault, HOUR, Job, Jobs, MS, Ticket, at, job, jobs, quiet, rounded, send_all,
-    submit_all,
-};
+use crate::support::{Act, HOUR, Recorder, at, dispatcher, quiet, rounded, send_all, submit_all};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -65,7 +64,7 @@ impl State {
         )
     }
 
-    /// Whether jobs 1 and 2 are in the lane.
+    /// Whether messages 1 and 2 are in the lane.
     pub(crate) fn holds(self) -> bool {
         !matches!(self, Self::Absent | Self::PausedEmpty | Self::Idle)
     }
@@ -100,11 +99,11 @@ impl State {
     }
 }
 
-/// Brings the lane of key 1 into a state, with jobs 1 and 2 in it where it holds any.
+/// Brings the lane of key 1 into a state, with messages 1 and 2 in it where it holds any.
 ///
-/// Job 1 fails at its first call where the state is about that, and always where a sink is.
-pub(crate) async fn arrange(state: State) -> (Bench, Jobs, Vec<Ticket>) {
-    let bench = Bench::new();
+/// Message 1 fails at its first call where the state is about that, and always where a sink is.
+pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<ScriptedReceipt>) {
+    let recorder = Recorder::new();
     let calls = Arc::new(AtomicU32::new(0));
     let act = move |id: u64, _: u32| match (id, state) {
         (1, State::Refused) => Act::Fail,
@@ -119,50 +118,57 @@ pub(crate) async fn arrange(state: State) -> (Bench, Jobs, Vec<Ticket>) {
         (1, State::Running) | (90, _) => Act::Takes(100),
         _ => Act::Ok,
     };
-    let builder = jobs();
+    let builder = dispatcher();
     let spawned = match state {
-        State::Ready => builder.concurrency(1).spawn(bench.handler(act)),
+        State::Ready => builder.concurrency(1).spawn(recorder.handler(act)),
         State::Called => builder
             .concurrency(1)
             .expire_after(10 * HOUR)
-            .spawn(bench.handler(act)),
+            .spawn(recorder.handler(act)),
         State::Backoff | State::PausedBackoff => builder
             .retry(Retry::fixed(HOUR).max_attempts(2))
-            .spawn(bench.handler(act)),
+            .spawn(recorder.handler(act)),
         State::PausedDue => builder
             .retry(Retry::fixed(5 * MS).max_attempts(2))
-            .spawn(bench.handler(act)),
+            .spawn(recorder.handler(act)),
         State::Halted | State::PausedHalted => builder
             .on_exhausted(Exhausted::Halt)
-            .spawn(bench.handler(act)),
+            .spawn(recorder.handler(act)),
         State::Refused => builder
             .on_exhausted(Exhausted::DeadLetter(Arc::new(Sink(AtomicU32::new(0)))))
-            .spawn(bench.handler(act)),
+            .spawn(recorder.handler(act)),
         State::RateLimited | State::Idle => builder
             .rate_per_key(Rate::per(1, HOUR))
-            .spawn(bench.handler(act)),
-        State::Lingering => builder
-            .batch(4, HOUR)
-            .spawn_batches(|batch: Vec<Job>| async move {
-                Ok::<Vec<u64>, Fault>(batch.iter().map(|job| job.id).collect())
-            }),
-        _ => builder.spawn(bench.handler(act)),
+            .spawn(recorder.handler(act)),
+        State::Lingering => {
+            builder
+                .batch(4, HOUR)
+                .spawn_batches(|batch: Vec<Message>| async move {
+                    Ok::<Vec<u64>, ScriptError>(batch.iter().map(|message| message.id).collect())
+                })
+        }
+        _ => builder.spawn(recorder.handler(act)),
     };
-    let jobs = spawned.unwrap();
-    let lane = jobs.lane(&1);
+    let dispatcher = spawned.unwrap();
+    let lane = dispatcher.lane(&1);
     match state {
-        State::Ready | State::Called => send_all(&jobs, 9, [90]).await,
-        State::RateLimited | State::Idle => send_all(&jobs, 1, [0]).await,
+        State::Ready | State::Called => send_all(&dispatcher, 9, [90]).await,
+        State::RateLimited | State::Idle => send_all(&dispatcher, 1, [0]).await,
         State::Paused | State::PausedEmpty => lane.pause(),
         _ => {}
     }
     quiet().await;
     let mut receipts = Vec::new();
     if state == State::Delayed {
-        receipts.push(jobs.submit_after(job(1, 1), HOUR).await.unwrap());
-        receipts.extend(submit_all(&jobs, 1, [2]).await);
+        receipts.push(
+            dispatcher
+                .submit_after(Message::new(1, 1), HOUR)
+                .await
+                .unwrap(),
+        );
+        receipts.extend(submit_all(&dispatcher, 1, [2]).await);
     } else if state.holds() {
-        receipts = submit_all(&jobs, 1, [1, 2]).await;
+        receipts = submit_all(&dispatcher, 1, [1, 2]).await;
     }
     quiet().await;
     if matches!(
@@ -171,7 +177,7 @@ pub(crate) async fn arrange(state: State) -> (Bench, Jobs, Vec<Ticket>) {
     ) {
         lane.pause();
     }
-    at(&bench, 10).await;
+    at(&recorder, 10).await;
     let view = lane.inspect();
     let seen = view.as_ref().map(|view| &view.state);
     assert!(state.fits(seen), "{state:?}: {seen:?}");
@@ -185,21 +191,21 @@ pub(crate) async fn arrange(state: State) -> (Bench, Jobs, Vec<Ticket>) {
         assert_eq!(seen, (age, age), "{state:?}");
     }
     assert_eq!(
-        jobs.stats().paused,
+        dispatcher.stats().paused,
         usize::from(state.is_paused()),
         "{state:?}"
     );
-    (bench, jobs, receipts)
+    (recorder, dispatcher, receipts)
 }
 
 /// Refuses the first letter.
 struct Sink(AtomicU32);
 
 #[keylane::async_trait]
-impl keylane::DeadLetterSink<u64, Job, Fault> for Sink {
+impl keylane::DeadLetterSink<u64, Message, ScriptError> for Sink {
     async fn accept(
         &self,
-        _: &keylane::DeadLetter<u64, Job, Fault>,
+        _: &keylane::DeadLetter<u64, Message, ScriptError>,
     ) -> Result<(), keylane::BoxError> {
         match self.0.fetch_add(1, Ordering::Relaxed) {
             0 => Err("not now".into()),

@@ -118,17 +118,21 @@ fn close_finishes_what_is_in_flight_and_hands_back_the_rest() {
     });
 }
 
+/// Every message that an abort hands back, with its attempts.
+fn all_but_the_ninth() -> Vec<(Id, u32)> {
+    let tried = [1, 4, 6, 8, 10];
+    (1..=14)
+        .filter(|id| *id != 9)
+        .map(|id| (id, u32::from(tried.contains(&id))))
+        .collect()
+}
+
 #[test]
 fn abort_hands_back_everything_and_counts_the_interrupted() {
     paused().block_on(async {
         let scene = Scene::set().await;
         let report = scene.producer.dispatcher.abort().await;
-        let tried = [1, 4, 6, 8, 10];
-        let handed_back: Vec<_> = (1..=14)
-            .filter(|id| *id != 9)
-            .map(|id| (id, u32::from(tried.contains(&id))))
-            .collect();
-        scene.judge(&report, &handed_back);
+        scene.judge(&report, &all_but_the_ninth());
         assert_eq!((report.interrupted, report.deadline_reached), (2, false));
     });
 }
@@ -141,12 +145,7 @@ fn a_deadline_turns_a_drain_into_an_abort() {
         let report = scene.producer.dispatcher.drain().within(100 * MS).await;
         assert!(began.elapsed() >= 100 * MS);
         // Handled to their end until then: nothing, as both permits are taken.
-        let tried = [1, 4, 6, 8, 10];
-        let handed_back: Vec<_> = (1..=14)
-            .filter(|id| *id != 9)
-            .map(|id| (id, u32::from(tried.contains(&id))))
-            .collect();
-        scene.judge(&report, &handed_back);
+        scene.judge(&report, &all_but_the_ninth());
         assert_eq!((report.interrupted, report.deadline_reached), (2, true));
     });
 }

@@ -1,14 +1,14 @@
 //! What the command line takes, and what comes out.
 
+use keylane_testkit::scenario::paused;
 use std::path::Path;
 
 use clap::CommandFactory;
 use tempfile::TempDir;
 
 use crate::arguments::Arguments;
-use crate::drawing::assert_well_formed;
 use crate::experiment::{self, RunError};
-use crate::{parse, stopped_time};
+use crate::support::{assert_well_formed, parse};
 
 const TINY: [&str; 8] = [
     "--seconds",
@@ -104,6 +104,6 @@ fn run(file: &Path) -> Result<(bool, String), RunError> {
     let file = file.to_str().unwrap();
     let arguments = parse(&[&TINY[..], &["--out", file]].concat()).unwrap();
     let mut text = Vec::new();
-    let good = stopped_time().block_on(experiment::run(&arguments, &mut text))?;
+    let good = paused().block_on(experiment::run(&arguments, &mut text))?;
     Ok((good, String::from_utf8(text).unwrap()))
 }

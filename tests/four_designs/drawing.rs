@@ -1,8 +1,8 @@
 //! The picture shows what the figures say.
 
 use crate::picture;
+use crate::support::{assert_well_formed, run};
 use crate::traffic::{SLOW, User};
-use crate::waits::run;
 
 /// From 30 ms on.
 const DARK: [&str; 4] = ["s2", "s3", "s4", "s5"];
@@ -46,36 +46,4 @@ fn is_dark(panel: &str, user: User) -> bool {
     let cells = row.split("</g>").next().unwrap();
     DARK.iter()
         .any(|step| cells.contains(&format!("class=\"{step}\"")))
-}
-
-/// One root, each tag closed by its own name, attributes in quotes, no stray `<` or `&`.
-pub(crate) fn assert_well_formed(svg: &str) {
-    let mut open: Vec<&str> = Vec::new();
-    let mut roots = 0;
-    let mut rest = svg.trim();
-    while let Some(tag) = rest.strip_prefix('<') {
-        let (tag, after) = tag.split_once('>').expect("a tag ends");
-        assert!(!tag.contains('<'), "<{tag}>");
-        if let Some(name) = tag.strip_prefix('/') {
-            assert_eq!(open.pop(), Some(name));
-        } else {
-            let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
-            let (attributes, is_closed) = match attributes.strip_suffix('/') {
-                Some(attributes) => (attributes, true),
-                None => (attributes, false),
-            };
-            assert_eq!(
-                attributes.matches('"').count(),
-                2 * attributes.matches("=\"").count()
-            );
-            roots += usize::from(open.is_empty());
-            if !is_closed {
-                open.push(name);
-            }
-        }
-        let text = after.find('<').unwrap_or(after.len());
-        assert!(!after[..text].contains(['&', '>']), "{}", &after[..text]);
-        rest = &after[text..];
-    }
-    assert_eq!((open.len(), roots, rest), (0, 1, ""));
 }

@@ -28,21 +28,8 @@ mod table;
 #[path = "../../examples/four_designs/traffic.rs"]
 mod traffic;
 
+mod support;
+
 mod command_line;
 mod drawing;
 mod waits;
-
-use clap::Parser;
-
-fn parse(options: &[&str]) -> Result<arguments::Arguments, clap::Error> {
-    arguments::Arguments::try_parse_from(["four_designs"].iter().chain(options))
-}
-
-/// A runtime whose time moves only when nobody has anything to do.
-fn stopped_time() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-}

@@ -1,12 +1,11 @@
 //! Who waits for whom.
 
+use keylane_testkit::scenario::paused;
 use std::time::Duration;
 
-use crate::designs::Choice;
 use crate::handler::Handler;
-use crate::outcome::Outcome;
-use crate::traffic::{Message, SLOW, Traffic, User};
-use crate::{parse, stopped_time};
+use crate::support::run;
+use crate::traffic::{Message, SLOW, User};
 
 #[test]
 fn every_design_handles_everything_once_and_in_order() {
@@ -60,7 +59,7 @@ fn with_a_lane_or_a_task_for_each_only_the_slow_one_waits() {
 
 #[test]
 fn a_message_that_overtakes_or_runs_beside_another_is_a_break() {
-    stopped_time().block_on(async {
+    paused().block_on(async {
         let work = Duration::from_millis(1);
         let message = |user, number| Message {
             user,
@@ -81,7 +80,7 @@ fn a_message_that_overtakes_or_runs_beside_another_is_a_break() {
 
 #[test]
 fn a_wait_counts_from_the_time_a_message_was_due() {
-    stopped_time().block_on(async {
+    paused().block_on(async {
         let handler = Handler::new(1);
         let due = Duration::from_millis(30);
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -96,11 +95,4 @@ fn a_wait_counts_from_the_time_a_message_was_due() {
             .await;
         assert_eq!(handler.started(1)[0].wait, Duration::from_millis(70));
     });
-}
-
-/// The load and what each design made of it.
-pub(crate) fn run(options: &[&str]) -> (Traffic, [Outcome; 4]) {
-    let traffic = Traffic::new(&parse(options).unwrap());
-    let outcomes = Choice::ALL.map(|choice| stopped_time().block_on(choice.run(&traffic)).unwrap());
-    (traffic, outcomes)
 }

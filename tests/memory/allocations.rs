@@ -1,9 +1,10 @@
 //! The FIFO `send` path at its steady state allocates nothing per message.
 
 use keylane::Dispatcher;
+use keylane_testkit::scenario::threads;
 use tokio::runtime::Runtime;
 
-use crate::counter::Counting;
+use crate::support::Counting;
 
 const WARM_UP: u64 = 50_000;
 const MESSAGES: u64 = 200_000;
@@ -48,11 +49,7 @@ fn none_per_message_on_one_thread() {
 
 #[test]
 fn none_per_message_on_two_threads() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = threads();
     for keys in [1, 1_000, 1_000_000] {
         assert!(allocations(&runtime, keys) <= TOLERATED);
     }

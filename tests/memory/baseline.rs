@@ -1,12 +1,12 @@
 //! I13: at quiescence lanes = 0, all room is back, and so is the heap.
 
+use keylane_testkit::scenario::{paused, threads};
 use std::time::Duration;
 
 use keylane::{Dispatcher, Overflow, Retry};
 use keylane_testkit::{Evidence, History, Rule};
-use tokio::runtime::Runtime;
 
-use crate::counter::Counting;
+use crate::support::Counting;
 
 /// Small, because the table of lanes keeps the size of its fullest moment, and doubles it once when
 /// lanes come and go at that height.
@@ -17,14 +17,6 @@ const CAPACITY: usize = 256;
 const SLACK: u64 = 64 * 1024;
 
 type Numbers = Dispatcher<u64, u64, (), &'static str>;
-
-fn threads() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()
-        .unwrap()
-}
 
 /// Until nothing is left to do, and the runners have seen it.
 async fn settled(numbers: &Numbers) {
@@ -80,12 +72,7 @@ fn a_million_keys_leave_nothing_behind() {
 #[test]
 fn keys_in_trouble_leave_nothing_behind() {
     let counting = Counting::begin();
-    let paused = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    paused.block_on(async {
+    paused().block_on(async {
         let numbers = Dispatcher::builder(|n: &u64| n / 4)
             .capacity(CAPACITY)
             .lane_capacity(2, Overflow::DropOldest)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane::Dispatcher;
 use tokio::runtime::Handle;
 
-use crate::counter::Counting;
+use crate::support::Counting;
 
 const MANY: usize = 1_000;
 

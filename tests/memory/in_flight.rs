@@ -7,7 +7,7 @@ use keylane::Dispatcher;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-use crate::counter::Counting;
+use crate::support::Counting;
 
 const HANDLERS: u64 = 100_000;
 

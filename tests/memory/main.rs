@@ -5,7 +5,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod counter;
+mod support;
 
 mod allocations;
 mod baseline;

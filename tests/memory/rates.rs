@@ -2,7 +2,7 @@
 
 use keylane::{Dispatcher, Rate};
 
-use crate::counter::Counting;
+use crate::support::Counting;
 
 /// Keys, each seen once, at full speed.
 const KEYS: u64 = 300_000;

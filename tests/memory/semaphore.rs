@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use keylane::KeyedSemaphore;
 use keylane::semaphore::Acquire;
 
-use crate::counter::Counting;
+use crate::support::Counting;
 
 const MANY: usize = 20_000;
 const ROUNDS: usize = 20;

@@ -1,11 +1,11 @@
 //! The whole engine against a naive model: lists of messages and a few lines of rules.
 //!
 //! ```text
-//!  plan ──steps──► world (the engine, paused time) ──events──► naive (what may happen, and must)
+//!  plan ──steps──► harness (the engine, paused time) ──events──► naive (what may happen, and must)
 //! ```
 //!
 //! A plan is a random set of settings and steps: sends, answers of handlers, time, decisions about
-//! halted lanes, an end. After every step the world runs until nothing moves without time, the
+//! halted lanes, an end. After every step the harness runs until nothing moves without time, the
 //! model checks each event against its rules, and all that can be seen from outside is compared.
 
 // A helper of a test is a test: where one panics, the test has failed.
@@ -13,11 +13,12 @@
 
 mod naive;
 mod plan;
-mod world;
+mod support;
 
+use keylane_testkit::scenario::paused;
 use plan::Plan;
 use proptest::prelude::*;
-use world::World;
+use support::Harness;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
@@ -30,18 +31,13 @@ proptest! {
 
 /// One life of a dispatcher, from its first message to its report.
 fn run(plan: Plan) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
-        let mut world = World::new(&plan.settings);
-        world.settle().await;
+    paused().block_on(async {
+        let mut harness = Harness::new(&plan.settings);
+        harness.settle().await;
         for step in &plan.steps {
-            world.step(step);
-            world.settle().await;
+            harness.step(step);
+            harness.settle().await;
         }
-        world.run_out().await;
+        harness.run_out().await;
     });
 }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use keylane::{LaneState, Overflow, Report};
+use keylane_testkit::scenario::MS;
 use tokio::time::Instant;
 
 use crate::plan::{After, Answer, Decision, End, Key, Settings};
-use crate::world::{Event, Id, MS, Message, Orders};
+use crate::support::{Event, Id, Message, Orders};
 
 /// Timers have milliseconds, and round up.
 const LATE: Duration = Duration::from_millis(2);

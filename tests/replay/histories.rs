@@ -1,6 +1,7 @@
 //! Each kind of change, through each design: the end is what git lists.
 
 use crate::support::{DESIGNS, Edit, Repo, replay};
+use keylane_testkit::scenario::Random;
 
 /// All that a history may hold, in one: 32 events on 22 paths.
 fn every_kind_of_change() -> Repo {
@@ -127,7 +128,7 @@ async fn a_long_history_of_few_paths_ends_equal_in_every_design() {
     let mut events = 0;
     let repo = Repo::new(|import| {
         // Each commit changes each of 50 paths with a chance of a half; content returns often.
-        let (mut random, mut tree) = (Random(7), [None; 50]);
+        let (mut random, mut tree) = (Random::new(7), [None; 50]);
         for _ in 0..400 {
             let mut edits = Vec::new();
             for (number, standing) in tree.iter_mut().enumerate() {
@@ -228,16 +229,4 @@ async fn several_designs_stand_in_one_table() {
         assert_eq!(row[row.len() - 2..], ["0", "equal"], "{}", said.out);
     }
     assert!(said.line("(git alone)").ends_with('-'));
-}
-
-/// The same numbers on every machine: a step of SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
 }

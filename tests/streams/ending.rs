@@ -7,8 +7,7 @@ use futures::stream::FusedStream;
 use futures::{Stream, StreamExt, stream};
 use keylane::KeyedStreamExt;
 
-use crate::rig::World;
-use crate::task::{Task, run};
+use crate::support::{Scenario, Task, run};
 
 #[test]
 fn a_dropped_adapter_drops_its_futures_and_what_is_parked() {
@@ -34,19 +33,23 @@ fn a_dropped_adapter_drops_its_futures_and_what_is_parked() {
 
 #[test]
 fn a_dropped_adapter_leaves_nobody_in_flight() {
-    let world = World::of(&[(1, 1), (2, 1), (1, 1)]);
-    let mut answers = world.stream().map_keyed(4, world.key(), world.start());
+    let scenario = Scenario::of(&[(1, 1), (2, 1), (1, 1)]);
+    let mut answers = scenario
+        .stream()
+        .map_keyed(4, scenario.key(), scenario.start());
     assert!(Task::new().next(&mut answers).is_pending());
     drop(answers);
-    assert!(world.in_flight().is_empty());
-    assert_eq!(world.started(), [0, 1]);
+    assert!(scenario.in_flight().is_empty());
+    assert_eq!(scenario.started(), [0, 1]);
 }
 
 #[test]
 fn after_its_end_it_stays_over_and_does_not_ask_the_source() {
     // The rig minds a source that is polled after its end.
-    let world = World::of(&[(1, 0)]);
-    let mut answers = world.stream().map_keyed(4, world.key(), world.start());
+    let scenario = Scenario::of(&[(1, 0)]);
+    let mut answers = scenario
+        .stream()
+        .map_keyed(4, scenario.key(), scenario.start());
     let task = Task::new();
     assert!(!answers.is_terminated());
     assert_eq!(task.settle(&mut answers), Poll::Ready(Some(Ok(0))));
@@ -54,13 +57,18 @@ fn after_its_end_it_stays_over_and_does_not_ask_the_source() {
         assert_eq!(task.settle(&mut answers), Poll::Ready(None));
         assert!(answers.is_terminated());
     }
-    assert_eq!(world.see(|state| std::mem::take(&mut state.wrong)), [""; 0]);
+    assert_eq!(
+        scenario.see(|state| std::mem::take(&mut state.wrong)),
+        [""; 0]
+    );
 }
 
 #[test]
 fn it_is_not_over_before_the_last_answer_was_taken() {
-    let world = World::of(&[(1, 0), (2, 0)]);
-    let mut answers = world.stream().map_keyed(4, world.key(), world.start());
+    let scenario = Scenario::of(&[(1, 0), (2, 0)]);
+    let mut answers = scenario
+        .stream()
+        .map_keyed(4, scenario.key(), scenario.start());
     let task = Task::new();
     assert_eq!(task.settle(&mut answers), Poll::Ready(Some(Ok(0))));
     assert!(!answers.is_terminated());
@@ -77,10 +85,10 @@ fn an_empty_stream() {
 
 #[test]
 fn the_size_is_known_at_every_step() {
-    let world = World::of(&(0..30).map(|n| (n % 4, 1)).collect::<Vec<_>>());
-    let mut answers = world
+    let scenario = Scenario::of(&(0..30).map(|n| (n % 4, 1)).collect::<Vec<_>>());
+    let mut answers = scenario
         .stream()
-        .map_keyed(4, world.key(), world.start())
+        .map_keyed(4, scenario.key(), scenario.start())
         .lane_capacity(2);
     let (task, mut left) = (Task::new(), 30);
     loop {
@@ -88,7 +96,7 @@ fn the_size_is_known_at_every_step() {
         match task.settle(&mut answers) {
             Poll::Ready(Some(_)) => left -= 1,
             Poll::Ready(None) => break,
-            Poll::Pending => world.release(*world.in_flight().last().unwrap()),
+            Poll::Pending => scenario.release(*scenario.in_flight().last().unwrap()),
         }
     }
     assert_eq!(left, 0);

@@ -7,12 +7,11 @@ use futures::{StreamExt, TryStreamExt, stream};
 use keylane::KeyedStreamExt;
 use keylane::stream::OnError;
 
-use crate::rig::{Fate, World};
-use crate::task::{Task, run};
+use crate::support::{Fate, Scenario, Task, run};
 
 #[test]
 fn stop_answers_what_is_before_the_error_and_drops_the_rest() {
-    let world = World::with_fates(&[
+    let scenario = Scenario::with_fates(&[
         (1, 1, Fate::Fine),
         (1, 1, Fate::Fine),
         (2, 1, Fate::Fails),
@@ -20,71 +19,72 @@ fn stop_answers_what_is_before_the_error_and_drops_the_rest() {
         (2, 1, Fate::Fine),
         (4, 1, Fate::Fine),
     ]);
-    let mut answers = world
+    let mut answers = scenario
         .try_feed()
-        .try_map_keyed(3, world.key(), world.start());
+        .try_map_keyed(3, scenario.key(), scenario.start());
     let task = Task::new();
     assert_eq!(task.settle(&mut answers), Poll::Pending);
-    assert_eq!(world.in_flight(), [0, 2, 3]);
-    world.release(2);
+    assert_eq!(scenario.in_flight(), [0, 2, 3]);
+    scenario.release(2);
     assert_eq!(task.settle(&mut answers), Poll::Pending);
     // The third of key 2 does not start, and key 3 is dropped at once.
-    assert_eq!(world.in_flight(), [0]);
-    assert_eq!(world.see(|state| state.dropped.clone()), [3]);
-    let pulled = world.pulled();
-    world.release(0);
+    assert_eq!(scenario.in_flight(), [0]);
+    assert_eq!(scenario.see(|state| state.dropped.clone()), [3]);
+    let pulled = scenario.pulled();
+    scenario.release(0);
     assert_eq!(task.all(&mut answers), [Ok(0)]);
     // Parked before the error, so it is still started.
-    world.release(1);
+    scenario.release(1);
     assert_eq!(task.all(&mut answers), [Ok(1), Err(2)]);
     assert!(answers.is_terminated());
-    assert_eq!(world.pulled(), pulled);
-    assert_eq!(world.started(), [0, 2, 3, 1]);
+    assert_eq!(scenario.pulled(), pulled);
+    assert_eq!(scenario.started(), [0, 2, 3, 1]);
 }
 
 #[test]
 fn an_earlier_error_ends_a_stream_that_is_stopping() {
-    let world = World::with_fates(&[
+    let scenario = Scenario::with_fates(&[
         (1, 2, Fate::Fine),
         (2, 1, Fate::Fails),
         (3, 2, Fate::Fine),
         (4, 1, Fate::Fails),
     ]);
-    let mut answers = world
+    let mut answers = scenario
         .try_feed()
-        .try_map_keyed(8, world.key(), world.start());
+        .try_map_keyed(8, scenario.key(), scenario.start());
     let task = Task::new();
     assert_eq!(task.settle(&mut answers), Poll::Pending);
-    world.release(3);
+    scenario.release(3);
     assert_eq!(task.settle(&mut answers), Poll::Pending);
-    assert_eq!(world.in_flight(), [0, 1, 2]);
-    world.release(1);
+    assert_eq!(scenario.in_flight(), [0, 1, 2]);
+    scenario.release(1);
     assert_eq!(task.settle(&mut answers), Poll::Pending);
-    assert_eq!(world.in_flight(), [0]);
-    world.release(0);
-    world.release(0);
+    assert_eq!(scenario.in_flight(), [0]);
+    scenario.release(0);
+    scenario.release(0);
     assert_eq!(task.all(&mut answers), [Ok(0), Err(1)]);
     assert!(answers.is_terminated());
 }
 
 #[test]
 fn stop_without_order_ends_with_the_error() {
-    let world = World::with_fates(&[
+    let scenario = Scenario::with_fates(&[
         (1, 1, Fate::Fine),
         (2, 0, Fate::Fine),
         (3, 1, Fate::Fails),
         (3, 1, Fate::Fine),
     ]);
-    let mut answers = world
-        .try_feed()
-        .try_map_keyed_unordered(8, world.key(), world.start());
+    let mut answers =
+        scenario
+            .try_feed()
+            .try_map_keyed_unordered(8, scenario.key(), scenario.start());
     let task = Task::new();
     assert_eq!(task.all(&mut answers), [Ok(1)]);
-    world.release(2);
+    scenario.release(2);
     assert_eq!(task.all(&mut answers), [Err(2)]);
     assert!(answers.is_terminated());
-    assert_eq!(world.see(|state| state.dropped.clone()), [0]);
-    assert_eq!(world.started(), [0, 1, 2]);
+    assert_eq!(scenario.see(|state| state.dropped.clone()), [0]);
+    assert_eq!(scenario.started(), [0, 1, 2]);
 }
 
 #[test]
@@ -97,10 +97,10 @@ fn go_on_puts_every_error_in_its_place() {
         Fate::Fails,
     ];
     let elements = fates.map(|fate| (1, 0, fate));
-    let world = World::with_fates(&elements);
-    let answers = world
+    let scenario = Scenario::with_fates(&elements);
+    let answers = scenario
         .try_feed()
-        .try_map_keyed(2, world.key(), world.start())
+        .try_map_keyed(2, scenario.key(), scenario.start())
         .on_error(OnError::Continue);
     let all: Vec<_> = run(answers.collect());
     assert_eq!(all, [Ok(0), Err(1), Err(2), Ok(3), Err(4)]);
@@ -113,20 +113,20 @@ fn an_error_of_the_source_stops_it_too() {
         (1, 0, Fate::FailsInSource),
         (1, 0, Fate::Fine),
     ];
-    let world = World::with_fates(&elements);
-    let mut answers = world
+    let scenario = Scenario::with_fates(&elements);
+    let mut answers = scenario
         .try_feed()
-        .try_map_keyed(8, world.key(), world.start());
+        .try_map_keyed(8, scenario.key(), scenario.start());
     let task = Task::new();
     assert_eq!(task.settle(&mut answers), Poll::Pending);
-    assert_eq!(world.pulled(), 2);
-    world.release(0);
+    assert_eq!(scenario.pulled(), 2);
+    scenario.release(0);
     assert_eq!(task.all(&mut answers), [Ok(0), Err(1)]);
 
-    let world = World::with_fates(&elements);
-    let all = world
+    let scenario = Scenario::with_fates(&elements);
+    let all = scenario
         .try_feed()
-        .try_map_keyed_unordered(8, world.key(), world.start());
+        .try_map_keyed_unordered(8, scenario.key(), scenario.start());
     assert_eq!(run(all.try_collect::<Vec<_>>()), Err(1));
 }
 
@@ -140,33 +140,33 @@ fn for_each_stops_with_the_first_error_or_goes_on_to_the_end() {
         (1, 0, Fate::Fails),
     ];
     let elements = elements.map(|(key, waits, fate)| (key, waits.min(1), fate));
-    let billed = |world: &World| {
-        let mut start = world.start();
-        world
+    let billed = |scenario: &Scenario| {
+        let mut start = scenario.start();
+        scenario
             .try_feed()
-            .try_for_each_keyed(8, world.key(), move |element| {
+            .try_for_each_keyed(8, scenario.key(), move |element| {
                 let work = start(element);
                 Box::pin(async move { work.await.map(|_| ()) })
             })
     };
-    let (world, task) = (World::with_fates(&elements), Task::new());
-    let mut stops = billed(&world);
+    let (scenario, task) = (Scenario::with_fates(&elements), Task::new());
+    let mut stops = billed(&scenario);
     assert_eq!(task.poll(&mut stops), Poll::Ready(Err(1)));
-    assert_eq!(world.started(), [0, 2, 1]);
-    assert!(world.in_flight().is_empty());
+    assert_eq!(scenario.started(), [0, 2, 1]);
+    assert!(scenario.in_flight().is_empty());
 
-    let (world, task) = (World::with_fates(&elements), Task::new());
-    let mut goes_on = billed(&world).on_error(OnError::Continue);
+    let (scenario, task) = (Scenario::with_fates(&elements), Task::new());
+    let mut goes_on = billed(&scenario).on_error(OnError::Continue);
     while task.poll(&mut goes_on).is_pending() {
         if !task.was_woken() {
-            world.release(2);
+            scenario.release(2);
         }
-        if world.in_flight().is_empty() {
+        if scenario.in_flight().is_empty() {
             assert_eq!(task.poll(&mut goes_on), Poll::Ready(Err(1)));
             break;
         }
     }
-    assert_eq!(world.see(|state| state.finished.len()), 5);
+    assert_eq!(scenario.see(|state| state.finished.len()), 5);
 }
 
 #[test]

@@ -10,8 +10,7 @@ use futures::{Stream, stream};
 use keylane::KeyedStreamExt;
 use keylane::stream::OnError;
 
-use crate::rig::World;
-use crate::task::Task;
+use crate::support::{Scenario, Task};
 
 /// Equal to nobody while it lies, itself included.
 #[derive(Clone)]
@@ -89,20 +88,23 @@ fn a_key_that_is_not_equal_to_itself_wedges_nobody() {
 
 #[test]
 fn it_may_move_to_another_task_between_polls() {
-    let world = World::new(World::of(&[(1, 1), (2, 1)]).see(|state| state.scripts.clone()));
-    world.feed(1);
-    let mut answers = world.stream().map_keyed(4, world.key(), world.start());
+    let scenario =
+        Scenario::new(Scenario::of(&[(1, 1), (2, 1)]).see(|state| state.scripts.clone()));
+    scenario.feed(1);
+    let mut answers = scenario
+        .stream()
+        .map_keyed(4, scenario.key(), scenario.start());
     let [one, other] = [Task::new(), Task::new()];
     assert!(one.settle(&mut answers).is_pending());
     assert!(other.settle(&mut answers).is_pending());
-    world.release(0);
+    scenario.release(0);
     assert!(other.was_woken() && !one.was_woken());
     assert_eq!(other.settle(&mut answers), Poll::Ready(Some(Ok(0))));
     assert!(one.settle(&mut answers).is_pending());
-    world.feed(1);
+    scenario.feed(1);
     assert!(one.was_woken() && !other.was_woken());
     assert!(one.settle(&mut answers).is_pending());
-    world.release(1);
+    scenario.release(1);
     assert_eq!(one.settle(&mut answers), Poll::Ready(Some(Ok(1))));
     assert_eq!(one.settle(&mut answers), Poll::Ready(None));
 }
@@ -130,16 +132,19 @@ fn limits_may_be_as_large_and_as_unlike_as_numbers_are() {
         (1, 1, 1),
     ] {
         let elements: Vec<_> = (0..300).map(|n| (n % 7, 0)).collect();
-        let world = World::of(&elements);
-        let mut answers = world
+        let scenario = Scenario::of(&elements);
+        let mut answers = scenario
             .stream()
-            .map_keyed(concurrency, world.key(), world.start())
+            .map_keyed(concurrency, scenario.key(), scenario.start())
             .capacity(capacity)
             .lane_capacity(lane);
         let expected: Vec<_> = (0..300).map(Ok).collect();
         assert_eq!(Task::new().all(&mut answers), expected);
-        assert!(world.see(|state| state.most) <= concurrency.min(capacity));
-        assert_eq!(world.see(|state| std::mem::take(&mut state.wrong)), [""; 0]);
+        assert!(scenario.see(|state| state.most) <= concurrency.min(capacity));
+        assert_eq!(
+            scenario.see(|state| std::mem::take(&mut state.wrong)),
+            [""; 0]
+        );
     }
 }
 
@@ -149,7 +154,7 @@ struct Bomb;
 impl Drop for Bomb {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            crate::task::throw(7);
+            crate::support::throw(7);
         }
     }
 }

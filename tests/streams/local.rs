@@ -6,7 +6,7 @@ use std::rc::Rc;
 use futures::{StreamExt, stream};
 use keylane::KeyedStreamExt;
 
-use crate::task::run;
+use crate::support::run;
 
 /// Pending once, and wakes itself.
 async fn pause() {

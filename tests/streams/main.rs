@@ -5,8 +5,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod rig;
-mod task;
+mod support;
 
 mod bounds;
 mod ending;
@@ -17,4 +16,3 @@ mod model;
 mod order;
 mod panics;
 mod sink;
-mod try_model;

@@ -1,15 +1,15 @@
-//! Random streams, keys, concurrencies and patterns of readiness against what must hold after every poll.
+//! Random streams, keys, concurrencies and patterns of readiness against what must hold after every
+//! poll; and random errors in random places, released in random order.
 
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::task::Poll;
 
 use futures::Stream;
-use keylane::KeyedStreamExt;
+use keylane::{KeyedStreamExt, OnError};
 use proptest::prelude::*;
 
-use crate::rig::{Fate, Script, State, World};
-use crate::task::{Task, catch};
+use crate::support::{Fate, Scenario, Script, State, Task, catch};
 
 /// Above this much work a poll may stop early.
 const SHORT_POLL: usize = 60;
@@ -38,7 +38,19 @@ struct Plan {
     steps: Vec<Step>,
 }
 
-fn scripts(keys: u64) -> impl Strategy<Value = Vec<Script>> {
+/// Up to `most` elements.
+fn scripts(
+    key: impl Strategy<Value = u64>,
+    waits: impl Strategy<Value = u32>,
+    fate: impl Strategy<Value = Fate>,
+    most: usize,
+) -> impl Strategy<Value = Vec<Script>> {
+    let script = (key, waits, fate).prop_map(|(key, waits, fate)| Script { key, waits, fate });
+    proptest::collection::vec(script, 0..most)
+}
+
+/// Elements some of which panic.
+fn panicking(keys: u64) -> impl Strategy<Value = Vec<Script>> {
     let fate = prop_oneof![
         40 => Just(Fate::Fine),
         1 => Just(Fate::ThrowsInKey),
@@ -48,8 +60,17 @@ fn scripts(keys: u64) -> impl Strategy<Value = Vec<Script>> {
     // One key in three is the hot one.
     let key = prop_oneof![1 => Just(0), 2 => 0..keys];
     let waits = prop_oneof![3 => Just(0), 3 => Just(1), 1 => 2..4_u32];
-    let script = (key, waits, fate).prop_map(|(key, waits, fate)| Script { key, waits, fate });
-    proptest::collection::vec(script, 0..150)
+    scripts(key, waits, fate, 150)
+}
+
+/// Elements some of which fail.
+fn failing() -> impl Strategy<Value = Vec<Script>> {
+    let fate = prop_oneof![
+        12 => Just(Fate::Fine),
+        1 => Just(Fate::Fails),
+        1 => Just(Fate::FailsInSource),
+    ];
+    scripts(0..8_u64, 0..3_u32, fate, 60)
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
@@ -66,7 +87,7 @@ fn plans() -> impl Strategy<Value = Plan> {
         prop_oneof![1..4_usize, Just(64)],
         proptest::option::of(1..40_usize),
     );
-    let scripts = prop_oneof![1..5_u64, 1..=100_u64].prop_flat_map(scripts);
+    let scripts = prop_oneof![1..5_u64, 1..=100_u64].prop_flat_map(panicking);
     let steps = proptest::collection::vec(step, 0..150);
     (scripts, 0..150_usize, limits, any::<bool>(), steps).prop_map(
         |(scripts, fed, limits, ordered, steps)| Plan {
@@ -87,18 +108,18 @@ struct Seen {
     over: bool,
 }
 
-struct Bench<'a> {
+struct Harness<'a> {
     plan: &'a Plan,
-    world: World,
+    scenario: Scenario,
     task: Task,
     stream: Pin<Box<dyn Stream<Item = Result<usize, usize>>>>,
     seen: Seen,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Harness<'a> {
     fn new(plan: &'a Plan) -> Self {
-        let world = World::new(plan.scripts.clone());
-        world.feed(plan.fed);
+        let scenario = Scenario::new(plan.scripts.clone());
+        scenario.feed(plan.fed);
         // Two types of the same shape.
         macro_rules! limited {
             ($adapter:expr) => {{
@@ -109,7 +130,7 @@ impl<'a> Bench<'a> {
                 }
             }};
         }
-        let (source, key, start) = (world.stream(), world.key(), world.start());
+        let (source, key, start) = (scenario.stream(), scenario.key(), scenario.start());
         let stream: Pin<Box<dyn Stream<Item = _>>> = if plan.ordered {
             limited!(source.map_keyed(plan.concurrency, key, start))
         } else {
@@ -117,7 +138,7 @@ impl<'a> Bench<'a> {
         };
         Self {
             plan,
-            world,
+            scenario,
             task: Task::new(),
             stream,
             seen: Seen {
@@ -130,10 +151,10 @@ impl<'a> Bench<'a> {
     /// One poll, and what must hold behind it. True: ask again.
     fn ask(&mut self) -> bool {
         let work = |state: &mut State| state.pulled + state.finished.len();
-        let before = self.world.see(work);
+        let before = self.scenario.see(work);
         self.task.was_woken();
         let polled = catch(|| self.task.next(&mut self.stream));
-        let short = self.world.see(work) - before < SHORT_POLL;
+        let short = self.scenario.see(work) - before < SHORT_POLL;
         let woken = self.task.was_woken();
         let (threw, ready) = match polled {
             Err(_) => (true, true),
@@ -160,8 +181,8 @@ impl<'a> Bench<'a> {
     /// Nothing is lost, swapped or run twice, and every limit holds.
     fn check_safety(&self) {
         let Seen { answered, over } = &self.seen;
-        self.world.see(|state| {
-            assert_eq!(state.wrong, [""; 0], "in the world");
+        self.scenario.see(|state| {
+            assert_eq!(state.wrong, [""; 0], "in the scenario");
             assert!(state.dropped.is_empty(), "{:?} dropped", state.dropped);
             assert!(state.most <= self.plan.concurrency);
             let mut last = HashMap::new();
@@ -214,7 +235,7 @@ impl<'a> Bench<'a> {
 
     /// What has not started waits for its key, and for nothing else.
     fn check_lanes(&self) {
-        self.world.see(|state| {
+        self.scenario.see(|state| {
             for (key, parked) in Self::parked(state) {
                 let flies = state.flying.values().any(|flying| flying.key == key);
                 assert!(flies, "{parked} of key {key} wait for nobody");
@@ -227,7 +248,7 @@ impl<'a> Bench<'a> {
     /// Nothing that could move stands still.
     fn check_progress(&self, ready: bool) {
         let Seen { answered, .. } = &self.seen;
-        self.world.see(|state| {
+        self.scenario.see(|state| {
             if !ready {
                 let stuck = state.flying.values().any(|flying| flying.waits == 0);
                 assert!(!stuck, "a future that is ready was not polled");
@@ -269,35 +290,65 @@ impl<'a> Bench<'a> {
             Step::Ask => _ = self.ask(),
             Step::Run(most) => _ = (0..*most).all(|_| self.ask()),
             Step::Release(which) => {
-                let flying = self.world.in_flight();
+                let flying = self.scenario.in_flight();
                 if !flying.is_empty() {
-                    self.world.release(flying[which % flying.len()]);
+                    self.scenario.release(flying[which % flying.len()]);
                 }
             }
             Step::ReleaseAll => {
-                let flying = self.world.in_flight();
-                flying.into_iter().for_each(|n| self.world.release(n));
+                let flying = self.scenario.in_flight();
+                flying.into_iter().for_each(|n| self.scenario.release(n));
             }
-            Step::Feed(elements) => self.world.feed(*elements),
-            Step::Disturb => self.world.disturb(),
+            Step::Feed(elements) => self.scenario.feed(*elements),
+            Step::Disturb => self.scenario.disturb(),
         }
     }
 
-    /// From here on the consumer asks only if it was woken or got an answer.
+    /// All elements are there, and the oldest in flight is released whenever nothing moves.
     fn finish(&mut self) {
-        self.world.feed(usize::MAX / 2);
-        let mut ask = true;
-        while !self.seen.over {
-            if std::mem::take(&mut ask) || self.task.was_woken() {
-                ask = self.ask();
-                continue;
+        let (scenario, task) = (self.scenario.clone(), self.task.clone());
+        scenario.feed(usize::MAX / 2);
+        let oldest = |_| 0;
+        run_out(&scenario, &task, oldest, || match self.ask() {
+            _ if self.seen.over => Asked::Over,
+            true => Asked::Again,
+            false => Asked::Waits,
+        });
+        assert!(scenario.in_flight().is_empty());
+        assert_eq!(task.next(&mut self.stream), Poll::Ready(None));
+    }
+}
+
+/// What the consumer found.
+enum Asked {
+    /// It is to ask again at once.
+    Again,
+    /// It is to ask again when it is woken.
+    Waits,
+    Over,
+}
+
+/// Asks to the end, but only when the task was woken or had an answer. Where nothing moves, releases
+/// one that is in flight: `pick` of so many.
+fn run_out(
+    scenario: &Scenario,
+    task: &Task,
+    mut pick: impl FnMut(usize) -> usize,
+    mut ask: impl FnMut() -> Asked,
+) {
+    let mut again = true;
+    loop {
+        if std::mem::take(&mut again) || task.was_woken() {
+            match ask() {
+                Asked::Over => return,
+                Asked::Again => again = true,
+                Asked::Waits => {}
             }
-            let flying = self.world.in_flight();
-            let oldest = *flying.first().expect("somebody would wake it");
-            self.world.release(oldest);
+        } else {
+            let flying = scenario.in_flight();
+            assert!(!flying.is_empty(), "nothing is left that would wake it");
+            scenario.release(flying[pick(flying.len())]);
         }
-        assert!(self.world.in_flight().is_empty());
-        assert_eq!(self.task.next(&mut self.stream), Poll::Ready(None));
     }
 }
 
@@ -306,10 +357,115 @@ proptest! {
 
     #[test]
     fn the_adapters_lose_nothing_and_let_nothing_wait(plan in plans()) {
-        let mut bench = Bench::new(&plan);
+        let mut harness = Harness::new(&plan);
         for step in &plan.steps {
-            bench.step(step);
+            harness.step(step);
         }
-        bench.finish();
+        harness.finish();
+    }
+}
+
+/// What an element that may fail answers.
+type Answer = Result<usize, usize>;
+
+fn answer_of(n: usize, script: &Script) -> Answer {
+    match script.fate {
+        Fate::Fine => Ok(n),
+        _ => Err(n),
+    }
+}
+
+/// Polls to the end; `picks` chooses what is released when nothing moves.
+fn answers_of(
+    scenario: &Scenario,
+    picks: &[usize],
+    mut poll: impl FnMut(&Task) -> Poll<Option<Answer>>,
+) -> Vec<Answer> {
+    let (task, mut picks, mut answers) = (Task::new(), picks.iter().cycle(), Vec::new());
+    let pick = |count| picks.next().unwrap() % count;
+    run_out(scenario, &task, pick, || match poll(&task) {
+        Poll::Ready(Some(answer)) => {
+            answers.push(answer);
+            Asked::Again
+        }
+        Poll::Ready(None) => Asked::Over,
+        Poll::Pending => Asked::Waits,
+    });
+    answers
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn errors_stop_or_do_not(
+        scripts in failing(),
+        concurrency in 1..=16_usize,
+        lane_capacity in 1..6_usize,
+        picks in proptest::collection::vec(any::<usize>(), 1..40),
+        goes_on in any::<bool>(),
+    ) {
+        let on_error = if goes_on { OnError::Continue } else { OnError::Stop };
+        let all: Vec<Answer> = scripts.iter().enumerate().map(|(n, s)| answer_of(n, s)).collect();
+        let first = all.iter().position(Result::is_err);
+        let stops_at = first.filter(|_| !goes_on);
+        let scenario = || {
+            let scenario = Scenario::new(scripts.clone());
+            scenario.feed(scripts.len());
+            scenario
+        };
+        let is_clean = |scenario: &Scenario| scenario.see(|state| {
+            assert!(state.flying.is_empty() && state.wrong.is_empty(), "{:?}", state.wrong);
+        });
+
+        // In input order it does not matter who is ready when.
+        let ordered = scenario();
+        let mut stream = ordered
+            .try_feed()
+            .try_map_keyed(concurrency, ordered.key(), ordered.start())
+            .lane_capacity(lane_capacity)
+            .on_error(on_error);
+        let answers = answers_of(&ordered, &picks, |task| task.next(&mut stream));
+        prop_assert_eq!(&answers, &all[..stops_at.map_or(all.len(), |at| at + 1)]);
+        is_clean(&ordered);
+
+        let unordered = scenario();
+        let mut stream = unordered
+            .try_feed()
+            .try_map_keyed_unordered(concurrency, unordered.key(), unordered.start())
+            .lane_capacity(lane_capacity)
+            .on_error(on_error);
+        let mut answers = answers_of(&unordered, &picks, |task| task.next(&mut stream));
+        is_clean(&unordered);
+        if stops_at.is_some() {
+            let errors = answers.iter().filter(|answer| answer.is_err()).count();
+            prop_assert!(errors == 1 && answers.last().unwrap().is_err());
+            prop_assert!(answers.iter().all(|answer| all.contains(answer)));
+        } else {
+            answers.sort_by_key(|answer| answer.unwrap_or_else(|n| n));
+            prop_assert_eq!(&answers, &all);
+        }
+
+        let done = scenario();
+        let mut start = done.start();
+        let mut outcome = Ok(());
+        let mut future = done
+            .try_feed()
+            .try_for_each_keyed(concurrency, done.key(), move |element| {
+                let work = start(element);
+                Box::pin(async move { work.await.map(|_| ()) })
+            })
+            .lane_capacity(lane_capacity)
+            .on_error(on_error);
+        answers_of(&done, &picks, |task| task.poll(&mut future).map(|done| {
+            outcome = done;
+            None
+        }));
+        is_clean(&done);
+        prop_assert_eq!(outcome.is_err(), first.is_some());
+        if stops_at.is_none() {
+            let started = scripts.iter().filter(|s| s.fate != Fate::FailsInSource).count();
+            prop_assert_eq!(done.started().len(), started);
+        }
     }
 }

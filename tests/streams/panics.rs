@@ -9,8 +9,7 @@ use futures::stream::FusedStream;
 use futures::{Stream, stream};
 use keylane::KeyedStreamExt;
 
-use crate::rig::{Fate, World};
-use crate::task::{Scripted, Task, catch, throw};
+use crate::support::{Fate, Scenario, Scripted, Task, catch, throw};
 
 /// Asks as long as there is anything to be had: answers, and what was thrown.
 fn take<S>(stream: &mut S) -> (Vec<S::Item>, Vec<usize>)
@@ -36,18 +35,23 @@ fn goes_on(fate: Fate, waits: u32) {
         (1, 0, Fate::Fine),
         (1, 0, Fate::Fine),
     ];
-    let world = World::with_fates(&elements);
-    let mut answers = world.stream().map_keyed(4, world.key(), world.start());
+    let scenario = Scenario::with_fates(&elements);
+    let mut answers = scenario
+        .stream()
+        .map_keyed(4, scenario.key(), scenario.start());
     let (mut all, mut thrown) = take(&mut answers);
     if waits > 0 {
-        world.release(1);
+        scenario.release(1);
         let (more, threw) = take(&mut answers);
         all.extend(more);
         thrown.extend(threw);
     }
     assert_eq!((all, thrown), (vec![Ok(0), Ok(2), Ok(3), Ok(4)], vec![1]));
     assert!(answers.is_terminated());
-    assert_eq!(world.see(|state| std::mem::take(&mut state.wrong)), [""; 0]);
+    assert_eq!(
+        scenario.see(|state| std::mem::take(&mut state.wrong)),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -78,10 +82,12 @@ fn many_panics_of_one_key_come_one_after_the_other() {
         (1, 0, fate)
     }));
     elements.push((1, 0, Fate::Fine));
-    let world = World::with_fates(&elements);
-    let mut answers = world.stream().map_keyed(1, world.key(), world.start());
+    let scenario = Scenario::with_fates(&elements);
+    let mut answers = scenario
+        .stream()
+        .map_keyed(1, scenario.key(), scenario.start());
     assert_eq!(take(&mut answers), (vec![], vec![]));
-    world.release(0);
+    scenario.release(0);
     let expected = (vec![Ok(0), Ok(11)], (1..11).collect());
     assert_eq!(take(&mut answers), expected);
 }
@@ -103,17 +109,21 @@ fn a_panic_in_the_source_costs_nothing_that_is_inside() {
 
 #[test]
 fn for_each_goes_on_after_a_panic() {
-    let world = World::with_fates(&[
+    let scenario = Scenario::with_fates(&[
         (1, 0, Fate::Fine),
         (1, 0, Fate::ThrowsInPoll),
         (1, 0, Fate::ThrowsInF),
         (1, 0, Fate::Fine),
     ]);
-    let mut start = world.start();
-    let mut all = Box::pin(world.stream().for_each_keyed(4, world.key(), move |e| {
-        let work = start(e);
-        async move { _ = work.await }
-    }));
+    let mut start = scenario.start();
+    let mut all = Box::pin(
+        scenario
+            .stream()
+            .for_each_keyed(4, scenario.key(), move |e| {
+                let work = start(e);
+                async move { _ = work.await }
+            }),
+    );
     let (task, mut thrown) = (Task::new(), Vec::new());
     loop {
         match catch(|| task.poll(&mut all)) {
@@ -123,7 +133,7 @@ fn for_each_goes_on_after_a_panic() {
         }
     }
     assert_eq!(thrown, [1, 2]);
-    assert_eq!(world.see(|state| state.finished.clone()), [0, 3]);
+    assert_eq!(scenario.see(|state| state.finished.clone()), [0, 3]);
 }
 
 /// A key whose `Eq` throws at a chosen comparison, once.
@@ -157,11 +167,11 @@ fn a_key_that_throws_when_it_is_compared_wedges_nobody() {
     // One of these comparisons lets an element in, another one moves a lane on.
     let mut costs = Vec::new();
     for at in 1..30 {
-        let world = World::of(&[(1, 0), (1, 0), (1, 0), (1, 0)]);
+        let scenario = Scenario::of(&[(1, 0), (1, 0), (1, 0), (1, 0)]);
         let fuse = Rc::new(Cell::new(at));
         let keys = Rc::clone(&fuse);
-        let mut key = world.key();
-        let mut answers = world
+        let mut key = scenario.key();
+        let mut answers = scenario
             .stream()
             .map_keyed(
                 4,
@@ -169,7 +179,7 @@ fn a_key_that_throws_when_it_is_compared_wedges_nobody() {
                     key: key(element),
                     fuse: Rc::clone(&keys),
                 },
-                world.start(),
+                scenario.start(),
             )
             .lane_capacity(2);
         let (all, thrown) = take(&mut answers);

@@ -1,9 +1,9 @@
 //! `Dispatcher::events`: every kind, the loss count, the end of the stream.
 
+use keylane_testkit::scenario::{MS, threads};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use keylane::{
@@ -12,8 +12,6 @@ use keylane::{
 };
 use keylane_testkit::Gate;
 use tokio::time::Instant;
-
-const MS: Duration = Duration::from_millis(1);
 
 /// Refuses the first letter, and says how many it has accepted.
 #[derive(Clone, Default)]
@@ -112,12 +110,7 @@ async fn a_discarded_message_is_told_with_and_without_a_clone_kept() {
 
 #[test]
 fn whoever_hears_of_a_halt_can_act_on_it() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    threads().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .on_exhausted(Exhausted::Halt)
             .spawn(|_: u64| async move { Err::<(), _>("no") })
@@ -208,12 +201,7 @@ async fn a_lane_of_one_is_full_with_its_first_message() {
 
 #[test]
 fn a_handler_that_blocks_is_told_once() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    threads().block_on(async {
         let (let_go, blocked) = mpsc::channel::<()>();
         let blocked = Arc::new(Mutex::new(blocked));
         let orders = Dispatcher::builder(|n: &u64| *n)

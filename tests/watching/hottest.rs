@@ -1,29 +1,22 @@
 //! `Dispatcher::hottest`: by depth, by age, by busy time; who is found, and who drops out.
 
+use keylane_testkit::scenario::{MS, Random, SECOND};
 use std::collections::HashMap;
-use std::time::Duration;
 
-use keylane::{Dispatcher, Exhausted, HotBy, HotKey, Overflow, Retry};
-use keylane_testkit::Gate;
-
-const MS: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
+use futures::FutureExt;
+use keylane::{HotBy, Dispatcher, Exhausted, HotKey, Overflow, Retry};
+use keylane_testkit::{Gate, Pass};
 
 fn keys(hottest: &[HotKey<u64>]) -> Vec<u64> {
     hottest.iter().map(|hot| hot.key).collect()
 }
 
 /// Numbers below `n`, the small ones often: the k-th about 1/k as often as the first.
-fn zipf(n: u64, mut seed: u64) -> impl Iterator<Item = u64> {
+fn zipf(n: u64, seed: u64) -> impl Iterator<Item = u64> {
     let total: f64 = (1..=n).map(|k| 1.0 / k as f64).sum();
+    let mut random = Random::new(seed);
     std::iter::from_fn(move || {
-        // splitmix64
-        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = seed;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
-        let mut left = (bits >> 11) as f64 / (1_u64 << 53) as f64 * total;
+        let mut left = random.fraction() * total;
         let mut k = 1;
         while k < n && left > 1.0 / k as f64 {
             left -= 1.0 / k as f64;
@@ -33,22 +26,23 @@ fn zipf(n: u64, mut seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
+/// A handler that waits at the gate.
+fn waits_at(gate: &Gate) -> impl Fn(u64) -> Passing + Send + Sync + 'static {
+    let gate = gate.clone();
+    move |_| gate.pass().map(Ok)
+}
+
+type Passing = futures::future::Map<Pass, fn(()) -> Result<(), ()>>;
+
 #[tokio::test(start_paused = true)]
 async fn the_deepest_of_a_zipf_load_are_found_in_their_order() {
     const KEYS: u64 = 2_000;
     let gate = Gate::new();
-    let shut = gate.clone();
     let orders = Dispatcher::builder(|n: &u64| *n)
         .capacity(100_000)
         .lane_capacity(100_000, Overflow::Wait)
         .concurrency(4)
-        .spawn(move |_: u64| {
-            let pass = shut.pass();
-            async move {
-                pass.await;
-                Ok::<_, ()>(())
-            }
-        })
+        .spawn(waits_at(&gate))
         .unwrap();
     // More lanes than the table holds are deep, and the deepest come last.
     let mut depths = HashMap::<u64, usize>::new();
@@ -85,18 +79,11 @@ async fn the_deepest_of_a_zipf_load_are_found_in_their_order() {
 #[tokio::test(start_paused = true)]
 async fn a_burst_that_is_over_does_not_keep_newcomers_out() {
     let gate = Gate::new();
-    let shut = gate.clone();
     let orders = Dispatcher::builder(|n: &u64| *n)
         .capacity(200_000)
         .lane_capacity(100_000, Overflow::Wait)
         .concurrency(1)
-        .spawn(move |_: u64| {
-            let pass = shut.pass();
-            async move {
-                pass.await;
-                Ok::<_, ()>(())
-            }
-        })
+        .spawn(waits_at(&gate))
         .unwrap();
     for n in 0..300 * 128 {
         orders.send(n % 300).await.unwrap();
@@ -194,8 +181,8 @@ async fn heads_that_wait_for_a_retry_or_a_decision_are_found_by_the_age_of_their
 #[tokio::test(start_paused = true)]
 async fn the_busiest_are_those_whose_handlers_have_waited_longest_in_sum() {
     let gate = Gate::new();
-    let shut = gate.clone();
     // Key 1 waits for 10 ms, 100 times. Key 2 for 300 ms, once. The others for next to nothing.
+    let shut = gate.clone();
     let orders = Dispatcher::builder(|(key, _): &(u64, u64)| *key)
         .concurrency(8)
         // Sampled each 10 ms.

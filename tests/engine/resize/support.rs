@@ -1,8 +1,10 @@
 //! Users whose messages go to numbered lanes. The history names the *users*: order is theirs.
 
 use keylane::{Builder, Dispatcher, HashLane, Report, hash_lane};
-use keylane_testkit::scenario::{self, Message, until, watch_for_engine_panics, within};
-use keylane_testkit::{Evidence, Key, Rule, ScriptError};
+use keylane_testkit::scenario::{
+    self, Message, RULES_OF_A_WHOLE_LIFE, until, watch_for_engine_panics, within,
+};
+use keylane_testkit::{Evidence, Key, ScriptError};
 
 use super::lanes;
 
@@ -47,14 +49,7 @@ pub(super) fn judge(producer: &Producer, report: &Report<HashLane, Message>, evi
         .iter()
         .filter_map(|back| Some(back.message.as_ref()?.id));
     let verdict = producer.judge(report, evidence.handed_back(back));
-    verdict.assert_judged(&[
-        Rule::NoLoss,
-        Rule::NoInvention,
-        Rule::Exclusion,
-        Rule::Order,
-        Rule::Duplicates,
-        Rule::Drain,
-    ]);
+    verdict.assert_judged(&RULES_OF_A_WHOLE_LIFE);
 }
 
 /// Drains and judges.

@@ -7,8 +7,18 @@ use keylane::{Dispatcher, Report};
 use tokio::time::Instant;
 
 use super::engine_panics::assert_no_engine_panics;
-use crate::check::{Drained, Evidence, Verdict};
+use crate::check::{Drained, Evidence, Rule, Verdict};
 use crate::history::History;
+
+/// The rules that the history of every whole life of a dispatcher can be judged by.
+pub const RULES_OF_A_WHOLE_LIFE: [Rule; 6] = [
+    Rule::NoLoss,
+    Rule::NoInvention,
+    Rule::Exclusion,
+    Rule::Order,
+    Rule::Duplicates,
+    Rule::Drain,
+];
 
 /// Judges a history that is complete: the dispatcher has ended with the report in `drained`.
 ///

@@ -33,7 +33,7 @@ mod wait;
 pub use dispatcher::{ScriptedDispatcher, ScriptedReceipt, dispatcher, scripted};
 pub use engine_panics::{assert_no_engine_panics, watch_for_engine_panics};
 pub use held::Held;
-pub use judge::{assert_nothing_left, assert_report_adds_up, judge};
+pub use judge::{RULES_OF_A_WHOLE_LIFE, assert_nothing_left, assert_report_adds_up, judge};
 pub use message::{Message, Numbered};
 pub use producer::Producer;
 pub use random::Random;

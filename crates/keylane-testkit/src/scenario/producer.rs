@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use keylane::{Report, TrySendError};
 
 use super::dispatcher::{ScriptedDispatcher, ScriptedReceipt};
-use super::judge::judge;
+use super::judge::{RULES_OF_A_WHOLE_LIFE, judge};
 use super::message::{Message, Numbered};
 use super::wait::within;
-use crate::check::{Drained, Evidence, Rule, Verdict};
+use crate::check::{Drained, Evidence, Verdict};
 use crate::events::{Id, Key};
 use crate::history::{History, Sending};
 
@@ -151,22 +151,15 @@ where
         judge(&self.history, &self.dispatcher, drained, evidence)
     }
 
-    /// Drains, judges, and insists that there was evidence for the rules of every whole history.
+    /// Drains, judges, and insists that there was evidence for all of [`RULES_OF_A_WHOLE_LIFE`].
     ///
     /// # Panics
     ///
-    /// If a rule is broken, or if one of these could not be judged.
+    /// If a rule is broken, or if one of those could not be judged.
     pub async fn finish(self, evidence: Evidence) -> Report<K, M> {
         let report = within(async { self.dispatcher.drain().await }).await;
         let verdict = self.judge(&report, evidence);
-        verdict.assert_judged(&[
-            Rule::NoLoss,
-            Rule::NoInvention,
-            Rule::Exclusion,
-            Rule::Order,
-            Rule::Duplicates,
-            Rule::Drain,
-        ]);
+        verdict.assert_judged(&RULES_OF_A_WHOLE_LIFE);
         report
     }
 }

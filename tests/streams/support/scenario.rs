@@ -1,4 +1,4 @@
-//! A world of scripted elements: what comes out of the source when, and when which future is ready.
+//! Scripted elements: what comes out of the source when, and when which future is ready.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures::Stream;
 
-use crate::task::throw;
+use super::task::throw;
 
 /// What becomes of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,22 +65,22 @@ pub(crate) struct State {
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct World(Rc<RefCell<State>>);
+pub(crate) struct Scenario(Rc<RefCell<State>>);
 
-/// The source of a world.
-pub(crate) struct Feed(World);
+/// The source of the elements.
+pub(crate) struct Feed(Scenario);
 
 /// The future of an element.
 pub(crate) struct Work {
-    world: World,
+    scenario: Scenario,
     n: usize,
 }
 
-impl World {
+impl Scenario {
     pub(crate) fn new(scripts: Vec<Script>) -> Self {
-        let world = Self::default();
-        world.0.borrow_mut().scripts = scripts;
-        world
+        let scenario = Self::default();
+        scenario.0.borrow_mut().scripts = scripts;
+        scenario
     }
 
     /// All elements are there at once. Each is a key, and how often it waits.
@@ -90,16 +90,16 @@ impl World {
             waits,
             fate: Fate::Fine,
         };
-        let world = Self::new(elements.iter().map(fine).collect());
-        world.feed(elements.len());
-        world
+        let scenario = Self::new(elements.iter().map(fine).collect());
+        scenario.feed(elements.len());
+        scenario
     }
 
     pub(crate) fn with_fates(elements: &[(u64, u32, Fate)]) -> Self {
         let script = |&(key, waits, fate)| Script { key, waits, fate };
-        let world = Self::new(elements.iter().map(script).collect());
-        world.feed(elements.len());
-        world
+        let scenario = Self::new(elements.iter().map(script).collect());
+        scenario.feed(elements.len());
+        scenario
     }
 
     pub(crate) fn see<R>(&self, see: impl FnOnce(&mut State) -> R) -> R {
@@ -157,10 +157,10 @@ impl World {
     }
 
     pub(crate) fn key(&self) -> impl FnMut(&Element) -> u64 + use<> {
-        let world = self.clone();
+        let scenario = self.clone();
         move |element| {
-            if world.fate(element.n) == Fate::ThrowsInKey {
-                world.see(|state| state.lost.push(element.n));
+            if scenario.fate(element.n) == Fate::ThrowsInKey {
+                scenario.see(|state| state.lost.push(element.n));
                 throw(element.n);
             }
             element.key
@@ -169,11 +169,11 @@ impl World {
 
     /// Starts the work of an element.
     pub(crate) fn start(&self) -> impl FnMut(Element) -> Work + use<> {
-        let world = self.clone();
+        let scenario = self.clone();
         move |element| {
-            world.note_start(element);
+            scenario.note_start(element);
             Work {
-                world: world.clone(),
+                scenario: scenario.clone(),
                 n: element.n,
             }
         }
@@ -263,8 +263,8 @@ impl Future for Work {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let n = self.n;
-        let fate = self.world.fate(n);
-        let ready = self.world.see(|state| {
+        let fate = self.scenario.fate(n);
+        let ready = self.scenario.see(|state| {
             let Some(flying) = state.flying.get_mut(&n) else {
                 state.wrong.push(format!("{n} is polled after its end"));
                 return true;
@@ -292,7 +292,7 @@ impl Future for Work {
 impl Drop for Work {
     fn drop(&mut self) {
         let n = self.n;
-        self.world.see(|state| {
+        self.scenario.see(|state| {
             if state.flying.remove(&n).is_some() {
                 state.dropped.push(n);
             }

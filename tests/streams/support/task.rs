@@ -26,6 +26,7 @@ impl Wake for Woken {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Task(Arc<Woken>);
 
 impl Task {

@@ -1,45 +1,45 @@
-//! What the tests here stand on: jobs with a number, handlers that do as told and write down when they
-//! were called, and a judge of the end.
+//! Handlers that do as told, a recorder that writes down when each was called and for what, and the
+//! judge of the end.
+//!
+//! `History` has no event for a batch, and these tests are about moments, so they record calls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::{Builder, Context, Dispatcher, Receipt, ReceiptError, Report};
+use keylane::{Builder, Context, Dispatcher, ReceiptError, Report};
+use keylane_testkit::ScriptError;
+use keylane_testkit::scenario::{
+    self, Message, ScriptedDispatcher, ScriptedReceipt, assert_no_engine_panics,
+    assert_nothing_left, assert_report_adds_up,
+};
 use tokio::time::Instant;
 
-pub(crate) const MS: Duration = Duration::from_millis(1);
-pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// The capacity unless a test sets another.
 pub(crate) const CAPACITY: usize = 20_000;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Job {
-    pub(crate) key: Option<u64>,
-    pub(crate) id: u64,
-}
+pub(crate) type Refusal = ReceiptError<Message, ScriptError>;
 
-pub(crate) fn job(key: impl Into<Option<u64>>, id: u64) -> Job {
-    let key = key.into();
-    Job { key, id }
-}
+/// What a receipt may say where lanes have no discipline and the runtime stays.
+pub(crate) const PLAIN_OUTCOMES: [&str; 8] = [
+    "done",
+    "failed",
+    "dead-lettered",
+    "handed back",
+    "dropped",
+    "purged",
+    "expired",
+    "interrupted",
+];
 
-/// The handler's error: the number of the job that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault(pub(crate) u64);
-
-pub(crate) type Jobs = Dispatcher<u64, Job, u64, Fault>;
-pub(crate) type Ticket = Receipt<Job, u64, Fault>;
-pub(crate) type Refusal = ReceiptError<Job, Fault>;
-
-/// A dispatcher of jobs.
-pub(crate) fn jobs()
--> Builder<u64, Job, Fault, impl Fn(&Job) -> Option<u64> + Send + Sync + 'static> {
+/// A dispatcher with room for all that a test sends.
+pub(crate) fn dispatcher()
+-> Builder<u64, Message, ScriptError, impl Fn(&Message) -> Option<u64> + Send + Sync + 'static> {
     // Looking for handlers that are stuck takes a step each second, and years pass here.
-    Dispatcher::key_by_opt(|job: &Job| job.key)
+    scenario::dispatcher()
         .capacity(CAPACITY)
         .stuck_after(1_000 * HOUR)
 }
@@ -57,7 +57,7 @@ pub(crate) enum Act {
     Never,
 }
 
-/// A call of the handler: when, in milliseconds since the start; for which jobs; which attempt.
+/// A call of the handler: when, in milliseconds since the start; for which messages; which attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) at: u64,
@@ -65,9 +65,9 @@ pub(crate) struct Call {
     pub(crate) attempt: u32,
 }
 
-/// Writes down every call. Clones are the same bench.
+/// Writes down every call. Clones are the same recorder.
 #[derive(Clone)]
-pub(crate) struct Bench {
+pub(crate) struct Recorder {
     start: Instant,
     seen: Arc<Mutex<Seen>>,
 }
@@ -79,10 +79,13 @@ struct Seen {
     wrong: Vec<String>,
 }
 
-/// A job in its handler.
-type Handling = std::pin::Pin<Box<dyn Future<Output = Result<u64, Fault>> + Send>>;
+/// A message in its handler.
+type Handling = std::pin::Pin<Box<dyn Future<Output = Result<u64, ScriptError>> + Send>>;
 
-impl Bench {
+/// A batch in its handler.
+type BatchHandling = std::pin::Pin<Box<dyn Future<Output = Result<Vec<u64>, ScriptError>> + Send>>;
+
+impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
@@ -90,19 +93,42 @@ impl Bench {
         }
     }
 
-    /// A handler of single jobs.
+    /// A handler of single messages.
     pub(crate) fn handler(
         &self,
         act: impl Fn(u64, u32) -> Act + Send + Sync + 'static,
-    ) -> impl Fn(Context<u64>, Job) -> Handling + Send + Sync + 'static {
-        let bench = self.clone();
+    ) -> impl Fn(Context<u64>, Message) -> Handling + Send + Sync + 'static {
+        let recorder = self.clone();
         let act = Arc::new(act);
-        move |context, job| {
-            let (bench, act) = (bench.clone(), Arc::clone(&act));
+        move |context, message| {
+            let (recorder, act) = (recorder.clone(), Arc::clone(&act));
             Box::pin(async move {
                 let attempt = context.attempt();
-                let _running = bench.begin(job.key, vec![job.id], attempt);
-                perform(act(job.id, attempt), job.id).await.map(|()| job.id)
+                let _running = recorder.begin(message.key, vec![message.id], attempt);
+                perform(act(message.id, attempt), message.id)
+                    .await
+                    .map(|()| message.id)
+            })
+        }
+    }
+
+    /// A handler of batches that answers each message with its id, after the time that `takes`
+    /// says for the batch.
+    pub(crate) fn batch_handler(
+        &self,
+        takes: impl Fn(&[u64]) -> Duration + Send + Sync + 'static,
+    ) -> impl Fn(Vec<Message>) -> BatchHandling + Send + Sync + 'static {
+        let recorder = self.clone();
+        move |batch| {
+            let ids: Vec<_> = batch.iter().map(|message| message.id).collect();
+            let running = recorder.begin(batch[0].key, ids.clone(), 1);
+            let takes = takes(&ids);
+            Box::pin(async move {
+                if !takes.is_zero() {
+                    tokio::time::sleep(takes).await;
+                }
+                drop(running);
+                Ok(ids)
             })
         }
     }
@@ -119,7 +145,7 @@ impl Bench {
         }
         seen.calls.push(Call { at, ids, attempt });
         Running {
-            bench: self.clone(),
+            recorder: self.clone(),
             key,
         }
     }
@@ -133,26 +159,26 @@ impl Bench {
         self.seen.lock().unwrap().calls.clone()
     }
 
-    /// When each job started, in the order of the starts.
+    /// When each message started, in the order of the starts.
     pub(crate) fn times(&self) -> Vec<(u64, u64)> {
         let calls = self.calls().into_iter();
         calls.map(|call| (call.at, call.ids[0])).collect()
     }
 
-    /// The jobs in the order of their starts, retries included.
+    /// The messages in the order of their starts, retries included.
     pub(crate) fn ids(&self) -> Vec<u64> {
         self.calls().into_iter().flat_map(|call| call.ids).collect()
     }
 
-    /// The jobs of each call.
+    /// The messages of each call.
     pub(crate) fn batches(&self) -> Vec<Vec<u64>> {
         self.calls().into_iter().map(|call| call.ids).collect()
     }
 
     /// Drains and judges.
-    pub(crate) async fn finish(&self, jobs: Jobs) -> Report<u64, Job> {
-        let report = within(async { jobs.drain().await }).await;
-        self.judge(&jobs, &report, CAPACITY);
+    pub(crate) async fn finish(&self, dispatcher: ScriptedDispatcher) -> Report<u64, Message> {
+        let report = within(async { dispatcher.drain().await }).await;
+        self.judge(&dispatcher, &report, CAPACITY);
         report
     }
 
@@ -160,30 +186,14 @@ impl Bench {
     #[track_caller]
     pub(crate) fn judge<O: Send + 'static>(
         &self,
-        jobs: &Dispatcher<u64, Job, O, Fault>,
-        report: &Report<u64, Job>,
+        dispatcher: &Dispatcher<u64, Message, O, ScriptError>,
+        report: &Report<u64, Message>,
         capacity: usize,
     ) {
-        let settled = report.done
-            + report.dead_lettered
-            + report.discarded
-            + report.coalesced
-            + report.duplicates
-            + report.expired
-            + report.handed_back;
-        assert_eq!(settled, report.accepted, "{report:?}");
-        let stats = jobs.stats();
-        let left = BTreeMap::from([
-            ("lanes", stats.lanes),
-            ("in flight", stats.in_flight),
-            ("ready", stats.ready),
-            ("backing off", stats.backing_off),
-            ("halted", stats.halted),
-            ("paused", stats.paused),
-            ("full lanes", stats.full_lanes),
-            ("stalled", stats.stalled),
-        ]);
-        assert!(left.values().all(|count| *count == 0), "left: {left:?}");
+        assert_report_adds_up(report);
+        assert_no_engine_panics();
+        assert_nothing_left(dispatcher);
+        let stats = dispatcher.stats();
         assert_eq!(stats.capacity_left, capacity, "the room is back");
         let seen = self.seen.lock().unwrap();
         assert!(seen.wrong.is_empty(), "{:?}", seen.wrong);
@@ -193,24 +203,24 @@ impl Bench {
 
 /// A handler that runs.
 pub(crate) struct Running {
-    bench: Bench,
+    recorder: Recorder,
     key: Option<u64>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(key) = self.key
-            && let Ok(mut seen) = self.bench.seen.lock()
+            && let Ok(mut seen) = self.recorder.seen.lock()
         {
             seen.running.remove(&key);
         }
     }
 }
 
-pub(crate) async fn perform(act: Act, id: u64) -> Result<(), Fault> {
+pub(crate) async fn perform(act: Act, id: u64) -> Result<(), ScriptError> {
     match act {
         Act::Ok => Ok(()),
-        Act::Fail => Err(Fault(id)),
+        Act::Fail => Err(ScriptError::Error(id)),
         // The hook, which would print it, is not called.
         Act::Panic => std::panic::resume_unwind(Box::new("as told")),
         Act::Takes(ms) => {
@@ -219,7 +229,7 @@ pub(crate) async fn perform(act: Act, id: u64) -> Result<(), Fault> {
         }
         Act::FailsAfter(ms) => {
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            Err(Fault(id))
+            Err(ScriptError::Error(id))
         }
         Act::Never => std::future::pending().await,
     }
@@ -238,51 +248,36 @@ pub(crate) async fn quiet() {
     }
 }
 
-/// Until so many milliseconds since the start of the bench.
-pub(crate) async fn at(bench: &Bench, ms: u64) {
-    tokio::time::sleep_until(bench.start + Duration::from_millis(ms)).await;
+/// Until so many milliseconds since the start of the recorder.
+pub(crate) async fn at(recorder: &Recorder, ms: u64) {
+    tokio::time::sleep_until(recorder.start + Duration::from_millis(ms)).await;
     quiet().await;
 }
 
-/// Sends jobs of one key, in order.
+/// Sends messages of one key, in order.
 pub(crate) async fn send_all(
-    jobs: &Dispatcher<u64, Job, u64, Fault>,
+    dispatcher: &Dispatcher<u64, Message, u64, ScriptError>,
     key: impl Into<Option<u64>>,
     ids: impl IntoIterator<Item = u64>,
 ) {
     let key = key.into();
     for id in ids {
-        jobs.send(job(key, id)).await.unwrap();
+        dispatcher.send(Message::new(key, id)).await.unwrap();
     }
 }
 
-/// Submits jobs of one key, in order.
+/// Submits messages of one key, in order.
 pub(crate) async fn submit_all(
-    jobs: &Dispatcher<u64, Job, u64, Fault>,
+    dispatcher: &Dispatcher<u64, Message, u64, ScriptError>,
     key: impl Into<Option<u64>>,
     ids: impl IntoIterator<Item = u64>,
-) -> Vec<Ticket> {
+) -> Vec<ScriptedReceipt> {
     let key = key.into();
     let mut receipts = Vec::new();
     for id in ids {
-        receipts.push(jobs.submit(job(key, id)).await.unwrap());
+        receipts.push(dispatcher.submit(Message::new(key, id)).await.unwrap());
     }
     receipts
-}
-
-/// What a receipt says, in a word.
-pub(crate) fn word(answer: &Result<u64, Refusal>) -> &'static str {
-    match answer {
-        Ok(_) => "done",
-        Err(ReceiptError::Failed(_)) => "failed",
-        Err(ReceiptError::DeadLettered(_)) => "dead-lettered",
-        Err(ReceiptError::HandedBack { .. }) => "handed back",
-        Err(ReceiptError::Dropped(_)) => "dropped",
-        Err(ReceiptError::Purged(_)) => "purged",
-        Err(ReceiptError::Expired(_)) => "expired",
-        Err(ReceiptError::Interrupted(_)) => "interrupted",
-        Err(_) => "other",
-    }
 }
 
 /// A time that may be some nanoseconds short, because no two messages are parked in the same one.

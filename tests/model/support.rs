@@ -1,4 +1,4 @@
-//! The engine, on paused time, and everybody around it.
+//! The engine in paused time, and its senders, handlers, sink and operator.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -10,7 +10,7 @@ use keylane::{
     BoxError, Context, DeadLetter, DeadLetterSink, Dispatcher, Exhausted, Receipt, ReceiptError,
     Report, Retry, TrySendError,
 };
-use tokio::sync::oneshot;
+use keylane_testkit::scenario::{Held, MS};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -19,8 +19,6 @@ use crate::plan::{After, Answer, Decision, End, Key, Kind, Settings, Step};
 
 pub(crate) type Id = u32;
 pub(crate) type Orders = Dispatcher<Key, Message, Id, &'static str>;
-
-pub(crate) const MS: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
@@ -63,14 +61,11 @@ impl Log {
     }
 }
 
-/// Handlers that wait for their answer.
-type Held = Arc<Mutex<BTreeMap<Id, oneshot::Sender<Answer>>>>;
-
-pub(crate) struct World {
+pub(crate) struct Harness {
     orders: Orders,
     naive: Naive,
     log: Log,
-    held: Held,
+    held: Held<Id, Answer>,
     sink_works: Arc<AtomicBool>,
     next: Id,
     senders: BTreeMap<Id, JoinHandle<()>>,
@@ -78,10 +73,10 @@ pub(crate) struct World {
     ending: bool,
 }
 
-impl World {
+impl Harness {
     pub(crate) fn new(settings: &Settings) -> Self {
         let log = Log::default();
-        let held = Held::default();
+        let held = Held::new();
         let sink_works = Arc::new(AtomicBool::new(true));
         let sink = Arc::new(Sink {
             log: log.clone(),
@@ -115,12 +110,10 @@ impl World {
                 }
             }
             Step::Answer(index, answer) => {
-                let mut held = self.held.lock().unwrap();
-                held.retain(|_, handler| !handler.is_closed());
-                let ids: Vec<_> = held.keys().copied().collect();
+                let ids = self.held.names();
                 if !ids.is_empty() {
-                    let handler = held.remove(&ids[index.index(ids.len())]).unwrap();
-                    handler.send(answer).expect("the handler waits");
+                    let id = ids[index.index(ids.len())];
+                    assert!(self.held.answer(&id, answer), "the handler waits");
                 }
             }
             Step::Pass(_) => {}
@@ -263,10 +256,7 @@ impl World {
         }
         self.sink_works.store(true, Ordering::Relaxed);
         for _ in 0..1_000 {
-            for (_, handler) in std::mem::take(&mut *self.held.lock().unwrap()) {
-                // One that was dropped has nobody to listen.
-                let _ = handler.send(Answer::Good);
-            }
+            self.held.answer_all(Answer::Good);
             self.settle().await;
             if self.naive.is_over() {
                 break;
@@ -277,7 +267,7 @@ impl World {
     }
 }
 
-fn spawn(settings: &Settings, log: &Log, held: &Held, sink: Arc<Sink>) -> Orders {
+fn spawn(settings: &Settings, log: &Log, held: &Held<Id, Answer>, sink: Arc<Sink>) -> Orders {
     let exhausted = match settings.exhausted {
         After::Discard => Exhausted::Discard,
         After::Letter => Exhausted::DeadLetter(sink.clone()),
@@ -295,15 +285,20 @@ fn spawn(settings: &Settings, log: &Log, held: &Held, sink: Arc<Sink>) -> Orders
     if let Some(timeout) = settings.timeout {
         builder = builder.attempt_timeout(timeout);
     }
-    let (log, held) = (log.clone(), Arc::clone(held));
+    let (log, held) = (log.clone(), held.clone());
     builder
         .spawn(move |context: Context<Key>, message: Message| {
-            handle(log.clone(), Arc::clone(&held), context.attempt(), message)
+            handle(log.clone(), held.clone(), context.attempt(), message)
         })
         .expect("the settings are right")
 }
 
-async fn handle(log: Log, held: Held, attempt: u32, message: Message) -> Result<Id, &'static str> {
+async fn handle(
+    log: Log,
+    held: Held<Id, Answer>,
+    attempt: u32,
+    message: Message,
+) -> Result<Id, &'static str> {
     let id = message.id;
     log.note(Event::Started(id, attempt));
     let mut running = Running {
@@ -316,11 +311,7 @@ async fn handle(log: Log, held: Held, attempt: u32, message: Message) -> Result<
         Kind::Now(answer) => answer,
         Kind::Flaky if attempt == 2 => Answer::Good,
         Kind::Flaky => Answer::Error,
-        Kind::Held | Kind::Bomb => {
-            let (sender, answer) = oneshot::channel();
-            held.lock().unwrap().insert(id, sender);
-            answer.await.expect("whoever holds it answers")
-        }
+        Kind::Held | Kind::Bomb => held.wait(id).await.expect("the test answers"),
     };
     running.answered = true;
     log.note(Event::Answered(id, answer));
