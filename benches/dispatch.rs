@@ -26,7 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, SamplingMode, Throughput};
-use keylane::{BuildError, Dispatcher, Overflow, Retry};
+use keylane::error::BuildError;
+use keylane::{Dispatcher, Overflow, Retry};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 

@@ -29,7 +29,8 @@ use std::time::Duration;
 use gungraun::{
     Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
 };
-use keylane::{BuildError, Builder, Coalesce, Context, Dispatcher, Handler, Retry, Sequence};
+use keylane::error::BuildError;
+use keylane::{Builder, Coalesce, Context, Dispatcher, Handler, Retry, Sequence};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 

@@ -14,7 +14,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use keylane::{Dispatcher, Overflow, TrySendError};
+use keylane::error::TrySendError;
+use keylane::{Dispatcher, Overflow};
 use tokio::time::{Instant, sleep};
 
 type Error = Box<dyn std::error::Error>;
@@ -64,7 +65,7 @@ async fn lane_capacity() -> Result<(), Error> {
                 sleep(Duration::from_millis(1)).await;
             }
             println!("   the flood is sent after {} ms", millis(started));
-            Ok::<_, keylane::SendError<Reading>>(())
+            Ok::<_, keylane::error::SendError<Reading>>(())
         }
     });
     // The flood has its head start.

@@ -52,12 +52,12 @@ async fn main() -> Result<(), Error> {
     }
     println!("   {}\n", pushes.drain().await);
 
-    println!("2. send_after 100 ms; those behind it wait");
+    println!("2. send_when 100 ms; those behind it wait");
     let clock = Clock(Instant::now());
     let accounts = delaying(clock, Delayed::Wait)?;
     accounts.send(("ada", "pays 5", 10)).await?;
     let freeze = ("ada", "is frozen", 10);
-    accounts.send_after(freeze, 100 * MS).await?;
+    accounts.send_when(freeze, 100 * MS).await?;
     accounts.send(("ada", "pays 7", 10)).await?;
     accounts.send(("bob", "pays 9", 10)).await?;
     sleep(20 * MS).await;
@@ -69,12 +69,12 @@ async fn main() -> Result<(), Error> {
     }
     println!("   {}\n", accounts.drain().await);
 
-    println!("3. send_after 100 ms; those behind it pass");
+    println!("3. send_when 100 ms; those behind it pass");
     let clock = Clock(Instant::now());
     let carts = delaying(clock, Delayed::Pass)?;
     carts.send(("ada", "puts tea into her cart", 10)).await?;
     let reminder = ("ada", "is reminded of her cart", 10);
-    carts.send_after(reminder, 100 * MS).await?;
+    carts.send_when(reminder, 100 * MS).await?;
     carts.send(("ada", "puts milk into her cart", 10)).await?;
     // The end waits for what is delayed; `close` would hand it back.
     println!("   {}", carts.drain().await);
@@ -83,7 +83,7 @@ async fn main() -> Result<(), Error> {
 
 const MS: Duration = Duration::from_millis(1);
 
-fn delaying(clock: Clock, delayed: Delayed) -> Result<Jobs, keylane::BuildError> {
+fn delaying(clock: Clock, delayed: Delayed) -> Result<Jobs, keylane::error::BuildError> {
     Dispatcher::builder(|(account, ..): &Job| *account)
         .delayed(delayed)
         .spawn(move |job: Job| clock.handle(job))

@@ -13,7 +13,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use keylane::{Dispatcher, SendError};
+use keylane::Dispatcher;
+use keylane::error::SendError;
 use tokio::time::{Instant, sleep, timeout};
 
 #[derive(Debug)]

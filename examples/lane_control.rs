@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keylane::{Dispatcher, Exhausted, Failure, Retry};
+use keylane::error::Failure;
+use keylane::{Dispatcher, OnExhausted, Retry};
 use tokio::time::{Instant, sleep};
 
 #[derive(Debug, Clone)]
@@ -44,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Retry::fixed(Duration::from_secs(3600))
                 .retry_if(|why| matches!(why, Failure::Error(BookError::BankIsDown))),
         )
-        .on_exhausted(Exhausted::Halt)
+        .on_exhausted(OnExhausted::Halt)
         .spawn(move |Entry { account, cents }: Entry| {
             let down = account == "ada" && down.load(Ordering::Relaxed);
             async move {

@@ -15,7 +15,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use keylane::{BuildError, Dispatcher, Rate};
+use keylane::error::BuildError;
+use keylane::{Dispatcher, Rate};
 use tokio::time::{Instant, sleep};
 
 type Error = Box<dyn std::error::Error>;

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::{Dispatcher, HashLanes};
+use keylane::Dispatcher;
+use keylane::routing::HashLanes;
 use tokio::time::{Instant, sleep};
 
 const USERS: usize = 40;

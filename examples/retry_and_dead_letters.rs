@@ -16,7 +16,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use keylane::{BoxError, Context, DeadLetter, DeadLetterSink, Dispatcher, Exhausted, Retry};
+use keylane::error::BoxError;
+use keylane::{Context, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retry};
 use tokio::time::Instant;
 
 #[derive(Debug, Clone)]
@@ -41,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let payments = Dispatcher::builder(|payment: &Payment| payment.account)
         .retry(Retry::exponential(Duration::from_millis(100)).max_attempts(4))
-        .on_exhausted(Exhausted::dead_letter(letters))
+        .on_exhausted(OnExhausted::dead_letter(letters))
         .spawn(
             move |context: Context<&'static str>, payment: Payment| async move {
                 let attempt = context.attempt();

@@ -17,7 +17,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use keylane::{BoxError, Dispatcher, OnGap, ReceiptError, Sequence, VersionStore};
+use keylane::error::{BoxError, ReceiptError};
+use keylane::{Dispatcher, OnGap, Sequence, VersionStore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
@@ -73,7 +74,7 @@ async fn main() -> Result<(), Error> {
     Ok(fs::remove_file(path)?)
 }
 
-fn spawn(sequence: Sequence<&'static str, Change>) -> Result<Feed, keylane::BuildError> {
+fn spawn(sequence: Sequence<&'static str, Change>) -> Result<Feed, keylane::error::BuildError> {
     let started = Instant::now();
     Dispatcher::builder(|(product, _): &Change| *product)
         .sequence(sequence)

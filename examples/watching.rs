@@ -14,7 +14,8 @@
 
 use std::time::Duration;
 
-use keylane::{Dispatcher, Event, Exhausted, HotBy, Overflow};
+use keylane::watching::{Event, HotBy};
+use keylane::{Dispatcher, OnExhausted, Overflow};
 
 const FAILING: u32 = 13;
 const BLOCKED: u32 = 42;
@@ -29,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     examples::log_to_stderr("off");
     let devices = Dispatcher::builder(|device: &u32| *device)
         .lane_capacity(200, Overflow::DropOldest)
-        .on_exhausted(Exhausted::Halt)
+        .on_exhausted(OnExhausted::Halt)
         .stuck_after(Duration::from_millis(100))
         .event_capacity(256)
         .spawn(|device: u32| async move {

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use keylane::hash_lane;
+use keylane::routing::hash_lane;
 
 use crate::arguments::Arguments;
 

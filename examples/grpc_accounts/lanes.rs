@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use http::{HeaderValue, Request};
-use keylane::BuildError;
+use keylane::error::BuildError;
 use keylane_tower::error::LaneFull;
 use keylane_tower::{KeyedLayer, KeyedSemaphore};
 use tonic::{Code, Status};

@@ -8,7 +8,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::routing::{get, post};
 use axum::{BoxError, Json, Router};
-use keylane::BuildError;
+use keylane::error::BuildError;
 use keylane_tower::{KeyedLayer, KeyedSemaphore};
 use tower::ServiceBuilder;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylane::{BuildError, Context, Dispatcher, Overflow, Retry};
+use keylane::error::BuildError;
+use keylane::{Context, Dispatcher, Overflow, Retry};
 use tokio::time::sleep;
 
 /// A mail that confirms an order.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylane::{BuildError, LaneError, Overflow, Rate};
+use keylane::error::{BuildError, LaneError};
+use keylane::{Overflow, Rate};
 use keylane_testkit::ScriptError;
 use keylane_testkit::scenario::{MS, Message};
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use keylane::{
-    Answers, BatchAnswer, Builder, Context, Dispatcher, Exhausted, Failure, LaneState, Overflow,
-    ReceiptError, Retry,
-};
+use keylane::batch::{Answers, BatchAnswer};
+use keylane::error::{Failure, ReceiptError};
+use keylane::watching::LaneState;
+use keylane::{Builder, Context, Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::ScriptError;
 use keylane_testkit::scenario::{MS, Message, SECOND, ScriptedDispatcher, outcome};
 
@@ -327,7 +327,7 @@ async fn dead_letters_one_by_one_in_order() {
     let builder = dispatcher()
         .batch(3, Duration::ZERO)
         .retry(Retry::fixed(MS).max_attempts(2))
-        .on_exhausted(Exhausted::DeadLetter(Arc::new(sink)));
+        .on_exhausted(OnExhausted::DeadLetter(Arc::new(sink)));
     let dispatcher = batched(&recorder, builder, |ids, _| {
         let bad = ids.iter().map(|id| id % 2 == 0);
         Reply::Each(bad.collect())
@@ -345,7 +345,7 @@ impl keylane::DeadLetterSink<u64, Message, ScriptError> for Letters {
     async fn accept(
         &self,
         letter: &keylane::DeadLetter<u64, Message, ScriptError>,
-    ) -> Result<(), keylane::BoxError> {
+    ) -> Result<(), keylane::error::BoxError> {
         self.0
             .lock()
             .unwrap()
@@ -360,7 +360,7 @@ async fn a_batch_halts_at_its_first_failure_and_is_resumed() {
     let works = Arc::new(AtomicUsize::new(0));
     let builder = dispatcher()
         .batch(3, Duration::ZERO)
-        .on_exhausted(Exhausted::Halt);
+        .on_exhausted(OnExhausted::Halt);
     let dispatcher = batched(&recorder, builder, {
         let works = Arc::clone(&works);
         move |_, _| match works.load(Ordering::Relaxed) {
@@ -389,7 +389,7 @@ async fn a_halted_batch_is_handed_back() {
     let recorder = Recorder::new();
     let builder = dispatcher()
         .batch(3, Duration::ZERO)
-        .on_exhausted(Exhausted::Halt);
+        .on_exhausted(OnExhausted::Halt);
     let dispatcher = batched(&recorder, builder, |_, _| Reply::Fail);
     send_all(&dispatcher, 1, 1..=4).await;
     quiet().await;

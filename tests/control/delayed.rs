@@ -1,8 +1,10 @@
-//! `send_at`, `send_after`, `submit_after`.
+//! `send_when`, `submit_when`.
 
 use std::time::Duration;
 
-use keylane::{Delayed, LaneState, Retry, RetryBudget, SendError};
+use keylane::error::SendError;
+use keylane::watching::LaneState;
+use keylane::{Delayed, Retry, RetryBudget};
 use keylane_testkit::scenario::{MS, Message, SECOND, outcome};
 use tokio::time::Instant;
 
@@ -18,16 +20,16 @@ async fn later_messages_wait() {
         .unwrap();
     send_all(&dispatcher, 1, [1]).await;
     dispatcher
-        .send_after(Message::new(1, 2), 100 * MS)
+        .send_when(Message::new(1, 2), 100 * MS)
         .await
         .unwrap();
     send_all(&dispatcher, 1, [3]).await;
     dispatcher
-        .send_at(Message::new(1, 4), Instant::now() + 50 * MS)
+        .send_when(Message::new(1, 4), Instant::now() + 50 * MS)
         .await
         .unwrap();
     let receipt = dispatcher
-        .submit_after(Message::new(1, 5), 300 * MS)
+        .submit_when(Message::new(1, 5), 300 * MS)
         .await
         .unwrap();
     send_all(&dispatcher, 2, [21]).await;
@@ -70,19 +72,19 @@ async fn the_first_later_message_comes_behind_plain_ones_that_are_ready() {
     send_all(&dispatcher, None, [7]).await;
     quiet().await;
     dispatcher
-        .send_after(Message::new(1, 3), 50 * MS)
+        .send_when(Message::new(1, 3), 50 * MS)
         .await
         .unwrap();
     dispatcher
-        .send_after(Message::new(2, 4), 150 * MS)
+        .send_when(Message::new(2, 4), 150 * MS)
         .await
         .unwrap();
     dispatcher
-        .send_after(Message::new(3, 5), 150 * MS)
+        .send_when(Message::new(3, 5), 150 * MS)
         .await
         .unwrap();
     dispatcher
-        .send_after(Message::new(None, 8), 150 * MS)
+        .send_when(Message::new(None, 8), 150 * MS)
         .await
         .unwrap();
     send_all(&dispatcher, 3, [6]).await;
@@ -117,12 +119,12 @@ async fn later_messages_pass() {
         .spawn(recorder.handler(|_, _| Act::Ok))
         .unwrap();
     dispatcher
-        .send_after(Message::new(1, 1), 100 * MS)
+        .send_when(Message::new(1, 1), 100 * MS)
         .await
         .unwrap();
     send_all(&dispatcher, 1, [2]).await;
     dispatcher
-        .send_after(Message::new(1, 3), 50 * MS)
+        .send_when(Message::new(1, 3), 50 * MS)
         .await
         .unwrap();
     send_all(&dispatcher, 1, [4]).await;
@@ -145,7 +147,7 @@ async fn one_that_was_passed_comes_behind_what_is_parked() {
         .spawn(recorder.handler(|_, _| Act::Takes(60)))
         .unwrap();
     dispatcher
-        .send_after(Message::new(1, 1), 50 * MS)
+        .send_when(Message::new(1, 1), 50 * MS)
         .await
         .unwrap();
     send_all(&dispatcher, 1, [2, 3]).await;
@@ -168,7 +170,7 @@ async fn ten_thousand_at_once_in_their_order() {
         let due = Instant::now() + SECOND;
         for id in 0..10_000 {
             dispatcher
-                .send_at(Message::new(id % 7, id), due)
+                .send_when(Message::new(id % 7, id), due)
                 .await
                 .unwrap();
         }
@@ -199,7 +201,7 @@ async fn a_jump_of_time_keeps_the_order_of_the_times() {
         .unwrap();
     for id in 0..100 {
         dispatcher
-            .send_after(
+            .send_when(
                 Message::new(1, id),
                 Duration::from_millis(100 + (id * 37) % 100),
             )
@@ -227,12 +229,12 @@ async fn a_time_that_does_not_exist() {
         .unwrap();
     assert_eq!(
         dispatcher
-            .send_after(Message::new(1, 1), Duration::MAX)
+            .send_when(Message::new(1, 1), Duration::MAX)
             .await,
         Err(SendError::TooFar(Message::new(1, 1)))
     );
     let submitted = dispatcher
-        .submit_after(Message::new(1, 1), Duration::MAX)
+        .submit_when(Message::new(1, 1), Duration::MAX)
         .await;
     assert_eq!(submitted.err(), Some(SendError::TooFar(Message::new(1, 1))));
     assert_eq!(SendError::TooFar(7).into_inner(), 7);
@@ -251,11 +253,11 @@ async fn a_very_long_time_is_kept() {
                 .spawn(recorder.handler(|_, _| Act::Ok))
                 .unwrap();
             dispatcher
-                .send_after(Message::new(key, 1), 3 * 365 * 24 * HOUR)
+                .send_when(Message::new(key, 1), 3 * 365 * 24 * HOUR)
                 .await
                 .unwrap();
             dispatcher
-                .send_after(Message::new(2, 2), CENTURY)
+                .send_when(Message::new(2, 2), CENTURY)
                 .await
                 .unwrap();
             let report =
@@ -281,13 +283,16 @@ async fn a_time_that_is_over_is_now() {
             .unwrap();
         let past = Instant::now();
         at(&recorder, 100).await;
-        dispatcher.send_at(Message::new(1, 1), past).await.unwrap();
         dispatcher
-            .send_after(Message::new(None, 2), Duration::ZERO)
+            .send_when(Message::new(1, 1), past)
             .await
             .unwrap();
         dispatcher
-            .send_after(Message::new(1, 3), Duration::ZERO)
+            .send_when(Message::new(None, 2), Duration::ZERO)
+            .await
+            .unwrap();
+        dispatcher
+            .send_when(Message::new(1, 3), Duration::ZERO)
             .await
             .unwrap();
         quiet().await;
@@ -311,7 +316,7 @@ async fn keyless_messages_are_delayed() {
             .unwrap();
         for id in 0..100 {
             dispatcher
-                .send_after(Message::new(None, id), 100 * MS)
+                .send_when(Message::new(None, id), 100 * MS)
                 .await
                 .unwrap();
         }
@@ -346,7 +351,7 @@ async fn delayed_messages_take_no_other_keys_room() {
             .unwrap();
         for id in 1..=8 {
             dispatcher
-                .send_after(Message::new(key, id), HOUR)
+                .send_when(Message::new(key, id), HOUR)
                 .await
                 .unwrap();
         }
@@ -377,16 +382,16 @@ async fn in_batches() {
             .unwrap();
         send_all(&dispatcher, 1, [1]).await;
         dispatcher
-            .send_after(Message::new(1, 2), 100 * MS)
+            .send_when(Message::new(1, 2), 100 * MS)
             .await
             .unwrap();
         send_all(&dispatcher, 1, [3, 4]).await;
         dispatcher
-            .send_after(Message::new(1, 5), 100 * MS)
+            .send_when(Message::new(1, 5), 100 * MS)
             .await
             .unwrap();
         dispatcher
-            .send_after(Message::new(1, 6), 200 * MS)
+            .send_when(Message::new(1, 6), 200 * MS)
             .await
             .unwrap();
         at(&recorder, 500).await;
@@ -420,11 +425,11 @@ async fn what_is_not_due_at_the_end() {
                     .spawn(recorder.handler(|_, _| Act::Ok))
                     .unwrap();
                 let receipt = dispatcher
-                    .submit_after(Message::new(key, 1), SECOND)
+                    .submit_when(Message::new(key, 1), SECOND)
                     .await
                     .unwrap();
                 dispatcher
-                    .send_after(Message::new(key, 2), SECOND)
+                    .send_when(Message::new(key, 2), SECOND)
                     .await
                     .unwrap();
                 if end != 2 {
@@ -463,7 +468,7 @@ async fn a_dispatcher_that_is_dropped_handles_it_in_time() {
             .spawn(recorder.handler(|_, _| Act::Ok))
             .unwrap();
         let receipt = dispatcher
-            .submit_after(Message::new(1, 1), SECOND)
+            .submit_when(Message::new(1, 1), SECOND)
             .await
             .unwrap();
         drop(dispatcher);
@@ -479,7 +484,7 @@ async fn a_drain_does_not_start_what_is_stopped() {
         let recorder = Recorder::new();
         let mut builder = dispatcher().delayed(Delayed::Pass);
         if halts {
-            builder = builder.on_exhausted(keylane::Exhausted::Halt);
+            builder = builder.on_exhausted(keylane::OnExhausted::Halt);
         }
         let dispatcher = builder
             .spawn(recorder.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
@@ -488,7 +493,7 @@ async fn a_drain_does_not_start_what_is_stopped() {
             dispatcher.lane(&1).pause();
         }
         dispatcher
-            .send_after(Message::new(1, 3), SECOND)
+            .send_when(Message::new(1, 3), SECOND)
             .await
             .unwrap();
         send_all(&dispatcher, 1, [1, 2]).await;
@@ -516,7 +521,7 @@ async fn a_delayed_message_expires() {
                 .spawn(recorder.handler(|_, _| Act::Ok))
                 .unwrap();
             let receipt = dispatcher
-                .submit_after(Message::new(key, 1), HOUR)
+                .submit_when(Message::new(key, 1), HOUR)
                 .await
                 .unwrap();
             assert_eq!(outcome(&receipt.await), "expired");

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use keylane::{Coalesce, LaneState, Rate, ReceiptError, Retry};
+use keylane::error::ReceiptError;
+use keylane::watching::LaneState;
+use keylane::{Coalesce, Rate, Retry};
 use keylane_testkit::scenario::{MS, Message, SECOND, outcome};
 
 use crate::support::{
@@ -98,7 +100,7 @@ async fn whatever_the_lane_waits_for() {
             .expire_by(|message| (message.id > 1).then_some(100 * MS))
             .retry(Retry::fixed(HOUR).max_attempts(if why == 4 { 1 } else { 2 }));
         if why == 4 {
-            builder = builder.on_exhausted(keylane::Exhausted::Halt);
+            builder = builder.on_exhausted(keylane::OnExhausted::Halt);
         }
         if why == 2 {
             builder = builder.rate_per_key(Rate::per(1, HOUR));
@@ -115,7 +117,7 @@ async fn whatever_the_lane_waits_for() {
         match why {
             1 => dispatcher.lane(&1).pause(),
             3 => dispatcher
-                .send_after(Message::new(1, 1), HOUR)
+                .send_when(Message::new(1, 1), HOUR)
                 .await
                 .unwrap(),
             _ => dispatcher.send(Message::new(1, 1)).await.unwrap(),

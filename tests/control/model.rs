@@ -159,7 +159,7 @@ async fn live(plan: Plan) {
                 }
                 let delayed = Duration::from_millis(delay);
                 let receipt = dispatcher
-                    .submit_after(Message::new(key, id), delayed)
+                    .submit_when(Message::new(key, id), delayed)
                     .await
                     .unwrap();
                 sent.insert(

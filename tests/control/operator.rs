@@ -1,6 +1,7 @@
 //! What an operator may do to a lane, in each of its states.
 
-use keylane::{LaneError, Retry, RetryBudget};
+use keylane::error::LaneError;
+use keylane::{Retry, RetryBudget};
 use keylane_testkit::scenario::{MS, Message, outcome};
 
 use crate::states::{State, arrange};

@@ -2,7 +2,9 @@
 
 use std::future::IntoFuture;
 
-use keylane::{LaneError, LaneState, Retry, RetryBudget};
+use keylane::error::LaneError;
+use keylane::watching::LaneState;
+use keylane::{Retry, RetryBudget};
 use keylane_testkit::scenario::{MS, Message, SECOND, outcome};
 
 use crate::support::{

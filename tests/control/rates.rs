@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylane::{LaneState, Rate, Retry};
+use keylane::watching::LaneState;
+use keylane::{Rate, Retry};
 use keylane_testkit::scenario::{MS, Message, SECOND};
 
 use crate::support::{Act, CAPACITY, HOUR, Recorder, at, dispatcher, quiet, send_all, within};

@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use keylane::{Dispatcher, Exhausted, HashLane, HashLanes, LaneState};
+use keylane::routing::{HashLane, HashLanes};
+use keylane::watching::LaneState;
+use keylane::{Dispatcher, OnExhausted};
 
 use crate::bench::{Fault, Job, job, quiet, within};
 
@@ -13,7 +15,7 @@ use crate::bench::{Fault, Job, job, quiet, within};
 async fn an_old_lane_that_is_halted_is_found_by_its_number() {
     let two = NonZeroUsize::new(2).unwrap();
     let lanes: HashLanes<Job, u64, Fault> = Dispatcher::hash_lanes(two, |job: &Job| job.key)
-        .on_exhausted(Exhausted::Halt)
+        .on_exhausted(OnExhausted::Halt)
         .spawn(|job: Job| async move {
             if job.id == 0 {
                 Err(Fault(0))

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use keylane::{Exhausted, LaneState, Rate, Retry};
+use keylane::watching::LaneState;
+use keylane::{OnExhausted, Rate, Retry};
 use keylane_testkit::ScriptError;
 use keylane_testkit::scenario::{MS, Message, ScriptedDispatcher, ScriptedReceipt};
 
@@ -132,10 +133,10 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
             .retry(Retry::fixed(5 * MS).max_attempts(2))
             .spawn(recorder.handler(act)),
         State::Halted | State::PausedHalted => builder
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(recorder.handler(act)),
         State::Refused => builder
-            .on_exhausted(Exhausted::DeadLetter(Arc::new(Sink(AtomicU32::new(0)))))
+            .on_exhausted(OnExhausted::DeadLetter(Arc::new(Sink(AtomicU32::new(0)))))
             .spawn(recorder.handler(act)),
         State::RateLimited | State::Idle => builder
             .rate_per_key(Rate::per(1, HOUR))
@@ -162,7 +163,7 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
     if state == State::Delayed {
         receipts.push(
             dispatcher
-                .submit_after(Message::new(1, 1), HOUR)
+                .submit_when(Message::new(1, 1), HOUR)
                 .await
                 .unwrap(),
         );
@@ -206,7 +207,7 @@ impl keylane::DeadLetterSink<u64, Message, ScriptError> for Sink {
     async fn accept(
         &self,
         _: &keylane::DeadLetter<u64, Message, ScriptError>,
-    ) -> Result<(), keylane::BoxError> {
+    ) -> Result<(), keylane::error::BoxError> {
         match self.0.fetch_add(1, Ordering::Relaxed) {
             0 => Err("not now".into()),
             _ => Ok(()),

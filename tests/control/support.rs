@@ -8,7 +8,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::{Builder, Context, Dispatcher, ReceiptError, Report};
+use keylane::error::ReceiptError;
+use keylane::{Builder, Context, Dispatcher, Report};
 use keylane_testkit::ScriptError;
 use keylane_testkit::scenario::{
     self, Message, ScriptedDispatcher, ScriptedReceipt, assert_no_engine_panics,

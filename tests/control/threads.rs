@@ -12,9 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use futures::Sink;
-use keylane::{
-    BuildError, Context, Dispatcher, Exhausted, HashLanes, LaneState, OnGap, Rate, Sequence,
-};
+use keylane::error::BuildError;
+use keylane::routing::HashLanes;
+use keylane::watching::LaneState;
+use keylane::{Context, Dispatcher, OnExhausted, OnGap, Rate, Sequence};
 use tokio::runtime::{self, Runtime};
 use tokio::time::Instant;
 
@@ -138,7 +139,7 @@ async fn the_last_message_of_a_rate_is_skipped() {
         let bench = Bench::new();
         let jobs = jobs()
             .rate_per_key(Rate::per(1, SECOND))
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(bench.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
             .unwrap();
         send_all(&jobs, 1, [1]).await;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use keylane::{BuildError, Coalesce, Dispatcher, Failure, OnGap, ReceiptError, Sequence};
+use keylane::error::{BuildError, Failure, ReceiptError};
+use keylane::{Coalesce, Dispatcher, OnGap, Sequence};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use crate::sequence::{contiguous, monotonic, versions};

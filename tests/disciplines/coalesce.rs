@@ -1,6 +1,8 @@
 //! `Coalesce`: many requests for one key are one piece of work.
 
-use keylane::{Coalesce, Delayed, Exhausted, Failure, LaneState, Overflow, ReceiptError, Retry};
+use keylane::error::{Failure, ReceiptError};
+use keylane::watching::LaneState;
+use keylane::{Coalesce, Delayed, OnExhausted, Overflow, Retry};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
 use crate::support::{Client, Job, jobs, merging, scripted, word};
@@ -191,9 +193,9 @@ fn a_head_that_is_given_up_on_goes_before_what_waits() {
             let letters = LetterBox::new(&history).refuses(1);
             let script = Script::new(&history).message(1, Act::error());
             let exhausted = match way {
-                "discard" => Exhausted::Discard,
-                "letter" => Exhausted::dead_letter(letters.sink(|job: &Job| job.id)),
-                _ => Exhausted::Halt,
+                "discard" => OnExhausted::Discard,
+                "letter" => OnExhausted::dead_letter(letters.sink(|job: &Job| job.id)),
+                _ => OnExhausted::Halt,
             };
             let jobs = jobs()
                 .on_exhausted(exhausted)
@@ -325,7 +327,7 @@ fn a_newcomer_does_not_wait_for_the_time_of_the_one_it_replaces() {
                 parts: Vec::new(),
             };
             let sending = history.sending(1, 0, 100);
-            let receipt = jobs.submit_after(late, 1_000 * SECOND).await.unwrap();
+            let receipt = jobs.submit_when(late, 1_000 * SECOND).await.unwrap();
             sending.ok();
             let client = Client::new(&history, jobs);
             quiet().await;
@@ -419,7 +421,10 @@ fn merging_lanes_are_bounded_and_never_wedge() {
                 parts: Vec::new(),
             };
             let refused = client.jobs.try_send(extra.clone());
-            assert!(matches!(refused, Err(keylane::TrySendError::LaneFull(_))));
+            assert!(matches!(
+                refused,
+                Err(keylane::error::TrySendError::LaneFull(_))
+            ));
             let waiting = match overflow {
                 Overflow::Wait => {
                     let client = client.clone();

@@ -7,7 +7,7 @@ use crate::sequence::contiguous;
 use crate::support::{Client, Job, Jobs, jobs, merging, scripted};
 use keylane_testkit::scenario::{MS, Random, SECOND, paused, quiet, threads, within};
 
-fn end(jobs: &Jobs, way: u64) -> keylane::Ending<u64, Job, u64, keylane_testkit::ScriptError> {
+fn end(jobs: &Jobs, way: u64) -> keylane::Shutdown<u64, Job, u64, keylane_testkit::ScriptError> {
     match way {
         0 => jobs.drain(),
         1 => jobs.close(),
@@ -180,7 +180,8 @@ fn the_last_handle_goes() {
         for (receipt, id) in receipts.into_iter().zip(1..) {
             let answer = within(receipt).await;
             assert!(
-                answer == Ok(id) || answer == Err(keylane::ReceiptError::Merged { handled: true })
+                answer == Ok(id)
+                    || answer == Err(keylane::error::ReceiptError::Merged { handled: true })
             );
         }
     });

@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use keylane::{Exhausted, Failure, LaneError, LaneState, OnGap, ReceiptError};
+use keylane::error::{Failure, LaneError, ReceiptError};
+use keylane::watching::LaneState;
+use keylane::{OnExhausted, OnGap};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 use tokio::time::Instant;
 
@@ -22,7 +24,7 @@ fn client(then: OnGap, early: usize, gate: Option<&Gate>, history: &History) -> 
     }
     let letters = LetterBox::new(history);
     let jobs = jobs()
-        .on_exhausted(Exhausted::dead_letter(letters.sink(|job: &Job| job.id)))
+        .on_exhausted(OnExhausted::dead_letter(letters.sink(|job: &Job| job.id)))
         .sequence(
             contiguous()
                 .from(1)

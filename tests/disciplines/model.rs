@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use keylane::{Coalesce, Context, Exhausted, OnGap, Retry};
+use keylane::{Coalesce, Context, OnExhausted, OnGap, Retry};
 use keylane_testkit::{History, Id, Key, LetterBox, ScriptError};
 use proptest::prelude::*;
 
@@ -452,7 +452,7 @@ fn spawn(plan: &Plan, handlers: &Handlers) -> Jobs {
     let letters = LetterBox::new(&History::new());
     let mut builder = jobs()
         .retry(Retry::fixed(Duration::from_millis(RETRY)).max_attempts(2))
-        .on_exhausted(Exhausted::Discard)
+        .on_exhausted(OnExhausted::Discard)
         .overflow_sink(letters.sink(|job: &Job| job.id));
     builder = match plan.how {
         How::First => builder.coalesce(Coalesce::keep_first()),

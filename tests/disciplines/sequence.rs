@@ -1,6 +1,7 @@
 //! `Sequence`: only the next version runs, as TCP does.
 
-use keylane::{LaneState, OnGap, Overflow, Retry, Sequence};
+use keylane::watching::LaneState;
+use keylane::{OnGap, Overflow, Retry, Sequence};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use proptest::prelude::*;
 
@@ -270,7 +271,7 @@ fn a_full_lane_lets_in_who_brings_the_missing_version() {
                         let sending = client.history.sending(1, version, job.id);
                         match client.jobs.send(job).await {
                             Ok(()) => break sending.ok(),
-                            Err(keylane::SendError::LaneFull(_)) => {
+                            Err(keylane::error::SendError::LaneFull(_)) => {
                                 sending.fail();
                                 tokio::time::sleep(SECOND).await;
                             }

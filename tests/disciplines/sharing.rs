@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use keylane::{BuildError, Coalesce, Dispatcher, Exhausted, Failure, Overflow, ReceiptError};
+use keylane::error::{BuildError, Failure, ReceiptError};
+use keylane::{Coalesce, Dispatcher, OnExhausted, Overflow};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script, ScriptError};
 
 use crate::support::{Client, Job, jobs, merging, scripted};
@@ -22,7 +23,7 @@ async fn five(
     name: &str,
     act: Act,
     history: &History,
-    exhausted: Exhausted<u64, Job, ScriptError>,
+    exhausted: OnExhausted<u64, Job, ScriptError>,
 ) -> Client {
     let gate = Gate::new();
     let script = Script::new(history)
@@ -51,7 +52,7 @@ fn a_success_is_shared() {
     for name in ["first", "latest", "merge"] {
         paused().block_on(async {
             let history = History::new();
-            let client = five(name, Act::ok(), &history, Exhausted::Discard).await;
+            let client = five(name, Act::ok(), &history, OnExhausted::Discard).await;
             let stands = if name == "first" { 2 } else { 5 };
             let answers = client.answered();
             for id in 2..=5 {
@@ -68,7 +69,7 @@ fn a_success_that_is_shared_is_judged() {
     for name in ["latest", "merge"] {
         paused().block_on(async {
             let history = History::new();
-            let client = five(name, Act::ok(), &history, Exhausted::Discard).await;
+            let client = five(name, Act::ok(), &history, OnExhausted::Discard).await;
             let (_, outcomes) = client.finish(Evidence::new().coalescing()).await;
             assert_eq!(
                 outcomes.words(),
@@ -86,8 +87,8 @@ fn failures_and_dead_letters_are_shared() {
                 let history = History::new();
                 let letters = LetterBox::new(&history).refuses(2);
                 let exhausted = match letter {
-                    false => Exhausted::Discard,
-                    true => Exhausted::dead_letter(letters.sink(|job: &Job| job.id)),
+                    false => OnExhausted::Discard,
+                    true => OnExhausted::dead_letter(letters.sink(|job: &Job| job.id)),
                 };
                 let client = five(name, Act::error(), &history, exhausted).await;
                 tokio::time::sleep(keylane_testkit::scenario::SECOND).await;
@@ -113,7 +114,7 @@ fn failures_and_dead_letters_are_shared() {
 fn a_panic_is_shared_as_a_failure() {
     paused().block_on(async {
         let history = History::new();
-        let client = five("merge", Act::panic(), &history, Exhausted::Discard).await;
+        let client = five("merge", Act::panic(), &history, OnExhausted::Discard).await;
         let answers = client.answered();
         for id in 2..=5 {
             let is = &answers[&id];
@@ -245,7 +246,7 @@ fn an_abort_resolves_every_share() {
     for name in ["first", "latest", "merge"] {
         paused().block_on(async {
             let history = History::new();
-            let client = five(name, Act::never(), &history, Exhausted::Discard).await;
+            let client = five(name, Act::never(), &history, OnExhausted::Discard).await;
             let report = client.jobs.abort().await;
             assert_eq!(
                 (report.done, report.handed_back, report.coalesced),

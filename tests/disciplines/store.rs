@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use keylane::{
-    BoxError, Failure, LaneState, OnGap, ReceiptError, Retry, VersionStore, async_trait,
-};
+use keylane::error::{BoxError, Failure, ReceiptError};
+use keylane::watching::LaneState;
+use keylane::{OnGap, Retry, VersionStore, async_trait};
 use keylane_testkit::{Act, Evidence, Gate, History, Id, Script};
 
 use crate::sequence::{contiguous, monotonic};
@@ -318,7 +318,7 @@ fn a_replaced_message_is_recorded_under_its_version() {
         let script = Script::new(&history).message(2, Act::error());
         let sequence = contiguous().from(1).store(Arc::clone(&table));
         let jobs = jobs()
-            .on_exhausted(keylane::Exhausted::Halt)
+            .on_exhausted(keylane::OnExhausted::Halt)
             .sequence(sequence)
             .spawn(scripted(script))
             .unwrap();

@@ -1,6 +1,7 @@
 //! What a key remembers in memory: it outlives the lane, it has a bound, and idle keys are forgotten.
 
-use keylane::{LaneState, OnGap};
+use keylane::OnGap;
+use keylane::watching::LaneState;
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use crate::sequence::{contiguous, monotonic};

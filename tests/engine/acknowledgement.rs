@@ -2,7 +2,8 @@
 //!
 //! The receipt is what a source will acknowledge by: the tests here do as a source does.
 
-use keylane::{Exhausted, ReceiptError, Retry};
+use keylane::error::ReceiptError;
+use keylane::{OnExhausted, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, Random, SECOND, ScriptedReceipt, dispatcher, on_both, paused, quiet,
     scripted, within,
@@ -37,7 +38,7 @@ fn an_ack_follows_a_good_end_or_a_durable_letter() {
         let orders = dispatcher()
             .concurrency(16)
             .retry(Retry::fixed(MS).max_attempts(3))
-            .on_exhausted(Exhausted::dead_letter(
+            .on_exhausted(OnExhausted::dead_letter(
                 letters.sink(|message: &Message| message.id),
             ))
             .spawn(scripted(script))
@@ -84,7 +85,7 @@ fn no_receipt_and_no_next_message_before_the_letter_is_durable() {
         let script = Script::new(&history).message(1, Act::error());
         let letters = LetterBox::new(&history).waits(&gate);
         let orders = dispatcher()
-            .on_exhausted(Exhausted::dead_letter(
+            .on_exhausted(OnExhausted::dead_letter(
                 letters.sink(|message: &Message| message.id),
             ))
             .spawn(scripted(script))

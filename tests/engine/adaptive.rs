@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use keylane::{Adaptive, BuildError, Dispatcher};
+use keylane::error::BuildError;
+use keylane::{Adaptive, Dispatcher};
 use keylane_testkit::scenario::{MS, Producer, SECOND, dispatcher, paused, scripted, within};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use tokio::sync::Semaphore;

@@ -1,7 +1,8 @@
 //! G6: every queue has a limit, a default, and a documented behaviour at the limit.
 
 use keylane::Overflow;
-use keylane::{Retry, SendError, TrySendError};
+use keylane::Retry;
+use keylane::error::{SendError, TrySendError};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, assert_nothing_left, dispatcher, paused, quiet, scripted,
 };

@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use keylane::{Dispatcher, Exhausted, Report, Retry};
+use keylane::{Dispatcher, OnExhausted, Report, Retry};
 use keylane_testkit::Gate;
 use keylane_testkit::scenario::{
     MS, assert_no_engine_panics, assert_report_adds_up, on_both, paused, quiet, within,
@@ -121,7 +121,7 @@ fn orders(fuse: &Arc<Fuse>, gate: &Gate, concurrency: usize) -> Orders {
     })
     .concurrency(concurrency)
     .retry(Retry::fixed(MS).max_attempts(2))
-    .on_exhausted(Exhausted::Halt)
+    .on_exhausted(OnExhausted::Halt)
     .spawn(move |n: u64| {
         let pass = gate.pass();
         async move {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylane::{BuildError, Exhausted, Overflow};
+use keylane::error::BuildError;
+use keylane::{OnExhausted, Overflow};
 use keylane_testkit::scenario::{MS, Message, dispatcher, paused, scripted};
 use keylane_testkit::{History, LetterBox, Script};
 
@@ -121,17 +122,17 @@ fn letters_need_a_sink() {
     let full = || dispatcher().lane_capacity(1, Overflow::DeadLetter);
     assert_eq!(refused!(full()), Some(BuildError::NoDeadLetterSink));
     assert_eq!(
-        refused!(full().on_exhausted(Exhausted::Halt)),
+        refused!(full().on_exhausted(OnExhausted::Halt)),
         Some(BuildError::NoDeadLetterSink)
     );
     let sink = || LetterBox::new(&History::new()).sink(|message: &Message| message.id);
     assert_eq!(refused!(full().overflow_sink(sink())), None);
     assert_eq!(
-        refused!(full().on_exhausted(Exhausted::dead_letter(sink()))),
+        refused!(full().on_exhausted(OnExhausted::dead_letter(sink()))),
         None
     );
     assert_eq!(
-        refused!(full().on_exhausted(Exhausted::Halt).overflow_sink(sink())),
+        refused!(full().on_exhausted(OnExhausted::Halt).overflow_sink(sink())),
         None
     );
 }

@@ -1,12 +1,11 @@
-//! `Exhausted::DeadLetter`: the letter is durable before the next message of its key starts.
+//! `OnExhausted::DeadLetter`: the letter is durable before the next message of its key starts.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use keylane::{
-    BoxError, DeadLetter, DeadLetterSink, Exhausted, Failure, LaneState, Overflow, ReceiptError,
-    Retry,
-};
+use keylane::error::{BoxError, Failure, ReceiptError};
+use keylane::watching::LaneState;
+use keylane::{DeadLetter, DeadLetterSink, OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, within,
 };
@@ -78,7 +77,7 @@ async fn fail_one(
 ) -> (Producer, keylane_testkit::scenario::ScriptedReceipt) {
     let script = Script::new(history).message(1, Act::error());
     let orders = dispatcher()
-        .on_exhausted(Exhausted::dead_letter(shelf.clone()))
+        .on_exhausted(OnExhausted::dead_letter(shelf.clone()))
         .spawn(scripted(script))
         .unwrap();
     let producer = Producer::new(history, orders);
@@ -100,7 +99,7 @@ fn a_letter_says_all_there_is_to_know() {
         let orders = dispatcher()
             .attempt_timeout(SECOND)
             .retry(Retry::fixed(MS).max_attempts(3))
-            .on_exhausted(Exhausted::dead_letter(shelf.clone()))
+            .on_exhausted(OnExhausted::dead_letter(shelf.clone()))
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, orders);
@@ -220,7 +219,7 @@ fn a_sink_that_waits_holds_its_key_and_no_other() {
                 .message(4, Act::error().yields(handler_waits));
             let orders = dispatcher()
                 .concurrency(4)
-                .on_exhausted(Exhausted::dead_letter(shelf.clone()))
+                .on_exhausted(OnExhausted::dead_letter(shelf.clone()))
                 .spawn(scripted(script))
                 .unwrap();
             let producer = Producer::new(&history, orders);
@@ -348,8 +347,8 @@ fn a_sink_may_be_shared() {
             Arc::new(letters.sink(|message: &Message| message.id));
         let script = Script::new(&history).otherwise(Act::error());
         for policy in [
-            Exhausted::DeadLetter(Arc::clone(&shared)),
-            Exhausted::dead_letter(shared),
+            OnExhausted::DeadLetter(Arc::clone(&shared)),
+            OnExhausted::dead_letter(shared),
         ] {
             let orders = dispatcher()
                 .on_exhausted(policy)

@@ -1,6 +1,7 @@
 //! G9: `drain`, `close` and `abort` return a report in which every accepted message is, once.
 
-use keylane::{Exhausted, Failure, Report, Retry};
+use keylane::error::Failure;
+use keylane::{OnExhausted, Report, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, assert_report_adds_up, dispatcher, paused, quiet, scripted,
 };
@@ -39,7 +40,7 @@ impl Scene {
         let orders = dispatcher()
             .concurrency(2)
             .retry(retry)
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, orders);

@@ -1,6 +1,8 @@
-//! `Exhausted::Halt`: the lane stops, and somebody decides.
+//! `OnExhausted::Halt`: the lane stops, and somebody decides.
 
-use keylane::{Dispatcher, Exhausted, Failure, Lane, LaneError, LaneState, ReceiptError, Retry};
+use keylane::error::{Failure, LaneError, ReceiptError};
+use keylane::watching::LaneState;
+use keylane::{Dispatcher, Lane, OnExhausted, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, ScriptedReceipt, dispatcher, paused, quiet, scripted,
 };
@@ -15,7 +17,7 @@ async fn halted(script: Script, history: &History) -> (Producer, MailLane, Scrip
         .attempt(1, 2, Act::error());
     let orders = dispatcher()
         .retry(Retry::fixed(MS).max_attempts(2))
-        .on_exhausted(Exhausted::Halt)
+        .on_exhausted(OnExhausted::Halt)
         .spawn(scripted(script))
         .unwrap();
     let producer = Producer::new(history, orders);
@@ -67,7 +69,7 @@ fn resume_tries_the_head_again_from_its_first_attempt() {
         let (producer, lane, receipt) = {
             let orders = dispatcher()
                 .retry(Retry::fixed(MS).max_attempts(2))
-                .on_exhausted(Exhausted::Halt)
+                .on_exhausted(OnExhausted::Halt)
                 .spawn({
                     let script = script.otherwise(Act::ok());
                     let failing = Script::new(&history).otherwise(Act::error());
@@ -200,7 +202,7 @@ fn what_is_in_flight_cannot_be_decided_on() {
         let orders = dispatcher()
             .concurrency(1)
             .retry(Retry::fixed(SECOND))
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, orders);
@@ -280,7 +282,7 @@ fn a_lane_that_halts_during_a_drain_is_handed_back() {
         let history = History::new();
         let script = Script::new(&history).message(1, Act::error().sleeps(SECOND));
         let orders = dispatcher()
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, orders);
@@ -299,7 +301,7 @@ fn a_keyless_message_is_discarded() {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error());
         let orders = dispatcher()
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, orders);
@@ -318,7 +320,7 @@ fn many_operators_decide_each_halt_once() {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error().yields(1));
         let orders = dispatcher()
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, orders);
@@ -377,7 +379,7 @@ fn replace_weighs_the_new_message() {
             let orders = Dispatcher::builder(|message: &(u64, usize)| message.0)
                 .capacity_bytes(100, |message| message.1)
                 .stalled_capacity(stalled)
-                .on_exhausted(Exhausted::Halt)
+                .on_exhausted(OnExhausted::Halt)
                 .spawn(|(_, size): (u64, usize)| async move {
                     if size == 30 { Err("too heavy") } else { Ok(()) }
                 })

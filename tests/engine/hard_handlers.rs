@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context as TaskContext, Wake, Waker};
 use std::time::Duration;
 
-use keylane::{
-    BuildError, Dispatcher, Exhausted, Failure, Overflow, ReceiptError, Retry, RetryBudget,
-};
+use keylane::error::{BuildError, Failure, ReceiptError};
+use keylane::{Dispatcher, OnExhausted, Overflow, Retry, RetryBudget};
 use keylane_testkit::Gate;
 use keylane_testkit::scenario::{
     MS, SECOND, assert_no_engine_panics, assert_nothing_left, assert_report_adds_up, paused, quiet,
@@ -276,7 +275,7 @@ fn a_resumed_head_that_is_handed_back_knows_its_attempts() {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .concurrency(1)
             .retry(Retry::fixed(MS).max_attempts(2))
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(move |n: u64| {
                 let pass = at_gate.pass();
                 async move {
@@ -343,7 +342,7 @@ fn skipping_while_the_runtime_goes_ends_with_a_report() {
     let told = Arc::clone(&slow.0);
     let orders = runtime.block_on(async {
         let orders = Dispatcher::builder(|_: &Slow| 1)
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(|_: Slow| async { Err::<(), ()>(()) })
             .unwrap();
         orders.send(slow).await.unwrap();

@@ -1,6 +1,7 @@
 //! G7: a key with nothing to do costs nothing. (The bytes are counted in the test binary `memory`.)
 
-use keylane::{Exhausted, LaneState, Overflow, Retry};
+use keylane::watching::LaneState;
+use keylane::{OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::threads;
 use keylane_testkit::scenario::{
     MS, Producer, SECOND, assert_nothing_left, dispatcher, on_both, paused, quiet, scripted, within,
@@ -19,7 +20,7 @@ fn a_lane_is_there_only_while_it_holds_or_runs_something() {
             .attempt(4, 1, Act::error());
         let orders = dispatcher()
             .retry(Retry::custom(|attempt, _| (attempt == 1).then_some(SECOND)))
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, orders);

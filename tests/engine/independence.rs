@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-use keylane::{Dispatcher, Exhausted, Overflow, Retry};
+use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
     MS, Producer, SECOND, dispatcher, on_both, paused, scripted, threads, within,
 };
@@ -55,7 +55,7 @@ async fn throughput_beside(trouble: Trouble) -> (f64, History, Evidence) {
         .retry(Retry::custom(move |_, _| {
             (trouble == Trouble::BacksOff).then_some(Duration::from_secs(1))
         }))
-        .on_exhausted(Exhausted::Halt)
+        .on_exhausted(OnExhausted::Halt)
         .spawn(scripted(script))
         .unwrap();
     let producer = Producer::new(&history, orders);
@@ -332,7 +332,7 @@ fn a_blocked_key_does_not_starve_those_behind_it() {
             .otherwise(Act::ok().sleeps(MS));
         let orders = dispatcher()
             .concurrency(2)
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, orders);

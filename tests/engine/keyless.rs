@@ -1,6 +1,7 @@
 //! Messages without a key: no order, no lane, and all else as for the others.
 
-use keylane::{Exhausted, ReceiptError, Retry};
+use keylane::error::ReceiptError;
+use keylane::{OnExhausted, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, within,
 };
@@ -65,7 +66,7 @@ fn they_are_dead_lettered_discarded_and_handed_back() {
             .message(1, Act::error())
             .message(2, Act::panic());
         let orders = dispatcher()
-            .on_exhausted(Exhausted::dead_letter(
+            .on_exhausted(OnExhausted::dead_letter(
                 letters.sink(|message: &Message| message.id),
             ))
             .spawn(scripted(script))
@@ -122,7 +123,7 @@ fn they_fill_no_lane() {
         quiet().await;
         assert!(matches!(
             producer.try_send(None),
-            Err(keylane::TrySendError::Full(_))
+            Err(keylane::error::TrySendError::Full(_))
         ));
         assert_eq!(producer.dispatcher.stats().full_lanes, 0);
         gate.open();

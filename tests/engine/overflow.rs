@@ -1,7 +1,8 @@
 //! `Overflow`: what a full lane does, to its own key and to nobody else.
 
 use futures::FutureExt;
-use keylane::{Failure, Overflow, ReceiptError, SendError, TrySendError};
+use keylane::Overflow;
+use keylane::error::{Failure, ReceiptError, SendError, TrySendError};
 use keylane_testkit::scenario::{
     Message, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, until, within,
 };

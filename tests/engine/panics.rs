@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as TaskContext, Poll};
 
-use keylane::{Context, Dispatcher, Exhausted, Failure, LaneState, Overflow, ReceiptError, Retry};
+use keylane::error::{Failure, ReceiptError};
+use keylane::watching::LaneState;
+use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
     MS, Producer, Random, SECOND, assert_no_engine_panics, assert_report_adds_up, dispatcher,
     on_both, paused, quiet, scripted, within,
@@ -205,8 +207,8 @@ fn in_the_drop_of_what_a_panic_carries() {
 #[test]
 fn in_the_clone_of_the_message() {
     paused().block_on(async {
-        for policy in [Exhausted::Discard, Exhausted::Halt] {
-            let halts = matches!(policy, Exhausted::Halt);
+        for policy in [OnExhausted::Discard, OnExhausted::Halt] {
+            let halts = matches!(policy, OnExhausted::Halt);
             let orders = Dispatcher::builder(|mine: &Mine| mine.key)
                 .retry(Retry::fixed(MS).max_attempts(2))
                 .on_exhausted(policy)
@@ -300,7 +302,7 @@ fn in_the_debug_of_the_error() {
     paused().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .retry(Retry::fixed(SECOND).max_attempts(2))
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(|ctx: Context<u64>, n: u64| async move {
                 if n == 1 {
                     Err(Unspeakable)

@@ -1,6 +1,7 @@
 //! Classes of priority: who goes first, who must not starve, and what never changes.
 
-use keylane::{BuildError, Rate};
+use keylane::Rate;
+use keylane::error::BuildError;
 use keylane_testkit::scenario::{
     Message, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, within,
 };

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use keylane::{BoxError, BuildError, DeadLetter, DeadLetterSink, Exhausted, Rate, Retry};
+use keylane::error::{BoxError, BuildError};
+use keylane::{DeadLetter, DeadLetterSink, OnExhausted, Rate, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, Random, SECOND, assert_report_adds_up, dispatcher, on_both, paused,
     quiet, scripted, within,
@@ -196,7 +197,7 @@ fn letters_do_not_count_and_do_not_wait() {
         let sink = Sink::default();
         let orders = dispatcher()
             .rate(Rate::per(1, SECOND * 100))
-            .on_exhausted(Exhausted::DeadLetter(Arc::new(sink.clone())));
+            .on_exhausted(OnExhausted::DeadLetter(Arc::new(sink.clone())));
         let producer = Producer::new(&history, orders.spawn(scripted(script)).unwrap());
         let since = Instant::now();
         for key in 1..=3 {

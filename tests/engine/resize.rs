@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use keylane::{Dispatcher, HashLanes, ResizeError};
+use keylane::Dispatcher;
+use keylane::error::ResizeError;
+use keylane::routing::HashLanes;
 use keylane_testkit::scenario::{paused, threads, within};
 
 const USERS: u64 = 200;

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::{Context, Failure, ReceiptError, Retry, RetryBudget};
+use keylane::error::{Failure, ReceiptError};
+use keylane::{Context, Retry, RetryBudget};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, dispatcher, paused, quiet, scripted,
 };

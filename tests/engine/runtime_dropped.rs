@@ -6,7 +6,7 @@
 use std::future::IntoFuture;
 
 use futures::FutureExt;
-use keylane::{ReserveError, SendError, TrySendError};
+use keylane::error::{ReserveError, SendError, TrySendError};
 use tokio::runtime::Runtime;
 
 use crate::support::Life;

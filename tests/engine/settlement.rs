@@ -3,7 +3,8 @@
 //! Here are the paths one by one. `drains_under_load` and `runtime_dropped` mix them at random.
 
 use futures::FutureExt;
-use keylane::{Exhausted, Failure, Overflow, ReceiptError, Retry};
+use keylane::error::{Failure, ReceiptError};
+use keylane::{OnExhausted, Overflow, Retry};
 use keylane_testkit::Evidence;
 use keylane_testkit::scenario::Producer;
 use keylane_testkit::scenario::on_both;
@@ -85,7 +86,7 @@ fn by_the_dead_letter_sink() {
         let letters = LetterBox::new(&history).refuses(3);
         let orders = dispatcher()
             .retry(Retry::fixed(MS).max_attempts(2))
-            .on_exhausted(Exhausted::dead_letter(
+            .on_exhausted(OnExhausted::dead_letter(
                 letters.sink(|message: &Message| message.id),
             ))
             .spawn(scripted(script))
@@ -144,7 +145,7 @@ fn by_the_operator_of_a_halted_lane() {
             .message(2, Act::error())
             .attempt(3, 1, Act::error());
         let orders = dispatcher()
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
         let skipped = orders.submit(message(1, 1)).await.unwrap();

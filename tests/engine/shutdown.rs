@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use keylane::{Context, Dispatcher, ReceiptError, ReserveError, Retry, SendError, TrySendError};
+use keylane::error::{ReceiptError, ReserveError, SendError, TrySendError};
+use keylane::{Context, Dispatcher, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, assert_nothing_left, assert_report_adds_up, dispatcher, on_both,
     paused, quiet, scripted, within,
@@ -237,7 +238,7 @@ fn dropping_every_handle_hands_halted_messages_back_to_their_receipts() {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error());
         let orders = dispatcher()
-            .on_exhausted(keylane::Exhausted::Halt)
+            .on_exhausted(keylane::OnExhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, orders);

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use keylane::{Context, Dispatcher, Failure, ReceiptError, Retry};
+use keylane::error::{Failure, ReceiptError};
+use keylane::{Context, Dispatcher, Retry};
 use keylane_testkit::scenario::{
     MS, Producer, SECOND, dispatcher, on_both, paused, scripted, within,
 };

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::task::JoinSet;
 
-use keylane::{Dispatcher, Exhausted, Overflow, Retry};
+use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, Random, SECOND, assert_nothing_left, dispatcher, on_both, paused, quiet,
     scripted, threads, within,
@@ -63,8 +63,8 @@ async fn go_on_after(mishap: Act, policy: Policy) {
         .attempt_timeout(10 * MS)
         .retry(Retry::fixed(MS).max_attempts(max_attempts))
         .on_exhausted(match policy {
-            Policy::Discard | Policy::RetryAndDiscard => Exhausted::Discard,
-            _ => Exhausted::dead_letter(letters.sink(|message: &Message| message.id)),
+            Policy::Discard | Policy::RetryAndDiscard => OnExhausted::Discard,
+            _ => OnExhausted::dead_letter(letters.sink(|message: &Message| message.id)),
         })
         .spawn(scripted(script))
         .unwrap();
@@ -75,7 +75,7 @@ async fn go_on_after(mishap: Act, policy: Policy) {
     }
     let mut discarded = Vec::new();
     for (n, receipt) in receipts.into_iter().enumerate() {
-        if let Err(keylane::ReceiptError::Failed(_)) = within(receipt).await {
+        if let Err(keylane::error::ReceiptError::Failed(_)) = within(receipt).await {
             discarded.push(n as u64 + 1);
         }
     }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use keylane::{LaneState, Overflow, Report};
+use keylane::watching::LaneState;
+use keylane::{Overflow, Report};
 use keylane_testkit::scenario::MS;
 use tokio::time::Instant;
 

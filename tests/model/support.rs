@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::error::{BoxError, ReceiptError, TrySendError};
 use keylane::{
-    BoxError, Context, DeadLetter, DeadLetterSink, Dispatcher, Exhausted, Receipt, ReceiptError,
-    Report, Retry, TrySendError,
+    Context, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Receipt, Report, Retry,
 };
 use keylane_testkit::scenario::{Held, MS};
 use tokio::task::JoinHandle;
@@ -187,8 +187,8 @@ impl Harness {
             };
             log.note(match answer {
                 Ok(()) => Event::Accepted(id),
-                Err(keylane::SendError::LaneFull(_)) => Event::Refused(id, "lane full"),
-                Err(keylane::SendError::Closed(_)) => Event::Refused(id, "closed"),
+                Err(keylane::error::SendError::LaneFull(_)) => Event::Refused(id, "lane full"),
+                Err(keylane::error::SendError::Closed(_)) => Event::Refused(id, "closed"),
                 Err(other) => Event::Wrong(format!("the sender of {id} was told {other:?}")),
             });
         });
@@ -269,9 +269,9 @@ impl Harness {
 
 fn spawn(settings: &Settings, log: &Log, held: &Held<Id, Answer>, sink: Arc<Sink>) -> Orders {
     let exhausted = match settings.exhausted {
-        After::Discard => Exhausted::Discard,
-        After::Letter => Exhausted::DeadLetter(sink.clone()),
-        After::Halt => Exhausted::Halt,
+        After::Discard => OnExhausted::Discard,
+        After::Letter => OnExhausted::DeadLetter(sink.clone()),
+        After::Halt => OnExhausted::Halt,
     };
     let mut builder = Dispatcher::key_by_opt(|message: &Message| message.key)
         .concurrency(settings.concurrency)

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use keylane::{BoxError, DeadLetter, DeadLetterSink, Dispatcher, Exhausted, Retry};
+use keylane::error::BoxError;
+use keylane::{DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retry};
 use tracing::Instrument;
 
 use crate::support::recorder::{Record, Recorder};
@@ -205,9 +206,9 @@ fn trouble_is_logged_without_keys_and_payloads() {
         let (recorder, _recording) = Recorder::start();
         for halts in [false, true] {
             let policy = if halts {
-                Exhausted::Halt
+                OnExhausted::Halt
             } else {
-                Exhausted::dead_letter(Refuses)
+                OnExhausted::dead_letter(Refuses)
             };
             let orders = Dispatcher::builder(|order: &Order| order.user.clone())
                 .on_exhausted(policy)

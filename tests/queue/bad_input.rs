@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use keylane::Queue;
+use keylane::error::BuildError;
 use keylane::queue::{LeaseError, Redelivery};
-use keylane::{BuildError, Queue};
 
 use crate::support::{MS, TIME, builder, holding, lease, quiet, rest};
 

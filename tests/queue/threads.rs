@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use keylane::Queue;
+use keylane::error::BuildError;
 use keylane::queue::{EnqueueError, Lease, LeaseError, Redelivery, TryDequeueError};
-use keylane::{BuildError, Queue};
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
 

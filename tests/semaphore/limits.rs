@@ -2,8 +2,9 @@
 
 use std::task::Poll;
 
+use keylane::KeyedSemaphore;
+use keylane::error::BuildError;
 use keylane::semaphore::{AcquireError, TryAcquireError, TryReserveError};
-use keylane::{BuildError, KeyedSemaphore};
 
 use crate::support::{acquire, assert_idle, is_full, permit, poll, semaphore};
 

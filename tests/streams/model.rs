@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use futures::Stream;
-use keylane::{KeyedStreamExt, OnError};
+use keylane::KeyedStreamExt;
+use keylane::stream::OnError;
 use proptest::prelude::*;
 
 use crate::support::{Fate, Scenario, Script, State, Task, catch};

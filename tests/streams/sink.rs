@@ -4,8 +4,9 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 
 use futures::{FutureExt, Sink, SinkExt, StreamExt, stream};
+use keylane::error::SendError;
 use keylane::stream::DispatcherSink;
-use keylane::{Builder, Dispatcher, Overflow, SendError};
+use keylane::{Builder, Dispatcher, Overflow};
 use keylane_testkit::Gate;
 
 type Orders = Dispatcher<u64, u64, u64, String>;

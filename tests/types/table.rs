@@ -12,9 +12,14 @@ use std::task::{self, Poll};
 
 use futures::{Stream, stream};
 
+use keylane::error::{
+    BuildError, Failure, LaneError, ReceiptError, ReserveError, ResizeError, SendError,
+    TrySendError,
+};
 use keylane::queue::{
     self, EnqueueError, Lease, LeaseError, Redelivery, Returned, TryDequeueError, TryEnqueueError,
 };
+use keylane::routing::{HashLane, HashLanes};
 use keylane::semaphore::{
     Acquire, AcquireError, Closed, KeyedPermit, KeyedSemaphoreBuilder, Reservation, Reserve,
     TryAcquireError, TryReserveError,
@@ -23,12 +28,11 @@ use keylane::stream::{
     DispatcherSink, ForEachKeyed, MapKeyed, MapKeyedUnordered, OnError, TryForEachKeyed,
     TryMapKeyed, TryMapKeyedUnordered,
 };
+use keylane::watching::{Event, Events, HotBy, HotKey, LaneState, LaneView, Stats};
 use keylane::{
-    Adaptive, BuildError, HotBy, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed, Dispatcher,
-    Ending, Event, Events, Exhausted, Failure, HandedBack, HashLane, HashLanes, HotKey,
-    KeyedSemaphore, Lane, LaneError, LaneState, LaneView, OnGap, Overflow, Permit, Queue, Rate,
-    Receipt, ReceiptError, Report, ReserveError, ResizeError, Retry, RetryBudget, SendError,
-    Sequence, Stats, TrySendError, VersionStore,
+    Adaptive, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed, Dispatcher, HandedBack,
+    KeyedSemaphore, Lane, OnExhausted, OnGap, Overflow, Permit, Queue, Rate, Receipt, Report,
+    Retry, RetryBudget, Sequence, Shutdown, VersionStore,
 };
 
 const EXPECTED: &str = "\
@@ -41,7 +45,7 @@ Receipt, answers not Sync        Send  Sync  Unpin
 Lane                             Send  Sync  Unpin
 LaneView                         Send  Sync  Unpin
 LaneState                        Send  Sync  Unpin
-Ending                           Send  Sync  Unpin
+Shutdown                           Send  Sync  Unpin
 Report                           Send  Sync  Unpin
 HandedBack                       Send  Sync  Unpin
 Stats                            Send  Sync  Unpin
@@ -61,7 +65,7 @@ Delayed                          Send  Sync  Unpin
 dyn VersionStore                 Send  Sync  Unpin
 HashLane                         Send  Sync  Unpin
 ResizeError                      Send  Sync  Unpin
-Exhausted                        Send  Sync  Unpin
+OnExhausted                        Send  Sync  Unpin
 Overflow                         Send  Sync  Unpin
 dyn DeadLetterSink               Send  Sync  Unpin
 DeadLetter                       Send  Sync  Unpin
@@ -106,8 +110,8 @@ TryMapKeyedUnordered             Send  Sync  Unpin
 TryForEachKeyed                  Send  Sync  Unpin
 future of send                   Send  Sync  -
 future of submit                 Send  Sync  -
-future of send_after             Send  Sync  -
-future of submit_after           Send  Sync  -
+future of send_when             Send  Sync  -
+future of submit_when           Send  Sync  -
 future of resize                 Send  Sync  -
 future of reserve                Send  Sync  -
 future of recv                   Send  Sync  -
@@ -251,7 +255,7 @@ async fn every_public_type_and_future_is_what_it_was() {
         "Lane": Lane<u64, String, u8, Error>,
         "LaneView": LaneView,
         "LaneState": LaneState,
-        "Ending": Ending<u64, String, u8, Error>,
+        "Shutdown": Shutdown<u64, String, u8, Error>,
         "Report": Report<u64, String>,
         "HandedBack": HandedBack<u64, String>,
         "Stats": Stats,
@@ -271,7 +275,7 @@ async fn every_public_type_and_future_is_what_it_was() {
         "dyn VersionStore": Box<dyn VersionStore<u64>>,
         "HashLane": HashLane,
         "ResizeError": ResizeError,
-        "Exhausted": Exhausted<u64, String, Error>,
+        "OnExhausted": OnExhausted<u64, String, Error>,
         "Overflow": Overflow,
         "dyn DeadLetterSink": Box<dyn DeadLetterSink<u64, String, Error>>,
         "DeadLetter": DeadLetter<u64, String, Error>,
@@ -332,12 +336,12 @@ async fn every_public_type_and_future_is_what_it_was() {
     ));
     let soon = std::time::Duration::ZERO;
     rows.push(row!(
-        "future of send_after",
-        of_value(&orders.send_after(String::new(), soon))
+        "future of send_when",
+        of_value(&orders.send_when(String::new(), soon))
     ));
     rows.push(row!(
-        "future of submit_after",
-        of_value(&orders.submit_after(String::new(), soon))
+        "future of submit_when",
+        of_value(&orders.submit_when(String::new(), soon))
     ));
     rows.push(row!("future of resize", of_value(&lanes.resize(1))));
     rows.push(row!("future of reserve", of_value(&orders.reserve())));

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures::{FutureExt, StreamExt};
+use keylane::error::{BoxError, BuildError};
+use keylane::watching::Event;
 use keylane::{
-    BoxError, BuildError, DeadLetter, DeadLetterSink, Dispatcher, Event, Exhausted, OnGap,
-    Overflow, Retry, Sequence,
+    DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, OnGap, Overflow, Retry, Sequence,
 };
 use keylane_testkit::Gate;
 use tokio::time::Instant;
@@ -51,7 +52,7 @@ fn told(event: Event<u64>) -> String {
 }
 
 /// All that is told until the dispatcher has ended.
-async fn all(events: keylane::Events<u64>) -> Vec<String> {
+async fn all(events: keylane::watching::Events<u64>) -> Vec<String> {
     events.map(told).collect().await
 }
 
@@ -60,7 +61,7 @@ async fn a_dead_letter_is_told_when_the_sink_has_it() {
     let shelf = Shelf::default();
     let orders = Dispatcher::key_by_opt(|n: &u64| (*n > 0).then_some(*n))
         .retry(Retry::fixed(1_000 * MS).max_attempts(2))
-        .on_exhausted(Exhausted::dead_letter(shelf.clone()))
+        .on_exhausted(OnExhausted::dead_letter(shelf.clone()))
         .spawn(|_: u64| async move { Err::<(), _>("no") })
         .unwrap();
     let start = Instant::now();
@@ -90,7 +91,7 @@ async fn a_discarded_message_is_told_with_and_without_a_clone_kept() {
     for keeps in [false, true] {
         let orders = Dispatcher::builder(|n: &u64| *n);
         let orders = match keeps {
-            true => orders.on_exhausted(Exhausted::Discard),
+            true => orders.on_exhausted(OnExhausted::Discard),
             false => orders,
         };
         let orders = orders
@@ -112,7 +113,7 @@ async fn a_discarded_message_is_told_with_and_without_a_clone_kept() {
 fn whoever_hears_of_a_halt_can_act_on_it() {
     threads().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(|_: u64| async move { Err::<(), _>("no") })
             .unwrap();
         let mut events = orders.events();

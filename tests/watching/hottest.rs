@@ -4,7 +4,8 @@ use keylane_testkit::scenario::{MS, Random, SECOND};
 use std::collections::HashMap;
 
 use futures::FutureExt;
-use keylane::{HotBy, Dispatcher, Exhausted, HotKey, Overflow, Retry};
+use keylane::watching::{HotBy, HotKey};
+use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::{Gate, Pass};
 
 fn keys(hottest: &[HotKey<u64>]) -> Vec<u64> {
@@ -150,7 +151,7 @@ async fn a_key_that_is_blocked_for_long_is_found_by_age() {
 #[tokio::test(start_paused = true)]
 async fn heads_that_wait_for_a_retry_or_a_decision_are_found_by_the_age_of_their_message() {
     for halts in [false, true] {
-        let orders = Dispatcher::builder(|n: &u64| n % 1_000_000).on_exhausted(Exhausted::Halt);
+        let orders = Dispatcher::builder(|n: &u64| n % 1_000_000).on_exhausted(OnExhausted::Halt);
         let orders = match halts {
             true => orders,
             false => orders.retry(Retry::fixed(40 * SECOND)),

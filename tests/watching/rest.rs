@@ -4,7 +4,8 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use keylane::{Dispatcher, Event, HotBy};
+use keylane::Dispatcher;
+use keylane::watching::{Event, HotBy};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

@@ -5,7 +5,8 @@ use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use keylane::{Adaptive, Builder, Coalesce, Dispatcher, Overflow, Rate, Sequence, Stats};
+use keylane::watching::Stats;
+use keylane::{Adaptive, Builder, Coalesce, Dispatcher, Overflow, Rate, Sequence};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use keylane::{BoxError, DeadLetter, DeadLetterSink, Report};
+use keylane::error::BoxError;
+use keylane::{DeadLetter, DeadLetterSink, Report};
 
 use crate::check::Drained;
 use crate::events::Id;
@@ -13,11 +14,11 @@ impl LetterBox {
     ///
     /// ```
     /// # use keylane_testkit::{History, LetterBox, ScriptError};
-    /// use keylane::Exhausted;
+    /// use keylane::OnExhausted;
     ///
     /// let letters = LetterBox::new(&History::new()).refuses(1);
-    /// let policy: Exhausted<u64, (u64, u64), ScriptError> =
-    ///     Exhausted::dead_letter(letters.sink(|&(_, id): &(u64, u64)| id));
+    /// let policy: OnExhausted<u64, (u64, u64), ScriptError> =
+    ///     OnExhausted::dead_letter(letters.sink(|&(_, id): &(u64, u64)| id));
     /// ```
     pub fn sink<M, F>(&self, id: F) -> LetterSink<F>
     where
@@ -81,7 +82,8 @@ impl Drained {
 mod tests {
     use std::time::Duration;
 
-    use keylane::{Context, Dispatcher, Exhausted, Failure, Overflow, Retry};
+    use keylane::error::Failure;
+    use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
     use tokio::time::Instant;
 
     use super::*;
@@ -108,7 +110,7 @@ mod tests {
             .retry(Retry::fixed(backoff).max_attempts(2).retry_if(
                 |failure| !matches!(failure, Failure::Error(error) if ScriptError::is_fatal(error)),
             ))
-            .on_exhausted(Exhausted::dead_letter(
+            .on_exhausted(OnExhausted::dead_letter(
                 letters.sink(|&(_, id): &(u64, u64)| id),
             ))
             .spawn(move |ctx: Context<u64>, (_, id): (u64, u64)| {

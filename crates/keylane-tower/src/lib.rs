@@ -19,5 +19,7 @@ pub use handler::{ContextHandler, Delivery, ServiceHandler};
 
 pub mod order;
 
+pub use keylane::KeyedSemaphore;
 /// The semaphore of a layer, its settings, and why they are refused.
-pub use keylane::{BuildError, KeyedSemaphore, semaphore::KeyedSemaphoreBuilder};
+pub use keylane::error::BuildError;
+pub use keylane::semaphore::KeyedSemaphoreBuilder;

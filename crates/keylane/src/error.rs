@@ -209,7 +209,7 @@ impl<E: fmt::Debug> std::error::Error for Failure<E> {}
 #[non_exhaustive]
 #[derive(PartialEq, Eq)]
 pub enum ReceiptError<M, E> {
-    /// The last attempt failed, and the policy is [`Exhausted::Discard`](crate::Exhausted); or
+    /// The last attempt failed, and the policy is [`OnExhausted::Discard`](crate::OnExhausted); or
     /// there was none, for the reason inside: an operator skipped the message, or its merge
     /// panicked.
     Failed(Failure<E>),
@@ -372,7 +372,7 @@ pub enum BuildError {
     /// A dead letter needs a sink: `Overflow::DeadLetter`, `OnGap::DeadLetter`.
     #[error(
         "`Overflow::DeadLetter` and `OnGap::DeadLetter` need a sink: set `overflow_sink`, or \
-         `Exhausted::DeadLetter`"
+         `OnExhausted::DeadLetter`"
     )]
     NoDeadLetterSink,
 }

@@ -123,7 +123,7 @@ impl<K> fmt::Debug for Context<K> {
 ///
 /// A closure will do, with or without the context; a type implements the trait when it has state
 /// or a name. The answer is a `Result`: its error is what [`Retry`](crate::Retry) and
-/// [`Exhausted`](crate::Exhausted) are about. Ignore the type parameter `Args`: it tells the kinds
+/// [`OnExhausted`](crate::OnExhausted) are about. Ignore the type parameter `Args`: it tells the kinds
 /// of closures apart.
 ///
 /// The handler is never run for two messages of one key at the same time. Its future is dropped

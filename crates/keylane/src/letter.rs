@@ -38,7 +38,8 @@ pub struct DeadLetter<K, M, E> {
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use keylane::{BoxError, DeadLetter, DeadLetterSink};
+/// use keylane::error::BoxError;
+/// use keylane::{DeadLetter, DeadLetterSink};
 ///
 /// struct Shelf(Mutex<Vec<String>>);
 ///
@@ -76,7 +77,7 @@ pub(crate) type Sink<K, M, E> = Arc<dyn DeadLetterSink<K, M, E>>;
 
 /// What happens to a message, and to its key, after the last attempt.
 #[non_exhaustive]
-pub enum Exhausted<K, M, E> {
+pub enum OnExhausted<K, M, E> {
     /// Settle it as failed and go on with the key. The default.
     Discard,
     /// Give it to the sink; the key goes on when the sink has accepted it.
@@ -86,14 +87,14 @@ pub enum Exhausted<K, M, E> {
     Halt,
 }
 
-impl<K, M, E> Exhausted<K, M, E> {
-    /// [`Exhausted::DeadLetter`] from a sink by value.
+impl<K, M, E> OnExhausted<K, M, E> {
+    /// [`OnExhausted::DeadLetter`] from a sink by value.
     pub fn dead_letter(sink: impl DeadLetterSink<K, M, E> + 'static) -> Self {
         Self::DeadLetter(Arc::new(sink))
     }
 }
 
-impl<K, M, E> fmt::Debug for Exhausted<K, M, E> {
+impl<K, M, E> fmt::Debug for OnExhausted<K, M, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Discard => "Discard",

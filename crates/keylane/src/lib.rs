@@ -54,7 +54,7 @@
 //! | `keylane_wait_seconds`, `keylane_attempt_seconds` | histogram |
 
 mod dispatcher;
-pub use dispatcher::{Builder, Dispatcher, Ending, Lane, Permit, Receipt, When};
+pub use dispatcher::{Builder, Dispatcher, Lane, Permit, Receipt, Shutdown, When};
 
 mod lane;
 
@@ -76,7 +76,7 @@ mod adaptive;
 pub use adaptive::Adaptive;
 
 mod letter;
-pub use letter::{DeadLetter, DeadLetterSink, Exhausted};
+pub use letter::{DeadLetter, DeadLetterSink, OnExhausted};
 
 pub mod error;
 

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::error::BoxError;
 use keylane::{
-    BoxError, Builder, Coalesce, DeadLetter, DeadLetterSink, Dispatcher, Exhausted, Retry, Sequence,
+    Builder, Coalesce, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retry, Sequence,
 };
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
@@ -144,7 +145,7 @@ async fn live(book: &Book, name: Option<&str>) {
     let mut builder = Dispatcher::builder(|n: &u64| format!("{SECRET} {}", n % 10))
         .attempt_timeout(Duration::from_secs(1))
         .retry(Retry::fixed(Duration::from_secs(1)).max_attempts(2))
-        .on_exhausted(Exhausted::Halt)
+        .on_exhausted(OnExhausted::Halt)
         .trace_keys();
     if let Some(name) = name {
         builder = builder.name(name);
@@ -290,12 +291,12 @@ async fn outcomes(start: impl FnOnce() -> Numbers, sent: &[u64]) -> BTreeMap<Str
 async fn all_outcomes_are_published_and_their_sum_is_what_was_accepted() {
     let halt = || {
         numbers()
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(handle)
             .unwrap()
     };
     let dead_letter = || {
-        let letters = Exhausted::dead_letter(Sink);
+        let letters = OnExhausted::dead_letter(Sink);
         numbers().on_exhausted(letters).spawn(handle).unwrap()
     };
     let coalesce = || {
@@ -332,7 +333,7 @@ async fn what_changes_after_a_rest_is_published_and_at_rest_nothing_is() {
     let book = Book::default();
     let builder = Dispatcher::builder(|n: &u64| *n)
         .stuck_after(Duration::from_secs(4))
-        .on_exhausted(Exhausted::Halt);
+        .on_exhausted(OnExhausted::Halt);
     let handler = |n: u64| async move { if n == 13 { Err("thirteen") } else { Ok(()) } };
     let numbers = metrics::with_local_recorder(&book, || builder.spawn(handler)).unwrap();
     let rest = || tokio::time::sleep(Duration::from_secs(60));

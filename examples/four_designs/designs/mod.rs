@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keylane::hash_lane;
+use keylane::routing::hash_lane;
 
 use crate::handler::Handler;
 use crate::outcome::Outcome;
@@ -34,7 +34,7 @@ pub(crate) enum DesignError {
     #[error("a worker panicked: {0}")]
     Panicked(#[from] tokio::task::JoinError),
     #[error("the dispatcher cannot be built: {0}")]
-    NotBuilt(#[from] keylane::BuildError),
+    NotBuilt(#[from] keylane::error::BuildError),
 }
 
 /// A design by its name.

@@ -85,7 +85,7 @@ pub(crate) enum DesignError {
     #[error("a worker panicked")]
     Panicked(#[from] tokio::task::JoinError),
     #[error("the dispatcher cannot be built")]
-    NotBuilt(#[from] keylane::BuildError),
+    NotBuilt(#[from] keylane::error::BuildError),
     #[error("only {handled} of {sent} events were handled")]
     Unhandled { handled: u64, sent: u64 },
 }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::{Coalesce, Dispatcher, Exhausted, HashLane, HashLanes, Overflow, Rate, Report};
+use keylane::routing::{HashLane, HashLanes};
+use keylane::{Coalesce, Dispatcher, OnExhausted, Overflow, Rate, Report};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
 use super::lanes;
@@ -145,7 +146,7 @@ fn who_waits_for_its_old_lane_may_become_a_letter() {
         let sink = Arc::new(letters.sink(|message: &Message| message.id));
         let lanes = hashed(4)
             .lane_capacity(3, Overflow::DeadLetter)
-            .on_exhausted(Exhausted::DeadLetter(sink))
+            .on_exhausted(OnExhausted::DeadLetter(sink))
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, lanes);

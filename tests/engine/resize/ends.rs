@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane::{Delayed, Exhausted, Overflow, ReceiptError, ResizeError, Retry};
+use keylane::error::{ReceiptError, ResizeError};
+use keylane::{Delayed, OnExhausted, Overflow, Retry};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
 use super::support::{Producer, begin, finish, hashed, judge, users};
@@ -29,7 +30,7 @@ fn retries_and_letters_of_the_old_lane_come_first() {
         let letters = LetterBox::new(&history).refuses(2);
         let lanes = hashed(4)
             .retry(Retry::fixed(SECOND).max_attempts(2))
-            .on_exhausted(Exhausted::DeadLetter(Arc::new(
+            .on_exhausted(OnExhausted::DeadLetter(Arc::new(
                 letters.sink(|message: &keylane_testkit::scenario::Message| message.id),
             )))
             .spawn(scripted(script))
@@ -53,7 +54,7 @@ fn a_halted_old_lane_keeps_its_users_until_it_is_resumed() {
         let history = History::new();
         let script = Script::new(&history).attempt(1, 1, Act::error());
         let lanes = hashed(4)
-            .on_exhausted(Exhausted::Halt)
+            .on_exhausted(OnExhausted::Halt)
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, lanes);
@@ -85,7 +86,7 @@ fn a_drain_hands_back_what_waits_for_a_halted_lane() {
             let gate = Gate::new();
             let script = Script::new(&history).attempt(1, 1, Act::error().waits(&gate));
             let lanes = hashed(4)
-                .on_exhausted(Exhausted::Halt)
+                .on_exhausted(OnExhausted::Halt)
                 .spawn(scripted(script))
                 .unwrap();
             let producer = Producer::new(&history, lanes);
@@ -342,7 +343,7 @@ fn delayed_messages_and_changes() {
                 id: n,
             };
             for n in 1..=3 {
-                lanes.send_after(later(n), SECOND * n as u32).await.unwrap();
+                lanes.send_when(later(n), SECOND * n as u32).await.unwrap();
                 ids.push(n);
             }
             quiet().await;
@@ -352,7 +353,7 @@ fn delayed_messages_and_changes() {
             };
             quiet().await;
             assert_eq!(change.is_finished(), delayed == Delayed::Pass);
-            lanes.send_after(later(4), MS * 2500).await.unwrap();
+            lanes.send_when(later(4), MS * 2500).await.unwrap();
             within(lanes.resize(2)).await.unwrap();
             within(change).await.unwrap().unwrap();
             let report = within(async { lanes.drain().await }).await;

@@ -1,7 +1,8 @@
 //! G3: who does not move from a lane waits for nothing while it drains, and a user that waits takes no
 //! room from the others.
 
-use keylane::{Overflow, TrySendError};
+use keylane::Overflow;
+use keylane::error::TrySendError;
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use super::support::{Producer, begin, finish, hashed, users};

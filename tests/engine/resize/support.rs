@@ -1,6 +1,7 @@
 //! Users whose messages go to numbered lanes. The history names the *users*: order is theirs.
 
-use keylane::{Builder, Dispatcher, HashLane, Report, hash_lane};
+use keylane::routing::{HashLane, hash_lane};
+use keylane::{Builder, Dispatcher, Report};
 use keylane_testkit::scenario::{
     self, Message, RULES_OF_A_WHOLE_LIFE, until, watch_for_engine_panics, within,
 };
@@ -31,7 +32,7 @@ pub(super) fn users(from: usize, lane: usize, to: usize, moves: bool) -> impl It
         .filter(move |user| (hash_lane(lanes(to), user) != lane) == moves)
 }
 
-pub(super) type Changed = Result<(), keylane::ResizeError>;
+pub(super) type Changed = Result<(), keylane::error::ResizeError>;
 
 /// Begins a change, and returns when it has begun.
 pub(super) async fn begin(producer: &Producer, count: usize) -> tokio::task::JoinHandle<Changed> {

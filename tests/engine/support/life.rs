@@ -13,10 +13,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
-use keylane::{
-    BoxError, DeadLetter, DeadLetterSink, Exhausted, Failure, Overflow, ReceiptError, Report,
-    Retry, SendError, TrySendError,
-};
+use keylane::error::{BoxError, Failure, ReceiptError, SendError, TrySendError};
+use keylane::{DeadLetter, DeadLetterSink, OnExhausted, Overflow, Report, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, Random, ScriptedReceipt, assert_report_adds_up, dispatcher, scripted,
     within,
@@ -83,9 +81,9 @@ impl Life {
         ][dice.below(4) as usize];
         let halts = dice.one_in(3);
         let exhausted = match dice.below(2) {
-            _ if halts => Exhausted::Halt,
-            0 => Exhausted::Discard,
-            _ => Exhausted::DeadLetter(sink.clone()),
+            _ if halts => OnExhausted::Halt,
+            0 => OnExhausted::Discard,
+            _ => OnExhausted::DeadLetter(sink.clone()),
         };
         let orders = dispatcher()
             .concurrency(1 + dice.below(12) as usize)

@@ -6,7 +6,8 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use keylane::{Report, TrySendError};
+use keylane::Report;
+use keylane::error::TrySendError;
 
 use super::dispatcher::{ScriptedDispatcher, ScriptedReceipt};
 use super::judge::{RULES_OF_A_WHOLE_LIFE, judge};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use keylane::{Receipt, ReceiptError};
+use keylane::Receipt;
+use keylane::error::ReceiptError;
 
 use crate::events::Id;
 

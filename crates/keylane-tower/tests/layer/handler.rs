@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use keylane::{Dispatcher, Failure, Retry};
+use keylane::error::Failure;
+use keylane::{Dispatcher, Retry};
 use keylane_tower::{Delivery, ServiceHandler};
 use tower::{Service, ServiceBuilder, service_fn};
 use tower_test::mock;
@@ -87,7 +88,7 @@ async fn a_service_that_fails_to_be_ready_is_a_failed_attempt() {
     let failed = numbers.submit(1).await.unwrap().await.unwrap_err();
     assert!(matches!(
         failed,
-        keylane::ReceiptError::Failed(Failure::Error(text)) if text == "gone"
+        keylane::error::ReceiptError::Failed(Failure::Error(text)) if text == "gone"
     ));
 }
 
@@ -123,7 +124,7 @@ async fn a_handler_whose_clone_panics_costs_one_attempt() {
     let failed = first.await.unwrap_err();
     assert!(matches!(
         failed,
-        keylane::ReceiptError::Failed(Failure::Panicked(_))
+        keylane::error::ReceiptError::Failed(Failure::Panicked(_))
     ));
     assert_eq!(second.await.unwrap(), 2);
 }

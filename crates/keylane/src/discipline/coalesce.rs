@@ -18,12 +18,12 @@ use crate::rt::Arc;
 ///
 /// A message that has not started counts as waiting, so a burst for an idle key on a busy
 /// dispatcher is one piece of work too. So does one that is not to start yet
-/// ([`send_after`](crate::Dispatcher::send_after)), unless others may [pass](crate::Delayed::Pass)
+/// ([`send_when`](crate::Dispatcher::send_when)), unless others may [pass](crate::Delayed::Pass)
 /// it. One that waits for its next attempt counts as in flight: it has started.
 ///
 /// Each message settles exactly once, also one that is not handled: as coalesced. Its receipt
-/// resolves with [`Declined`](crate::ReceiptError::Declined) or
-/// [`Superseded`](crate::ReceiptError::Superseded); where
+/// resolves with [`Declined`](crate::error::ReceiptError::Declined) or
+/// [`Superseded`](crate::error::ReceiptError::Superseded); where
 /// [`share_answers`](crate::Builder::share_answers) is set, it gets the answer of the message that
 /// stands for it. A merged message settles with the one it was merged into, not before: what it
 /// brought is part of that work.
@@ -86,7 +86,7 @@ impl<M> Coalesce<M> {
     ///
     /// It is called in the dispatcher's own task, so it must be short and must not block. By
     /// reference, so that nothing is lost if it panics: the message that waits stays, and the
-    /// newcomer settles as failed with [`Failure::Panicked`](crate::Failure::Panicked). The merged
+    /// newcomer settles as failed with [`Failure::Panicked`](crate::error::Failure::Panicked). The merged
     /// message keeps the key of the two, whatever the key function says of it.
     pub fn merge(merge: impl Fn(&M, &M) -> M + Send + Sync + 'static) -> Self {
         Self {

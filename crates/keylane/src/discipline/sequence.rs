@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// The next version starts; an early one is parked until its turn; one that was there already
 /// settles as a duplicate, and its receipt resolves with
-/// [`Duplicate`](crate::ReceiptError::Duplicate). So a source that delivers twice, or out of order,
+/// [`Duplicate`](crate::error::ReceiptError::Duplicate). So a source that delivers twice, or out of order,
 /// is put right.
 ///
 /// Say where a key starts, with [`from`](Self::from) or a [`store`](Self::store), if its first
@@ -113,7 +113,7 @@ pub enum OnGap {
     /// they are duplicates.
     Skip,
     /// Bring what waits behind the gap to the dead-letter sink, with
-    /// [`Failure::Gap`](crate::Failure::Gap) and no attempts, and wait on.
+    /// [`Failure::Gap`](crate::error::Failure::Gap) and no attempts, and wait on.
     ///
     /// The versions in the letters are missing from then on, as those of the gap are: later
     /// messages of the key follow them to the sink until all of them have been sent again.
@@ -201,7 +201,7 @@ impl<K, M> Sequence<K, M> {
     ///
     /// A key that is not remembered in memory waits until the store has answered. A version is
     /// recorded after its handler succeeded and before the message settles; if that fails, the
-    /// attempt has failed ([`Failure::NotRecorded`](crate::Failure::NotRecorded)): set a
+    /// attempt has failed ([`Failure::NotRecorded`](crate::error::Failure::NotRecorded)): set a
     /// [`retry`](crate::Builder::retry), and the handler is run for it once more. Recording is part
     /// of the attempt, and [`attempt_timeout`](crate::Builder::attempt_timeout) counts it. Versions
     /// that were given up on are recorded when the key has nothing else to do, and it waits for

@@ -17,7 +17,8 @@ use crate::rt::{Arc, Mutex, lock};
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
-/// use keylane::{BoxError, VersionStore};
+/// use keylane::error::BoxError;
+/// use keylane::VersionStore;
 ///
 /// /// Stands for a table with a row for each key.
 /// #[derive(Default)]

@@ -45,10 +45,11 @@ where
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use keylane::{Dispatcher, Exhausted, LaneState};
+/// use keylane::watching::LaneState;
+/// use keylane::{Dispatcher, OnExhausted};
 ///
 /// let ledger = Dispatcher::builder(|entry: &i64| entry.abs() % 10)
-///     .on_exhausted(Exhausted::Halt)
+///     .on_exhausted(OnExhausted::Halt)
 ///     .spawn(|entry: i64| async move { if entry < 0 { Err("overdrawn") } else { Ok(entry) } })?;
 ///
 /// let receipt = ledger.submit(-3).await?;
@@ -119,7 +120,7 @@ where
     }
 
     /// Settles everything of this key that is not in flight, with
-    /// [`ReceiptError::Purged`](crate::ReceiptError::Purged). Returns how many messages that were.
+    /// [`ReceiptError::Purged`](crate::error::ReceiptError::Purged). Returns how many messages that were.
     ///
     /// A head on its way to a runner ([`LaneState::Ready`]) is left and will be handled. Messages
     /// that were merged into another count as one with it. Those that [others may

@@ -26,4 +26,4 @@ pub use lane::Lane;
 mod watching;
 
 mod shutdown;
-pub use shutdown::Ending;
+pub use shutdown::Shutdown;

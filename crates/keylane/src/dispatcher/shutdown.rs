@@ -21,7 +21,7 @@ where
     /// No more in; what is in is handled to its end, retries included.
     ///
     /// Halted and paused lanes cannot come to an end and are handed back. Without a deadline
-    /// ([`Ending::within`]) this waits as long as the handlers, the retries and the dead-letter
+    /// ([`Shutdown::within`]) this waits as long as the handlers, the retries and the dead-letter
     /// sink take, and for messages that are delayed, keys above their rate, and the
     /// [`gap_timeout`](crate::Sequence::gap_timeout) of missing versions.
     ///
@@ -29,21 +29,21 @@ where
     /// itself. The same holds for [`close`](Self::close); [`abort`](Self::abort) drops the handler
     /// that awaits it. A handler that finds a reason to stop starts the shutdown in a task of its
     /// own: `tokio::spawn(async move { orders.drain().await })`.
-    pub fn drain(&self) -> Ending<K, M, O, E> {
-        Ending::new(Arc::clone(&self.engine), Stage::Draining)
+    pub fn drain(&self) -> Shutdown<K, M, O, E> {
+        Shutdown::new(Arc::clone(&self.engine), Stage::Draining)
     }
 
     /// No more in; what is in flight is finished, the rest is handed back unhandled.
     ///
     /// Handlers are asked to finish early through [`Context::cancelled`](crate::Context). A handler
     /// must not await this, as with [`drain`](Self::drain).
-    pub fn close(&self) -> Ending<K, M, O, E> {
-        Ending::new(Arc::clone(&self.engine), Stage::Closing)
+    pub fn close(&self) -> Shutdown<K, M, O, E> {
+        Shutdown::new(Arc::clone(&self.engine), Stage::Closing)
     }
 
     /// No more in; handlers in flight are dropped, everything is handed back.
-    pub fn abort(&self) -> Ending<K, M, O, E> {
-        Ending::new(Arc::clone(&self.engine), Stage::Aborting)
+    pub fn abort(&self) -> Shutdown<K, M, O, E> {
+        Shutdown::new(Arc::clone(&self.engine), Stage::Aborting)
     }
 
     /// Whether the dispatcher takes no more messages.
@@ -88,13 +88,13 @@ where
 /// [`close`]: crate::Dispatcher::close
 /// [`abort`]: crate::Dispatcher::abort
 #[must_use = "the shutdown starts when it is awaited"]
-pub struct Ending<K, M, O, E> {
+pub struct Shutdown<K, M, O, E> {
     engine: Arc<Engine<Of<K, M, O, E>>>,
     stage: Stage,
     within: Option<Duration>,
 }
 
-impl<K, M, O, E> Ending<K, M, O, E> {
+impl<K, M, O, E> Shutdown<K, M, O, E> {
     fn new(engine: Arc<Engine<Of<K, M, O, E>>>, stage: Stage) -> Self {
         Self {
             engine,
@@ -111,7 +111,7 @@ impl<K, M, O, E> Ending<K, M, O, E> {
     }
 }
 
-impl<K, M, O, E> IntoFuture for Ending<K, M, O, E>
+impl<K, M, O, E> IntoFuture for Shutdown<K, M, O, E>
 where
     K: Eq + Clone + Send + Sync + 'static,
     M: Send + Sync + 'static,
@@ -141,9 +141,9 @@ where
     }
 }
 
-impl<K, M, O, E> fmt::Debug for Ending<K, M, O, E> {
+impl<K, M, O, E> fmt::Debug for Shutdown<K, M, O, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ending")
+        f.debug_struct("Shutdown")
             .field("stage", &self.stage)
             .field("within", &self.within)
             .finish_non_exhaustive()

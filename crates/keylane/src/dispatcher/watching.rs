@@ -56,7 +56,8 @@ where
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use keylane::{Dispatcher, HotBy};
+    /// use keylane::watching::HotBy;
+    /// use keylane::Dispatcher;
     ///
     /// let orders = Dispatcher::builder(|order: &u64| order % 10)
     ///     .spawn(|_: u64| async move { std::future::pending::<Result<(), ()>>().await })?;

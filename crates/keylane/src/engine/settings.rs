@@ -6,7 +6,7 @@ use crate::adaptive::Adaptive;
 use crate::clock::Instant;
 use crate::discipline::{Delayed, Discipline, How};
 use crate::lanes::{AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor};
-use crate::letter::{Exhausted, Sink};
+use crate::letter::{OnExhausted, Sink};
 use crate::observe::trace::ShowKey;
 use crate::rate::{Gcra, Rate};
 use crate::retry::{Retry, RetryBudget};
@@ -27,7 +27,7 @@ pub enum Overflow {
     DropOldest,
     /// The new message goes to the dead-letter sink, with [`Failure::LaneFull`] and no attempts.
     ///
-    /// [`Failure::LaneFull`]: crate::Failure::LaneFull
+    /// [`Failure::LaneFull`]: crate::error::Failure::LaneFull
     DeadLetter,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Settings<K, M, E> {
     pub(crate) adaptive: Option<Adaptive>,
     pub(crate) retry: Option<Retry<E>>,
     pub(crate) retry_budget: Option<RetryBudget>,
-    pub(crate) exhausted: Exhausted<K, M, E>,
+    pub(crate) exhausted: OnExhausted<K, M, E>,
     pub(crate) sink: Option<Sink<K, M, E>>,
     /// How to keep a message for another attempt, where one may be needed.
     pub(crate) keep: Option<fn(&M) -> M>,
@@ -139,7 +139,7 @@ impl<K, M, E> Default for Settings<K, M, E> {
             adaptive: None,
             retry: None,
             retry_budget: None,
-            exhausted: Exhausted::Discard,
+            exhausted: OnExhausted::Discard,
             sink: None,
             keep: None,
             quantum: 16,

@@ -64,7 +64,7 @@ pub enum LaneState {
         /// How long until it may start.
         due_in: Duration,
     },
-    /// It is not to start yet ([`send_at`](crate::Dispatcher::send_at)).
+    /// It is not to start yet ([`send_when`](crate::Dispatcher::send_when)).
     Delayed {
         /// How long until its time.
         due_in: Duration,

@@ -32,7 +32,7 @@ const MOST_SHARDS: usize = 1 << 16;
 /// use keylane::Queue;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), keylane::BuildError> {
+/// # async fn main() -> Result<(), keylane::error::BuildError> {
 /// let mails = Queue::builder(|mail: &(u64, String)| mail.0)
 ///     .capacity(10_000)
 ///     .lane_capacity(100)

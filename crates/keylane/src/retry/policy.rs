@@ -18,7 +18,8 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 ///
 /// ```
 /// use std::time::Duration;
-/// use keylane::{Failure, Retry};
+/// use keylane::error::Failure;
+/// use keylane::Retry;
 ///
 /// let retry = Retry::exponential(Duration::from_millis(50))
 ///     .cap(Duration::from_secs(30))

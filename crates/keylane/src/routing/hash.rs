@@ -61,7 +61,8 @@ use crate::random::mix;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::num::NonZeroUsize;
-/// use keylane::{Dispatcher, hash_lane};
+/// use keylane::routing::hash_lane;
+/// use keylane::Dispatcher;
 ///
 /// const LANES: NonZeroUsize = NonZeroUsize::new(8).expect("it is not zero");
 ///

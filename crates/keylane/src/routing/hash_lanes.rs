@@ -51,7 +51,8 @@ impl HashLane {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::num::NonZeroUsize;
-    /// # use keylane::{Dispatcher, HashLane, HashLanes};
+    /// # use keylane::routing::{HashLane, HashLanes};
+    /// # use keylane::Dispatcher;
     /// # let eight = NonZeroUsize::new(8).ok_or("zero lanes")?;
     /// # let orders: HashLanes<u64, (), std::io::Error> =
     /// #     Dispatcher::hash_lanes(eight, |order: &u64| *order).spawn(|_: u64| async move { Ok(()) })?;
@@ -94,7 +95,7 @@ impl fmt::Debug for HashLane {
 
 impl Dispatcher<(), ()> {
     /// Starts a dispatcher with so many lanes, among which keys are spread by their hash, as
-    /// [`hash_lane`](crate::hash_lane) does it; [`resize`](HashLanes::resize) changes the number.
+    /// [`hash_lane`](crate::routing::hash_lane) does it; [`resize`](HashLanes::resize) changes the number.
     ///
     /// # Examples
     ///
@@ -102,7 +103,8 @@ impl Dispatcher<(), ()> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::num::NonZeroUsize;
-    /// use keylane::{Dispatcher, HashLanes};
+    /// use keylane::routing::HashLanes;
+    /// use keylane::Dispatcher;
     ///
     /// struct Order { user: u64 }
     ///

@@ -28,7 +28,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::num::NonZeroUsize;
-/// use keylane::{Dispatcher, local_lane};
+/// use keylane::routing::local_lane;
+/// use keylane::Dispatcher;
 ///
 /// const LANES: NonZeroUsize = NonZeroUsize::new(4).expect("it is not zero");
 ///

@@ -17,7 +17,7 @@ use crate::random::bits;
 /// sent does not bring all heavy messages to one lane. Not for secrets.
 ///
 /// Such a message has another key each time it is asked, so [`Lane::replace`](crate::Lane::replace)
-/// mostly answers [`LaneError::OtherKey`](crate::LaneError::OtherKey).
+/// mostly answers [`LaneError::OtherKey`](crate::error::LaneError::OtherKey).
 ///
 /// # Examples
 ///
@@ -25,7 +25,8 @@ use crate::random::bits;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::num::NonZeroUsize;
-/// use keylane::{Dispatcher, hash_lane, random_lane};
+/// use keylane::routing::{hash_lane, random_lane};
+/// use keylane::Dispatcher;
 ///
 /// const LANES: NonZeroUsize = NonZeroUsize::new(4).expect("it is not zero");
 ///

@@ -7,10 +7,10 @@ use shuttle_tokio::task::JoinHandle;
 use super::Witness;
 use super::explore::pause;
 use super::witness::{Act, Message, Orders, message, task};
-use crate::{Dispatcher, Ending, rt};
+use crate::{Dispatcher, Shutdown, rt};
 
 /// One of the three ways, as the scheduler chooses.
-pub(super) fn any_end(orders: &Orders) -> Ending<u8, Message, u32, &'static str> {
+pub(super) fn any_end(orders: &Orders) -> Shutdown<u8, Message, u32, &'static str> {
     if rt::one_in(3) {
         orders.drain()
     } else if rt::one_in(2) {

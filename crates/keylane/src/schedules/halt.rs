@@ -5,11 +5,11 @@ use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, After, Message, Orders, message};
 use crate::watching::LaneState;
-use crate::{Dispatcher, Exhausted, rt};
+use crate::{Dispatcher, OnExhausted, rt};
 
 fn halting(witness: &Witness) -> Orders {
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
-        .on_exhausted(Exhausted::Halt)
+        .on_exhausted(OnExhausted::Halt)
         .stalled_capacity(2)
         .capacity(3);
     witness.spawn(builder, |message, _| {

@@ -6,12 +6,12 @@ use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, After, Message, Orders, Sink};
-use crate::{Dispatcher, Exhausted, Retry};
+use crate::{Dispatcher, OnExhausted, Retry};
 
 fn lettering(witness: &Witness, attempts: u32, refusals: u32) -> Orders {
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
         .retry(Retry::fixed(Duration::from_millis(5)).max_attempts(attempts))
-        .on_exhausted(Exhausted::dead_letter(Sink::new(witness, refusals)));
+        .on_exhausted(OnExhausted::dead_letter(Sink::new(witness, refusals)));
     witness.spawn(builder, |message, _| {
         if message.number.is_multiple_of(10) {
             Act::Fail

@@ -7,7 +7,7 @@ use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, After, Message, Sink, message, task};
 use crate::error::SendError;
-use crate::{Dispatcher, Exhausted, Overflow, Retry};
+use crate::{Dispatcher, OnExhausted, Overflow, Retry};
 
 /// Each waiting sender comes in, although one of them gives up at a time of its own.
 pub(super) async fn wait() {
@@ -124,7 +124,7 @@ pub(super) async fn dead_letter() {
     let witness = Witness::with(1, After::Letter);
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
         .lane_capacity(1, Overflow::DeadLetter)
-        .on_exhausted(Exhausted::dead_letter(Sink::new(&witness, 1)));
+        .on_exhausted(OnExhausted::dead_letter(Sink::new(&witness, 1)));
     let orders = witness.spawn(builder, |_, _| Act::Succeed);
     let senders = vec![
         witness.send(&orders, 1, &[10, 11]),

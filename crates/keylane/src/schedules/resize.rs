@@ -10,7 +10,7 @@ use shuttle_tokio::task::JoinHandle;
 use super::explore::pause;
 use super::witness::{Hasher, task};
 use crate::routing::{HashLane, HashLanes};
-use crate::{Context, Dispatcher, Ending, Overflow, Retry};
+use crate::{Context, Dispatcher, Overflow, Retry, Shutdown};
 
 type Lanes = HashLanes<(u8, u32), (), &'static str>;
 
@@ -81,7 +81,7 @@ impl Users {
     async fn conclude(
         self,
         lanes: Lanes,
-        ending: Ending<HashLane, (u8, u32), (), &'static str>,
+        ending: Shutdown<HashLane, (u8, u32), (), &'static str>,
         tasks: Vec<JoinHandle<()>>,
     ) -> u64 {
         let report = ending.await;

@@ -9,7 +9,7 @@ use shuttle_tokio::task::JoinHandle;
 
 use super::explore::pause;
 use crate::error::{BoxError, Failure, ReceiptError};
-use crate::{Builder, Context, DeadLetter, DeadLetterSink, Dispatcher, Ending, Receipt, Report};
+use crate::{Builder, Context, DeadLetter, DeadLetterSink, Dispatcher, Receipt, Report, Shutdown};
 
 pub(super) type Key = u8;
 pub(super) type Orders = Dispatcher<Key, Message, u32, &'static str>;
@@ -242,7 +242,7 @@ impl Witness {
     pub(super) async fn conclude(
         self,
         orders: Orders,
-        ending: Ending<Key, Message, u32, &'static str>,
+        ending: Shutdown<Key, Message, u32, &'static str>,
         senders: Vec<JoinHandle<()>>,
     ) {
         let report = ending.await;

@@ -7,7 +7,7 @@ use crate::discipline::{Discipline, OnGap, Sequence};
 use crate::engine::{MOST_LANES, Overflow};
 use crate::error::BuildError;
 use crate::lanes::CLASSES;
-use crate::letter::Exhausted;
+use crate::letter::OnExhausted;
 use crate::rt;
 
 /// Each shard is a lock and a table; more of them than this are of no use.
@@ -169,7 +169,7 @@ impl<K, M, E> Config<K, M, E> {
     fn check_sink(&self) -> Result<(), BuildError> {
         let settings = &self.settings;
         let has_sink =
-            settings.sink.is_some() || matches!(settings.exhausted, Exhausted::DeadLetter(_));
+            settings.sink.is_some() || matches!(settings.exhausted, OnExhausted::DeadLetter(_));
         let on_gap = self.sequence.as_ref().map(Sequence::on_gap);
         let has_letters =
             settings.overflow == Overflow::DeadLetter || on_gap == Some(OnGap::DeadLetter);

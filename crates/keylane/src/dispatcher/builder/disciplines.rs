@@ -29,7 +29,7 @@ where
     ///
     /// They count as messages of their lane until then. If the message that stands for them is
     /// never handled (purged, expired, handed back), they settle as
-    /// [`Merged`](crate::ReceiptError::Merged). It needs [`coalesce`](Self::coalesce). The error
+    /// [`Merged`](crate::error::ReceiptError::Merged). It needs [`coalesce`](Self::coalesce). The error
     /// must be `Clone`, which `std::io::Error` is not.
     pub fn share_answers<O>(mut self) -> Self
     where

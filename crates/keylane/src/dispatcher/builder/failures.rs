@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use super::settings::Builder;
-use crate::letter::{DeadLetterSink, Exhausted};
+use crate::letter::{DeadLetterSink, OnExhausted};
 use crate::retry::{Retry, RetryBudget};
 use crate::rt::Arc;
 
@@ -18,7 +18,7 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     /// Drops an attempt that takes longer, as failed with
-    /// [`Failure::TimedOut`](crate::Failure::TimedOut).
+    /// [`Failure::TimedOut`](crate::error::Failure::TimedOut).
     ///
     /// A handler that blocks its thread cannot be dropped before it returns.
     pub fn attempt_timeout(mut self, limit: Duration) -> Self {
@@ -44,7 +44,7 @@ where
 
     /// What happens after the last attempt. The message must outlive the attempt for that, so each
     /// attempt gets a clone.
-    pub fn on_exhausted(mut self, exhausted: Exhausted<K, M, E>) -> Self
+    pub fn on_exhausted(mut self, exhausted: OnExhausted<K, M, E>) -> Self
     where
         M: Clone,
     {
@@ -54,7 +54,7 @@ where
     }
 
     /// Where [`Overflow::DeadLetter`] brings what meets a full lane, if not to the sink of
-    /// [`Exhausted::DeadLetter`]. Failed messages do not go there: see
+    /// [`OnExhausted::DeadLetter`]. Failed messages do not go there: see
     /// [`on_exhausted`](Self::on_exhausted).
     pub fn overflow_sink(mut self, sink: impl DeadLetterSink<K, M, E> + 'static) -> Self {
         self.config.settings.sink = Some(Arc::new(sink));

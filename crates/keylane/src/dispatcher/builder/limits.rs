@@ -27,7 +27,7 @@ where
     /// It takes the place of [`concurrency`](Self::concurrency), which then has no effect; where
     /// the limit starts is [`Adaptive::initial`]. A limit that shrinks drops no handler: those in
     /// flight go on, and nothing new starts until there are few enough. Where it stands is
-    /// [`Stats::concurrency_limit`](crate::Stats::concurrency_limit).
+    /// [`Stats::concurrency_limit`](crate::watching::Stats::concurrency_limit).
     pub fn adaptive_concurrency(mut self, adaptive: Adaptive) -> Self {
         self.config.settings.adaptive = Some(adaptive);
         self
@@ -93,7 +93,7 @@ where
     /// not.
     ///
     /// `drain` keeps the rate, and takes as long as that takes; give it a deadline
-    /// ([`Ending::within`](crate::Ending::within)). What `close` and `abort` hand back does not
+    /// ([`Shutdown::within`](crate::Shutdown::within)). What `close` and `abort` hand back does not
     /// wait.
     ///
     /// # Examples

@@ -26,10 +26,11 @@ use crate::rt::Arc;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use keylane::{Dispatcher, Event, Exhausted};
+/// use keylane::watching::Event;
+/// use keylane::{Dispatcher, OnExhausted};
 ///
 /// let ledger = Dispatcher::builder(|entry: &i64| entry.abs() % 10)
-///     .on_exhausted(Exhausted::Halt)
+///     .on_exhausted(OnExhausted::Halt)
 ///     .spawn(|entry: i64| async move { if entry < 0 { Err("overdrawn") } else { Ok(entry) } })?;
 /// let mut events = ledger.events();
 ///

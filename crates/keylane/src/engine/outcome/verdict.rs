@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::error::Failure;
-use crate::letter::Exhausted;
+use crate::letter::OnExhausted;
 use crate::retry::Retry;
 
 /// What the builder decided about failures.
 pub(super) struct Policy<'a, K, M, E> {
     pub(super) retry: Option<&'a Retry<E>>,
-    pub(super) exhausted: &'a Exhausted<K, M, E>,
+    pub(super) exhausted: &'a OnExhausted<K, M, E>,
     /// Whether the message has a key: without one there is no lane that could halt.
     pub(super) is_keyed: bool,
 }
@@ -40,11 +40,11 @@ impl<K, M, E> Policy<'_, K, M, E> {
     /// What becomes of a message that is not tried again.
     pub(super) fn given_up(&self) -> Verdict {
         match self.exhausted {
-            Exhausted::DeadLetter(_) => Verdict::DeadLetter,
-            Exhausted::Halt if self.is_keyed && !cfg!(keylane_mutant = "halt-goes-on") => {
+            OnExhausted::DeadLetter(_) => Verdict::DeadLetter,
+            OnExhausted::Halt if self.is_keyed && !cfg!(keylane_mutant = "halt-goes-on") => {
                 Verdict::Halt
             }
-            Exhausted::Halt | Exhausted::Discard => Verdict::Discard,
+            OnExhausted::Halt | OnExhausted::Discard => Verdict::Discard,
         }
     }
 }
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    type Given = Exhausted<u8, u8, &'static str>;
+    type Given = OnExhausted<u8, u8, &'static str>;
 
     fn verdict(
         retry: Option<&Retry<&'static str>>,

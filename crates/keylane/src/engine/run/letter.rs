@@ -4,7 +4,7 @@ use super::open::Head;
 use crate::engine::message::{GivenUp, Queued, Ticket, Turn, Work};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack};
-use crate::letter::{DeadLetter, Exhausted, Sink};
+use crate::letter::{DeadLetter, OnExhausted, Sink};
 use crate::rt::Arc;
 use crate::types::{Spec, Types};
 use crate::unwind::cloned;
@@ -171,8 +171,8 @@ impl<T: Spec> Engine<T> {
     /// Where dead letters go.
     pub(in crate::engine) fn sink(&self) -> Option<&Sink<T::Key, T::Message, T::Error>> {
         match &self.settings.exhausted {
-            Exhausted::DeadLetter(sink) => Some(sink),
-            Exhausted::Discard | Exhausted::Halt => self.settings.sink.as_ref(),
+            OnExhausted::DeadLetter(sink) => Some(sink),
+            OnExhausted::Discard | OnExhausted::Halt => self.settings.sink.as_ref(),
         }
     }
 }
