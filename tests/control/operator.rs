@@ -33,12 +33,12 @@ fn expected(state: State, operation: Operation) -> (String, [&'static str; 2]) {
         _ => done,
     };
     match (state, operation) {
-        (State::Absent | State::PausedEmpty | State::Idle, Purge) => said("0", done),
+        (State::Absent | State::PausedEmpty, Purge) => said("0", done),
         (State::Ready | State::Running, Purge) => said("1", ["done", "purged"]),
         (_, Purge) => said("2", ["purged"; 2]),
 
         (State::Ready | State::Running, Skip | Replace | RetryNow) => said("InFlight(..)", done),
-        (State::Absent | State::Idle, _) => said(refused, done),
+        (State::Absent, _) => said(refused, done),
         (State::PausedEmpty, Skip | Replace | RetryNow) => said(refused, done),
 
         (State::Halted, Resume) => said("ok", done),

@@ -8,29 +8,32 @@ use std::task::Poll;
 use keylane::routing::{HashLane, HashLanes};
 use keylane::watching::LaneState;
 use keylane::{Dispatcher, OnExhausted};
+use keylane_testkit::ScriptError;
+use keylane_testkit::scenario::Message;
 
-use crate::bench::{Fault, Job, job, quiet, within};
+use crate::support::{quiet, within};
 
 #[tokio::test(start_paused = true)]
 async fn an_old_lane_that_is_halted_is_found_by_its_number() {
     let two = NonZeroUsize::new(2).unwrap();
-    let lanes: HashLanes<Job, u64, Fault> = Dispatcher::hash_lanes(two, |job: &Job| job.key)
-        .on_exhausted(OnExhausted::Halt)
-        .spawn(|job: Job| async move {
-            if job.id == 0 {
-                Err(Fault(0))
-            } else {
-                Ok(job.id)
-            }
-        })
-        .unwrap();
+    let lanes: HashLanes<Message, u64, ScriptError> =
+        Dispatcher::hash_lanes(two, |job: &Message| job.key)
+            .on_exhausted(OnExhausted::Halt)
+            .spawn(|job: Message| async move {
+                if job.id == 0 {
+                    Err(ScriptError::Error(0))
+                } else {
+                    Ok(job.id)
+                }
+            })
+            .unwrap();
     let moves = (0..).find(|key| lanes.lane_of(&Some(*key)).index() == 1);
     let key = moves.unwrap();
-    lanes.send(job(key, 0)).await.unwrap();
+    lanes.send(Message::new(key, 0)).await.unwrap();
     quiet().await;
     let mut resized = pin!(lanes.resize(1));
     assert!(is_pending(resized.as_mut()).await);
-    lanes.send(job(key, 1)).await.unwrap();
+    lanes.send(Message::new(key, 1)).await.unwrap();
     quiet().await;
     // The key belongs to the new lane, and waits for the old one.
     assert_eq!(lanes.lane_of(&Some(key)).index(), 0);

@@ -31,11 +31,10 @@ pub(crate) enum State {
     RateLimited,
     Delayed,
     Lingering,
-    Idle,
 }
 
 impl State {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Absent,
         Self::Ready,
         Self::Called,
@@ -51,7 +50,6 @@ impl State {
         Self::RateLimited,
         Self::Delayed,
         Self::Lingering,
-        Self::Idle,
     ];
 
     pub(crate) fn is_paused(self) -> bool {
@@ -67,7 +65,7 @@ impl State {
 
     /// Whether messages 1 and 2 are in the lane.
     pub(crate) fn holds(self) -> bool {
-        !matches!(self, Self::Absent | Self::PausedEmpty | Self::Idle)
+        !matches!(self, Self::Absent | Self::PausedEmpty)
     }
 
     fn fits(self, seen: Option<&LaneState>) -> bool {
@@ -95,7 +93,6 @@ impl State {
             Self::RateLimited => matches!(seen, Some(LaneState::RateLimited { .. })),
             Self::Delayed => matches!(seen, Some(LaneState::Delayed { .. })),
             Self::Lingering => matches!(seen, Some(LaneState::Lingering { .. })),
-            Self::Idle => seen == Some(&LaneState::Idle),
         }
     }
 }
@@ -138,7 +135,7 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
         State::Refused => builder
             .on_exhausted(OnExhausted::DeadLetter(Arc::new(Sink(AtomicU32::new(0)))))
             .spawn(recorder.handler(act)),
-        State::RateLimited | State::Idle => builder
+        State::RateLimited => builder
             .rate_per_key(Rate::per(1, HOUR))
             .spawn(recorder.handler(act)),
         State::Lingering => {
@@ -154,7 +151,7 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
     let lane = dispatcher.lane(&1);
     match state {
         State::Ready | State::Called => send_all(&dispatcher, 9, [90]).await,
-        State::RateLimited | State::Idle => send_all(&dispatcher, 1, [0]).await,
+        State::RateLimited => send_all(&dispatcher, 1, [0]).await,
         State::Paused | State::PausedEmpty => lane.pause(),
         _ => {}
     }

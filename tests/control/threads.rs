@@ -16,14 +16,15 @@ use keylane::error::BuildError;
 use keylane::routing::HashLanes;
 use keylane::watching::LaneState;
 use keylane::{Context, Dispatcher, OnExhausted, OnGap, Rate, Sequence};
+use keylane_testkit::ScriptError;
+use keylane_testkit::scenario::{self, MS, Message, SECOND, ScriptedDispatcher};
 use tokio::runtime::{self, Runtime};
 use tokio::time::Instant;
 
-use crate::bench::{
-    Act, Bench, CAPACITY, Fault, HOUR, Job, Jobs, MS, SECOND, at, job, jobs, quiet, rounded,
-    send_all, within, word,
-};
 use crate::states::{State, arrange};
+use crate::support::{
+    Act, CAPACITY, HOUR, Recorder, at, dispatcher, quiet, rounded, send_all, within,
+};
 
 /// Where an operator may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,14 +89,17 @@ impl Drop for Other {
 /// Versions of one key from 1 on, which are waited for this long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn versions(then: OnGap) -> Sequence<u64, Job> {
-    Sequence::contiguous(|job: &Job| job.id)
+fn versions(then: OnGap) -> Sequence<u64, Message> {
+    Sequence::contiguous(|job: &Message| job.id)
         .from(1)
         .gap_timeout(PATIENCE, then)
 }
 
 /// The case is broken if the drain does not end in this time.
-async fn drained(jobs: &Dispatcher<u64, Job, u64, Fault>, case: &str) -> keylane::Report<u64, Job> {
+async fn drained(
+    jobs: &Dispatcher<u64, Message, u64, ScriptError>,
+    case: &str,
+) -> keylane::Report<u64, Message> {
     let report = tokio::time::timeout(10 * HOUR, async { jobs.drain().await }).await;
     report.unwrap_or_else(|_| panic!("{case}: the drain does not end"))
 }
@@ -105,29 +109,29 @@ async fn drained(jobs: &Dispatcher<u64, Job, u64, Fault>, case: &str) -> keylane
 async fn a_gap_is_skipped() {
     for place in PLACES {
         let case = format!("{place:?}");
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let jobs = dispatcher()
             .sequence(versions(OnGap::Halt))
-            .spawn(bench.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::Ok))
             .unwrap();
         send_all(&jobs, 1, [2, 4]).await;
-        at(&bench, 20_000).await;
+        at(&recorder, 20_000).await;
         assert_eq!(jobs.stats().halted, 1, "{case}");
         let (skipped, _other) = place.call(|| jobs.lane(&1).skip());
         assert_eq!(skipped, Ok(()), "{case}");
-        at(&bench, 22_000).await;
-        assert_eq!(bench.times(), [(20_000, 2)], "{case}");
+        at(&recorder, 22_000).await;
+        assert_eq!(recorder.times(), [(20_000, 2)], "{case}");
         // What is armed from now on shares the wheel with what the operator armed.
         send_all(&jobs, 2, [3]).await;
-        at(&bench, 29_900).await;
+        at(&recorder, 29_900).await;
         assert_eq!(jobs.stats().halted, 0, "{case}");
-        at(&bench, 30_100).await;
+        at(&recorder, 30_100).await;
         assert_eq!(jobs.stats().halted, 1, "{case}: the next gap in its time");
-        at(&bench, 32_100).await;
+        at(&recorder, 32_100).await;
         assert_eq!(jobs.stats().halted, 2, "{case}: and that of the other key");
         let report = drained(&jobs, &case).await;
         assert_eq!((report.done, report.handed_back), (1, 2), "{case}");
-        bench.judge(&jobs, &report, CAPACITY);
+        recorder.judge(&jobs, &report, CAPACITY);
     }
 }
 
@@ -136,27 +140,25 @@ async fn a_gap_is_skipped() {
 async fn the_last_message_of_a_rate_is_skipped() {
     for place in PLACES {
         let case = format!("{place:?}");
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let jobs = dispatcher()
             .rate_per_key(Rate::per(1, SECOND))
             .on_exhausted(OnExhausted::Halt)
-            .spawn(bench.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
+            .spawn(recorder.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
             .unwrap();
         send_all(&jobs, 1, [1]).await;
-        at(&bench, 100).await;
+        at(&recorder, 100).await;
         assert_eq!(jobs.stats().halted, 1, "{case}");
         let (skipped, _other) = place.call(|| jobs.lane(&1).skip());
         assert_eq!(skipped, Ok(()), "{case}");
-        let state = jobs.inspect(&1).map(|view| view.state);
-        assert_eq!(state, Some(LaneState::Idle), "{case}");
+        assert_eq!(jobs.inspect(&1), None, "{case}: a rate costs no lane");
         // Rates of other keys share the wheel with what the operator armed.
         send_all(&jobs, 2, [21, 22]).await;
-        at(&bench, 1_010).await;
-        assert_eq!(jobs.inspect(&1), None, "{case}: the rate has recovered");
+        at(&recorder, 1_010).await;
         let report = drained(&jobs, &case).await;
         assert_eq!((report.done, report.discarded), (2, 1), "{case}");
-        assert_eq!(bench.times(), [(0, 1), (100, 21), (1_100, 22)], "{case}");
-        bench.judge(&jobs, &report, CAPACITY);
+        assert_eq!(recorder.times(), [(0, 1), (100, 21), (1_100, 22)], "{case}");
+        recorder.judge(&jobs, &report, CAPACITY);
     }
 }
 
@@ -165,13 +167,13 @@ async fn the_last_message_of_a_rate_is_skipped() {
 async fn a_halted_gap_is_resumed() {
     for place in PLACES {
         let case = format!("{place:?}");
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let jobs = dispatcher()
             .sequence(versions(OnGap::Halt))
-            .spawn(bench.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::Ok))
             .unwrap();
         send_all(&jobs, 1, [2]).await;
-        at(&bench, 20_000).await;
+        at(&recorder, 20_000).await;
         assert_eq!(jobs.stats().halted, 1, "{case}");
         let (resumed, _other) = place.call(|| jobs.lane(&1).resume());
         assert_eq!(resumed, Ok(()), "{case}");
@@ -183,9 +185,9 @@ async fn a_halted_gap_is_resumed() {
         };
         assert_eq!(view.state, gap, "{case}");
         send_all(&jobs, 2, [3]).await;
-        at(&bench, 29_000).await;
+        at(&recorder, 29_000).await;
         assert_eq!(jobs.stats().halted, 0, "{case}");
-        at(&bench, 31_000).await;
+        at(&recorder, 31_000).await;
         assert_eq!(
             jobs.stats().halted,
             2,
@@ -193,12 +195,12 @@ async fn a_halted_gap_is_resumed() {
         );
         let report = drained(&jobs, &case).await;
         assert_eq!(report.handed_back, 2, "{case}");
-        bench.judge(&jobs, &report, CAPACITY);
+        recorder.judge(&jobs, &report, CAPACITY);
     }
 }
 
 /// A call of an operator or a producer, and what it answered in words.
-type Call = fn(&Jobs) -> String;
+type Call = fn(&ScriptedDispatcher) -> String;
 
 /// The functions of a lane.
 const OF_A_LANE: [(&str, Call); 8] = [
@@ -222,47 +224,53 @@ const OF_A_LANE: [(&str, Call); 8] = [
         String::new()
     }),
     ("replace", |jobs| {
-        format!("{:?}", jobs.lane(&1).replace(job(1, 3)))
+        format!("{:?}", jobs.lane(&1).replace(Message::new(1, 3)))
     }),
 ];
 
 /// The functions of the dispatcher, and of what it returns. Messages are of key 1, and of key 2.
 const OF_THE_DISPATCHER: [(&str, Call); 19] = [
     ("try_send", |jobs| {
-        let sent = [1, 2].map(|key| jobs.try_send(job(key, 10 + key)));
+        let sent = [1, 2].map(|key| jobs.try_send(Message::new(key, 10 + key)));
         format!("{sent:?}")
     }),
     ("try_submit", |jobs| {
-        let submitted = [1, 2].map(|key| jobs.try_submit(job(key, 10 + key)).map(drop));
+        let submitted = [1, 2].map(|key| jobs.try_submit(Message::new(key, 10 + key)).map(drop));
         format!("{submitted:?}")
     }),
     ("a receipt is polled", |jobs| {
-        let mut receipt = jobs.try_submit(job(2, 12)).unwrap();
-        format!("{:?}", once(&mut receipt).map(|answer| word(&answer)))
+        let mut receipt = jobs.try_submit(Message::new(2, 12)).unwrap();
+        format!(
+            "{:?}",
+            once(&mut receipt).map(|answer| scenario::outcome(&answer))
+        )
     }),
     ("try_send_when, after", |jobs| {
-        let sent = [1, 2].map(|key| jobs.try_send_when(job(key, 10 + key), SECOND));
+        let sent = [1, 2].map(|key| jobs.try_send_when(Message::new(key, 10 + key), SECOND));
         format!("{sent:?}")
     }),
     ("try_submit_when, after", |jobs| {
-        let submitted = [1, 2].map(|key| jobs.try_submit_when(job(key, 10 + key), SECOND));
+        let submitted = [1, 2].map(|key| jobs.try_submit_when(Message::new(key, 10 + key), SECOND));
         format!("{submitted:?}")
     }),
     ("try_send_when, too far", |jobs| {
-        format!("{:?}", jobs.try_send_when(job(2, 12), Duration::MAX))
+        format!(
+            "{:?}",
+            jobs.try_send_when(Message::new(2, 12), Duration::MAX)
+        )
     }),
     ("send, polled", |jobs| {
-        format!("{:?}", once(jobs.send(job(2, 12))))
+        format!("{:?}", once(jobs.send(Message::new(2, 12))))
     }),
     ("submit, polled", |jobs| {
-        let submitted = once(jobs.submit(job(2, 12)));
+        let submitted = once(jobs.submit(Message::new(2, 12)));
         format!("{submitted:?}")
     }),
     ("send_when, polled", |jobs| {
-        format!("{:?}", once(jobs.send_when(job(2, 12), SECOND)))
+        format!("{:?}", once(jobs.send_when(Message::new(2, 12), SECOND)))
     }),
     ("submit_when, polled", |jobs| {
-        format!("{:?}", once(jobs.submit_when(job(2, 12), SECOND)))
+        format!("{:?}", once(jobs.submit_when(Message::new(2, 12), SECOND)))
     }),
     ("reserve, polled", |jobs| {
         format!("{:?}", once(jobs.reserve()).map(|permit| permit.map(drop)))
@@ -271,7 +279,7 @@ const OF_THE_DISPATCHER: [(&str, Call); 19] = [
         let mut sink = pin!(jobs.sink());
         let mut cx = TaskContext::from_waker(Waker::noop());
         let ready = sink.as_mut().poll_ready(&mut cx);
-        let sent = sink.as_mut().start_send(job(2, 12));
+        let sent = sink.as_mut().start_send(Message::new(2, 12));
         format!("{ready:?} {sent:?} {:?}", sink.poll_close(&mut cx))
     }),
     ("stats", |jobs| format!("{:?}", jobs.stats())),
@@ -306,7 +314,7 @@ fn once<T>(future: impl Future<Output = T>) -> Poll<T> {
 
 /// Makes a call in a lane's state, lets the dispatcher come to its end, and writes down everything.
 async fn outcome(state: State, call: Call, place: Option<Place>) -> String {
-    let (bench, jobs, receipts) = arrange(state).await;
+    let (recorder, jobs, receipts) = arrange(state).await;
     let (answer, _other) = match place {
         None => (call(&jobs), Other(None)),
         Some(place) => place.call(|| call(&jobs)),
@@ -314,20 +322,20 @@ async fn outcome(state: State, call: Call, place: Option<Place>) -> String {
     quiet().await;
     // What is armed from now on shares the wheel with what the call has armed.
     if !jobs.is_closed() {
-        jobs.send_when(job(5, 50), 100 * MS).await.unwrap();
+        jobs.send_when(Message::new(5, 50), 100 * MS).await.unwrap();
     }
-    at(&bench, 20_000).await;
-    let soon = bench.calls();
+    at(&recorder, 20_000).await;
+    let soon = recorder.calls();
     for _ in 0..2 {
         let _ = jobs.lane(&1).resume();
     }
     let report = within(async { jobs.drain().await }).await;
-    bench.judge(&jobs, &report, CAPACITY);
+    recorder.judge(&jobs, &report, CAPACITY);
     let mut words = Vec::new();
     for receipt in receipts {
-        words.push(word(&receipt.await));
+        words.push(scenario::outcome(&receipt.await));
     }
-    let mut calls = bench.calls();
+    let mut calls = recorder.calls();
     calls.sort_by(|one, other| (one.at, &one.ids).cmp(&(other.at, &other.ids)));
     format!("{answer}\n{words:?}\n{report:?}\n{}\n{calls:?}", soon.len())
 }
@@ -368,12 +376,12 @@ async fn the_functions_of_a_dispatcher() {
 async fn the_functions_of_a_permit() {
     for place in PLACES {
         let case = format!("{place:?}");
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let jobs = dispatcher()
             .expire_after(10 * SECOND)
-            .spawn(bench.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::Ok))
             .unwrap();
-        at(&bench, 5_000).await;
+        at(&recorder, 5_000).await;
         let mut permits = Vec::new();
         for _ in 0..6 {
             permits.push(jobs.reserve().await.unwrap());
@@ -381,26 +389,30 @@ async fn the_functions_of_a_permit() {
         let start = Instant::now();
         let (receipts, _other) = place.call(|| {
             let mut permit = || permits.pop().unwrap();
-            permit().send(job(1, 1)).unwrap();
-            permit().send_when(job(2, 2), SECOND).unwrap();
-            permit().send_when(job(3, 3), start + 2 * SECOND).unwrap();
+            permit().send(Message::new(1, 1)).unwrap();
+            permit().send_when(Message::new(2, 2), SECOND).unwrap();
+            permit()
+                .send_when(Message::new(3, 3), start + 2 * SECOND)
+                .unwrap();
             drop(permit());
-            let submitted = permit().submit(job(4, 4)).unwrap();
+            let submitted = permit().submit(Message::new(4, 4)).unwrap();
             [
                 submitted,
-                permit().submit_when(job(5, 5), 3 * SECOND).unwrap(),
+                permit()
+                    .submit_when(Message::new(5, 5), 3 * SECOND)
+                    .unwrap(),
             ]
         });
         let report = drained(&jobs, &case).await;
         assert_eq!(report.done, 5, "{case}");
-        let mut times = bench.times();
+        let mut times = recorder.times();
         times.sort_unstable();
         let expected = [(5_000, 1), (5_000, 4), (6_000, 2), (7_000, 3), (8_000, 5)];
         assert_eq!(times, expected, "{case}");
         for receipt in receipts {
-            assert_eq!(word(&receipt.await), "done", "{case}");
+            assert_eq!(scenario::outcome(&receipt.await), "done", "{case}");
         }
-        bench.judge(&jobs, &report, CAPACITY);
+        recorder.judge(&jobs, &report, CAPACITY);
     }
 }
 
@@ -409,17 +421,17 @@ async fn the_functions_of_a_permit() {
 async fn a_lifetime_is_measured_by_the_dispatchers_clock() {
     for place in PLACES {
         let case = format!("{place:?}");
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let jobs = dispatcher()
             .expire_after(SECOND)
-            .spawn(bench.handler(|_, _| Act::Takes(2_000)))
+            .spawn(recorder.handler(|_, _| Act::Takes(2_000)))
             .unwrap();
-        at(&bench, 3_600_000).await;
-        let (sent, _other) = place.call(|| [1, 2].map(|id| jobs.try_send(job(1, id))));
+        at(&recorder, 3_600_000).await;
+        let (sent, _other) = place.call(|| [1, 2].map(|id| jobs.try_send(Message::new(1, id))));
         assert_eq!(sent, [Ok(()), Ok(())], "{case}");
-        at(&bench, 3_600_900).await;
+        at(&recorder, 3_600_900).await;
         assert_eq!(jobs.stats().expired, 0, "{case}");
-        at(&bench, 3_601_100).await;
+        at(&recorder, 3_601_100).await;
         assert_eq!(jobs.stats().expired, 1, "{case}");
         let report = drained(&jobs, &case).await;
         assert_eq!((report.done, report.expired), (1, 1), "{case}");
@@ -431,16 +443,22 @@ async fn a_lifetime_is_measured_by_the_dispatchers_clock() {
 async fn a_deadline_is_measured_by_the_dispatchers_clock() {
     for place in PLACES {
         let case = format!("{place:?}");
-        let bench = Bench::new();
-        let jobs = jobs().spawn(bench.handler(|_, _| Act::Never)).unwrap();
+        let recorder = Recorder::new();
+        let jobs = dispatcher()
+            .spawn(recorder.handler(|_, _| Act::Never))
+            .unwrap();
         send_all(&jobs, 1, [1]).await;
-        at(&bench, 3_600_000).await;
+        at(&recorder, 3_600_000).await;
         let (pending, _other) = place.call(|| once(jobs.drain().within(SECOND).into_future()));
         assert!(pending.is_pending(), "{case}");
-        at(&bench, 3_600_900).await;
+        at(&recorder, 3_600_900).await;
         assert_eq!(jobs.stats().handed_back, 0, "{case}");
         let report = drained(&jobs, &case).await;
-        assert_eq!((report.interrupted, bench.now()), (1, 3_601_000), "{case}");
+        assert_eq!(
+            (report.interrupted, recorder.now()),
+            (1, 3_601_000),
+            "{case}"
+        );
     }
 }
 
@@ -449,17 +467,17 @@ async fn a_deadline_is_measured_by_the_dispatchers_clock() {
 async fn the_last_handle_is_dropped() {
     for place in PLACES {
         let case = format!("{place:?}");
-        let bench = Bench::new();
-        let jobs = jobs()
+        let recorder = Recorder::new();
+        let jobs = dispatcher()
             .rate_per_key(Rate::per(1, SECOND))
-            .spawn(bench.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::Ok))
             .unwrap();
         send_all(&jobs, 1, [1, 2, 3]).await;
         let mut events = jobs.events();
         let ((), _other) = place.call(move || drop(jobs));
         let ended = within(async { while events.recv().await.is_some() {} });
         ended.await;
-        assert_eq!(bench.times(), [(0, 1), (1_000, 2), (2_000, 3)], "{case}");
+        assert_eq!(recorder.times(), [(0, 1), (1_000, 2), (2_000, 3)], "{case}");
     }
 }
 
@@ -467,9 +485,9 @@ async fn the_last_handle_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn the_functions_of_a_context() {
     for place in PLACES {
-        let jobs = jobs()
+        let jobs = dispatcher()
             .attempt_timeout(HOUR)
-            .spawn(move |context: Context<u64>, _: Job| async move {
+            .spawn(move |context: Context<u64>, _: Message| async move {
                 let (seen, _other) = place.call(|| {
                     (
                         context.key().copied(),
@@ -481,7 +499,7 @@ async fn the_functions_of_a_context() {
                 });
                 let deadline = Some(Instant::now() + HOUR);
                 assert_eq!(seen, (Some(1), 1, deadline, true, false), "{place:?}");
-                Ok::<u64, Fault>(0)
+                Ok::<u64, ScriptError>(0)
             })
             .unwrap();
         send_all(&jobs, 1, [1]).await;
@@ -496,8 +514,9 @@ async fn a_dispatcher_is_started_elsewhere() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let built = PLACES.map(|place| {
-        let bench = Bench::new();
-        let (built, _other) = place.call(|| jobs().spawn(bench.handler(|_, _| Act::Ok)).err());
+        let recorder = Recorder::new();
+        let (built, _other) =
+            place.call(|| dispatcher().spawn(recorder.handler(|_, _| Act::Ok)).err());
         built
     });
     std::panic::set_hook(hook);
@@ -510,11 +529,12 @@ async fn a_dispatcher_is_started_elsewhere() {
 async fn the_functions_of_hash_lanes() {
     for place in PLACES {
         let four = NonZeroUsize::new(4).unwrap();
-        let lanes: HashLanes<Job, u64, Fault> = Dispatcher::hash_lanes(four, |job: &Job| job.key)
-            .spawn(|job: Job| async move { Ok(job.id) })
-            .unwrap();
+        let lanes: HashLanes<Message, u64, ScriptError> =
+            Dispatcher::hash_lanes(four, |job: &Message| job.key)
+                .spawn(|job: Message| async move { Ok(job.id) })
+                .unwrap();
         for id in 0..100 {
-            lanes.send(job(id, id)).await.unwrap();
+            lanes.send(Message::new(id, id)).await.unwrap();
         }
         let (seen, _other) = place.call(|| {
             let changed = once(lanes.resize(8));

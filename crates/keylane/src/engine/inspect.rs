@@ -72,7 +72,7 @@ impl<T: Spec> Engine<T> {
             WaitReason::Delay => LaneState::Delayed { due_in: soon },
             WaitReason::Linger => LaneState::Lingering { due_in: soon },
             WaitReason::Load | WaitReason::Record => LaneState::Loading,
-            WaitReason::Empty => LaneState::Idle,
+            WaitReason::Empty => LaneState::Ready,
             WaitReason::Gap | WaitReason::HaltedGap => {
                 match lane.sequencer().and_then(Sequencer::gap) {
                     Some(gap) => LaneState::Gap {
@@ -80,7 +80,7 @@ impl<T: Spec> Engine<T> {
                         last: gap.last,
                         due_in,
                     },
-                    None => LaneState::Idle,
+                    None => LaneState::Ready,
                 }
             }
         }

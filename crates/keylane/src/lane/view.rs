@@ -85,6 +85,4 @@ pub enum LaneState {
         /// How long they are still waited for; `None` if the lane is halted by them.
         due_in: Option<Duration>,
     },
-    /// Nothing of the key is here; the lane remembers its rate.
-    Idle,
 }
