@@ -48,11 +48,11 @@ pub enum Redelivery {
 /// use std::time::Duration;
 /// use keylane::Queue;
 ///
-/// let uploads = Queue::builder(|upload: &(u64, &str)| upload.0).spawn()?;
-/// uploads.enqueue((7, "a large file")).await?;
+/// let uploads = Queue::builder(|upload: &(u64, String)| upload.0).spawn()?;
+/// uploads.enqueue((7, "a large file".to_owned())).await?;
 ///
 /// let lease = uploads.dequeue().await.expect("it is open");
-/// assert_eq!((lease.1, lease.attempt()), ("a large file", 1));
+/// assert_eq!((lease.1.as_str(), lease.attempt()), ("a large file", 1));
 /// lease.extend(Duration::from_secs(300))?;
 /// assert!(lease.time_left() > Duration::from_secs(200));
 /// lease.complete()?;

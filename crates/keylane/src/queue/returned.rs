@@ -18,11 +18,11 @@ use crate::rt::Arc;
 /// use keylane::Queue;
 ///
 /// let orders = Queue::builder(|order: &(u64, String)| order.0).spawn()?;
-/// orders.enqueue((7, "tea".into())).await?;
+/// orders.enqueue((7, "tea".to_owned())).await?;
 /// orders.close();
 /// for order in orders.take_parked() {
 ///     assert_eq!((*order.key(), order.attempts()), (7, 0));
-///     assert_eq!(order.into_message().ok(), Some((7, "tea".into())));
+///     assert_eq!(order.into_message().ok(), Some((7, "tea".to_owned())));
 /// }
 /// assert_eq!(orders.drain().await.handed_back, 1);
 /// # Ok(())
