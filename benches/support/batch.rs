@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) struct Message {
     pub(crate) key: u64,
     /// Its place among all messages, from 0.
+    #[allow(dead_code, reason = "of the two benches that share this, one reads it")]
     pub(crate) number: u64,
     _body: u64,
 }

@@ -35,7 +35,10 @@ impl<T> Spec for T where
 }
 
 /// The types that a user has named one by one.
-pub(crate) struct Of<K, M, O, E>(PhantomData<fn() -> (K, M, O, E)>);
+pub(crate) struct Of<K, M, O, E>(PhantomData<Four<K, M, O, E>>);
+
+/// A function type, so that `Of` is `Send` and `Sync` whatever the four are.
+type Four<K, M, O, E> = fn() -> (K, M, O, E);
 
 impl<K, M, O, E> Types for Of<K, M, O, E> {
     type Key = K;

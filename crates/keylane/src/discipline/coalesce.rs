@@ -62,7 +62,7 @@ pub(crate) enum How<M> {
     Merge(Merge<M>),
 }
 
-type Merge<M> = Arc<dyn Fn(&M, &M) -> M + Send + Sync>;
+pub(crate) type Merge<M> = Arc<dyn Fn(&M, &M) -> M + Send + Sync>;
 
 impl<M> Coalesce<M> {
     /// The message that waits stays, and the newcomer is declined. For messages that say no more

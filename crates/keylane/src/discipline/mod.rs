@@ -5,7 +5,7 @@
 
 mod coalesce;
 pub use coalesce::Coalesce;
-pub(crate) use coalesce::How;
+pub(crate) use coalesce::{How, Merge};
 
 mod sequence;
 pub(crate) use sequence::{Mode, Sequencing, Start, Version};
@@ -38,11 +38,11 @@ impl<K, M> Discipline<K, M> {
     }
 
     /// The user's function that makes one message of two, where lanes merge.
-    pub(crate) fn merge(&self) -> Option<&(dyn Fn(&M, &M) -> M + Send + Sync)> {
+    pub(crate) fn merge(&self) -> Option<&Merge<M>> {
         match self {
             Self::Coalesce(Coalesce {
                 how: How::Merge(merge),
-            }) => Some(&**merge),
+            }) => Some(merge),
             _ => None,
         }
     }

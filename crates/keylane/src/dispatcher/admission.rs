@@ -6,7 +6,7 @@ use std::hash::Hash;
 use super::address::TooLarge;
 use super::handle::Dispatcher;
 use crate::clock::Instant;
-use crate::engine::{Accepted, Debt, Gate, Overflow, Reply};
+use crate::engine::{Accepted, Gate, Obligation, Overflow, Reply};
 use crate::error::{SendError, TrySendError};
 use crate::rt::{self, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
 use crate::types::Of;
@@ -270,15 +270,15 @@ where
         reply: Option<Reply<Of<K, M, O, E>>>,
         not_before: Option<Instant>,
     ) -> Result<(), M> {
-        let mut debt = Debt::new(room.weight, reply);
+        let mut obligation = Obligation::new(room.weight, reply);
         if self.address.asks || not_before.is_some() {
-            self.set_terms(&message, not_before, &mut debt);
+            self.set_options(&message, not_before, &mut obligation);
         }
         let accepted = Accepted {
             key,
             hash,
             message,
-            debt,
+            obligation,
         };
         match self.channel.send(accepted) {
             Ok(()) => {
@@ -291,20 +291,25 @@ where
 
     /// Writes down what this message asks for besides its turn: class, version, times.
     #[cold]
-    fn set_terms(&self, message: &M, not_before: Option<Instant>, debt: &mut Debt<Of<K, M, O, E>>) {
+    fn set_options(
+        &self,
+        message: &M,
+        not_before: Option<Instant>,
+        obligation: &mut Obligation<Of<K, M, O, E>>,
+    ) {
         let address = &self.address;
         if let Some(class) = &address.class {
-            debt.load_mut().class = class(message);
+            obligation.charge_mut().class = class(message);
         }
         let version = address.version.as_ref().map(|version| version(message));
         let lifetime = address.lifetime.as_ref().and_then(|of| of(message));
         let expires_at = lifetime.and_then(|lifetime| self.engine.now().checked_add(lifetime));
         if version.is_some() || expires_at.is_some() || not_before.is_some() {
-            self.engine.expect_terms();
-            let terms = debt.terms_mut();
-            terms.version = version.unwrap_or_default();
-            terms.expires_at = expires_at;
-            terms.not_before = not_before;
+            self.engine.expect_options();
+            let options = obligation.options_mut();
+            options.version = version.unwrap_or_default();
+            options.expires_at = expires_at;
+            options.not_before = not_before;
         }
     }
 }

@@ -5,7 +5,7 @@
 //! when the lock is gone: it gives room back, lets senders in, settles messages, arms timers, asks the
 //! version store, and says what goes into the ready queue.
 
-use super::message::{Held, Parked, Queued, RetryDue, Ticket, Turn, WakeUp, Work};
+use super::message::{Envelope, Held, Job, Parked, Queued, RetryDue, WakeUp, Work};
 use super::outcome::{Outcome, Tally};
 use super::room::{Freed, change_gauge};
 use super::{Engine, Lane, Stage};
@@ -117,7 +117,7 @@ impl<T: Spec> Engine<T> {
             && self.settings.classes > 1
         {
             let first = lane.oldest_parked();
-            step.class = first.map_or(0, |first| first.ticket.debt.load().class);
+            step.class = first.map_or(0, |first| first.envelope.obligation.charge().class);
         }
         let starts = match &effects.out {
             Out::Message(item) => Some(item),
@@ -212,7 +212,7 @@ impl<T: Spec> Engine<T> {
             self.shutdown.nudge();
         }
         if let Some(accepted_at) = stalled_since {
-            self.see_stalled(hash, accepted_at);
+            self.note_stalled(hash, accepted_at);
         }
         if forgotten.is_some() {
             self.drop_quietly(forgotten);
@@ -238,7 +238,7 @@ impl<T: Spec> Engine<T> {
         if !left.is_empty() {
             for (parked, why) in left {
                 let letter = self.settle_left(tally, &key, hash, parked, why);
-                letters.extend(letter.map(Queued::Turn));
+                letters.extend(letter.map(Queued::Job));
             }
         }
         if !bodies.is_empty() {
@@ -265,8 +265,8 @@ impl<T: Spec> Engine<T> {
                 }
                 None
             }
-            Out::Lane => Some(Queued::Call { key, hash, class }),
-            Out::Message(parked) => Some(Turn::first(Some(key), hash, parked).into()),
+            Out::Lane => Some(Queued::Lane { key, hash, class }),
+            Out::Message(parked) => Some(Job::first(Some(key), hash, parked).into()),
             Out::Head {
                 head,
                 restarts,
@@ -357,8 +357,8 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         parked: Parked<T>,
         why: Left,
-    ) -> Option<Turn<T>> {
-        let Parked { message, ticket } = parked;
+    ) -> Option<Job<T>> {
+        let Parked { message, envelope } = parked;
         let outcome = match why {
             Left::Expired => Outcome::Expired(message),
             Left::Duplicate => Outcome::Duplicate(message),
@@ -375,20 +375,20 @@ impl<T: Spec> Engine<T> {
             }
             Left::Refused => {
                 self.probe.counters.overflowed.add(1);
-                let refused = Parked { message, ticket };
+                let refused = Parked { message, envelope };
                 return self.refuse(tally, key.clone(), hash, refused);
             }
             Left::BehindGap => {
-                return Some(Turn {
+                return Some(Job {
                     key: None,
                     hash,
                     message,
-                    ticket,
+                    envelope,
                     work: Work::letter(0, Failure::Gap, Some(key.clone())),
                 });
             }
         };
-        self.settle(tally, ticket, outcome);
+        self.settle(tally, envelope, outcome);
         None
     }
 
@@ -396,7 +396,7 @@ impl<T: Spec> Engine<T> {
     fn settle_taken(&self, tally: &mut Tally, head: Held<T>, taken: Taken) {
         let Held {
             message,
-            ticket,
+            envelope,
             work,
             ..
         } = head;
@@ -413,7 +413,7 @@ impl<T: Spec> Engine<T> {
                 })
             }
         };
-        self.settle(tally, ticket, outcome);
+        self.settle(tally, envelope, outcome);
     }
 
     /// A head that its lane held goes out again.
@@ -424,17 +424,17 @@ impl<T: Spec> Engine<T> {
         mut head: Held<T>,
         restarts: bool,
         counts: bool,
-    ) -> Turn<T> {
+    ) -> Job<T> {
         if restarts {
             let attempts = u8::try_from(head.work.attempts()).unwrap_or(u8::MAX);
-            let load = head.ticket.debt.load_mut();
+            let load = head.envelope.obligation.charge_mut();
             load.earlier = load.earlier.saturating_add(attempts);
             let work = std::mem::replace(&mut head.work, Work::Attempt(1));
             self.drop_quietly(work);
         } else if counts && matches!(head.work, Work::Attempt(_)) {
             self.probe.counters.retries.add(1);
         }
-        Turn::again(Some(key), hash, head)
+        Job::again(Some(key), hash, head)
     }
 
     /// Merges two messages, out of the lane: the function is the user's. No other message comes in
@@ -451,19 +451,22 @@ impl<T: Spec> Engine<T> {
         let merge = merge.expect("only lanes that merge have something to merge");
         let survivor = match caught(|| merge(&waited.message, &newcomer.message)) {
             Ok(message) => {
-                let Ticket { parked_at, debt } = waited.ticket;
-                let mut ticket = newcomer.ticket;
-                ticket.parked_at = parked_at;
-                ticket.debt.absorb_older(debt);
+                let Envelope {
+                    accepted_at,
+                    obligation,
+                } = waited.envelope;
+                let mut envelope = newcomer.envelope;
+                envelope.accepted_at = accepted_at;
+                envelope.obligation.absorb_older(obligation);
                 self.drop_quietly(waited.message);
                 self.drop_quietly(newcomer.message);
-                Parked { message, ticket }
+                Parked { message, envelope }
             }
             Err(text) => {
                 self.probe.counters.panics.add(1);
                 let failure = Failure::Panicked(text);
                 self.drop_quietly(newcomer.message);
-                self.settle(tally, newcomer.ticket, Outcome::Discarded(failure));
+                self.settle(tally, newcomer.envelope, Outcome::Discarded(failure));
                 waited
             }
         };
@@ -526,45 +529,54 @@ impl<T: Types> Item for Parked<T> {
     type Body = T::Message;
 
     fn accepted_at(&self) -> u64 {
-        self.ticket.parked_at
+        self.envelope.accepted_at
     }
 
     fn version(&self) -> u64 {
-        self.ticket.debt.terms().map_or(0, |terms| terms.version)
+        self.envelope
+            .obligation
+            .options()
+            .map_or(0, |options| options.version)
     }
 
     fn not_before(&self) -> Option<Instant> {
-        self.ticket.debt.terms()?.not_before
+        self.envelope.obligation.options()?.not_before
     }
 
     fn expires_at(&self) -> Option<Instant> {
-        self.ticket.debt.terms()?.expires_at
+        self.envelope.obligation.options()?.expires_at
     }
 
     fn merged_len(&self) -> usize {
-        self.ticket
-            .debt
-            .terms()
-            .map_or(0, |terms| terms.merged.len())
+        self.envelope
+            .obligation
+            .options()
+            .map_or(0, |options| options.merged.len())
     }
 
     fn absorb_older(&mut self, older: Self) -> T::Message {
-        self.ticket.debt.absorb_older(older.ticket.debt);
+        self.envelope
+            .obligation
+            .absorb_older(older.envelope.obligation);
         older.message
     }
 
     fn absorb_newer(&mut self, newer: Self) -> T::Message {
-        self.ticket.debt.terms_mut().merged.push(newer.ticket.debt);
+        self.envelope
+            .obligation
+            .options_mut()
+            .merged
+            .push(newer.envelope.obligation);
         newer.message
     }
 
     fn inherit_merged(&mut self, older: &mut Self) {
-        if let Some(merged) = older.ticket.debt.take_merged() {
-            self.ticket.debt.terms_mut().merged = merged;
+        if let Some(merged) = older.envelope.obligation.take_merged() {
+            self.envelope.obligation.options_mut().merged = merged;
         }
     }
 
     fn set_members(&mut self, members: Vec<Self>) {
-        self.ticket.debt.terms_mut().mates = members;
+        self.envelope.obligation.options_mut().members = members;
     }
 }

@@ -32,7 +32,7 @@ struct Figures {
 impl<T: Spec> Engine<T> {
     /// The router has parked a message, and now the lane is this deep.
     #[inline]
-    pub(super) fn see_depth(&self, filter: &mut DepthFilter, hash: u64, depth: usize) {
+    pub(super) fn note_depth(&self, filter: &mut DepthFilter, hash: u64, depth: usize) {
         let depth_of = |hash| {
             self.lanes
                 .peek_hash(hash, |lane| lane.depth(&self.rules) as u64)
@@ -41,7 +41,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// A head comes to wait for time or for a decision.
-    pub(super) fn see_stalled(&self, hash: u64, accepted: u64) {
+    pub(super) fn note_stalled(&self, hash: u64, accepted: u64) {
         let is_stalled = |hash| self.lanes.peek_hash(hash, |lane| lane.is_stalled());
         self.probe.hot_keys.stalled(hash, accepted, is_stalled);
     }
@@ -134,9 +134,11 @@ impl<T: Spec> Engine<T> {
                 State::Running { since, .. } => now.saturating_duration_since(*since),
                 _ => Duration::ZERO,
             };
-            let parked = lane.oldest_parked().map(|parked| parked.ticket.parked_at);
+            let parked = lane
+                .oldest_parked()
+                .map(|parked| parked.envelope.accepted_at);
             let oldest = self.head_stamp(lane).into_iter().chain(parked).min();
-            let waited = oldest.map(|parked_at| self.waited(parked_at, now));
+            let waited = oldest.map(|accepted_at| self.waited(accepted_at, now));
             Figures {
                 depth: lane.depth(&self.rules),
                 age: waited.unwrap_or_default().max(waits),

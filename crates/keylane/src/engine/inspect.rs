@@ -16,7 +16,7 @@ impl<T: Spec> Engine<T> {
             state: Self::state_of(lane, now),
             head_age: self.head_stamp(lane).map(|stamp| self.waited(stamp, now)),
             oldest_waiting: Self::oldest_behind(lane)
-                .map(|parked| self.waited(parked.ticket.parked_at, now)),
+                .map(|parked| self.waited(parked.envelope.accepted_at, now)),
             full: lane.gate().is_some() || lane.depth(&self.rules) >= self.settings.lane_capacity,
         })
     }
@@ -56,10 +56,10 @@ impl<T: Spec> Engine<T> {
         match lane.state() {
             State::Ready => None,
             State::Running { accepted_at, .. } => Some(*accepted_at),
-            State::Backoff { head, .. } | State::Halted { head } => Some(head.ticket.parked_at),
+            State::Backoff { head, .. } | State::Halted { head } => Some(head.envelope.accepted_at),
             State::Scheduled | State::Waiting { .. } => {
                 let first = lane.oldest_waiting();
-                first.map(|parked| parked.ticket.parked_at)
+                first.map(|parked| parked.envelope.accepted_at)
             }
         }
     }

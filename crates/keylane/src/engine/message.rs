@@ -14,24 +14,24 @@ pub(crate) type Reply<T> = oneshot::Sender<
 >;
 
 /// What the engine owes for an accepted message: exactly one settlement.
-pub(crate) struct Ticket<T: Types> {
-    pub(crate) debt: Debt<T>,
+pub(crate) struct Envelope<T: Types> {
+    pub(crate) obligation: Obligation<T>,
     /// Nanoseconds from the engine's start to the routing of the message. Each message has its
     /// own, and they grow in the order of acceptance.
-    pub(crate) parked_at: u64,
+    pub(crate) accepted_at: u64,
 }
 
 /// What a message takes up, and where its answer goes if somebody wants one.
 ///
 /// In this form the choice takes no memory of its own, and every parked message has one.
-pub(crate) enum Debt<T: Types> {
-    Silent(Load),
-    Answer(Load, Reply<T>),
-    Termed(Load, Box<Terms<T>>),
+pub(crate) enum Obligation<T: Types> {
+    Silent(Charge),
+    Answer(Charge, Reply<T>),
+    WithOptions(Charge, Box<Options<T>>),
 }
 
 /// What some messages bring with them, and most do not.
-pub(crate) struct Terms<T: Types> {
+pub(crate) struct Options<T: Types> {
     pub(crate) reply: Option<Reply<T>>,
     /// Its place among the messages of its key, where lanes sequence.
     pub(crate) version: u64,
@@ -40,12 +40,12 @@ pub(crate) struct Terms<T: Types> {
     /// It is not to start any more from then on.
     pub(crate) expires_at: Option<Instant>,
     /// What is owed for the messages that were merged into this one.
-    pub(crate) merged: Vec<Debt<T>>,
+    pub(crate) merged: Vec<Obligation<T>>,
     /// The messages that start with this one, as one batch.
-    pub(crate) mates: Vec<Parked<T>>,
+    pub(crate) members: Vec<Parked<T>>,
 }
 
-impl<T: Types> Default for Terms<T> {
+impl<T: Types> Default for Options<T> {
     fn default() -> Self {
         Self {
             reply: None,
@@ -53,15 +53,15 @@ impl<T: Types> Default for Terms<T> {
             not_before: None,
             expires_at: None,
             merged: Vec::new(),
-            mates: Vec::new(),
+            members: Vec::new(),
         }
     }
 }
 
 /// What a message takes up until it settles. Without a word in it, so that it fits beside the tag of
-/// its [`Debt`].
+/// its [`Obligation`].
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct Charge {
     weight: [u8; 4],
     pub(crate) standing: Standing,
     /// Attempts that are over and done with, because an operator resumed it or its batch failed; no
@@ -93,7 +93,7 @@ pub(super) fn take_lost() -> u64 {
     LOST.try_with(Cell::take).unwrap_or(0)
 }
 
-impl Load {
+impl Charge {
     /// The load of nothing.
     #[inline]
     fn settled() -> Self {
@@ -122,7 +122,7 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for Charge {
     #[inline]
     fn drop(&mut self) {
         // Otherwise it is the end of the runtime, and its owner has seen to it.
@@ -132,32 +132,32 @@ impl Drop for Load {
     }
 }
 
-impl<T: Types> Debt<T> {
+impl<T: Types> Obligation<T> {
     #[inline]
     pub(crate) fn new(weight: u32, reply: Option<Reply<T>>) -> Self {
-        let load = Load {
+        let charge = Charge {
             weight: weight.to_ne_bytes(),
             standing: Standing::Counted,
             earlier: 0,
             class: 0,
         };
         match reply {
-            Some(reply) => Self::Answer(load, reply),
-            None => Self::Silent(load),
+            Some(reply) => Self::Answer(charge, reply),
+            None => Self::Silent(charge),
         }
     }
 
     #[inline]
-    pub(crate) fn load(&self) -> &Load {
+    pub(crate) fn charge(&self) -> &Charge {
         match self {
-            Self::Silent(load) | Self::Answer(load, _) | Self::Termed(load, _) => load,
+            Self::Silent(charge) | Self::Answer(charge, _) | Self::WithOptions(charge, _) => charge,
         }
     }
 
     #[inline]
-    pub(crate) fn load_mut(&mut self) -> &mut Load {
+    pub(crate) fn charge_mut(&mut self) -> &mut Charge {
         match self {
-            Self::Silent(load) | Self::Answer(load, _) | Self::Termed(load, _) => load,
+            Self::Silent(charge) | Self::Answer(charge, _) | Self::WithOptions(charge, _) => charge,
         }
     }
 
@@ -166,57 +166,57 @@ impl<T: Types> Debt<T> {
     pub(crate) fn take_reply(&mut self) -> Option<Reply<T>> {
         match self {
             Self::Silent(_) => None,
-            Self::Answer(load, _) => {
-                let load = load.take();
-                match std::mem::replace(self, Self::Silent(load)) {
+            Self::Answer(charge, _) => {
+                let charge = charge.take();
+                match std::mem::replace(self, Self::Silent(charge)) {
                     Self::Answer(_, reply) => Some(reply),
-                    Self::Silent(_) | Self::Termed(..) => None,
+                    Self::Silent(_) | Self::WithOptions(..) => None,
                 }
             }
-            Self::Termed(_, terms) => terms.reply.take(),
+            Self::WithOptions(_, options) => options.reply.take(),
         }
     }
 
     #[inline]
-    pub(crate) fn is_termed(&self) -> bool {
-        matches!(self, Self::Termed(..))
+    pub(crate) fn has_options(&self) -> bool {
+        matches!(self, Self::WithOptions(..))
     }
 
-    pub(crate) fn terms(&self) -> Option<&Terms<T>> {
+    pub(crate) fn options(&self) -> Option<&Options<T>> {
         match self {
-            Self::Termed(_, terms) => Some(terms),
+            Self::WithOptions(_, options) => Some(options),
             Self::Silent(_) | Self::Answer(..) => None,
         }
     }
 
-    /// The terms of a message, made if it has none.
-    pub(crate) fn terms_mut(&mut self) -> &mut Terms<T> {
-        if !self.is_termed() {
-            let terms = Terms {
+    /// The options of a message, made if it has none.
+    pub(crate) fn options_mut(&mut self) -> &mut Options<T> {
+        if !self.has_options() {
+            let options = Options {
                 reply: self.take_reply(),
-                ..Terms::default()
+                ..Options::default()
             };
-            *self = Self::Termed(self.load_mut().take(), Box::new(terms));
+            *self = Self::WithOptions(self.charge_mut().take(), Box::new(options));
         }
         match self {
-            Self::Termed(_, terms) => terms,
-            Self::Silent(_) | Self::Answer(..) => unreachable!("it has terms now"),
+            Self::WithOptions(_, options) => options,
+            Self::Silent(_) | Self::Answer(..) => unreachable!("it has options now"),
         }
     }
 
     /// What is owed for the messages that were merged into this one, if any were.
-    pub(crate) fn take_merged(&mut self) -> Option<Vec<Debt<T>>> {
+    pub(crate) fn take_merged(&mut self) -> Option<Vec<Obligation<T>>> {
         match self {
-            Self::Termed(_, terms) => Some(std::mem::take(&mut terms.merged)),
+            Self::WithOptions(_, options) => Some(std::mem::take(&mut options.merged)),
             Self::Silent(_) | Self::Answer(..) => None,
         }
         .filter(|merged| !merged.is_empty())
     }
 
     /// The messages that were to start, or started, with this one.
-    pub(crate) fn take_mates(&mut self) -> Vec<Parked<T>> {
+    pub(crate) fn take_members(&mut self) -> Vec<Parked<T>> {
         match self {
-            Self::Termed(_, terms) => std::mem::take(&mut terms.mates),
+            Self::WithOptions(_, options) => std::mem::take(&mut options.members),
             Self::Silent(_) | Self::Answer(..) => Vec::new(),
         }
     }
@@ -228,27 +228,27 @@ impl<T: Types> Debt<T> {
         #[cfg(keylane_mutant = "merged-forgotten")]
         merged.clear();
         merged.push(older);
-        let newer = &mut self.terms_mut().merged;
+        let newer = &mut self.options_mut().merged;
         merged.append(newer);
         *newer = merged;
     }
 
     /// Whether it is too late to start it.
     pub(crate) fn is_expired(&self, now: Instant) -> bool {
-        let expires_at = self.terms().and_then(|terms| terms.expires_at);
+        let expires_at = self.options().and_then(|options| options.expires_at);
         expires_at.is_some_and(|at| at <= now)
     }
 
     /// When it is to be looked at again, if it must wait: it may start, or has expired.
     pub(crate) fn waits_until(&self, now: Instant) -> Option<Instant> {
         let until = self.not_before(now)?;
-        let expires_at = self.terms().and_then(|terms| terms.expires_at);
+        let expires_at = self.options().and_then(|options| options.expires_at);
         Some(expires_at.map_or(until, |at| at.min(until))).filter(|at| *at > now)
     }
 
     /// Until when it must wait, if it must.
     pub(crate) fn not_before(&self, now: Instant) -> Option<Instant> {
-        self.terms()?.not_before.filter(|at| *at > now)
+        self.options()?.not_before.filter(|at| *at > now)
     }
 }
 
@@ -258,19 +258,19 @@ pub(crate) struct Accepted<T: Types> {
     /// The key's hash, computed once by the sender; 0 for a keyless message.
     pub(crate) hash: u64,
     pub(crate) message: T::Message,
-    pub(crate) debt: Debt<T>,
+    pub(crate) obligation: Obligation<T>,
 }
 
 /// A message behind the head of its lane.
 pub(crate) struct Parked<T: Types> {
     pub(crate) message: T::Message,
-    pub(crate) ticket: Ticket<T>,
+    pub(crate) envelope: Envelope<T>,
 }
 
 /// A head that its lane holds, because it waits for time or for a decision.
 pub(crate) struct Held<T: Types> {
     pub(crate) message: T::Message,
-    pub(crate) ticket: Ticket<T>,
+    pub(crate) envelope: Envelope<T>,
     pub(crate) work: Work<T>,
     /// Why it waits, in a few words: the last error.
     pub(crate) why: Box<str>,
@@ -321,39 +321,39 @@ pub(crate) struct GivenUp<T: Types> {
 /// The one right to run the head of a lane, and the head itself.
 ///
 /// It is moved from the dispatcher to the ready queue to a runner and never copied, so exclusion
-/// per key needs no check. A keyless message is a turn without a lane.
-pub(crate) struct Turn<T: Types> {
+/// per key needs no check. A keyless message is a job without a lane.
+pub(crate) struct Job<T: Types> {
     pub(crate) key: Option<T::Key>,
     pub(crate) hash: u64,
     pub(crate) message: T::Message,
-    pub(crate) ticket: Ticket<T>,
+    pub(crate) envelope: Envelope<T>,
     pub(crate) work: Work<T>,
 }
 
 /// What stands in the ready queue.
 pub(crate) enum Queued<T: Types> {
     /// A head that is out.
-    Turn(Turn<T>),
+    Job(Job<T>),
     /// The lane of this key says what to run when it is asked.
-    Call { key: T::Key, hash: u64, class: u8 },
+    Lane { key: T::Key, hash: u64, class: u8 },
 }
 
-impl<T: Spec> From<Turn<T>> for Queued<T> {
+impl<T: Spec> From<Job<T>> for Queued<T> {
     #[inline]
-    fn from(turn: Turn<T>) -> Self {
-        Self::Turn(turn)
+    fn from(job: Job<T>) -> Self {
+        Self::Job(job)
     }
 }
 
-impl<T: Spec> Turn<T> {
+impl<T: Spec> Job<T> {
     #[inline]
     pub(crate) fn first(key: Option<T::Key>, hash: u64, parked: Parked<T>) -> Self {
-        let Parked { message, ticket } = parked;
+        let Parked { message, envelope } = parked;
         Self {
             key,
             hash,
             message,
-            ticket,
+            envelope,
             work: Work::Attempt(1),
         }
     }
@@ -362,9 +362,9 @@ impl<T: Spec> Turn<T> {
     #[inline]
     pub(crate) fn parked(self) -> Parked<T> {
         let Self {
-            message, ticket, ..
+            message, envelope, ..
         } = self;
-        Parked { message, ticket }
+        Parked { message, envelope }
     }
 
     /// Whether it is for the dead-letter sink, and not for the handler. By value, because what is
@@ -387,7 +387,7 @@ impl<T: Spec> Turn<T> {
     pub(crate) fn again(key: Option<T::Key>, hash: u64, held: Held<T>) -> Self {
         let Held {
             message,
-            ticket,
+            envelope,
             work,
             ..
         } = held;
@@ -395,7 +395,7 @@ impl<T: Spec> Turn<T> {
             key,
             hash,
             message,
-            ticket,
+            envelope,
             work,
         }
     }
@@ -405,8 +405,8 @@ impl<T: Spec> Ranked for Queued<T> {
     #[inline]
     fn class(&self) -> u8 {
         match self {
-            Self::Turn(turn) => turn.ticket.debt.load().class,
-            Self::Call { class, .. } => *class,
+            Self::Job(job) => job.envelope.obligation.charge().class,
+            Self::Lane { class, .. } => *class,
         }
     }
 
@@ -414,8 +414,8 @@ impl<T: Spec> Ranked for Queued<T> {
     #[inline]
     fn counts(&self) -> bool {
         match self {
-            Self::Turn(turn) => matches!(turn.work, Work::Attempt(_)),
-            Self::Call { .. } => true,
+            Self::Job(job) => matches!(job.work, Work::Attempt(_)),
+            Self::Lane { .. } => true,
         }
     }
 }
@@ -451,14 +451,14 @@ mod tests {
     fn a_parked_message_takes_24_bytes_more_than_itself() {
         assert_eq!(size_of::<Parked<Plain<[u64; 3]>>>(), 24 + 24);
         assert_eq!(size_of::<Parked<Plain<[u64; 30]>>>(), 240 + 24);
-        assert_eq!(size_of::<Debt<Plain<u64>>>(), 16);
+        assert_eq!(size_of::<Obligation<Plain<u64>>>(), 16);
     }
 
     #[test]
     fn a_call_makes_a_turn_no_larger() {
         assert_eq!(
             size_of::<Queued<Plain<u64>>>(),
-            size_of::<Turn<Plain<u64>>>()
+            size_of::<Job<Plain<u64>>>()
         );
     }
 }

@@ -26,14 +26,14 @@
 //!    under any other lock nothing is. No waker of a user is woken under a lock.
 
 mod message;
-pub(crate) use message::{Accepted, Debt, Reply};
+pub(crate) use message::{Accepted, Obligation, Reply};
 
 mod settings;
 pub use settings::Overflow;
 pub(crate) use settings::Settings;
 
 mod intake;
-pub(crate) use intake::{Load, Router, load};
+pub(crate) use intake::{Router, StoreRequest, load};
 
 mod apply;
 
@@ -73,8 +73,6 @@ mod hottest;
 mod notify;
 mod watchdog;
 
-pub(crate) use crate::unwind::{Quiet, caught, dropped, shielded};
-
 use std::fmt;
 use std::time::Duration;
 
@@ -88,6 +86,7 @@ use crate::rate::RateMemory;
 use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::rt::{self, Arc, Handle, Mutex, OwnLine, mpsc};
 use crate::types::{Spec, Types};
+use crate::unwind::shielded;
 use end::Shutdown;
 use message::{Held, Parked, Queued};
 
@@ -125,7 +124,7 @@ pub(crate) struct Engine<T: Types> {
     /// Lanes that have drained up to their watermarks, for the router.
     drained: Mutex<Vec<T::Key>>,
     /// To the task that asks the version store.
-    loads: Option<mpsc::UnboundedSender<Load<T::Key>>>,
+    loads: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
     /// Starts a runner; knows the type of the handler, which nothing else here does.
     spawn: Spawn<T>,
     /// The runtime that the dispatcher was started on: its tasks, its timers, its clock.
@@ -140,7 +139,7 @@ pub(crate) struct Parts<T: Types> {
     pub(crate) share: Option<Share<T::Output, T::Error>>,
     pub(crate) places: Option<Arc<Places<T::Key>>>,
     /// To the task that asks the version store.
-    pub(crate) loads: Option<mpsc::UnboundedSender<Load<T::Key>>>,
+    pub(crate) loads: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
     pub(crate) runtime: Handle,
     /// Starts a runner.
     pub(crate) spawn: Spawn<T>,
@@ -155,28 +154,28 @@ pub(crate) struct Parts<T: Types> {
 struct SlowPath {
     /// Lanes that are paused.
     paused: AtomicUsize,
-    /// Whether any message ever came with terms.
-    terms: AtomicBool,
+    /// Whether any message ever came with options.
+    options: AtomicBool,
 }
 
 impl<T: Spec> Engine<T> {
-    /// Whether a message may have terms.
+    /// Whether a message may have options.
     #[inline]
-    fn has_terms(&self) -> bool {
-        self.slow_path.terms.load(Ordering::Relaxed)
+    fn may_have_options(&self) -> bool {
+        self.slow_path.options.load(Ordering::Relaxed)
     }
 
-    /// A message with terms is about to come.
-    pub(crate) fn expect_terms(&self) {
-        if !self.has_terms() {
-            self.slow_path.terms.store(true, Ordering::Relaxed);
+    /// A message with options is about to come.
+    pub(crate) fn expect_options(&self) {
+        if !self.may_have_options() {
+            self.slow_path.options.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether a turn is to be looked at before it starts.
+    /// Whether a job is to be looked at before it starts.
     #[inline]
     fn takes_slow_path(&self) -> bool {
-        self.has_terms() || self.has_paused()
+        self.may_have_options() || self.has_paused()
     }
 
     /// Whether any lane is paused.
@@ -363,8 +362,8 @@ impl<T: Spec> Engine<T> {
 
     /// How long ago a message was parked.
     #[inline]
-    pub(crate) fn waited(&self, parked_at: u64, now: Instant) -> Duration {
-        Duration::from_nanos(self.clocks.stamp(now).saturating_sub(parked_at))
+    pub(crate) fn waited(&self, accepted_at: u64, now: Instant) -> Duration {
+        Duration::from_nanos(self.clocks.stamp(now).saturating_sub(accepted_at))
     }
 
     /// A moment, as messages carry it.
@@ -376,17 +375,17 @@ impl<T: Spec> Engine<T> {
     /// Carries out what the ready queue decided about runners.
     #[inline]
     fn recruit(self: &Arc<Self>, recruit: Recruit) {
-        if !matches!(recruit, Recruit::Nobody) {
+        if !matches!(recruit, Recruit::None) {
             self.wake_watchdog();
         }
         match recruit {
-            Recruit::Nobody => {}
+            Recruit::None => {}
             Recruit::Wake(waker) => waker.wake(),
             Recruit::Spawn => (self.spawn)(self),
         }
     }
 
-    /// Puts one turn at the back of the ready queue; hands it back when nothing starts any more.
+    /// Puts one job at the back of the ready queue; hands it back when nothing starts any more.
     fn enqueue(self: &Arc<Self>, queued: impl Into<Queued<T>>) {
         match self.ready.push_one(queued.into()) {
             Ok(recruit) => self.recruit(recruit),

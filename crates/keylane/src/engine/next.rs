@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::apply::Step;
-use super::message::{Held, Parked, Queued, Turn, Work};
+use super::message::{Held, Job, Parked, Queued, Work};
 use super::outcome::{Outcome, Tally};
 use crate::clock;
 use crate::lanes::{Effects, Hold, Keep, Next};
@@ -18,7 +18,7 @@ impl<T: Spec> Engine<T> {
         if self.has_discipline {
             return self.advance_by_plan(key, hash);
         }
-        let (mut turn, mut slow) = (None, None);
+        let (mut job, mut slow) = (None, None);
         self.lanes.advance(hash, &key, |lane| {
             // Hardly any lane is full, paused or marked, and what is not is not asked further.
             if !lane.is_plain() {
@@ -37,7 +37,7 @@ impl<T: Spec> Engine<T> {
             let next = match lane.finish() {
                 // Made here and handed past the map, so that the message is moved once.
                 Next::Start(parked) => {
-                    turn = Some(Turn::first(None, hash, parked));
+                    job = Some(Job::first(None, hash, parked));
                     Next::Stay
                 }
                 next => next,
@@ -47,9 +47,9 @@ impl<T: Spec> Engine<T> {
         if let Some(step) = slow {
             return self.follow(key, hash, step);
         }
-        let mut turn = turn?;
-        turn.key = Some(key);
-        Some(turn.into())
+        let mut job = job?;
+        job.key = Some(key);
+        Some(job.into())
     }
 
     /// The same in a lane with a discipline.
@@ -66,16 +66,16 @@ impl<T: Spec> Engine<T> {
     }
 
     /// A runner took a lane out of the ready queue: returns what starts at once, if anything does.
-    pub(super) fn ask(&self, key: T::Key, hash: u64) -> Option<Turn<T>> {
-        let mut asked = Queued::Call {
+    pub(super) fn ask(&self, key: T::Key, hash: u64) -> Option<Job<T>> {
+        let mut asked = Queued::Lane {
             key,
             hash,
             class: 0,
         };
         loop {
             match asked {
-                Queued::Turn(turn) => return Some(turn),
-                Queued::Call { key, hash, .. } => {
+                Queued::Job(job) => return Some(job),
+                Queued::Lane { key, hash, .. } => {
                     let now = clock::now();
                     let step = self.step(&key, hash, now, |lane| lane.next(now, &self.rules))?;
                     asked = self.follow(key, hash, step)?;
@@ -96,66 +96,66 @@ impl<T: Spec> Engine<T> {
         queued
     }
 
-    /// A head that may not start as it is: its key is paused, or it has terms. Returns the one that starts
+    /// A head that may not start as it is: its key is paused, or it has options. Returns the one that starts
     /// instead, if any.
     #[cold]
-    pub(super) fn reconsider(&self, tally: &mut Tally, mut turn: Turn<T>) -> Option<Turn<T>> {
+    pub(super) fn reconsider(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
         let now = clock::now();
-        while turn.ticket.debt.is_expired(now) && matches!(turn.work, Work::Attempt(_)) {
-            let Turn {
+        while job.envelope.obligation.is_expired(now) && matches!(job.work, Work::Attempt(_)) {
+            let Job {
                 key,
                 hash,
                 message,
-                ticket,
+                envelope,
                 ..
-            } = turn;
-            self.settle(tally, ticket, Outcome::Expired(message));
-            turn = match self.advance(key, hash)? {
-                Queued::Turn(turn) => turn,
-                Queued::Call { key, hash, .. } => return self.ask(key, hash),
+            } = job;
+            self.settle(tally, envelope, Outcome::Expired(message));
+            job = match self.advance(key, hash)? {
+                Queued::Job(job) => job,
+                Queued::Lane { key, hash, .. } => return self.ask(key, hash),
             };
         }
-        let Work::Attempt(attempt) = turn.work else {
-            return Some(turn);
+        let Work::Attempt(attempt) = job.work else {
+            return Some(job);
         };
-        let until = turn.ticket.debt.not_before(now);
-        let Some(key) = turn.key.as_ref().and_then(cloned) else {
-            return Some(turn);
+        let until = job.envelope.obligation.not_before(now);
+        let Some(key) = job.key.as_ref().and_then(cloned) else {
+            return Some(job);
         };
         self.flush(tally);
-        let hash = turn.hash;
-        let mut turn = Some(turn);
+        let hash = job.hash;
+        let mut job = Some(job);
         let step = self.step(&key, hash, now, |lane| {
             let is_paused = lane.is_paused() && !cfg!(keylane_mutant = "pause-unheard");
-            let Some(turn) = turn.take_if(|_| is_paused || until.is_some()) else {
+            let Some(job) = job.take_if(|_| is_paused || until.is_some()) else {
                 return Effects::new();
             };
-            let Turn {
+            let Job {
                 message,
-                mut ticket,
+                mut envelope,
                 work,
                 ..
-            } = turn;
+            } = job;
             if attempt > 1 {
                 let head = Held {
                     message,
-                    ticket,
+                    envelope,
                     work,
                     why: "paused".into(),
                 };
                 return lane.hold(Box::new(head), Hold::Paused(now));
             }
-            let mut items = ticket.debt.take_mates();
-            items.insert(0, Parked { message, ticket });
+            let mut items = envelope.obligation.take_members();
+            items.insert(0, Parked { message, envelope });
             lane.take_back(items, until, self.lanes.spares())
         });
-        if turn.is_some() {
-            return turn;
+        if job.is_some() {
+            return job;
         }
         let queued = self.follow(key, hash, step?)?;
         match queued {
-            Queued::Turn(turn) => Some(turn),
-            Queued::Call { key, hash, .. } => self.ask(key, hash),
+            Queued::Job(job) => Some(job),
+            Queued::Lane { key, hash, .. } => self.ask(key, hash),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! back and are counted as *stalled*, up to a limit of their own.
 
 use super::Lane;
-use super::message::{Debt, Load, Parked, Standing};
+use super::message::{Charge, Obligation, Parked, Standing};
 use crate::lanes::{Change, Gate as LaneGate, Stall};
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Semaphore};
@@ -137,11 +137,11 @@ impl Room {
             Stall::Returned(count) => {
                 let newest = lane.parked_mut().next_back();
                 let is_stalled = |newest: &mut Parked<T>| {
-                    newest.ticket.debt.load().standing == Standing::Stalled
+                    newest.envelope.obligation.charge().standing == Standing::Stalled
                 };
                 if newest.is_some_and(is_stalled) {
                     for parked in lane.parked_mut().take(count) {
-                        self.stall_debt(&mut parked.ticket.debt, freed);
+                        self.stall_obligation(&mut parked.envelope.obligation, freed);
                     }
                 }
             }
@@ -152,29 +152,36 @@ impl Room {
     /// looked at once, and not once for every retry before it.
     fn stall_lane<T: Spec>(&self, lane: &mut Lane<T>, freed: &mut Freed) {
         for parked in lane.parked_mut().rev() {
-            if !self.stall_debt(&mut parked.ticket.debt, freed) {
+            if !self.stall_obligation(&mut parked.envelope.obligation, freed) {
                 break;
             }
         }
         if let Some(head) = lane.head_mut() {
-            self.stall_debt(&mut head.ticket.debt, freed);
+            self.stall_obligation(&mut head.envelope.obligation, freed);
         }
     }
 
     fn stall_early<T: Spec>(&self, lane: &mut Lane<T>, version: u64, freed: &mut Freed) {
         if let Some(early) = lane.early_mut(version) {
-            self.stall_debt(&mut early.ticket.debt, freed);
+            self.stall_obligation(&mut early.envelope.obligation, freed);
         }
     }
 
     /// Takes a message out of the load that waits outside of the lanes, or in one. Not under a lock if
     /// `freed` is freed at once.
-    pub(super) fn stall_debt<T: Spec>(&self, debt: &mut Debt<T>, freed: &mut Freed) -> bool {
-        let claimed = self.stall_load(debt.load_mut(), freed);
-        if debt.terms().is_some_and(|terms| !terms.merged.is_empty()) {
+    pub(super) fn stall_obligation<T: Spec>(
+        &self,
+        obligation: &mut Obligation<T>,
+        freed: &mut Freed,
+    ) -> bool {
+        let claimed = self.stall_charge(obligation.charge_mut(), freed);
+        if obligation
+            .options()
+            .is_some_and(|options| !options.merged.is_empty())
+        {
             // From the newest: the older ones may be stalled already.
-            for merged in debt.terms_mut().merged.iter_mut().rev() {
-                if !self.stall_load(merged.load_mut(), freed) {
+            for merged in obligation.options_mut().merged.iter_mut().rev() {
+                if !self.stall_charge(merged.charge_mut(), freed) {
                     break;
                 }
             }
@@ -182,7 +189,7 @@ impl Room {
         claimed
     }
 
-    fn stall_load(&self, load: &mut Load, freed: &mut Freed) -> bool {
+    fn stall_charge(&self, load: &mut Charge, freed: &mut Freed) -> bool {
         if load.standing != Standing::Counted || cfg!(keylane_mutant = "stalled-counts") {
             return false;
         }
@@ -203,7 +210,7 @@ impl Room {
 
     /// A message of another size stands for this obligation from now on. Returns the bytes that are to be
     /// given back when the shard's lock is gone.
-    pub(super) fn reweigh(&self, load: &mut Load, weight: u32) -> usize {
+    pub(super) fn reweigh(&self, load: &mut Charge, weight: u32) -> usize {
         let mut freed = 0;
         if let (Standing::Counted, Some(bytes)) = (load.standing, &self.bytes) {
             match weight.checked_sub(load.weight()) {

@@ -1,6 +1,6 @@
 //! A message on its way between its lane and the workers.
 
-use crate::engine::Quiet;
+use crate::unwind::Quiet;
 
 /// A message beside its key.
 pub(super) struct Item<K, M> {

@@ -5,9 +5,9 @@
 
 use super::delivery::{Delayed, Delivery, Item};
 use crate::clock::Instant;
-use crate::engine::{Quiet, caught};
 use crate::lanes::{AtLimit, Lane, LaneMap, Next, Offered};
 use crate::rt::Arc;
+use crate::unwind::{Quiet, caught};
 
 type Parked<K, M> = Arc<Item<K, M>>;
 type Head<K, M> = Delayed<Parked<K, M>>;

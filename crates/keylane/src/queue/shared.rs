@@ -12,8 +12,8 @@ use super::lease_table::{Grant, LeaseTable, Notifications, Settlement};
 use super::report::Report;
 use super::returned::Returned;
 use crate::clock::RuntimeClock;
-use crate::engine::{Quiet, shielded};
 use crate::rt::{Arc, Mutex, MutexGuard, Semaphore, lock};
+use crate::unwind::{Quiet, shielded};
 
 /// The key of a message, and its hash.
 pub(super) type Locate<K, M> = Box<dyn Fn(&M) -> (K, u64) + Send + Sync>;

@@ -1,4 +1,4 @@
-//! A concurrency limit that changes while turns wait.
+//! A concurrency limit that changes while jobs wait.
 
 use super::Witness;
 use super::explore::pause;
@@ -8,7 +8,7 @@ use crate::rt::{self, Arc, Semaphore};
 use crate::{Adaptive, Dispatcher};
 
 /// Two handlers that wait for each other, and a limit of one until somebody raises it: without a
-/// runner for the turn that waits, neither would ever end.
+/// runner for the job that waits, neither would ever end.
 pub(super) async fn grows_for_who_waits() {
     let met = Arc::new([Semaphore::new(0), Semaphore::new(0)]);
     let orders = Dispatcher::builder(|place: &usize| *place)

@@ -53,7 +53,7 @@ pub(super) async fn lets_all_go_in_time() {
     assert!(took >= 3 * EVERY, "four messages started within {took:?}");
 }
 
-/// The end comes while turns wait for the rate.
+/// The end comes while jobs wait for the rate.
 pub(super) async fn meets_the_end() {
     let witness = Witness::new();
     let builder = builder().rate(Rate::per(1, EVERY).burst(2)).concurrency(1);

@@ -399,7 +399,7 @@ impl<'a> Running<'a> {
                 Some((same, before)) if same == number => {
                     let in_turn = attempt == before + 1 || (attempt == 1 && head.decided);
                     if !in_turn {
-                        wrong.push("out of turn");
+                        wrong.push("out of job");
                     }
                 }
                 Some(_) if !head.decided => wrong.push("before the head has settled"),

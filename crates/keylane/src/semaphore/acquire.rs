@@ -9,8 +9,8 @@ use super::error::Closed;
 use super::permit::KeyedPermit;
 use super::shared::Claim;
 use super::waiter::{Waiter, WaiterStage};
-use crate::engine::Quiet;
 use crate::rt::Arc;
+use crate::unwind::Quiet;
 
 /// The future of [`Reservation::acquire`](super::Reservation::acquire): waits for a
 /// [`KeyedPermit`].

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::shared::Claim;
-use crate::engine::Quiet;
+use crate::unwind::Quiet;
 
 /// The permit of a key: as long as it lives, the key has no other.
 ///

@@ -10,8 +10,8 @@ use super::error::{AcquireError, Closed};
 use super::shared::{Claim, Joined, Shared};
 use super::slots::Taken;
 use super::waiter::{Waiter, WaiterStage};
-use crate::engine::Quiet;
 use crate::rt::Arc;
+use crate::unwind::Quiet;
 
 /// One slot of a [`KeyedSemaphore`](super::KeyedSemaphore)'s capacity: its holder can take a place
 /// in a lane without waiting.

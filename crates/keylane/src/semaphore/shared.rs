@@ -5,10 +5,10 @@ use std::convert::Infallible;
 
 use super::slots::{Slots, Taken};
 use super::waiter::{Waiter, WaiterStage};
-use crate::engine::{Quiet, caught};
 use crate::lanes::{AtLimit, LaneMap, Next, Offered};
 use crate::rt::Arc;
 use crate::rt::atomic::{AtomicBool, Ordering};
+use crate::unwind::{Quiet, caught};
 
 pub(super) type HashFn<K> = Box<dyn Fn(&K) -> u64 + Send + Sync>;
 

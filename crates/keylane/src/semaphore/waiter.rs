@@ -2,9 +2,9 @@
 
 use std::task::{Context, Poll, Waker};
 
-use crate::engine::{dropped, shielded};
 use crate::rt::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crate::rt::{Mutex, lock};
+use crate::unwind::{dropped, shielded};
 
 /// How far a waiter has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

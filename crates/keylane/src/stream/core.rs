@@ -14,7 +14,7 @@ use super::elements::{Elements, KeyedElement, Lost, ParkedElement};
 use super::keyed_future::{HashedKey, PanicPayload};
 use super::limits::Limits;
 use super::outputs::Outputs;
-use crate::engine::Quiet;
+use crate::unwind::Quiet;
 
 /// Most elements pulled and futures finished in one poll. Then the task yields to others.
 const WORK: usize = 128;

@@ -11,8 +11,8 @@ use futures::Stream;
 use futures::stream::FuturesUnordered;
 
 use super::keyed_future::{Finished, HashedKey, KeyedFuture, PanicPayload};
-use crate::engine::Quiet;
 use crate::lanes::{AtLimit, LaneMap, Offered};
+use crate::unwind::Quiet;
 
 type Lanes<K, T> = LaneMap<Quiet<K>, ParkedElement<T>, Infallible, ()>;
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-use crate::engine::{Quiet, caught};
+use crate::unwind::{Quiet, caught};
 
 /// The payload of a panic, which is resumed in the consumer's poll.
 pub(super) type PanicPayload = Box<dyn Any + Send>;

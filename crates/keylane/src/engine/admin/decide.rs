@@ -85,15 +85,15 @@ impl<T: Spec> Engine<T> {
             };
             // The head that goes out, or else the first of the parked, which will be it.
             let waiting = match &mut effects.out {
-                Out::Head { head, .. } => Some((&mut head.message, &mut head.ticket)),
+                Out::Head { head, .. } => Some((&mut head.message, &mut head.envelope)),
                 _ => {
                     let first = lane.parked_mut().next();
-                    first.map(|first| (&mut first.message, &mut first.ticket))
+                    first.map(|first| (&mut first.message, &mut first.envelope))
                 }
             };
-            if let Some((waiting, ticket)) = waiting {
+            if let Some((waiting, envelope)) = waiting {
                 std::mem::swap(waiting, &mut message);
-                let load = ticket.debt.load_mut();
+                let load = envelope.obligation.charge_mut();
                 freed = self.room.reweigh(load, weight);
                 load.earlier = 0;
             }

@@ -1,7 +1,7 @@
 //! Handing back what will not be handled.
 
 use super::super::apply::open;
-use super::super::message::{Held, Parked, Queued, Turn, Work};
+use super::super::message::{Held, Job, Parked, Queued, Work};
 use super::super::outcome::Tally;
 use super::super::room::{Gate, change_gauge};
 use super::super::{Engine, Lane};
@@ -11,21 +11,21 @@ use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned};
 
 impl<T: Spec> Engine<T> {
-    /// Hands back a turn that will not start, and everything behind it.
-    pub(in super::super) fn hand_back_turn(&self, turn: Turn<T>) {
+    /// Hands back a job that will not start, and everything behind it.
+    pub(in super::super) fn hand_back_job(&self, job: Job<T>) {
         let mut tally = Tally::default();
-        let Turn {
+        let Job {
             key,
             hash,
             message,
-            ticket,
+            envelope,
             work,
-        } = turn;
+        } = job;
         let attempts = work.attempts();
         let owner = key.as_ref().and_then(cloned).or_else(|| beside(&work));
         self.drop_quietly(work);
         let back = HandedBack::idle(owner, message, attempts);
-        self.hand_back(&mut tally, back, ticket);
+        self.hand_back(&mut tally, back, envelope);
         self.release_handing_back(&mut tally, key, hash);
         self.flush(&mut tally);
     }
@@ -33,8 +33,8 @@ impl<T: Spec> Engine<T> {
     /// The same for whatever stood in the ready queue.
     pub(in super::super) fn hand_back_queued(&self, queued: Queued<T>) {
         match queued {
-            Queued::Turn(turn) => self.hand_back_turn(turn),
-            Queued::Call { key, hash, .. } => {
+            Queued::Job(job) => self.hand_back_job(job),
+            Queued::Lane { key, hash, .. } => {
                 let mut tally = Tally::default();
                 self.release_handing_back(&mut tally, Some(key), hash);
                 self.flush(&mut tally);
@@ -99,14 +99,14 @@ impl<T: Spec> Engine<T> {
     ) {
         let Held {
             message,
-            ticket,
+            envelope,
             work,
             ..
         } = held;
         let attempts = work.attempts();
         let owner = key.or_else(|| beside(&work));
         self.drop_quietly(work);
-        self.hand_back(tally, HandedBack::idle(owner, message, attempts), ticket);
+        self.hand_back(tally, HandedBack::idle(owner, message, attempts), envelope);
     }
 
     /// Hands back one lane that is not out, if the end has come for it.
@@ -152,9 +152,9 @@ impl<T: Spec> Engine<T> {
         if let Some(head) = emptied.head {
             self.hand_back_held(tally, key.and_then(cloned), *head);
         }
-        for Parked { message, ticket } in emptied.parked {
+        for Parked { message, envelope } in emptied.parked {
             let back = HandedBack::idle(key.and_then(cloned), message, 0);
-            self.hand_back(tally, back, ticket);
+            self.hand_back(tally, back, envelope);
         }
     }
 
@@ -170,8 +170,8 @@ impl<T: Spec> Engine<T> {
                 openings.push(effects.opening);
                 if let Out::Lane = effects.out {
                     let first = lane.oldest_parked();
-                    let class = first.map_or(0, |first| first.ticket.debt.load().class);
-                    scheduled.push(Queued::Call { key, hash, class });
+                    let class = first.map_or(0, |first| first.envelope.obligation.charge().class);
+                    scheduled.push(Queued::Lane { key, hash, class });
                 }
             }
             true

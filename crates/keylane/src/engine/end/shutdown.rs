@@ -253,9 +253,9 @@ impl<K, M> Shutdown<K, M> {
         self.router.wake();
     }
 
-    /// Keeps a message for the report; `parked_at` is its place in the order of acceptance.
-    pub(crate) fn hand_back(&self, parked_at: u64, message: HandedBack<K, M>) {
-        lock(&self.returned).messages.push((parked_at, message));
+    /// Keeps a message for the report; `accepted_at` is its place in the order of acceptance.
+    pub(crate) fn hand_back(&self, accepted_at: u64, message: HandedBack<K, M>) {
+        lock(&self.returned).messages.push((accepted_at, message));
     }
 
     pub(crate) fn interrupted(&self) {
@@ -269,7 +269,7 @@ impl<K, M> Shutdown<K, M> {
         };
         // A head in flight comes back after what was parked behind it.
         #[cfg(not(keylane_mutant = "returned-unsorted"))]
-        messages.sort_unstable_by_key(|(parked_at, _)| *parked_at);
+        messages.sort_unstable_by_key(|(accepted_at, _)| *accepted_at);
         let messages = messages.into_iter().map(|(_, message)| message).collect();
         (messages, interrupted)
     }

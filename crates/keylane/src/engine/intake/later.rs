@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::Engine;
-use super::super::message::{Accepted, Queued, RetryDue, Turn, WakeUp, Work};
+use super::super::message::{Accepted, Job, Queued, RetryDue, WakeUp, Work};
 use super::super::outcome::Tally;
 use crate::clock::Instant;
 use crate::discipline::Delayed;
@@ -135,7 +135,7 @@ impl<T: Spec> Engine<T> {
         if self.settings.delayed == Delayed::Wait && accepted.key.is_some() {
             return Some(accepted);
         }
-        let Some(until) = accepted.debt.waits_until(now) else {
+        let Some(until) = accepted.obligation.waits_until(now) else {
             return Some(accepted);
         };
         self.stall_outside(&mut accepted);
@@ -151,7 +151,7 @@ impl<T: Spec> Engine<T> {
         tally: &mut Tally,
         wake_up: WakeUp<T::Key>,
         now: Instant,
-        turns: &mut Vec<Queued<T>>,
+        jobs: &mut Vec<Queued<T>>,
         returning: &mut Vec<Returning<T>>,
     ) {
         match wake_up {
@@ -166,8 +166,8 @@ impl<T: Spec> Engine<T> {
                     lane.wake(due, now, &self.rules, self.lanes.spares())
                 });
                 if let Some(step) = step {
-                    let out = self.apply(tally, key, hash, step, turns);
-                    turns.extend(out);
+                    let out = self.apply(tally, key, hash, step, jobs);
+                    jobs.extend(out);
                 }
             }
         }
@@ -178,7 +178,7 @@ impl<T: Spec> Engine<T> {
         match due {
             RetryDue::Keyless(number) => {
                 let held = self.clocks.keyless.take(number)?;
-                Some(Turn::again(None, 0, held).into())
+                Some(Job::again(None, 0, held).into())
             }
             RetryDue::Lane { key, hash, until } => {
                 let step = self.step(&key, hash, now, |lane| {

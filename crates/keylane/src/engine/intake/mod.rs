@@ -13,4 +13,4 @@ pub(super) use later::{Later, Returning};
 mod release;
 
 mod store;
-pub(crate) use store::{Load, load};
+pub(crate) use store::{StoreRequest, load};

@@ -1,6 +1,6 @@
 //! A message comes to a lane with a discipline, and the router has it placed.
 
-use super::super::message::{Accepted, Parked, Queued, Ticket, Turn, Work};
+use super::super::message::{Accepted, Envelope, Job, Parked, Queued, Work};
 use super::super::outcome::{Outcome, Tally};
 use super::super::room::Freed;
 use super::super::{Engine, HandedBack, Overflow};
@@ -17,7 +17,7 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         parked: Parked<T>,
         now: Instant,
-        turns: &mut Vec<Queued<T>>,
+        jobs: &mut Vec<Queued<T>>,
     ) -> usize {
         let mut asked = None;
         let recall = || {
@@ -34,8 +34,8 @@ impl<T: Spec> Engine<T> {
             self.drop_quietly(asked);
         }
         let depth = step.depth();
-        let out = self.apply(tally, key, hash, step, turns);
-        turns.extend(out);
+        let out = self.apply(tally, key, hash, step, jobs);
+        jobs.extend(out);
         depth
     }
 
@@ -47,18 +47,18 @@ impl<T: Spec> Engine<T> {
         key: T::Key,
         hash: u64,
         refused: Parked<T>,
-    ) -> Option<Turn<T>> {
-        let Parked { message, ticket } = refused;
+    ) -> Option<Job<T>> {
+        let Parked { message, envelope } = refused;
         if self.settings.overflow != Overflow::DeadLetter {
-            self.settle(tally, ticket, Outcome::Displaced(message));
+            self.settle(tally, envelope, Outcome::Displaced(message));
             return None;
         }
         let work = Work::letter(0, Failure::LaneFull, Some(key));
-        Some(Turn {
+        Some(Job {
             key: None,
             hash,
             message,
-            ticket,
+            envelope,
             work,
         })
     }
@@ -68,19 +68,26 @@ impl<T: Spec> Engine<T> {
         &self,
         tally: &mut Tally,
         accepted: Accepted<T>,
-        parked_at: u64,
+        accepted_at: u64,
     ) {
         let Accepted {
-            key, message, debt, ..
+            key,
+            message,
+            obligation,
+            ..
         } = accepted;
-        let ticket = Ticket { debt, parked_at };
-        self.hand_back(tally, HandedBack::idle(key, message, 0), ticket);
+        let envelope = Envelope {
+            obligation,
+            accepted_at,
+        };
+        self.hand_back(tally, HandedBack::idle(key, message, 0), envelope);
     }
 
     /// Takes a message out of the load that waits outside of the lanes. Not under a lock.
     pub(in super::super) fn stall_outside(&self, accepted: &mut Accepted<T>) {
         let mut freed = Freed::default();
-        self.room.stall_debt(&mut accepted.debt, &mut freed);
+        self.room
+            .stall_obligation(&mut accepted.obligation, &mut freed);
         self.room.free(freed);
     }
 }

@@ -1,6 +1,6 @@
 //! Where a message goes: into a lane, or straight into the ready queue as the head of a new one.
 
-use super::super::message::{Accepted, Parked, Queued, Ticket, Turn, Work};
+use super::super::message::{Accepted, Envelope, Job, Parked, Queued, Work};
 use super::super::outcome::{Outcome, Tally};
 use super::super::reshard::{Placed, Resharding};
 use super::super::room::Freed;
@@ -18,7 +18,7 @@ pub(super) struct Intake<'a, T: Spec> {
     now: Instant,
     resharding: Option<&'a mut Resharding<T>>,
     /// What goes into the ready queue.
-    turns: &'a mut Vec<Queued<T>>,
+    jobs: &'a mut Vec<Queued<T>>,
     grown: &'a mut DepthFilter,
     tally: Tally,
     freed: Freed,
@@ -37,15 +37,15 @@ impl<'a, T: Spec> Intake<'a, T> {
     pub(super) fn new(
         engine: &'a Arc<Engine<T>>,
         resharding: Option<&'a mut Resharding<T>>,
-        turns: &'a mut Vec<Queued<T>>,
+        jobs: &'a mut Vec<Queued<T>>,
         grown: &'a mut DepthFilter,
     ) -> Self {
-        let is_slow = resharding.is_some() || engine.has_terms();
+        let is_slow = resharding.is_some() || engine.may_have_options();
         Self {
             engine,
             now: clock::now(),
             resharding,
-            turns,
+            jobs,
             grown,
             tally: Tally::default(),
             freed: Freed::default(),
@@ -92,7 +92,7 @@ impl<'a, T: Spec> Intake<'a, T> {
             Placed::Displaced(old) => engine.turn_away(&mut self.tally, old, true),
             Placed::Refused(new) => engine.turn_away(&mut self.tally, new, false),
         };
-        self.turns.extend(letter.map(Queued::Turn));
+        self.jobs.extend(letter.map(Queued::Job));
         None
     }
 
@@ -102,21 +102,21 @@ impl<'a, T: Spec> Intake<'a, T> {
             key: Some(key),
             hash,
             message,
-            debt,
+            obligation,
         } = accepted
         else {
             unreachable!("a message without a key has no lane")
         };
         let parked = Parked {
             message,
-            ticket: Ticket {
-                debt,
-                parked_at: stamp,
+            envelope: Envelope {
+                obligation,
+                accepted_at: stamp,
             },
         };
         let (engine, tally) = (self.engine, &mut self.tally);
-        let depth = engine.offer(tally, key, hash, parked, self.now, self.turns);
-        engine.see_depth(self.grown, hash, depth);
+        let depth = engine.offer(tally, key, hash, parked, self.now, self.jobs);
+        engine.note_depth(self.grown, hash, depth);
     }
 
     /// Brings a message to a plain lane. It is out at once, unless its lane says otherwise: so most are
@@ -128,37 +128,37 @@ impl<'a, T: Spec> Intake<'a, T> {
             key,
             hash,
             message,
-            debt,
+            obligation,
         } = accepted;
-        self.turns.push(Queued::Turn(Turn {
+        self.jobs.push(Queued::Job(Job {
             key: None,
             hash,
             message,
-            ticket: Ticket {
-                debt,
-                parked_at: stamp,
+            envelope: Envelope {
+                obligation,
+                accepted_at: stamp,
             },
             work: Work::Attempt(1),
         }));
         let Some(key) = key else { return };
-        let (turns, freed) = (&mut *self.turns, &mut self.freed);
+        let (jobs, freed) = (&mut *self.jobs, &mut self.freed);
         let met = engine.lanes.enter(hash, &key, |lane| {
-            let Some(Queued::Turn(turn)) = turns.pop() else {
+            let Some(Queued::Job(job)) = jobs.pop() else {
                 unreachable!("it was pushed")
             };
-            engine.park(lane, turn.parked(), hash, freed)
+            engine.park(lane, job.parked(), hash, freed)
         });
         match met {
             None => {
                 if engine.settings.lane_capacity == 1 {
                     self.fill_new_lane(hash, &key);
                 }
-                if let Some(Queued::Turn(turn)) = self.turns.last_mut() {
-                    turn.key = Some(key);
+                if let Some(Queued::Job(job)) = self.jobs.last_mut() {
+                    job.key = Some(key);
                 }
             }
             Some(met) => {
-                engine.see_depth(self.grown, hash, met.depth);
+                engine.note_depth(self.grown, hash, met.depth);
                 if let Offered::Parked = met.offered
                     && !met.became_full
                 {
@@ -198,12 +198,12 @@ impl<'a, T: Spec> Intake<'a, T> {
             Offered::Displaced(old) => {
                 engine.probe.counters.overflowed.add(1);
                 let outcome = Outcome::Displaced(old.message);
-                engine.settle(&mut self.tally, old.ticket, outcome);
+                engine.settle(&mut self.tally, old.envelope, outcome);
             }
             Offered::Refused(new) => {
                 engine.probe.counters.overflowed.add(1);
                 let letter = engine.refuse(&mut self.tally, key, hash, new);
-                self.turns.extend(letter.map(Queued::Turn));
+                self.jobs.extend(letter.map(Queued::Job));
             }
         }
     }
@@ -226,7 +226,8 @@ impl<T: Spec> Engine<T> {
         freed: &mut Freed,
     ) -> Met<T> {
         if lane.is_stalled() {
-            self.room.stall_debt(&mut parked.ticket.debt, freed);
+            self.room
+                .stall_obligation(&mut parked.envelope.obligation, freed);
         }
         let rules = &self.rules;
         let offered = lane.park(parked, rules.capacity, rules.at_limit, self.lanes.spares());

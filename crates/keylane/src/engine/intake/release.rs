@@ -1,4 +1,4 @@
-//! When the rate lets the next turn go.
+//! When the rate lets the next job go.
 
 use std::task::Context;
 
@@ -7,7 +7,7 @@ use crate::clock::Alarm;
 use crate::rt::Arc;
 use crate::types::Spec;
 
-/// The router's alarm for turns that the rate holds up.
+/// The router's alarm for jobs that the rate holds up.
 ///
 /// A runner that is refused nudges the router, which asks here each time it listens; so the alarm is
 /// armed however the two race.

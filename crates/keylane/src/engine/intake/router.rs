@@ -32,7 +32,7 @@ use crate::types::Spec;
 /// Most messages taken from the channel at once.
 const BATCH: usize = 256;
 
-/// With this many turns waiting for runners, the router lets the runners go first.
+/// With this many jobs waiting for runners, the router lets the runners go first.
 const BACKLOG: usize = 512;
 
 /// After a batch of this many there will be more in a moment.
@@ -58,12 +58,12 @@ pub(crate) struct Router<T: Spec> {
     refill: Option<Alarm>,
     /// Brings back what waits for the rate.
     release: Release,
-    turns: Vec<Queued<T>>,
+    jobs: Vec<Queued<T>>,
     wake_ups: Vec<WakeUp<T::Key>>,
     budget: Option<Bucket>,
     /// Which lanes are known to be deep.
     grown: DepthFilter,
-    /// The last message's `parked_at`: no two have the same.
+    /// The last message's `accepted_at`: no two have the same.
     stamp: u64,
     /// The stage that was last acted on.
     seen: Stage,
@@ -97,7 +97,7 @@ impl<T: Spec> Router<T> {
             postponed: VecDeque::new(),
             refill: None,
             release: Release::default(),
-            turns: Vec::new(),
+            jobs: Vec::new(),
             wake_ups: Vec::new(),
             resharding,
             budget,
@@ -222,7 +222,7 @@ impl<T: Spec> Router<T> {
         engine.probe.counters.accepted.add(came as u64);
         engine.probe.hot_keys.begin(&mut self.grown, came);
         let resharding = self.resharding.as_mut();
-        let mut intake = Intake::new(engine, resharding, &mut self.turns, &mut self.grown);
+        let mut intake = Intake::new(engine, resharding, &mut self.jobs, &mut self.grown);
         let now = intake.stamp();
         let mut arrivals = Arrivals {
             engine,
@@ -254,12 +254,12 @@ impl<T: Spec> Router<T> {
         let before = self.postponed.len();
         for due in self.due.drain(..) {
             if !engine.is_retry(&due) {
-                self.turns.extend(engine.retry_due(due, now));
+                self.jobs.extend(engine.retry_due(due, now));
             } else if self.budget.is_some() {
                 self.postponed.push_back(due);
             } else {
                 engine.probe.counters.retries.add(1);
-                self.turns.extend(engine.retry_due(due, now));
+                self.jobs.extend(engine.retry_due(due, now));
             }
         }
         if let Some(budget) = &mut self.budget
@@ -275,8 +275,8 @@ impl<T: Spec> Router<T> {
                     engine.probe.counters.retries.add(1);
                 }
                 let due = self.postponed.pop_front();
-                let turn = due.and_then(|due| engine.retry_due(due, now));
-                self.turns.extend(turn);
+                let job = due.and_then(|due| engine.retry_due(due, now));
+                self.jobs.extend(job);
             }
             let waiting = self.postponed.len();
             engine
@@ -331,22 +331,22 @@ impl<T: Spec> Router<T> {
         let now = clock::now();
         let mut tally = Tally::default();
         for wake_up in self.wake_ups.drain(..) {
-            let (turns, returning) = (&mut self.turns, &mut self.returning);
+            let (jobs, returning) = (&mut self.jobs, &mut self.returning);
             self.engine
-                .wake_up(&mut tally, wake_up, now, turns, returning);
+                .wake_up(&mut tally, wake_up, now, jobs, returning);
         }
         self.engine.flush(&mut tally);
     }
 
-    /// Gives the turns to the runners. Returns how many wait.
+    /// Gives the jobs to the runners. Returns how many wait.
     fn hand_over(&mut self) -> usize {
-        if self.turns.is_empty() {
+        if self.jobs.is_empty() {
             return 0;
         }
-        let (waiting, recruit) = self.engine.ready.push(&mut self.turns);
+        let (waiting, recruit) = self.engine.ready.push(&mut self.jobs);
         self.engine.recruit(recruit);
         // Whatever is left met a closed queue.
-        for queued in self.turns.drain(..) {
+        for queued in self.jobs.drain(..) {
             self.engine.hand_back_queued(queued);
         }
         waiting
@@ -370,7 +370,7 @@ impl<T: Spec> Router<T> {
         if stage > Stage::Open && self.seen == Stage::Open {
             engine.stop_intake();
             self.ingress.close();
-            self.turns.extend(engine.close_lanes());
+            self.jobs.extend(engine.close_lanes());
         }
         if stage >= Stage::Closing {
             for queued in engine.ready.close() {
@@ -476,7 +476,7 @@ impl<T: Spec> Drop for Router<T> {
         engine.shutdown.advance(Stage::Aborting);
         self.follow_stage();
         engine.shutdown.exhaust();
-        for queued in std::mem::take(&mut self.turns) {
+        for queued in std::mem::take(&mut self.jobs) {
             engine.hand_back_queued(queued);
         }
         self.forget_due();

@@ -25,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// A key of which nothing is remembered, or whose last version is to be recorded.
 #[derive(Debug)]
-pub(crate) struct Load<K> {
+pub(crate) struct StoreRequest<K> {
     key: K,
     hash: u64,
     record: Option<u64>,
@@ -37,7 +37,7 @@ pub(crate) struct Load<K> {
 pub(crate) async fn load<T: Spec>(
     engine: Arc<Engine<T>>,
     store: Arc<dyn VersionStore<T::Key>>,
-    mut loads: mpsc::UnboundedReceiver<Load<T::Key>>,
+    mut loads: mpsc::UnboundedReceiver<StoreRequest<T::Key>>,
 ) where
     T::Key: Eq + Clone + Send + Sync + 'static,
     T::Message: Send + Sync + 'static,
@@ -77,8 +77,8 @@ pub(crate) async fn load<T: Spec>(
 /// One question. A panic of the store is an error.
 async fn ask<K>(
     store: Arc<dyn VersionStore<K>>,
-    load: Load<K>,
-) -> (Load<K>, Result<Option<u64>, String>)
+    load: StoreRequest<K>,
+) -> (StoreRequest<K>, Result<Option<u64>, String>)
 where
     K: Send + Sync + 'static,
 {
@@ -115,7 +115,7 @@ where
 }
 
 /// The wait after an error.
-async fn wait<K>(mut load: Load<K>) -> Load<K> {
+async fn wait<K>(mut load: StoreRequest<K>) -> StoreRequest<K> {
     let mut alarm = clock::now().checked_add(load.wait).map(Alarm::new);
     poll_fn(|cx| match &mut alarm {
         Some(alarm) => alarm.poll(cx),
@@ -138,7 +138,7 @@ impl<T: Spec> Engine<T> {
     pub(in super::super) fn ask_store(&self, key: T::Key, hash: u64, record: Option<u64>) {
         if let Some(loads) = &self.loads {
             // Without the task the dispatcher's runtime is gone.
-            let _ = loads.send(Load {
+            let _ = loads.send(StoreRequest {
                 key,
                 hash,
                 record,
@@ -148,8 +148,8 @@ impl<T: Spec> Engine<T> {
     }
 
     /// The store has answered.
-    fn loaded(self: &Arc<Self>, load: Load<T::Key>, last: Option<u64>) {
-        let Load {
+    fn loaded(self: &Arc<Self>, load: StoreRequest<T::Key>, last: Option<u64>) {
+        let StoreRequest {
             key, hash, record, ..
         } = load;
         // The task must outlive a key's own `Eq` or `Clone` that panics: other keys wait for it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::Engine;
-use super::super::message::{Held, Queued, RetryDue, Turn, Work};
+use super::super::message::{Held, Job, Queued, RetryDue, Work};
 use super::super::room::Freed;
 use super::super::run::Open;
 use super::settle::{Outcome, Tally};
@@ -26,7 +26,7 @@ const SINK_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
 
 impl<T: Spec> Engine<T> {
-    /// An attempt failed. Decides, and returns the turn of the next message if the head settled.
+    /// An attempt failed. Decides, and returns the job of the next message if the head settled.
     pub(in super::super) fn failed(
         self: &Arc<Self>,
         tally: &mut Tally,
@@ -35,12 +35,16 @@ impl<T: Spec> Engine<T> {
         failure: Failure<T::Error>,
     ) -> Option<Queued<T>> {
         let (key, attempt) = (context.key.take(), context.attempt);
-        let Open { hash, ticket, kept } = open;
+        let Open {
+            hash,
+            envelope,
+            kept,
+        } = open;
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
             // Neither a retry nor a letter: then no copy of the message is kept.
             self.notify_discarded(key.as_ref(), attempt, &failure);
-            self.settle(tally, ticket, Outcome::Discarded(failure));
+            self.settle(tally, envelope, Outcome::Discarded(failure));
             return self.advance(key, hash);
         };
         match self.verdict(key.is_some(), attempt, &failure) {
@@ -50,7 +54,7 @@ impl<T: Spec> Engine<T> {
                 let next = attempt + u32::from(!cfg!(keylane_mutant = "same-attempt"));
                 let held = Held {
                     message,
-                    ticket,
+                    envelope,
                     work: Work::Attempt(next),
                     why,
                 };
@@ -61,11 +65,11 @@ impl<T: Spec> Engine<T> {
                 let work = Work::letter(attempt, failure, None);
                 #[cfg(keylane_mutant = "early-letter")]
                 let _ = (self.advance(key.clone(), hash)).map(|next| self.enqueue(next));
-                let letter = Turn {
+                let letter = Job {
                     key,
                     hash,
                     message,
-                    ticket,
+                    envelope,
                     work,
                 };
                 Some(letter.into())
@@ -76,7 +80,7 @@ impl<T: Spec> Engine<T> {
                 let work = Work::letter(attempt, failure, None);
                 let held = Held {
                     message,
-                    ticket,
+                    envelope,
                     work,
                     why,
                 };
@@ -86,7 +90,7 @@ impl<T: Spec> Engine<T> {
                 self.warn_given_up(key.as_ref(), hash, attempt);
                 self.notify_discarded(key.as_ref(), attempt, &failure);
                 self.drop_quietly(message);
-                self.settle(tally, ticket, Outcome::Discarded(failure));
+                self.settle(tally, envelope, Outcome::Discarded(failure));
                 self.advance(key, hash)
             }
         }
@@ -121,17 +125,17 @@ impl<T: Spec> Engine<T> {
     pub(in super::super) fn refused(
         self: &Arc<Self>,
         tally: &mut Tally,
-        turn: Turn<T>,
+        job: Job<T>,
         error: String,
     ) -> Option<Queued<T>> {
         self.probe.counters.letter_failures.add(1);
-        let Turn {
+        let Job {
             key,
             hash,
             message,
-            ticket,
+            envelope,
             mut work,
-        } = turn;
+        } = job;
         let error = cut(error, LONGEST_WHY);
         let mut wait = SINK_WAIT;
         if let Work::Letter(given_up) = &mut work {
@@ -149,7 +153,7 @@ impl<T: Spec> Engine<T> {
         }
         let held = Held {
             message,
-            ticket,
+            envelope,
             work,
             why: error.into(),
         };
@@ -176,7 +180,8 @@ impl<T: Spec> Engine<T> {
         let until = now.checked_add(wait).unwrap_or(now);
         let Some(key) = key else {
             let mut freed = Freed::default();
-            self.room.stall_debt(&mut held.ticket.debt, &mut freed);
+            self.room
+                .stall_obligation(&mut held.envelope.obligation, &mut freed);
             let number = self.clocks.keyless.insert(held);
             self.arm_retry(RetryDue::Keyless(number), until, now);
             self.room.free(freed);
@@ -199,9 +204,9 @@ impl<T: Spec> Engine<T> {
     #[cfg(keylane_mutant = "retry-at-tail")]
     fn retry_at_tail(&self, key: T::Key, hash: u64, held: Held<T>) -> Option<Queued<T>> {
         let Held {
-            message, ticket, ..
+            message, envelope, ..
         } = held;
-        let parked = crate::engine::message::Parked { message, ticket };
+        let parked = crate::engine::message::Parked { message, envelope };
         self.lanes.with(hash, &key, |lane| {
             let at_limit = crate::lanes::AtLimit::Park;
             let _ = lane.park(parked, usize::MAX, at_limit, self.lanes.spares());
@@ -245,7 +250,7 @@ impl<T: Spec> Engine<T> {
         held: Held<T>,
         hold: Hold,
     ) -> Option<Queued<T>> {
-        self.see_stalled(hash, held.ticket.parked_at);
+        self.note_stalled(hash, held.envelope.accepted_at);
         let mut held = Some(Box::new(held));
         let tried = caught(|| {
             self.step(&key, hash, clock::now(), |lane| match held.take() {

@@ -1,7 +1,7 @@
 //! The one outcome of a message, and the only place where it is given.
 
 use super::super::Engine;
-use super::super::message::{Debt, Standing, Ticket, take_lost};
+use super::super::message::{Envelope, Obligation, Standing, take_lost};
 use super::super::{HandedBack, Reply, Stage};
 use crate::error::{Failure, ReceiptError};
 use crate::types::{Spec, Types};
@@ -78,23 +78,23 @@ impl<T: Spec> Engine<T> {
     pub(in super::super) fn settle(
         &self,
         tally: &mut Tally,
-        mut ticket: Ticket<T>,
+        mut envelope: Envelope<T>,
         outcome: Outcome<T>,
     ) {
-        self.settle_in_place(tally, &mut ticket, outcome);
+        self.settle_in_place(tally, &mut envelope, outcome);
     }
 
-    /// The same for a message whose ticket stays where it is: then it is of no more use.
+    /// The same for a message whose envelope stays where it is: then it is of no more use.
     #[inline]
     pub(in super::super) fn settle_in_place(
         &self,
         tally: &mut Tally,
-        ticket: &mut Ticket<T>,
+        envelope: &mut Envelope<T>,
         outcome: Outcome<T>,
     ) {
-        self.return_room(tally, &mut ticket.debt);
-        if ticket.debt.is_termed() {
-            self.settle_merged(tally, &mut ticket.debt, Some(&outcome));
+        self.return_room(tally, &mut envelope.obligation);
+        if envelope.obligation.has_options() {
+            self.settle_merged(tally, &mut envelope.obligation, Some(&outcome));
         }
         let counters = &self.probe.counters;
         let (counter, answer) = match outcome {
@@ -102,7 +102,7 @@ impl<T: Spec> Engine<T> {
                 tally.done += 1;
                 #[cfg(keylane_mutant = "double-settle")]
                 self.probe.counters.discarded.add(1);
-                match ticket.debt.take_reply() {
+                match envelope.obligation.take_reply() {
                     Some(reply) => self.answer(reply, Ok(answer)),
                     None if std::mem::needs_drop::<T::Output>() => self.drop_quietly(answer),
                     None => {}
@@ -129,7 +129,7 @@ impl<T: Spec> Engine<T> {
             Outcome::Duplicate(message) => (&counters.duplicates, ReceiptError::Duplicate(message)),
             Outcome::Expired(message) => (&counters.expired, ReceiptError::Expired(message)),
         };
-        match ticket.debt.take_reply() {
+        match envelope.obligation.take_reply() {
             Some(reply) => self.answer(reply, Err(answer)),
             None => self.drop_quietly(answer),
         }
@@ -139,8 +139,13 @@ impl<T: Spec> Engine<T> {
 
     /// Settles the messages that were merged into this one, with its outcome or without one.
     #[cold]
-    fn settle_merged(&self, tally: &mut Tally, debt: &mut Debt<T>, outcome: Option<&Outcome<T>>) {
-        for mut merged in std::mem::take(&mut debt.terms_mut().merged) {
+    fn settle_merged(
+        &self,
+        tally: &mut Tally,
+        obligation: &mut Obligation<T>,
+        outcome: Option<&Outcome<T>>,
+    ) {
+        for mut merged in std::mem::take(&mut obligation.options_mut().merged) {
             self.return_room(tally, &mut merged);
             self.flush_room(tally);
             if let Some(reply) = merged.take_reply() {
@@ -181,22 +186,25 @@ impl<T: Spec> Engine<T> {
         &self,
         tally: &mut Tally,
         mut back: HandedBack<T::Key, T::Message>,
-        mut ticket: Ticket<T>,
+        mut envelope: Envelope<T>,
     ) {
-        self.return_room(tally, &mut ticket.debt);
-        if ticket.debt.is_termed() {
-            self.settle_merged(tally, &mut ticket.debt, None);
-            for mate in ticket.debt.take_mates() {
+        self.return_room(tally, &mut envelope.obligation);
+        if envelope.obligation.has_options() {
+            self.settle_merged(tally, &mut envelope.obligation, None);
+            for member in envelope.obligation.take_members() {
                 let key = back.key.as_ref().and_then(cloned);
-                let back = HandedBack::idle(key, mate.message, 0);
-                self.hand_back(tally, back, mate.ticket);
+                let back = HandedBack::idle(key, member.message, 0);
+                self.hand_back(tally, back, member.envelope);
             }
         }
         back.attempts = back
             .attempts
-            .saturating_add(ticket.debt.load().earlier.into());
-        let parked_at = ticket.parked_at;
-        let reply = ticket.debt.take_reply().filter(|reply| !reply.is_closed());
+            .saturating_add(envelope.obligation.charge().earlier.into());
+        let accepted_at = envelope.accepted_at;
+        let reply = envelope
+            .obligation
+            .take_reply()
+            .filter(|reply| !reply.is_closed());
         let reported = match reply {
             None => true,
             Some(reply) => {
@@ -223,7 +231,7 @@ impl<T: Spec> Engine<T> {
             }
         };
         if reported {
-            self.shutdown.hand_back(parked_at, back);
+            self.shutdown.hand_back(accepted_at, back);
         }
         self.flush_room(tally);
         self.probe.counters.handed_back.add(1);
@@ -259,8 +267,8 @@ impl<T: Spec> Engine<T> {
     }
 
     #[inline]
-    fn return_room(&self, tally: &mut Tally, debt: &mut Debt<T>) {
-        let load = debt.load_mut();
+    fn return_room(&self, tally: &mut Tally, obligation: &mut Obligation<T>) {
+        let load = obligation.charge_mut();
         match std::mem::replace(&mut load.standing, Standing::Settled) {
             Standing::Stalled => self.room.unstall(),
             Standing::Counted => {

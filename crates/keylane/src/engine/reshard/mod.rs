@@ -3,6 +3,6 @@
 mod layout;
 pub(crate) use layout::{Layout, MOST_LANES, Places, Placing};
 
-mod reshard;
-pub(super) use reshard::Placed;
-pub(crate) use reshard::Resharding;
+mod change;
+pub(super) use change::Placed;
+pub(crate) use change::Resharding;

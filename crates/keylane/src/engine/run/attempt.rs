@@ -58,15 +58,15 @@ impl<T: Spec> Engine<T> {
         context: &mut Context<T::Key>,
         hash: u64,
         attempt: u32,
-        parked_at: u64,
+        accepted_at: u64,
     ) -> (Stopwatch, Option<Box<Watched<T::Error>>>) {
         context.attempt = attempt;
         if let Some(timeout) = self.settings.attempt_timeout {
             context.set_deadline(clock::now().checked_add(timeout));
         }
-        let stopwatch = Stopwatch::start(|now| self.waited(parked_at, now));
+        let stopwatch = Stopwatch::start(|now| self.waited(accepted_at, now));
         let watched = if self.probe.meter.is_some() || trace::is_enabled() {
-            self.watch(context, hash, parked_at)
+            self.watch(context, hash, accepted_at)
         } else {
             None
         };
@@ -79,10 +79,10 @@ impl<T: Spec> Engine<T> {
         &self,
         context: &Context<T::Key>,
         hash: u64,
-        parked_at: u64,
+        accepted_at: u64,
     ) -> Option<Box<Watched<T::Error>>> {
         let span = trace::span(|| {
-            let wait = self.waited(parked_at, clock::now());
+            let wait = self.waited(accepted_at, clock::now());
             (
                 self.shown(context.key.as_ref(), hash),
                 context.attempt,
@@ -108,10 +108,10 @@ impl<T: Spec> Engine<T> {
     #[cold]
     pub(super) fn end_watch<A>(
         self: &Arc<Self>,
-        watched: Box<Watched<T::Error>>,
+        watched: Watched<T::Error>,
         answer: &Result<A, Box<Failure<T::Error>>>,
     ) {
-        let Watched { span, started, .. } = *watched;
+        let Watched { span, started, .. } = watched;
         drop(span);
         if let Some(started) = started {
             self.measure(&started, answer);

@@ -11,7 +11,7 @@ use super::open::Open;
 use super::work::Work;
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::clock;
-use crate::engine::message::{Parked, Queued, Ticket};
+use crate::engine::message::{Envelope, Parked, Queued};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack, Stage};
 use crate::error::Failure;
@@ -37,7 +37,7 @@ impl<H, A> Batches<H, A> {
 
 /// What is owed for a message that is in a handler behind the first one of its batch.
 pub(crate) struct BatchMember<T: Types> {
-    ticket: Ticket<T>,
+    envelope: Envelope<T>,
     kept: Option<T::Message>,
 }
 
@@ -59,7 +59,7 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
         }
         engine.shutdown.advance(Stage::Aborting);
         let mut tally = Tally::default();
-        for BatchMember { ticket, kept } in std::mem::take(&mut self.members) {
+        for BatchMember { envelope, kept } in std::mem::take(&mut self.members) {
             engine.shutdown.interrupted();
             let back = HandedBack {
                 key: key.and_then(cloned),
@@ -67,7 +67,7 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
                 attempts: 1,
                 interrupted: true,
             };
-            engine.hand_back(&mut tally, back, ticket);
+            engine.hand_back(&mut tally, back, envelope);
         }
         engine.flush(&mut tally);
     }
@@ -77,8 +77,11 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
 pub(crate) struct Finished<T: Types> {
     first: Open<T>,
     members: Vec<BatchMember<T>>,
-    answer: Result<Vec<Result<T::Output, T::Error>>, Box<Failure<T::Error>>>,
+    answer: Result<Answers<T>, Box<Failure<T::Error>>>,
 }
+
+/// An answer for each message of a batch.
+type Answers<T> = Vec<Result<<T as Types>::Output, <T as Types>::Error>>;
 
 impl<T, H, A> Work<T> for Batches<H, A>
 where
@@ -95,10 +98,10 @@ where
 
     fn keep(
         engine: &Engine<T>,
-        ticket: &mut Ticket<T>,
+        envelope: &mut Envelope<T>,
         message: T::Message,
     ) -> (Result<Self::Input, Failure<T::Error>>, KeptBatch<T>) {
-        let behind = ticket.debt.take_mates();
+        let behind = envelope.obligation.take_members();
         let mut messages = Vec::with_capacity(behind.len() + 1);
         let mut members = Vec::with_capacity(behind.len());
         let mut failed = None;
@@ -108,9 +111,9 @@ where
         };
         let (input, KeptIfSet(first)) = KeptIfSet::keep(engine, message);
         add(input);
-        for Parked { message, ticket } in behind {
+        for Parked { message, envelope } in behind {
             let (input, KeptIfSet(kept)) = KeptIfSet::keep(engine, message);
-            members.push(BatchMember { ticket, kept });
+            members.push(BatchMember { envelope, kept });
             add(input);
         }
         let messages = match failed {
@@ -161,7 +164,7 @@ where
 
 /// A message of a batch that has failed.
 struct Failed<T: Types> {
-    ticket: Ticket<T>,
+    envelope: Envelope<T>,
     kept: Option<T::Message>,
     /// `None`: it failed with the batch, whose failure is another one's.
     failure: Option<Failure<T::Error>>,
@@ -177,30 +180,35 @@ impl<T: Spec> Engine<T> {
         finished: Finished<T>,
     ) -> Option<Queued<T>> {
         let Finished {
-            first: Open { hash, ticket, kept },
+            first:
+                Open {
+                    hash,
+                    envelope,
+                    kept,
+                },
             members,
             answer,
         } = finished;
         let had_members = !members.is_empty();
-        let first = std::iter::once(BatchMember { ticket, kept });
+        let first = std::iter::once(BatchMember { envelope, kept });
         let all = first.chain(members);
         let mut failed = Vec::new();
         match answer {
             Err(failure) => {
                 let mut failure = Some(failure);
-                failed.extend(all.map(|BatchMember { ticket, kept }| Failed {
-                    ticket,
+                failed.extend(all.map(|BatchMember { envelope, kept }| Failed {
+                    envelope,
                     kept,
                     failure: failure.take().map(|failure| *failure),
                 }));
             }
             Ok(answers) => {
                 let mut answers = answers.into_iter();
-                for BatchMember { ticket, kept } in all {
+                for BatchMember { envelope, kept } in all {
                     let failure = match answers.next() {
                         Some(Ok(answer)) => {
                             self.drop_quietly(kept);
-                            self.settle(tally, ticket, Outcome::Done(answer));
+                            self.settle(tally, envelope, Outcome::Done(answer));
                             self.flush_some(tally);
                             continue;
                         }
@@ -208,7 +216,7 @@ impl<T: Spec> Engine<T> {
                         None => Failure::NoAnswer,
                     };
                     failed.push(Failed {
-                        ticket,
+                        envelope,
                         kept,
                         failure: Some(failure),
                     });
@@ -233,7 +241,7 @@ impl<T: Spec> Engine<T> {
                 }
                 let open = Open {
                     hash,
-                    ticket: first.ticket,
+                    envelope: first.envelope,
                     kept: first.kept,
                 };
                 self.failed(tally, context, open, failure)
@@ -252,7 +260,7 @@ impl<T: Spec> Engine<T> {
     ) {
         let mut back = Vec::new();
         for Failed {
-            mut ticket,
+            mut envelope,
             kept,
             failure,
         } in failed
@@ -261,13 +269,13 @@ impl<T: Spec> Engine<T> {
             match (kept, key) {
                 (Some(message), Some(_)) => {
                     self.drop_quietly(failure);
-                    let load = ticket.debt.load_mut();
+                    let load = envelope.obligation.charge_mut();
                     load.earlier = load.earlier.saturating_add(1);
-                    back.push(Parked { message, ticket });
+                    back.push(Parked { message, envelope });
                 }
                 (_, _) => {
                     self.probe.counters.failures.add(1);
-                    self.settle(tally, ticket, Outcome::Discarded(failure));
+                    self.settle(tally, envelope, Outcome::Discarded(failure));
                 }
             }
         }
@@ -294,8 +302,8 @@ impl<T: Spec> Engine<T> {
             Ok(None) => {}
             Err(_) => self.count_lost(),
         }
-        for Parked { message, ticket } in back.into_iter().flatten() {
-            self.hand_back(tally, HandedBack::idle(cloned(key), message, 0), ticket);
+        for Parked { message, envelope } in back.into_iter().flatten() {
+            self.hand_back(tally, HandedBack::idle(cloned(key), message, 0), envelope);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::attempt::{self, Watched};
 use super::kept::Kept;
 use super::open::{Head, Open};
 use super::work::Work;
-use crate::engine::message::{Ticket, Turn};
+use crate::engine::message::{Envelope, Job};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack};
 use crate::error::Failure;
@@ -29,7 +29,7 @@ pub(crate) struct InFlight<'a, T: Spec, K> {
     context: &'a Context<T::Key>,
     hash: u64,
     /// `None` once it is settled, or goes on.
-    ticket: Option<Ticket<T>>,
+    envelope: Option<Envelope<T>>,
     kept: K,
     stopwatch: Stopwatch,
     /// What few attempts have. `None` without observers, time-outs and failures.
@@ -42,24 +42,29 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
     pub(super) fn take<W: Work<T, Kept = K>>(
         engine: &Arc<Engine<T>>,
         context: &'a mut Context<T::Key>,
-        job: Turn<T>,
+        job: Job<T>,
     ) -> (Result<W::Input, Failure<T::Error>>, Self) {
         let attempt = job.attempt();
-        let Turn {
+        let Job {
             key,
             hash,
             message,
-            mut ticket,
+            mut envelope,
             work: _,
         } = job;
         context.key = key;
-        context.set_version(ticket.debt.terms().map_or(0, |terms| terms.version));
-        let (stopwatch, watched) = engine.start(context, hash, attempt, ticket.parked_at);
-        let (input, kept) = W::keep(engine, &mut ticket, message);
+        context.set_version(
+            envelope
+                .obligation
+                .options()
+                .map_or(0, |options| options.version),
+        );
+        let (stopwatch, watched) = engine.start(context, hash, attempt, envelope.accepted_at);
+        let (input, kept) = W::keep(engine, &mut envelope, message);
         let in_flight = Self {
             context,
             hash,
-            ticket: Some(ticket),
+            envelope: Some(envelope),
             kept,
             stopwatch,
             watched,
@@ -76,23 +81,23 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
     ) {
         self.stopwatch.stop(&engine.probe.facade);
         if let Some(watched) = self.watched.take() {
-            engine.end_watch(watched, answer);
+            engine.end_watch(*watched, answer);
         }
     }
 
-    /// Settles the message, whose handler has succeeded. Where it stays: to move a ticket would cost
+    /// Settles the message, whose handler has succeeded. Where it stays: to move a envelope would cost
     /// more.
     #[inline]
     pub(super) fn settle(&mut self, engine: &Arc<Engine<T>>, tally: &mut Tally, answer: T::Output) {
-        if let Some(ticket) = &mut self.ticket {
+        if let Some(envelope) = &mut self.envelope {
             if engine.loads.is_some()
-                && let Some(terms) = ticket.debt.terms()
+                && let Some(options) = envelope.obligation.options()
             {
-                engine.note_recorded(self.context.key.as_ref(), self.hash, terms.version);
+                engine.note_recorded(self.context.key.as_ref(), self.hash, options.version);
             }
-            engine.settle_in_place(tally, ticket, Outcome::Done(answer));
+            engine.settle_in_place(tally, envelope, Outcome::Done(answer));
         }
-        self.ticket = None;
+        self.envelope = None;
         if std::mem::needs_drop::<T::Message>()
             && let Some(kept) = self.kept.take()
         {
@@ -104,7 +109,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
     pub(super) fn open(&mut self) -> Open<T> {
         Open {
             hash: self.hash,
-            ticket: self.ticket.take().expect("it is in flight until now"),
+            envelope: self.envelope.take().expect("it is in flight until now"),
             kept: self.kept.take(),
         }
     }
@@ -120,7 +125,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
 
     /// The handler was dropped before it has answered.
     fn interrupt(&mut self, engine: &Arc<Engine<T>>) {
-        let Some(ticket) = self.ticket.take() else {
+        let Some(envelope) = self.envelope.take() else {
             return;
         };
         let Context { key, attempt, .. } = self.context;
@@ -132,7 +137,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
             attempts: *attempt,
             interrupted: true,
         };
-        engine.interrupted(key, self.hash, ticket, back);
+        engine.interrupted(key, self.hash, envelope, back);
         self.kept.interrupt(engine, self.context.key.as_ref());
     }
 
@@ -233,7 +238,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
     /// Whether nothing is owed any more.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
-        self.in_flight.ticket.is_none()
+        self.in_flight.envelope.is_none()
     }
 
     /// Drops the handler in the middle, and then hands its message back: in this order, so that the
@@ -251,14 +256,14 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         let InFlight {
             context,
             hash,
-            ticket,
+            envelope,
             ..
         } = &self.in_flight;
         Head {
             key: context.key.as_ref(),
             hash: *hash,
             attempt: context.attempt,
-            parked_at: ticket.as_ref().map_or(0, |ticket| ticket.parked_at),
+            accepted_at: envelope.as_ref().map_or(0, |envelope| envelope.accepted_at),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A handler or a sink that was dropped before it was done.
 
-use crate::engine::message::Ticket;
+use crate::engine::message::Envelope;
 use crate::engine::outcome::Tally;
 use crate::engine::{Engine, HandedBack, Stage};
 use crate::rt::Arc;
@@ -13,13 +13,13 @@ impl<T: Spec> Engine<T> {
         self: &Arc<Self>,
         lane: Option<T::Key>,
         hash: u64,
-        ticket: Ticket<T>,
+        envelope: Envelope<T>,
         back: HandedBack<T::Key, T::Message>,
     ) {
         self.shutdown.interrupted();
         self.shutdown.advance(Stage::Aborting);
         let mut tally = Tally::default();
-        self.hand_back(&mut tally, back, ticket);
+        self.hand_back(&mut tally, back, envelope);
         self.release_handing_back(&mut tally, lane, hash);
         self.flush(&mut tally);
     }

@@ -1,7 +1,7 @@
 //! A message that is with the dead-letter sink.
 
 use super::open::Head;
-use crate::engine::message::{GivenUp, Queued, Ticket, Turn, Work};
+use crate::engine::message::{Envelope, GivenUp, Job, Queued, Work};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack};
 use crate::letter::{DeadLetter, OnExhausted, Sink};
@@ -12,7 +12,7 @@ use crate::unwind::cloned;
 /// A letter, and what is owed for it.
 type Sealed<T> = (
     DeadLetter<<T as Types>::Key, <T as Types>::Message, <T as Types>::Error>,
-    Ticket<T>,
+    Envelope<T>,
 );
 
 /// A message on its way to the dead-letter sink.
@@ -31,12 +31,12 @@ pub(super) struct LetterInFlight<T: Spec> {
 impl<T: Spec> LetterInFlight<T> {
     /// Takes the job of a letter.
     #[inline]
-    pub(super) fn take(engine: &Arc<Engine<T>>, job: Turn<T>) -> Self {
-        let Turn {
+    pub(super) fn take(engine: &Arc<Engine<T>>, job: Job<T>) -> Self {
+        let Job {
             key,
             hash,
             message,
-            ticket,
+            envelope,
             work: Work::Letter(given_up),
         } = job
         else {
@@ -60,7 +60,7 @@ impl<T: Spec> LetterInFlight<T> {
             hash,
             refusals,
             in_lane,
-            letter: Some(Box::new((letter, ticket))),
+            letter: Some(Box::new((letter, envelope))),
         }
     }
 
@@ -84,7 +84,7 @@ impl<T: Spec> LetterInFlight<T> {
             key: in_lane.and_then(|(letter, _)| letter.key.as_ref()),
             hash: self.hash,
             attempt: letter.map_or(0, |(letter, _)| letter.attempts),
-            parked_at: letter.map_or(0, |(_, ticket)| ticket.parked_at),
+            accepted_at: letter.map_or(0, |(_, envelope)| envelope.accepted_at),
         }
     }
 
@@ -103,7 +103,7 @@ impl<T: Spec> LetterInFlight<T> {
                 attempts,
                 failure,
             },
-            ticket,
+            envelope,
         ) = *letter;
         let (engine, hash) = (&self.engine, self.hash);
         let (key, beside) = if self.in_lane {
@@ -124,15 +124,15 @@ impl<T: Spec> LetterInFlight<T> {
                 engine.drop_quietly(message);
                 engine.notify_dead_lettered(key.as_ref(), &given_up);
                 let outcome = Outcome::DeadLettered(given_up.failure);
-                engine.settle(tally, ticket, outcome);
+                engine.settle(tally, envelope, outcome);
                 engine.advance(key, hash)
             }
             Err(error) => {
-                let job = Turn {
+                let job = Job {
                     key,
                     hash,
                     message,
-                    ticket,
+                    envelope,
                     work: Work::Letter(given_up),
                 };
                 engine.refused(tally, job, error);
@@ -152,7 +152,7 @@ impl<T: Spec> Drop for LetterInFlight<T> {
                     attempts,
                     failure,
                 },
-                ticket,
+                envelope,
             ) = *letter;
             self.engine.drop_quietly(failure);
             let lane = key.as_ref().filter(|_| self.in_lane).and_then(cloned);
@@ -162,7 +162,7 @@ impl<T: Spec> Drop for LetterInFlight<T> {
                 attempts,
                 interrupted: true,
             };
-            self.engine.interrupted(lane, self.hash, ticket, back);
+            self.engine.interrupted(lane, self.hash, envelope, back);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A message whose handler has answered, and which is not settled yet.
 
-use super::super::message::Ticket;
+use super::super::message::Envelope;
 use crate::types::Types;
 
 /// What is owed for a message whose attempt is over.
 pub(crate) struct Open<T: Types> {
     pub(in crate::engine) hash: u64,
-    pub(in crate::engine) ticket: Ticket<T>,
+    pub(in crate::engine) envelope: Envelope<T>,
     /// The message, where it is kept for another attempt or a dead letter.
     pub(in crate::engine) kept: Option<T::Message>,
 }
@@ -18,5 +18,5 @@ pub(super) struct Head<'a, K> {
     pub(super) key: Option<&'a K>,
     pub(super) hash: u64,
     pub(super) attempt: u32,
-    pub(super) parked_at: u64,
+    pub(super) accepted_at: u64,
 }

@@ -8,7 +8,7 @@ use super::kept::{KeptIfSet, KeptMessage, NotKept};
 use super::open::Open;
 use super::work::Work;
 use crate::engine::Engine;
-use crate::engine::message::{Queued, Ticket};
+use crate::engine::message::{Envelope, Queued};
 use crate::engine::outcome::Tally;
 use crate::error::Failure;
 use crate::handler::{Context, Handler};
@@ -64,7 +64,7 @@ where
     #[inline]
     fn keep(
         engine: &Engine<T>,
-        _: &mut Ticket<T>,
+        _: &mut Envelope<T>,
         message: T::Message,
     ) -> (Result<T::Message, Failure<T::Error>>, K) {
         K::keep(engine, message)

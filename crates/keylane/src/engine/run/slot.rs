@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use super::open::Head;
 use crate::clock;
 use crate::engine::Engine;
-use crate::engine::message::{Queued, Turn};
+use crate::engine::message::{Job, Queued};
 use crate::engine::outcome::Tally;
 use crate::handler::Context;
 use crate::lanes::{Role, Take};
@@ -90,7 +90,7 @@ impl<T: Spec> RunnerSlot<T> {
 
     /// The next job for a poller; without one the role has changed.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Turn<T>> {
+    pub(super) fn take(&mut self) -> Option<Job<T>> {
         let first = self.role == Role::Starting;
         self.role = Role::Poller;
         self.quantum = self.engine.settings.quantum;
@@ -125,20 +125,20 @@ impl<T: Spec> RunnerSlot<T> {
             key,
             hash,
             attempt,
-            parked_at,
+            accepted_at,
         } = head;
         if let Some(key) = key {
             let now = clock::now();
             self.engine
                 .lanes
-                .with(hash, key, |lane| lane.suspend(now, attempt, parked_at));
+                .with(hash, key, |lane| lane.suspend(now, attempt, accepted_at));
             self.engine.begin_wait(self.number, hash, now);
         }
     }
 
     /// Decides who runs the next message of the key: this runner at once, or the next one to come.
     #[inline]
-    pub(super) fn proceed(&mut self, next: Option<Queued<T>>) -> Option<Turn<T>> {
+    pub(super) fn proceed(&mut self, next: Option<Queued<T>>) -> Option<Job<T>> {
         if self.role == Role::Holder {
             self.engine.end_wait(self.number);
             match next {
@@ -184,27 +184,29 @@ impl<T: Spec> RunnerSlot<T> {
     /// router still lets in while runners see the end already may be behind one of its key that a
     /// runner has handed back, and must not run after it.
     #[inline]
-    fn start(&mut self, queued: Queued<T>) -> Option<Turn<T>> {
+    fn start(&mut self, queued: Queued<T>) -> Option<Job<T>> {
         let ends = self.engine.shutdown.hands_back() && !cfg!(keylane_mutant = "late-start");
         match queued {
-            Queued::Turn(turn) if !ends && !self.engine.takes_slow_path() => Some(turn),
+            Queued::Job(job) if !ends && !self.engine.takes_slow_path() => Some(job),
             queued => self.start_warily(queued, ends),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn start_warily(&mut self, queued: Queued<T>, ends: bool) -> Option<Turn<T>> {
+    fn start_warily(&mut self, queued: Queued<T>, ends: bool) -> Option<Job<T>> {
         match queued {
             queued if ends => {
                 self.engine.hand_back_queued(queued);
                 None
             }
-            Queued::Turn(turn) if !turn.ticket.debt.is_termed() && !self.engine.has_paused() => {
-                Some(turn)
+            Queued::Job(job)
+                if !job.envelope.obligation.has_options() && !self.engine.has_paused() =>
+            {
+                Some(job)
             }
-            Queued::Turn(turn) => self.engine.reconsider(&mut self.tally, turn),
-            Queued::Call { key, hash, .. } => self.engine.ask(key, hash),
+            Queued::Job(job) => self.engine.reconsider(&mut self.tally, job),
+            Queued::Lane { key, hash, .. } => self.engine.ask(key, hash),
         }
     }
 
@@ -218,7 +220,7 @@ impl<T: Spec> RunnerSlot<T> {
 
     /// A holder whose lane is in other hands, or gone, looks for something else to do.
     #[inline]
-    fn come_back(&mut self) -> Option<Turn<T>> {
+    fn come_back(&mut self) -> Option<Job<T>> {
         self.role = Role::Poller;
         self.quantum = self.engine.settings.quantum;
         self.engine.flush_some(&mut self.tally);
@@ -228,9 +230,9 @@ impl<T: Spec> RunnerSlot<T> {
     }
 
     #[inline]
-    fn follow(&mut self, taken: Take<Queued<T>>) -> Option<Turn<T>> {
+    fn follow(&mut self, taken: Take<Queued<T>>) -> Option<Job<T>> {
         match taken {
-            Take::Turn(queued) => return self.start(queued),
+            Take::Job(queued) => return self.start(queued),
             Take::Aside(recruit) => {
                 self.role = Role::Recruiter;
                 self.engine.recruit(recruit);

@@ -5,7 +5,7 @@ use std::future::Future;
 use super::in_flight::InFlight;
 use super::kept::Kept;
 use crate::engine::Engine;
-use crate::engine::message::{Queued, Ticket};
+use crate::engine::message::{Envelope, Queued};
 use crate::engine::outcome::Tally;
 use crate::error::Failure;
 use crate::handler::Context;
@@ -29,9 +29,10 @@ pub(crate) trait Work<T: Spec>: Send + Sync + 'static {
     type Finished: Send;
 
     /// The input for the handler, and what is kept of it.
+    #[allow(clippy::type_complexity, reason = "the input, and what is kept of it")]
     fn keep(
         engine: &Engine<T>,
-        ticket: &mut Ticket<T>,
+        envelope: &mut Envelope<T>,
         message: T::Message,
     ) -> (Result<Self::Input, Failure<T::Error>>, Self::Kept);
 

@@ -1,4 +1,4 @@
-//! The ready queue against a list of turns and a list of runners.
+//! The ready queue against a list of jobs and a list of runners.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use crate::lanes::Ranked;
 use crate::lanes::ready::{Limits, Ready, Recruit, Role, Take};
 
-type Turn = u32;
+type Job = u32;
 
-impl Ranked for Turn {
+impl Ranked for Job {
     fn class(&self) -> u8 {
         0
     }
@@ -39,7 +39,7 @@ enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
-    /// Asks for a turn, or to be a poller again.
+    /// Asks for a job, or to be a poller again.
     Ask,
     /// Its handler returns `Pending`.
     Hold,
@@ -79,7 +79,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 #[derive(Debug)]
 struct Runner {
     role: Role,
-    turn: Option<Turn>,
+    job: Option<Job>,
     /// Whether it has come among the idle ones.
     waits: bool,
     /// Whether it was made a poller and has not noticed.
@@ -101,11 +101,11 @@ struct World {
     /// Most that may be active: the limit, or those that were when it shrank and have not rested yet.
     ceiling: usize,
     decision: u64,
-    ready: Ready<Turn>,
+    ready: Ready<Job>,
     /// What should be in the queue.
-    turns: VecDeque<Turn>,
+    jobs: VecDeque<Job>,
     runners: BTreeMap<Number, Runner>,
-    next_turn: Turn,
+    next_turn: Job,
     next_runner: Number,
     closed: bool,
 }
@@ -117,7 +117,7 @@ impl World {
             ceiling: limits.concurrency,
             decision: 0,
             ready: Ready::new(limits),
-            turns: VecDeque::new(),
+            jobs: VecDeque::new(),
             runners: BTreeMap::new(),
             next_turn: 0,
             next_runner: 0,
@@ -128,20 +128,20 @@ impl World {
     fn step(&mut self, step: Step) {
         match step {
             Step::Push(count) => {
-                let mut turns: Vec<_> = (0..count).map(|_| self.new_turn()).collect();
-                let offered = turns.clone();
-                let (waiting, recruit) = self.ready.push(&mut turns);
+                let mut jobs: Vec<_> = (0..count).map(|_| self.new_turn()).collect();
+                let offered = jobs.clone();
+                let (waiting, recruit) = self.ready.push(&mut jobs);
                 if self.closed {
-                    assert_eq!(turns, offered, "a closed queue takes nothing");
+                    assert_eq!(jobs, offered, "a closed queue takes nothing");
                 } else {
-                    self.turns.extend(offered);
-                    assert_eq!(waiting, self.turns.len());
+                    self.jobs.extend(offered);
+                    assert_eq!(waiting, self.jobs.len());
                 }
                 self.recruit(recruit);
             }
             Step::PushOne => {
-                let turn = self.new_turn();
-                self.push_one(turn);
+                let job = self.new_turn();
+                self.push_one(job);
             }
             Step::Run(index, deed) => {
                 let numbers: Vec<_> = self.runners.keys().copied().collect();
@@ -160,7 +160,7 @@ impl World {
             Step::LateLimit(limit) => {
                 let recruit = self.ready.set_concurrency(limit, self.decision);
                 assert!(
-                    matches!(recruit, Recruit::Nobody),
+                    matches!(recruit, Recruit::None),
                     "it is no decision any more"
                 );
             }
@@ -168,10 +168,10 @@ impl World {
                 self.closed = true;
                 assert_eq!(
                     self.ready.close(),
-                    self.turns,
+                    self.jobs,
                     "what waited comes out, in order"
                 );
-                self.turns.clear();
+                self.jobs.clear();
                 for (number, runner) in &self.runners {
                     let is_idle = runner.role == Role::Idle && runner.waits;
                     let is_woken = runner.woken.0.load(Ordering::Relaxed);
@@ -184,21 +184,21 @@ impl World {
         }
     }
 
-    fn new_turn(&mut self) -> Turn {
+    fn new_turn(&mut self) -> Job {
         self.next_turn += 1;
         self.next_turn
     }
 
-    fn push_one(&mut self, turn: Turn) {
-        match self.ready.push_one(turn) {
+    fn push_one(&mut self, job: Job) {
+        match self.ready.push_one(job) {
             Ok(recruit) => {
                 assert!(!self.closed);
-                self.turns.push_back(turn);
+                self.jobs.push_back(job);
                 self.recruit(recruit);
             }
             Err(back) => {
                 assert!(self.closed);
-                assert_eq!(back, turn);
+                assert_eq!(back, job);
             }
         }
     }
@@ -206,7 +206,7 @@ impl World {
     /// Lets a runner do something, if it can in its role.
     fn run(&mut self, number: Number, deed: Deed) {
         let runner = &self.runners[&number];
-        let (role, turn) = (runner.role, runner.turn);
+        let (role, job) = (runner.role, runner.job);
         match (role, deed) {
             // A task that was never polled vanishes only with its runtime.
             (Role::Starting, Deed::Vanish) if !self.closed && !runner.summoned => {}
@@ -223,15 +223,15 @@ impl World {
                 }
                 self.take(number, true);
             }
-            (Role::Poller, Deed::Hold) if turn.is_some() => {
+            (Role::Poller, Deed::Hold) if job.is_some() => {
                 let recruit = self.ready.hold();
                 self.runner(number).role = Role::Holder;
                 self.recruit(recruit);
             }
-            (Role::Poller, Deed::Rotate) if turn.is_some() => self.rotate(number),
+            (Role::Poller, Deed::Rotate) if job.is_some() => self.rotate(number),
             (Role::Poller | Role::Recruiter, _) => self.take(number, false),
             (Role::Holder, Deed::Hold) => {}
-            (Role::Holder, Deed::Rotate) if turn.is_some() => self.go_on(number),
+            (Role::Holder, Deed::Rotate) if job.is_some() => self.go_on(number),
             (Role::Holder, _) => self.come_back(number),
             (Role::Gone, _) => unreachable!("who has left is not listed"),
         }
@@ -242,12 +242,12 @@ impl World {
         self.taken(number, taken);
     }
 
-    /// What a poller got that asked for a turn.
-    fn taken(&mut self, number: Number, taken: Take<Turn>) {
+    /// What a poller got that asked for a job.
+    fn taken(&mut self, number: Number, taken: Take<Job>) {
         if let Take::Aside(recruit) = taken {
-            assert!(self.turns.len() > 1, "it steps aside for nobody");
+            assert!(self.jobs.len() > 1, "it steps aside for nobody");
             assert!(
-                !matches!(recruit, Recruit::Nobody),
+                !matches!(recruit, Recruit::None),
                 "it steps aside for nobody"
             );
             self.runner(number).role = Role::Poller;
@@ -256,31 +256,27 @@ impl World {
         let front = if self.is_over() {
             None
         } else {
-            self.turns.pop_front()
+            self.jobs.pop_front()
         };
         let runner = self.runner(number);
-        runner.turn = front;
+        runner.job = front;
         runner.role = Role::Poller;
         match taken {
-            Take::Turn(turn) => {
-                assert_eq!(
-                    Some(turn),
-                    front,
-                    "turns are taken in the order of the queue"
-                );
+            Take::Job(job) => {
+                assert_eq!(Some(job), front, "jobs are taken in the order of the queue");
             }
             rest => {
-                assert_eq!(front, None, "a turn waits, and the poller got none");
+                assert_eq!(front, None, "a job waits, and the poller got none");
                 self.rest(number, rest);
             }
         }
     }
 
-    fn rest(&mut self, number: Number, rest: Take<Turn>) {
+    fn rest(&mut self, number: Number, rest: Take<Job>) {
         let runner = self.runner(number);
-        runner.turn = None;
+        runner.job = None;
         match rest {
-            Take::Turn(turn) => panic!("{turn} came to a runner that did not ask"),
+            Take::Job(job) => panic!("{job} came to a runner that did not ask"),
             Take::Aside(_) => panic!("a runner that takes nothing steps aside"),
             Take::Idle => {
                 runner.role = Role::Idle;
@@ -303,22 +299,22 @@ impl World {
     }
 
     fn rotate(&mut self, number: Number) {
-        let turn = self.runner(number).turn.take().expect("it has a turn");
+        let job = self.runner(number).job.take().expect("it has a job");
         let is_over = self.is_over();
-        match self.ready.rotate(turn) {
+        match self.ready.rotate(job) {
             Ok(None) => {
                 assert!(is_over, "nothing came out, and there is a permit");
-                self.turns.push_back(turn);
+                self.jobs.push_back(job);
             }
             Ok(Some(front)) => {
-                assert!(!is_over, "a turn came out, and there are too many active");
-                self.turns.push_back(turn);
-                assert_eq!(Some(front), self.turns.pop_front());
-                self.runner(number).turn = Some(front);
+                assert!(!is_over, "a job came out, and there are too many active");
+                self.jobs.push_back(job);
+                assert_eq!(Some(front), self.jobs.pop_front());
+                self.runner(number).job = Some(front);
             }
             Err(back) => {
                 assert!(self.closed);
-                assert_eq!(back, turn);
+                assert_eq!(back, job);
             }
         }
     }
@@ -331,9 +327,9 @@ impl World {
         assert_eq!(again, pollers < self.limits.pollers && !is_over);
         if again {
             self.runner(number).role = Role::Poller;
-        } else if let Some(turn) = self.runner(number).turn.take() {
+        } else if let Some(job) = self.runner(number).job.take() {
             // Its lane goes on, with another runner.
-            self.push_one(turn);
+            self.push_one(job);
         }
     }
 
@@ -342,9 +338,9 @@ impl World {
         let pollers = self.count(|role| matches!(role, Role::Starting | Role::Poller));
         let is_over = self.is_over();
         let (taken, recruit) = self.ready.come_back();
-        self.runner(number).turn = None;
+        self.runner(number).job = None;
         if pollers < self.limits.pollers && !is_over {
-            assert!(matches!(recruit, Recruit::Nobody), "it polls itself");
+            assert!(matches!(recruit, Recruit::None), "it polls itself");
             self.runner(number).role = Role::Poller;
             self.taken(number, taken);
         } else {
@@ -382,14 +378,14 @@ impl World {
     /// Carries out what the queue has decided.
     fn recruit(&mut self, recruit: Recruit) {
         let number = match recruit {
-            Recruit::Nobody => return,
+            Recruit::None => return,
             Recruit::Spawn => {
                 let idle = self.idle();
                 assert_eq!(idle, 0, "a task was started beside an idle one");
                 self.next_runner += 1;
                 let runner = Runner {
                     role: Role::Starting,
-                    turn: None,
+                    job: None,
                     waits: false,
                     summoned: false,
                     woken: Arc::default(),
@@ -447,7 +443,7 @@ impl World {
             active,
             "permits in use are runners that hold one"
         );
-        assert_eq!(self.ready.waiting(), self.turns.len());
+        assert_eq!(self.ready.waiting(), self.jobs.len());
         assert!(pollers <= self.limits.pollers, "{pollers} pollers");
         assert_eq!(self.ready.concurrency(), self.limits.concurrency);
         assert!(active <= self.ceiling, "{active} active");
@@ -456,10 +452,7 @@ impl World {
         assert!(self.idle() <= self.limits.idle, "{} idle", self.idle());
         let comes =
             starting > 0 || pollers == self.limits.pollers || active >= self.limits.concurrency;
-        assert!(
-            self.turns.is_empty() || comes,
-            "turns wait, and nobody comes"
-        );
+        assert!(self.jobs.is_empty() || comes, "jobs wait, and nobody comes");
     }
 
     /// All runners go on until nothing is left to do.
@@ -470,11 +463,11 @@ impl World {
                 break;
             };
             // Its handler is done, and its lane is empty.
-            self.runner(number).turn = None;
+            self.runner(number).job = None;
             self.run(number, Deed::Ask);
             self.check();
         }
-        assert!(self.turns.is_empty(), "turns were forgotten");
+        assert!(self.jobs.is_empty(), "jobs were forgotten");
         assert_eq!(self.ready.active(), 0, "a permit was not given back");
     }
 }

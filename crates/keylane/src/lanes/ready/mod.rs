@@ -2,7 +2,7 @@
 //!
 //! A *runner* is a task in one of three roles:
 //!
-//! - **poller**: takes turns from the queue and polls each handler once. There are never more
+//! - **poller**: takes jobs from the queue and polls each handler once. There are never more
 //!   pollers than workers of the runtime, because more could not poll at the same time.
 //! - **holder**: its handler returned `Pending`, and it has become that lane's task.
 //! - **idle**: waits to be a poller again. A few are kept, the rest end.
@@ -13,13 +13,13 @@
 //! The limit may change. Where it shrinks, runners go on with the handlers that they hold, and those
 //! above it take nothing new: they rest when they ask.
 //!
-//! Runners are recruited one at a time: whoever adds turns recruits a poller, and a poller that
-//! would leave turns behind it recruits the next. It takes none itself in that step, and steps aside
+//! Runners are recruited one at a time: whoever adds jobs recruits a poller, and a poller that
+//! would leave jobs behind it recruits the next. It takes none itself in that step, and steps aside
 //! first: Tokio runs what a task wakes on the same worker after it, where no other worker can take it
 //! over, and only a task that steps aside can be taken over instead. All of it is decided here, under
 //! one lock; the caller carries out what [`Recruit`] says after the lock is gone.
 //!
-//! With a rate a turn may have to wait although a runner asks for it. The runner goes idle, so what
+//! With a rate a job may have to wait although a runner asks for it. The runner goes idle, so what
 //! waits for the rate holds none, and nobody is recruited until the router says that the time has
 //! come. The runner that was refused wakes the router for that.
 
@@ -40,9 +40,9 @@ pub(crate) use queue::Ranked;
 
 /// What the caller must do about runners.
 #[derive(Debug)]
-#[must_use = "turns would wait for a runner that nobody starts"]
+#[must_use = "jobs would wait for a runner that nobody starts"]
 pub(crate) enum Recruit {
-    Nobody,
+    None,
     /// Wake this idle runner: it is a poller already.
     Wake(Waker),
     /// Start a new runner: it is a poller already.
@@ -52,8 +52,8 @@ pub(crate) enum Recruit {
 /// What a runner does next.
 #[derive(Debug)]
 pub(crate) enum Take<T> {
-    Turn(T),
-    /// More than one turn waits, and another runner is there for them: carry out the recruiting, step
+    Job(T),
+    /// More than one job waits, and another runner is there for them: carry out the recruiting, step
     /// aside, and ask again.
     Aside(Recruit),
     /// Nothing to run: wait to be woken as a poller.
@@ -73,7 +73,7 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Ready<T> {
     limits: Limits,
-    /// First come, first served: nothing decides about turns but their order.
+    /// First come, first served: nothing decides about jobs but their order.
     plain: bool,
     state: OwnLine<Mutex<State<T>>>,
 }
@@ -87,11 +87,11 @@ struct Idler {
 
 #[derive(Debug)]
 struct State<T> {
-    turns: Line<T>,
+    jobs: Line<T>,
     pollers: usize,
     holders: usize,
     idle: Vec<Idler>,
-    /// A poller was recruited and has not taken its first turn yet.
+    /// A poller was recruited and has not taken its first job yet.
     starting: bool,
     closed: bool,
     /// Most active runners, as of now.
@@ -104,12 +104,12 @@ impl<T: Ranked> State<T> {
     #[inline]
     fn recruit(&mut self, limits: &Limits) -> Recruit {
         let active = self.pollers + self.holders;
-        if self.turns.startable() == 0
+        if self.jobs.startable() == 0
             || self.starting
             || self.pollers >= limits.pollers
             || active >= self.concurrency
         {
-            return Recruit::Nobody;
+            return Recruit::None;
         }
         self.pollers += 1;
         self.starting = true;
@@ -121,17 +121,17 @@ impl<T: Ranked> State<T> {
 
     #[inline]
     fn take(&mut self, limits: &Limits) -> Take<T> {
-        // Not with a turn in hand: its handler may block, and the recruit would wait for it.
-        if self.turns.startable() > 1
+        // Not with a job in hand: its handler may block, and the recruit would wait for it.
+        if self.jobs.startable() > 1
             && let recruit @ (Recruit::Wake(_) | Recruit::Spawn) = self.recruit(limits)
         {
             return Take::Aside(recruit);
         }
-        if self.turns.has_rules() || self.is_over() {
+        if self.jobs.has_rules() || self.is_over() {
             return self.take_warily(limits);
         }
-        match self.turns.pop_first() {
-            Some(turn) => Take::Turn(turn),
+        match self.jobs.pop_first() {
+            Some(job) => Take::Job(job),
             None => self.leave(limits),
         }
     }
@@ -141,9 +141,9 @@ impl<T: Ranked> State<T> {
     #[inline(never)]
     fn take_warily(&mut self, limits: &Limits) -> Take<T> {
         if !self.is_over()
-            && let Some(turn) = self.turns.pop()
+            && let Some(job) = self.jobs.pop()
         {
-            return Take::Turn(turn);
+            return Take::Job(job);
         }
         self.leave(limits)
     }
@@ -153,7 +153,7 @@ impl<T: Ranked> State<T> {
         self.rest(limits)
     }
 
-    /// Whether the limit has shrunk below those that are active: one that asks for a turn rests.
+    /// Whether the limit has shrunk below those that are active: one that asks for a job rests.
     #[inline]
     fn is_over(&self) -> bool {
         self.pollers + self.holders > self.concurrency && !cfg!(keylane_mutant = "adaptive-over")
@@ -177,7 +177,7 @@ impl<T: Ranked> State<T> {
 impl<T: Ranked> Ready<T> {
     pub(crate) fn new(limits: Limits) -> Self {
         let state = State {
-            turns: Line::new(),
+            jobs: Line::new(),
             concurrency: limits.concurrency,
             decision: 0,
             pollers: 0,
@@ -193,44 +193,44 @@ impl<T: Ranked> Ready<T> {
         }
     }
 
-    /// With a rate for all turns, or with more than one class of them.
+    /// With a rate for all jobs, or with more than one class of them.
     pub(crate) fn with_rules(self, rate: Option<Gcra>, classes: u8) -> Self {
         let plain = rate.is_none() && classes <= 1;
         if !plain {
-            lock(&self.state).turns.set_rules(rate, classes);
+            lock(&self.state).jobs.set_rules(rate, classes);
         }
         Self { plain, ..self }
     }
 
-    /// Whether a runner may go on with the next turn of its lane without having asked.
+    /// Whether a runner may go on with the next job of its lane without having asked.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.plain
     }
 
-    /// Appends turns. Returns how many wait now, and the turns back once the queue is closed.
+    /// Appends jobs. Returns how many wait now, and the jobs back once the queue is closed.
     #[inline]
-    pub(crate) fn push(&self, turns: &mut Vec<T>) -> (usize, Recruit) {
+    pub(crate) fn push(&self, jobs: &mut Vec<T>) -> (usize, Recruit) {
         let mut state = lock(&self.state);
         if state.closed {
-            return (0, Recruit::Nobody);
+            return (0, Recruit::None);
         }
-        state.turns.extend(turns.drain(..));
+        state.jobs.extend(jobs.drain(..));
         let recruit = state.recruit(&self.limits);
-        (state.turns.len(), recruit)
+        (state.jobs.len(), recruit)
     }
 
-    /// Appends one turn, or gives it back once the queue is closed.
-    pub(crate) fn push_one(&self, turn: T) -> Result<Recruit, T> {
+    /// Appends one job, or gives it back once the queue is closed.
+    pub(crate) fn push_one(&self, job: T) -> Result<Recruit, T> {
         let mut state = lock(&self.state);
         if state.closed {
-            return Err(turn);
+            return Err(job);
         }
-        state.turns.push(turn);
+        state.jobs.push(job);
         Ok(state.recruit(&self.limits))
     }
 
-    /// A poller asks for its next turn.
+    /// A poller asks for its next job.
     #[inline]
     pub(crate) fn take(&self, first: bool) -> Take<T> {
         let mut state = lock(&self.state);
@@ -250,33 +250,33 @@ impl<T: Ranked> Ready<T> {
             return (state.rest(&self.limits), recruit);
         }
         state.pollers += 1;
-        (state.take(&self.limits), Recruit::Nobody)
+        (state.take(&self.limits), Recruit::None)
     }
 
     /// A poller's lane used up its quantum: to the back of the queue, and the front comes out.
     ///
     /// With nobody else waiting the lane goes straight on. `None`: nothing may go now, or too many are
-    /// active, and the lane waits in the queue. The turn comes back once the queue is closed.
-    pub(crate) fn rotate(&self, turn: T) -> Result<Option<T>, T> {
+    /// active, and the lane waits in the queue. The job comes back once the queue is closed.
+    pub(crate) fn rotate(&self, job: T) -> Result<Option<T>, T> {
         let mut state = lock(&self.state);
         if state.closed {
-            return Err(turn);
+            return Err(job);
         }
         if state.is_over() {
-            state.turns.push(turn);
+            state.jobs.push(job);
             return Ok(None);
         }
-        Ok(state.turns.rotate(turn))
+        Ok(state.jobs.rotate(job))
     }
 
-    /// A poller would go on with the next turn of its lane. Returns the turn that it goes on with;
-    /// `None`: nothing may go now, and the turn waits here.
-    pub(crate) fn go_on(&self, turn: T) -> Result<Option<T>, T> {
+    /// A poller would go on with the next job of its lane. Returns the job that it goes on with;
+    /// `None`: nothing may go now, and the job waits here.
+    pub(crate) fn go_on(&self, job: T) -> Result<Option<T>, T> {
         let mut state = lock(&self.state);
         if state.closed {
-            return Err(turn);
+            return Err(job);
         }
-        Ok(state.turns.go_on(turn))
+        Ok(state.jobs.go_on(job))
     }
 
     /// When the router is to call [`release`](Self::release), if a runner was refused.
@@ -284,13 +284,13 @@ impl<T: Ranked> Ready<T> {
         if self.plain {
             return None;
         }
-        lock(&self.state).turns.refused_until()
+        lock(&self.state).jobs.refused_until()
     }
 
     /// The time has come for what the rate has held up.
     pub(crate) fn release(&self) -> Recruit {
         let mut state = lock(&self.state);
-        state.turns.release();
+        state.jobs.release();
         state.recruit(&self.limits)
     }
 
@@ -300,9 +300,9 @@ impl<T: Ranked> Ready<T> {
         state.pollers -= 1;
         state.holders += 1;
         // Many handlers that wait are where memory counts.
-        state.turns.shrink();
+        state.jobs.shrink();
         #[cfg(keylane_mutant = "forget-recruit")]
-        return Recruit::Nobody;
+        return Recruit::None;
         #[cfg(not(keylane_mutant = "forget-recruit"))]
         state.recruit(&self.limits)
     }
@@ -328,7 +328,7 @@ impl<T: Ranked> Ready<T> {
             Role::Starting => {
                 state.starting = false;
                 state.pollers -= 1;
-                return Recruit::Nobody;
+                return Recruit::None;
             }
             Role::Idle if state.forget(number) => {}
             // Not among the idle ones any more: it was made a poller and has not noticed.
@@ -378,31 +378,31 @@ impl<T: Ranked> Ready<T> {
         }
     }
 
-    /// No turn starts any more; those that waited come out, and idle runners leave.
+    /// No job starts any more; those that waited come out, and idle runners leave.
     pub(crate) fn close(&self) -> VecDeque<T> {
         let mut state = lock(&self.state);
         state.closed = true;
-        let turns = state.turns.take_all();
+        let jobs = state.jobs.take_all();
         let idle: Vec<_> = state.idle.iter().map(|idler| idler.waker.clone()).collect();
         drop(state);
         #[cfg(not(keylane_mutant = "idle-for-ever"))]
         idle.into_iter().for_each(Waker::wake);
-        turns
+        jobs
     }
 
     /// Holds another limit from now on; an older decision that comes late is none.
     ///
-    /// Nobody is dropped: those above a smaller limit rest when they ask for a turn. For a larger one
+    /// Nobody is dropped: those above a smaller limit rest when they ask for a job. For a larger one
     /// the first runner is recruited, and it recruits the next.
     pub(crate) fn set_concurrency(&self, concurrency: usize, decision: u64) -> Recruit {
         let mut state = lock(&self.state);
         if decision <= state.decision {
-            return Recruit::Nobody;
+            return Recruit::None;
         }
         state.decision = decision;
         state.concurrency = concurrency;
         #[cfg(keylane_mutant = "adaptive-asleep")]
-        return Recruit::Nobody;
+        return Recruit::None;
         #[cfg(not(keylane_mutant = "adaptive-asleep"))]
         state.recruit(&self.limits)
     }
@@ -420,7 +420,7 @@ impl<T: Ranked> Ready<T> {
 
     /// Turns that wait for a runner.
     pub(crate) fn waiting(&self) -> usize {
-        lock(&self.state).turns.len()
+        lock(&self.state).jobs.len()
     }
 }
 

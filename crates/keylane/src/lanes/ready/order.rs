@@ -3,7 +3,7 @@
 /// Most classes of priority.
 pub(crate) const CLASSES: usize = 8;
 
-/// How often in a row a class may be passed over while it has turns that wait.
+/// How often in a row a class may be passed over while it has jobs that wait.
 ///
 /// At least one less than the classes, or several that are due at once could not all be served.
 const BOUND: u8 = 16;
@@ -16,12 +16,12 @@ const BOUND: u8 = 16;
 /// met as long as at most `r + 1` of them are `r` choices away or less. If exactly that many are,
 /// the earliest one goes.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct ClassOrder {
     /// How often each was passed over since it last went or came.
     passed: [u8; CLASSES],
 }
 
-impl Turns {
+impl ClassOrder {
     /// The class that goes next, of those whose bit is set; at least one must be.
     pub(super) fn choose(&mut self, waiting: u8) -> usize {
         let most_urgent = waiting.trailing_zeros() as usize;
@@ -58,16 +58,16 @@ mod tests {
 
     #[test]
     fn the_most_urgent_goes_first() {
-        let mut turns = Turns::default();
-        let chosen = [0b1000_0110, 0b1000_0000, 0b0000_0100, 0b1111_1111].map(|w| turns.choose(w));
+        let mut order = ClassOrder::default();
+        let chosen = [0b1000_0110, 0b1000_0000, 0b0000_0100, 0b1111_1111].map(|w| order.choose(w));
         assert_eq!(chosen, [1, 7, 2, 0]);
     }
 
     #[test]
     fn of_two_classes_the_other_goes_after_as_many_as_the_bound() {
-        let mut turns = Turns::default();
+        let mut order = ClassOrder::default();
         for _ in 0..3 {
-            let chosen: Vec<_> = (0..=BOUND).map(|_| turns.choose(0b11)).collect();
+            let chosen: Vec<_> = (0..=BOUND).map(|_| order.choose(0b11)).collect();
             let (last, before) = chosen.split_last().expect("it chose");
             assert!(
                 *last == 1 && before.iter().all(|class| *class == 0),
@@ -78,29 +78,29 @@ mod tests {
 
     #[test]
     fn one_that_did_not_wait_was_not_passed_over() {
-        let mut turns = Turns::default();
+        let mut order = ClassOrder::default();
         for _ in 0..BOUND {
-            assert_eq!(turns.choose(0b11), 0);
+            assert_eq!(order.choose(0b11), 0);
         }
-        assert_eq!(turns.choose(0b01), 0, "nobody else waits");
+        assert_eq!(order.choose(0b01), 0, "nobody else waits");
         for _ in 0..BOUND {
-            assert_eq!(turns.choose(0b11), 0, "it has only just come");
+            assert_eq!(order.choose(0b11), 0, "it has only just come");
         }
-        assert_eq!(turns.choose(0b11), 1);
+        assert_eq!(order.choose(0b11), 1);
     }
 
     #[test]
     fn all_at_once_and_for_ever() {
-        let mut turns = Turns::default();
+        let mut order = ClassOrder::default();
         let mut chosen = [0_u32; CLASSES];
         for _ in 0..17 * 100 {
-            chosen[turns.choose(0xff)] += 1;
+            chosen[order.choose(0xff)] += 1;
         }
         assert!(chosen[0] >= 900, "most are urgent: {chosen:?}");
         assert!(chosen.iter().all(|count| *count >= 95), "{chosen:?}");
     }
 
-    /// Turns that come, by class, before each choice.
+    /// ClassOrder that come, by class, before each choice.
     fn arrivals() -> impl Strategy<Value = Vec<[u8; CLASSES]>> {
         let count = prop_oneof![6 => Just(0_u8), 3 => Just(1), 1 => 2..40_u8];
         prop::collection::vec(prop::array::uniform(count), 1..300)
@@ -111,7 +111,7 @@ mod tests {
 
         #[test]
         fn nobody_is_passed_over_more_often_than_the_bound(arrivals in arrivals()) {
-            let mut turns = Turns::default();
+            let mut order = ClassOrder::default();
             let mut waiting = [0_u32; CLASSES];
             let mut passed = [0_u32; CLASSES];
             for came in arrivals {
@@ -122,7 +122,7 @@ mod tests {
                 if bits == 0 {
                     continue;
                 }
-                let next = turns.choose(bits);
+                let next = order.choose(bits);
                 prop_assert!(waiting[next] > 0, "nobody waits in class {next}");
                 waiting[next] -= 1;
                 let most_urgent = bits.trailing_zeros() as usize;

@@ -1,11 +1,11 @@
-//! The rate of all turns together.
+//! The rate of all jobs together.
 
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
 use crate::rate::Gcra;
 
-/// Says how often a turn may go, and remembers that it has said no.
+/// Says how often a job may go, and remembers that it has said no.
 ///
 /// Whoever is refused tells the router, which calls [`release`](Self::release) when the time has
 /// come. Until then nobody is recruited; who comes by all the same may ask. That one is granted

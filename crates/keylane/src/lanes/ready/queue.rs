@@ -1,8 +1,8 @@
-//! The turns that wait for a runner, in the order in which they go.
+//! The jobs that wait for a runner, in the order in which they go.
 
 use std::collections::VecDeque;
 
-use super::order::Turns;
+use super::order::ClassOrder;
 use super::pace::Pace;
 use crate::clock::Instant;
 use crate::rate::Gcra;
@@ -16,7 +16,7 @@ pub(crate) trait Ranked {
     fn counts(&self) -> bool;
 }
 
-/// Places for turns that are kept for ever.
+/// Places for jobs that are kept for ever.
 const MOST_KEPT: usize = 1_024;
 
 /// First come, first served, unless there are rules.
@@ -33,7 +33,7 @@ pub(super) struct Line<T> {
 struct Rules<T> {
     /// Those of class 1, 2 and so on.
     less_urgent: Vec<VecDeque<T>>,
-    order: Turns,
+    order: ClassOrder,
     pace: Option<Pace>,
     /// With a rate, those that do not count for it, of all classes.
     free: VecDeque<T>,
@@ -53,7 +53,7 @@ impl<T: Ranked> Line<T> {
         let less_urgent = (1..classes).map(|_| VecDeque::new()).collect();
         self.rules = Some(Box::new(Rules {
             less_urgent,
-            order: Turns::default(),
+            order: ClassOrder::default(),
             pace: rate.map(Pace::new),
             free: VecDeque::new(),
             free_last: false,
@@ -61,22 +61,22 @@ impl<T: Ranked> Line<T> {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, turn: T) {
+    pub(super) fn push(&mut self, job: T) {
         match &mut self.rules {
-            None => self.first.push_back(turn),
-            Some(rules) => rules.queue_of(&mut self.first, &turn).push_back(turn),
+            None => self.first.push_back(job),
+            Some(rules) => rules.queue_of(&mut self.first, &job).push_back(job),
         }
     }
 
     #[inline]
-    pub(super) fn extend(&mut self, turns: impl Iterator<Item = T>) {
+    pub(super) fn extend(&mut self, jobs: impl Iterator<Item = T>) {
         match &self.rules {
-            None => self.first.extend(turns),
-            Some(_) => turns.for_each(|turn| self.push(turn)),
+            None => self.first.extend(jobs),
+            Some(_) => jobs.for_each(|job| self.push(job)),
         }
     }
 
-    /// The next turn that may go now.
+    /// The next job that may go now.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.rules.is_none() {
@@ -85,13 +85,13 @@ impl<T: Ranked> Line<T> {
         self.pop_by_rules()
     }
 
-    /// Whether more than their order decides about turns.
+    /// Whether more than their order decides about jobs.
     #[inline]
     pub(super) fn has_rules(&self) -> bool {
         self.rules.is_some()
     }
 
-    /// The next turn, where there are no rules.
+    /// The next job, where there are no rules.
     #[inline]
     pub(super) fn pop_first(&mut self) -> Option<T> {
         self.first.pop_front()
@@ -103,7 +103,7 @@ impl<T: Ranked> Line<T> {
         self.rules.as_mut()?.pop(&mut self.first)
     }
 
-    /// Gives back memory that a burst of turns has left.
+    /// Gives back memory that a burst of jobs has left.
     ///
     /// Half of it at a time, and not before seven of eight places are empty: a queue that fills and
     /// empties again and again keeps what it has.
@@ -115,22 +115,22 @@ impl<T: Ranked> Line<T> {
         }
     }
 
-    /// A runner that has the next turn of its lane in hand would go on with it. Returns what it goes
-    /// on with, or nothing if nothing may go now; the turn waits here then.
-    pub(super) fn go_on(&mut self, turn: T) -> Option<T> {
+    /// A runner that has the next job of its lane in hand would go on with it. Returns what it goes
+    /// on with, or nothing if nothing may go now; the job waits here then.
+    pub(super) fn go_on(&mut self, job: T) -> Option<T> {
         match &mut self.rules {
-            None => Some(turn),
-            Some(rules) => rules.go_on(&mut self.first, turn),
+            None => Some(job),
+            Some(rules) => rules.go_on(&mut self.first, job),
         }
     }
 
-    /// A runner goes on with the next turn, and its own waits behind those that are here. With
+    /// A runner goes on with the next job, and its own waits behind those that are here. With
     /// nobody here it gets its own back.
-    pub(super) fn rotate(&mut self, turn: T) -> Option<T> {
+    pub(super) fn rotate(&mut self, job: T) -> Option<T> {
         if self.rules.is_none() && self.first.is_empty() {
-            return Some(turn);
+            return Some(job);
         }
-        self.push(turn);
+        self.push(job);
         self.pop()
     }
 
@@ -183,8 +183,8 @@ impl<T: Ranked> Rules<T> {
         self.pace.as_ref().is_some_and(Pace::is_refusing)
     }
 
-    fn class_of(&self, turn: &T) -> usize {
-        usize::from(turn.class()).min(self.less_urgent.len())
+    fn class_of(&self, job: &T) -> usize {
+        usize::from(job.class()).min(self.less_urgent.len())
     }
 
     fn queue<'a>(&'a mut self, first: &'a mut VecDeque<T>, class: usize) -> &'a mut VecDeque<T> {
@@ -195,11 +195,11 @@ impl<T: Ranked> Rules<T> {
     }
 
     #[cold]
-    fn queue_of<'a>(&'a mut self, first: &'a mut VecDeque<T>, turn: &T) -> &'a mut VecDeque<T> {
-        if self.pace.is_some() && !turn.counts() {
+    fn queue_of<'a>(&'a mut self, first: &'a mut VecDeque<T>, job: &T) -> &'a mut VecDeque<T> {
+        if self.pace.is_some() && !job.counts() {
             return &mut self.free;
         }
-        let class = self.class_of(turn);
+        let class = self.class_of(job);
         self.queue(first, class)
     }
 
@@ -240,25 +240,25 @@ impl<T: Ranked> Rules<T> {
         self.queue(first, next).pop_front()
     }
 
-    fn go_on(&mut self, first: &mut VecDeque<T>, turn: T) -> Option<T> {
+    fn go_on(&mut self, first: &mut VecDeque<T>, job: T) -> Option<T> {
         if let Some(pace) = &mut self.pace
             && !cfg!(keylane_mutant = "unpaced")
         {
-            if !turn.counts() {
-                return Some(turn);
+            if !job.counts() {
+                return Some(job);
             }
             if !pace.allows() {
-                self.queue_of(first, &turn).push_back(turn);
+                self.queue_of(first, &job).push_back(job);
                 return None;
             }
         }
         // As if it stood at the front of its class: to go on is a choice like any other.
-        let class = self.class_of(&turn);
+        let class = self.class_of(&job);
         let next = self.order.choose(self.waiting(first) | 1 << class);
         if next == class {
-            return Some(turn);
+            return Some(job);
         }
-        self.queue(first, class).push_back(turn);
+        self.queue(first, class).push_back(job);
         self.queue(first, next).pop_front()
     }
 }
@@ -288,10 +288,10 @@ mod tests {
 
     use Kind::{Attempt, Letter};
 
-    fn line(rate: Option<Gcra>, classes: u8, turns: impl IntoIterator<Item = Kind>) -> Line<Kind> {
+    fn line(rate: Option<Gcra>, classes: u8, jobs: impl IntoIterator<Item = Kind>) -> Line<Kind> {
         let mut line = Line::new();
         line.set_rules(rate, classes);
-        line.extend(turns.into_iter());
+        line.extend(jobs.into_iter());
         line
     }
 
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn letters_go_while_attempts_are_refused_and_do_not_keep_them_from_going() {
-        let turns = [Attempt(0), Attempt(0), Letter, Letter, Letter];
-        let mut refused = line(once_in_a_lifetime(), 1, turns);
+        let jobs = [Attempt(0), Attempt(0), Letter, Letter, Letter];
+        let mut refused = line(once_in_a_lifetime(), 1, jobs);
         let popped: Vec<_> = (0..6).map(|_| refused.pop()).collect();
         let (a, l) = (Some(Attempt(0)), Some(Letter));
         assert_eq!(popped, [l, a, l, l, None, None]);
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!((refused.len(), refused.startable()), (2, 1));
         assert_eq!(refused.go_on(Letter), l, "it has not asked");
 
-        let mut granted = line(Some(Gcra::new(1, u32::MAX)), 1, turns);
+        let mut granted = line(Some(Gcra::new(1, u32::MAX)), 1, jobs);
         let popped: Vec<_> = (0..6).map(|_| granted.pop()).collect();
         assert_eq!(popped, [l, a, l, a, l, None]);
     }

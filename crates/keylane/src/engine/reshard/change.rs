@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::super::apply::open;
 use super::super::intake::Returning;
-use super::super::message::{Accepted, Parked, Ticket, Turn};
+use super::super::message::{Accepted, Envelope, Job, Parked};
 use super::super::outcome::{Outcome, Tally};
 use super::super::{Engine, Overflow};
 use super::layout::Places;
@@ -222,23 +222,26 @@ impl<T: Spec> Engine<T> {
     pub(in super::super) fn turn_away(
         &self,
         tally: &mut Tally,
-        (parked_at, accepted): (u64, Accepted<T>),
+        (accepted_at, accepted): (u64, Accepted<T>),
         displaced: bool,
-    ) -> Option<Turn<T>> {
+    ) -> Option<Job<T>> {
         let Accepted {
             key,
             hash,
             message,
-            debt,
+            obligation,
         } = accepted;
         self.probe.counters.overflowed.add(1);
-        let ticket = Ticket { debt, parked_at };
+        let envelope = Envelope {
+            obligation,
+            accepted_at,
+        };
         let Some(key) = key.filter(|_| !displaced) else {
-            self.settle(tally, ticket, Outcome::Displaced(message));
+            self.settle(tally, envelope, Outcome::Displaced(message));
             return None;
         };
         self.notify_overflowed(&key);
-        self.refuse(tally, key, hash, Parked { message, ticket })
+        self.refuse(tally, key, hash, Parked { message, envelope })
     }
 
     /// Marks the end of what is in a lane now. False: there is nothing in it.
