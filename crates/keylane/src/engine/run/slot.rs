@@ -81,7 +81,10 @@ impl<T: Spec> RunnerSlot<T> {
             return false;
         }
         self.role = Role::Poller;
-        !cfg!(keylane_mutant = "never-aside")
+        #[cfg(keylane_mutant = "never-aside")]
+        return false;
+        #[cfg(not(keylane_mutant = "never-aside"))]
+        true
     }
 
     pub(super) fn flush(&mut self) {

@@ -194,6 +194,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             };
         } else {
             self.leave(effects);
+            if cfg!(keylane_mutant = "purge-forgets-rate") {
+                effects.memory.tat = 0;
+            }
         }
     }
 
