@@ -11,6 +11,7 @@
 // A helper of a test is a test: where one panics, the test has failed.
 #![allow(clippy::unwrap_used)]
 
+mod events;
 mod naive;
 mod plan;
 mod support;

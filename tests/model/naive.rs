@@ -8,8 +8,8 @@ use keylane::{Overflow, Report};
 use keylane_testkit::scenario::MS;
 use tokio::time::Instant;
 
+use crate::events::{Event, Id, Message, Orders};
 use crate::plan::{After, Answer, Decision, End, Key, Settings};
-use crate::support::{Event, Id, Message, Orders};
 
 /// Timers have milliseconds, and round up.
 const LATE: Duration = Duration::from_millis(2);

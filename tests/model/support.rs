@@ -8,45 +8,15 @@ use std::time::Duration;
 
 use keylane::error::{BoxError, ReceiptError, TrySendError};
 use keylane::{
-    Context, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Receipt, Report, Retry,
+    Context, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Receipt, Retry,
 };
 use keylane_testkit::scenario::{Held, MS};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use crate::events::{Event, Id, Message, Orders};
 use crate::naive::Naive;
 use crate::plan::{After, Answer, Decision, End, Key, Kind, Settings, Step};
-
-pub(crate) type Id = u32;
-pub(crate) type Orders = Dispatcher<Key, Message, Id, &'static str>;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub(crate) id: Id,
-    pub(crate) key: Option<Key>,
-    pub(crate) kind: Kind,
-}
-
-/// What was seen, in its order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    Accepted(Id),
-    Refused(Id, &'static str),
-    Started(Id, u32),
-    Answered(Id, Answer),
-    /// A handler's future was dropped before it had answered.
-    Dropped(Id),
-    LetterStarted(Id, u32),
-    LetterTaken(Id),
-    LetterRefused(Id),
-    /// The future of the sink was dropped.
-    LetterDropped(Id),
-    /// A receipt has resolved.
-    Resolved(Id, &'static str),
-    Reported(Report<Key, Message>),
-    /// What no panic would tell, as it would be caught.
-    Wrong(String),
-}
 
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<(Instant, Event)>>>);

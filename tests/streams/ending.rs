@@ -45,7 +45,7 @@ fn a_dropped_adapter_leaves_nobody_in_flight() {
 
 #[test]
 fn after_its_end_it_stays_over_and_does_not_ask_the_source() {
-    // The rig minds a source that is polled after its end.
+    // A source that is polled after its end is noted as wrong.
     let scenario = Scenario::of(&[(1, 0)]);
     let mut answers = scenario
         .stream()

@@ -8,7 +8,7 @@ use crate::replay::{self, ReplayError};
 mod import;
 mod repo;
 
-pub(crate) use import::{Edit, Import};
+pub(crate) use import::Edit;
 pub(crate) use repo::{Repo, plain_git};
 
 /// The designs as the command line names them. Three workers, so that paths must share them.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::Import;
+use super::import::Import;
 
 /// Removed again with the test.
 #[derive(Debug)]

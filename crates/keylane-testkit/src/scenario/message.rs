@@ -4,10 +4,6 @@ use crate::events::{Id, Key};
 
 /// A message that is a key and an id, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(
-    clippy::exhaustive_structs,
-    reason = "tests write messages out and take them apart"
-)]
 pub struct Message {
     /// The key, if it has one.
     pub key: Option<Key>,
