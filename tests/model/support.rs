@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::error::{BoxError, ReceiptError, TrySendError};
-use keylane::{
-    Context, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Receipt, Retry,
-};
+use keylane::{Context, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Receipt, Retry};
 use keylane_testkit::scenario::{Held, MS};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
