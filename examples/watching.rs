@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A hundred devices report. Three of them make trouble: one fails and is halted, one is blocked in
-//! its handler, one floods its lane. Look at who is told, and at who is hottest by what:
+//! its handler, one floods its lane. Look at the events, and at which device is hottest by what:
 //!
 //! - by depth, the one that floods;
 //! - by age, the one that is halted and the one that is blocked, though few messages wait there;

@@ -98,7 +98,8 @@ impl<T: Spec> Engine<T> {
         Duration::from_nanos((since_start.as_nanos() % tick.as_nanos()) as u64)
     }
 
-    /// Tells engines apart. The address serves, because no mark of a poll outlives its engine.
+    /// The number of this engine in the marks of polls: its address, because no mark outlives the
+    /// engine.
     pub(super) fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }

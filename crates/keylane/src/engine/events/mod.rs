@@ -1,4 +1,4 @@
-//! What happens, as a stream for each subscriber: bounded, lossy, and the engine never waits for it.
+//! What happens, as a stream for each subscriber: bounded and lossy; the engine never waits.
 
 mod event;
 pub use event::Event;

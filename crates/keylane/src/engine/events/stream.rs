@@ -14,8 +14,8 @@ use crate::rt::Arc;
 /// What happens in a dispatcher, from [`events`](crate::Dispatcher::events) on.
 ///
 /// Each subscriber has a queue of its own, bounded by
-/// [`event_capacity`](crate::Builder::event_capacity) (1,024 unless set). The engine never waits for
-/// a slow subscriber: when its queue is full, the oldest event is dropped for the new one. An
+/// [`event_capacity`](crate::Builder::event_capacity) (1,024 unless set). The engine never waits
+/// for a slow subscriber: when its queue is full, the oldest event is dropped for the new one. An
 /// [`Overflowed`](Event::Overflowed) pushes nothing out and is dropped itself.
 /// [`lost`](Self::lost) counts what was dropped.
 ///

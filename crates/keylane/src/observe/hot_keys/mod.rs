@@ -5,10 +5,10 @@
 //!
 //! | table | what comes in | what goes when it is full |
 //! | --- | --- | --- |
-//! | [`Deepest`] | a lane that grew to 2, 4, 8, .. messages, or by 64 | the one last seen least deep |
-//! | [`Stalled`] | a head that comes to wait for a retry, a sink or a decision | the youngest head |
+//! | [`Deepest`] | a lane that grew to 2, 4, 8, .. messages, or by 64 | the least deep |
+//! | [`Stalled`] | a head that waits for a retry, a sink or a decision | the youngest head |
 //! | [`Waits`] | each handler that waits, until it is ready | nothing: there is room for all |
-//! | [`Busy`] | a key whose handlers have waited, with the time they did | the least: Space-Saving |
+//! | [`Busy`] | the time that handlers of a key have waited | the least: Space-Saving |
 //!
 //! The tables of a dispatcher that never needs them hold no memory.
 
