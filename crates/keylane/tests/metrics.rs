@@ -109,14 +109,12 @@ impl Book {
     /// What has settled, by outcome, whichever outcomes are published.
     fn settled(&self) -> BTreeMap<String, f64> {
         let book = self.0.lock().unwrap();
-        let settled = book
-            .iter()
+        book.iter()
             .filter_map(|(name, series)| {
                 let outcome = name.strip_prefix("keylane_settled_total,outcome=")?;
                 Some((outcome.to_owned(), series.last()))
             })
-            .collect();
-        settled
+            .collect()
     }
 }
 

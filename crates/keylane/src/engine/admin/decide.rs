@@ -1,6 +1,7 @@
 //! What an operator decides about one key: one visit to its lane each.
 
 use super::super::Engine;
+use super::super::message::Work;
 use super::super::outcome::Tally;
 use crate::clock;
 use crate::lanes::{Decision, Effects, Out, Undecidable};
@@ -74,6 +75,7 @@ impl<T: Spec> Engine<T> {
         let owner = key.clone();
         let now = clock::now();
         let (mut message, mut refused, mut freed) = (message, None, 0);
+        let mut old_work = None;
         let step = self.step(key, hash, now, |lane| {
             let decided = lane.decide(Decision::Replace, now, &self.rules, self.lanes.spares());
             let mut effects = match decided {
@@ -85,7 +87,11 @@ impl<T: Spec> Engine<T> {
             };
             // The head that goes out, or else the first of the parked, which will be it.
             let waiting = match &mut effects.out {
-                Out::Head { head, .. } => Some((&mut head.message, &mut head.envelope)),
+                Out::Head { head, .. } => {
+                    // Its attempts were those of the old message.
+                    old_work = Some(std::mem::replace(&mut head.work, Work::Attempt(1)));
+                    Some((&mut head.message, &mut head.envelope))
+                }
                 _ => {
                     let first = lane.parked_mut().next();
                     first.map(|first| (&mut first.message, &mut first.envelope))
@@ -106,6 +112,7 @@ impl<T: Spec> Engine<T> {
             return Err((message, why));
         }
         self.room.give(0, freed);
+        self.drop_quietly(old_work);
         self.apply_and_enqueue(&mut Tally::default(), owner, hash, step);
         Ok(message)
     }
