@@ -148,7 +148,7 @@ impl<T: Spec> Router<T> {
         self.engine.advance_to_end();
     }
 
-    /// Closes the ready queue and hands back what waits. Returns whether the end is still the same.
+    /// Closes the ready queue and hands back its jobs. False: the router is not finished after all.
     fn close_ready(&self) -> bool {
         for queued in self.engine.ready.close() {
             self.engine.hand_back_queued(queued);
