@@ -140,7 +140,7 @@ impl Phase {
             (Self::Scheduled | Self::Ready | Self::Waiting, Event::Wait) => Some(Self::Waiting),
             (Self::Scheduled | Self::Waiting, Event::Leave) if !parked => Some(Self::Absent),
             (Self::Waiting, Event::HandBack) => Some(Self::Absent),
-            // Whoever takes the lane out of the ready queue will find nothing in it.
+            // The runner that takes the lane out of the ready queue will find nothing in it.
             (Self::Scheduled, Event::HandBack) => Some(self),
 
             // From `Running`: the handler waited and failed, and now the dead-letter sink waits.
