@@ -43,7 +43,7 @@ where
     /// The last row is a *Space-Saving* sketch (Metwally, Agrawal and El Abbadi, 2005), and
     /// [`HotKey::busy_error`] its error. Time is counted by samples, four in each
     /// [`stuck_after`](crate::Builder::stuck_after), which is right on average for short waits too.
-    /// Keys are told apart by their hashes: of two keys with one hash, one is shown.
+    /// Keys are distinguished by their hashes: of two keys with one hash, one is shown.
     ///
     /// It looks at up to 2,560 lanes, one lock of one shard at a time, and yields in between.
     ///

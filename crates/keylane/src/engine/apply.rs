@@ -84,7 +84,8 @@ impl<T: Spec> Engine<T> {
         step.expect("the lane was made if it was not there")
     }
 
-    /// Under the shard's lock: decides, and carries out what must be seen together with the decision.
+    /// Under the shard's lock: decides, and carries out what must be seen together with the
+    /// decision.
     pub(super) fn carry_out_locked(
         &self,
         lane: &mut Lane<T>,

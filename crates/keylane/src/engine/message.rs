@@ -58,8 +58,8 @@ impl<T: Types> Default for Options<T> {
     }
 }
 
-/// What a message takes up until it settles. Without a word in it, so that it fits beside the tag of
-/// its [`Obligation`].
+/// What a message takes up until it settles. Without a word in it, so that it fits beside the tag
+/// of its [`Obligation`].
 #[derive(Debug)]
 pub(crate) struct Charge {
     weight: [u8; 4],

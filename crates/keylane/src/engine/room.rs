@@ -44,8 +44,8 @@ pub(crate) struct Room {
     /// Stalled messages, whose room was returned. Relaxed, without a partner: it orders nothing.
     stalled: AtomicUsize,
     stalled_capacity: usize,
-    /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more messages into
-    /// the lane.
+    /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more messages
+    /// into the lane.
     full_lanes: [AtomicUsize; SLOTS],
 }
 
@@ -207,8 +207,8 @@ impl Room {
         claimed
     }
 
-    /// A message of another size stands for this obligation from now on. Returns the bytes that are to be
-    /// given back when the shard's lock is gone.
+    /// A message of another size stands for this obligation from now on. Returns the bytes that are
+    /// to be given back when the shard's lock is gone.
     pub(super) fn reweigh(&self, load: &mut Charge, weight: u32) -> usize {
         let mut freed = 0;
         if let (Standing::Counted, Some(bytes)) = (load.standing, &self.bytes) {

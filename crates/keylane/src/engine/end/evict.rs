@@ -163,7 +163,8 @@ impl<T: Spec> Engine<T> {
     pub(in super::super) fn close_lanes(&self) -> Vec<Queued<T>> {
         let (mut openings, mut scheduled) = (Vec::new(), Vec::new());
         self.lanes.sweep(|key, hash, lane| {
-            // A key that cannot be cloned cannot be asked for its batch; it is handed back at the end.
+            // A key that cannot be cloned cannot be asked for its batch; it is handed back at the
+            // end.
             if let Some(key) = cloned(key) {
                 let effects = lane.close();
                 self.room.count_full(hash, effects.full);

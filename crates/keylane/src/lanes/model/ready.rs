@@ -98,7 +98,8 @@ impl Wake for Woken {
 
 struct World {
     limits: Limits,
-    /// Most that may be active: the limit, or those that were when it shrank and have not rested yet.
+    /// Most that may be active: the limit, or those that were when it shrank and have not rested
+    /// yet.
     ceiling: usize,
     decision: u64,
     ready: Ready<Job>,

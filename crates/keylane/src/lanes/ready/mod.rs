@@ -52,8 +52,8 @@ pub(crate) enum Recruit {
 #[derive(Debug)]
 pub(crate) enum Take<T> {
     Job(T),
-    /// More than one job waits, and another runner is there for them: carry out the recruiting, step
-    /// aside, and ask again.
+    /// More than one job waits, and another runner is there for them: carry out the recruiting,
+    /// step aside, and ask again.
     Aside(Recruit),
     /// Nothing to run: wait to be woken as a poller.
     Idle,
@@ -239,7 +239,8 @@ impl<T: Ranked> Ready<T> {
         state.take(&self.limits)
     }
 
-    /// A holder is done with its handler and its lane: it polls again, unless there are pollers enough.
+    /// A holder is done with its handler and its lane: it polls again, unless there are pollers
+    /// enough.
     pub(crate) fn come_back(&self) -> (Take<T>, Recruit) {
         let mut state = lock(&self.state);
         let is_over = state.is_over();
@@ -305,8 +306,8 @@ impl<T: Ranked> Ready<T> {
         state.recruit(&self.limits)
     }
 
-    /// A holder would poll the next handler of its lane. False: there are pollers enough, or too many
-    /// are active.
+    /// A holder would poll the next handler of its lane. False: there are pollers enough, or too
+    /// many are active.
     pub(crate) fn resume(&self) -> bool {
         let mut state = lock(&self.state);
         if state.pollers >= self.limits.pollers || state.is_over() {

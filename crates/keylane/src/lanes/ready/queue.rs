@@ -226,7 +226,8 @@ impl<T: Ranked> Rules<T> {
         })
     }
 
-    /// Both kinds take turns, so neither a rate nor a flood of free ones keeps the other from going.
+    /// Both kinds take turns, so neither a rate nor a flood of free ones keeps the other from
+    /// going.
     fn pop(&mut self, first: &mut VecDeque<T>) -> Option<T> {
         self.free_last = !self.free_last && !self.free.is_empty();
         if self.free_last {

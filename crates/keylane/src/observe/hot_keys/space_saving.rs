@@ -1,8 +1,8 @@
 //! The heaviest of many keys, with few counters.
 //!
-//! The sketch is *Space-Saving*: A. Metwally, D. Agrawal and A. El Abbadi, "Efficient computation of
-//! frequent and top-k elements in data streams", ICDT 2005. With `m` counters and a total weight of
-//! `N`, each key that weighs more than `N / m` has a counter, and no counter is too high by more
+//! The sketch is *Space-Saving*: A. Metwally, D. Agrawal and A. El Abbadi, "Efficient computation
+//! of frequent and top-k elements in data streams", ICDT 2005. With `m` counters and a total weight
+//! of `N`, each key that weighs more than `N / m` has a counter, and no counter is too high by more
 //! than `N / m`.
 
 use std::collections::BTreeMap;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::clock::Instant;
 
 /// Puts the messages of one key into the order of their versions, as a receiver of TCP does with
-/// segments (RFC 9293, section 3.10.7.4): what is next goes on, what is early waits, what was there is
-/// a duplicate.
+/// segments (RFC 9293, section 3.10.7.4): what is next goes on, what is early waits, what was there
+/// is a duplicate.
 ///
 /// What is next in line is parked in the lane by the caller; only the early ones are kept here.
 #[derive(Debug)]
