@@ -97,7 +97,8 @@ where
 /// Where all fail, the first of them is charged with the attempt and tried again by itself, so that
 /// one bad message is found; the others wait behind it, as if they had not been started. Where some
 /// fail, the others settle, and those that failed go back in front of the lane, in their order. A
-/// message without an answer has failed with [`Failure::NoAnswer`](crate::error::Failure::NoAnswer).
+/// message without an answer has failed with
+/// [`Failure::NoAnswer`](crate::error::Failure::NoAnswer).
 ///
 /// That needs a [`retry`](crate::Builder::retry) of two attempts or more. Without one, the first is
 /// given up at once, though another one may be the bad one: with

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Instant;
 use crate::rt::Arc;
 
-/// What a handler is told about its attempt.
+/// What a handler learns about its attempt.
 #[derive(Clone)]
 pub struct Context<K> {
     pub(crate) key: Option<K>,
@@ -123,8 +123,8 @@ impl<K> fmt::Debug for Context<K> {
 ///
 /// A closure will do, with or without the context; a type implements the trait when it has state
 /// or a name. The answer is a `Result`: its error is what [`Retry`](crate::Retry) and
-/// [`OnExhausted`](crate::OnExhausted) are about. Ignore the type parameter `Args`: it tells the kinds
-/// of closures apart.
+/// [`OnExhausted`](crate::OnExhausted) are about. Ignore the type parameter `Args`: it
+/// distinguishes the kinds of closures.
 ///
 /// The handler is never run for two messages of one key at the same time. Its future is dropped
 /// at the time-out of an attempt and on `abort`, at whichever await it has reached.

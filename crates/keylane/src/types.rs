@@ -13,7 +13,8 @@ pub(crate) trait Types {
 
 /// [`Types`] with the bounds under which a dispatcher runs.
 ///
-/// Apart from `Types`, so that the public handles can name their engine without bounds on their structs.
+/// Separate from `Types`, so that the public handles can name their engine without bounds on their
+/// structs.
 pub(crate) trait Spec:
     Types<
         Key: Eq + Clone + Send + Sync + 'static,

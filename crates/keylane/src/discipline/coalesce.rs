@@ -86,8 +86,8 @@ impl<M> Coalesce<M> {
     ///
     /// It is called in the dispatcher's own task, so it must be short and must not block. By
     /// reference, so that nothing is lost if it panics: the message that waits stays, and the
-    /// newcomer settles as failed with [`Failure::Panicked`](crate::error::Failure::Panicked). The merged
-    /// message keeps the key of the two, whatever the key function says of it.
+    /// newcomer settles as failed with [`Failure::Panicked`](crate::error::Failure::Panicked). The
+    /// merged message keeps the key of the two, whatever the key function says of it.
     pub fn merge(merge: impl Fn(&M, &M) -> M + Send + Sync + 'static) -> Self {
         Self {
             how: How::Merge(Arc::new(merge)),

@@ -221,7 +221,7 @@ where
         self.try_fill(count, key, hash, message)
     }
 
-    /// Takes the rest of the room for a message whose place in the capacity is taken.
+    /// Takes the remaining room for a message whose place in the capacity is taken.
     pub(super) fn try_fill<'a>(
         &'a self,
         count: SemaphorePermit<'a>,

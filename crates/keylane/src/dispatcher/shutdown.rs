@@ -33,7 +33,7 @@ where
         Shutdown::new(Arc::clone(&self.engine), Stage::Draining)
     }
 
-    /// No more in; what is in flight is finished, the rest is handed back unhandled.
+    /// No new messages; jobs in flight are finished, all other messages are handed back.
     ///
     /// Handlers are asked to finish early through [`Context::cancelled`](crate::Context). A handler
     /// must not await this, as with [`drain`](Self::drain).

@@ -1,9 +1,10 @@
-//! Decisions of lanes, carried out.
+//! Applies the decisions of lanes.
 //!
 //! A lane decides under the lock of its shard and returns [`Effects`](crate::lanes::Effects).
-//! [`Engine::step`] carries out what must be one step with the decision; [`Engine::apply`] does the rest
-//! when the lock is gone: it gives room back, lets senders in, settles messages, arms timers, asks the
-//! version store, and says what goes into the ready queue.
+//! [`Engine::step`] applies the effects that must be seen together with the decision.
+//! [`Engine::apply`] applies the others after the lock is released: it returns room, wakes senders,
+//! settles messages, arms timers, asks the version store, and returns what goes into the ready
+//! queue.
 
 use super::message::{Envelope, Held, Job, Parked, Queued, RetryDue, WakeUp, Work};
 use super::outcome::{Outcome, Tally};
@@ -17,7 +18,7 @@ use crate::rate::Remembered;
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, shielded};
 
-/// What a lane decided, as far as it has been carried out.
+/// A decision of a lane, as far as it has been applied.
 #[must_use = "messages, room, senders and timers wait for it"]
 pub(super) struct Step<T: Types> {
     effects: Effects<Parked<T>, Held<T>, super::Gate>,
@@ -26,7 +27,7 @@ pub(super) struct Step<T: Types> {
     drained: bool,
     /// The class of a lane that goes into the ready queue.
     class: u8,
-    /// A key to be dropped.
+    /// A key to drop after the lock is released.
     forgotten: Option<Forgotten<T::Key>>,
     /// When rates that are remembered are to be forgotten.
     forget_at: Option<u64>,
@@ -83,7 +84,8 @@ impl<T: Spec> Engine<T> {
         step.expect("the lane was made if it was not there")
     }
 
-    /// Under the shard's lock: decides, and carries out what must be seen together with the decision.
+    /// Under the shard's lock: decides, and carries out what must be seen together with the
+    /// decision.
     pub(super) fn carry_out_locked(
         &self,
         lane: &mut Lane<T>,
@@ -108,8 +110,8 @@ impl<T: Spec> Engine<T> {
         if effects.expires_at.is_some()
             && self.clocks.wake_ups.len() >= self.settings.capacity.saturating_mul(2)
         {
-            // Timers outlive what they were armed for. With very many of them messages settle as expired
-            // when their turn comes, and not at their moment.
+            // Timers outlive what they were armed for. With too many of them, messages settle as
+            // expired when a runner takes them, and not at their deadline.
             effects.expires_at = None;
             lane.unwatch();
         }
@@ -132,7 +134,7 @@ impl<T: Spec> Engine<T> {
             step.drained = lane.passes_watermark(starts);
         }
         if step.drained {
-            // Under the lock, so that the lane is never found without its mark and untold of.
+            // Under the lock, so that a lane without its watermark has always been reported.
             self.note_drained(key);
         }
         let keep = match effects.removes {
@@ -142,8 +144,8 @@ impl<T: Spec> Engine<T> {
         (step, keep)
     }
 
-    /// What the key of a lane that goes must be known by. Under the shard's lock, so that the next lane
-    /// of the key knows it.
+    /// Records the last version of a key whose lane is removed. Under the shard's lock, so that the
+    /// next lane of the key knows it.
     fn remember_version(
         &self,
         key: &T::Key,
@@ -155,7 +157,7 @@ impl<T: Spec> Engine<T> {
         Some(versions.record(key, hash, version?, now))
     }
 
-    /// The same of its rate. Returns when to forget.
+    /// Remembers the rate of a key whose lane is removed. Returns when to forget it.
     fn remember_rate(&self, hash: u64, tat: u64, now: Instant) -> Option<u64> {
         let rates = self.rates.as_ref().filter(|_| tat > 0)?;
         match rates.remember(hash, tat, self.clocks.stamp(now)) {
@@ -164,14 +166,14 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// The word of the rate of a key that has no lane.
+    /// The remembered rate of a key that has no lane.
     fn recall_rate(&self, hash: u64, now: Instant) -> u64 {
         let rates = self.rates.as_ref();
         rates.map_or(0, |rates| rates.recall(hash, self.clocks.stamp(now)))
     }
 
-    /// Carries out the rest of a decision. Returns what goes into the ready queue; letters for messages
-    /// that left without a lane to wait for them go into `letters`.
+    /// Applies the other effects of a decision. Returns what goes into the ready queue. Letters for
+    /// messages that left without a lane to wait for them go into `letters`.
     pub(super) fn apply(
         &self,
         tally: &mut Tally,
@@ -275,8 +277,8 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// A lane came to wait while the end comes: a batch waits for no more messages, and what waits for
-    /// something that does not come any more is handed back.
+    /// Handles a lane that begins to wait during the shutdown: a batch waits for no more messages,
+    /// and what waits for something that will not come is handed back.
     #[cold]
     fn apply_at_end(
         &self,
@@ -285,7 +287,7 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         letters: &mut Vec<Queued<T>>,
     ) -> Option<Queued<T>> {
-        // The router may have swept before the lane came to wait; then it did not see it.
+        // The router may have swept before the lane began to wait.
         let is_over = self.shutdown.hands_back() && !cfg!(keylane_mutant = "late-backoff");
         #[cfg(keylane_mutant = "late-pause")]
         let is_over = is_over && !self.has_paused();
@@ -299,8 +301,7 @@ impl<T: Spec> Engine<T> {
         self.apply(tally, key, hash, step, letters)
     }
 
-    /// Carries out a decision that was not made by the router or a runner, and puts what follows from it
-    /// into the ready queue.
+    /// Applies a decision that neither the router nor a runner has made, and enqueues what follows.
     pub(super) fn apply_and_enqueue(
         self: &super::Arc<Self>,
         tally: &mut Tally,
@@ -416,7 +417,7 @@ impl<T: Spec> Engine<T> {
         self.settle(tally, envelope, outcome);
     }
 
-    /// A head that its lane held goes out again.
+    /// Lets out a job that its lane held.
     fn let_out(
         &self,
         key: T::Key,
@@ -437,8 +438,8 @@ impl<T: Spec> Engine<T> {
         Job::again(Some(key), hash, head)
     }
 
-    /// Merges two messages, out of the lane: the function is the user's. No other message comes in
-    /// meanwhile, because only the router lets messages in.
+    /// Merges two messages outside of the lane, because the merge function is user code. No other
+    /// message comes in meanwhile: only the router places messages.
     fn merge(
         &self,
         tally: &mut Tally,
@@ -495,7 +496,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Says which versions are missing.
+    /// Notifies the subscribers which versions are missing.
     fn report_gap(&self, key: &T::Key, hash: u64, gap: Gap) {
         tracing::warn!(
             target: "keylane",
@@ -513,7 +514,7 @@ impl<T: Spec> Engine<T> {
     }
 }
 
-/// Lets senders in that wait at the gate of a lane.
+/// Wakes senders that wait at the gate of a lane.
 pub(super) fn open(opening: Opening<super::Gate>) {
     match opening {
         Opening::Nothing => {}

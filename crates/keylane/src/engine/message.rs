@@ -21,25 +21,25 @@ pub(crate) struct Envelope<T: Types> {
     pub(crate) accepted_at: u64,
 }
 
-/// What a message takes up, and where its answer goes if somebody wants one.
+/// The load of a message, and where its answer goes if it has a receipt.
 ///
-/// In this form the choice takes no memory of its own, and every parked message has one.
+/// As an enum the choice takes no extra memory, and every parked message has one.
 pub(crate) enum Obligation<T: Types> {
     Silent(Charge),
     Answer(Charge, Reply<T>),
     WithOptions(Charge, Box<Options<T>>),
 }
 
-/// What some messages bring with them, and most do not.
+/// The options of a message. Most messages have none.
 pub(crate) struct Options<T: Types> {
     pub(crate) reply: Option<Reply<T>>,
     /// Its place among the messages of its key, where lanes sequence.
     pub(crate) version: u64,
-    /// It is not to start before.
+    /// It must not start before.
     pub(crate) not_before: Option<Instant>,
-    /// It is not to start any more from then on.
+    /// It must not start from then on.
     pub(crate) expires_at: Option<Instant>,
-    /// What is owed for the messages that were merged into this one.
+    /// The obligations of the messages that were merged into this one.
     pub(crate) merged: Vec<Obligation<T>>,
     /// The messages that start with this one, as one batch.
     pub(crate) members: Vec<Parked<T>>,
@@ -58,8 +58,8 @@ impl<T: Types> Default for Options<T> {
     }
 }
 
-/// What a message takes up until it settles. Without a word in it, so that it fits beside the tag of
-/// its [`Obligation`].
+/// What a message takes up until it settles. Without a word in it, so that it fits beside the tag
+/// of its [`Obligation`].
 #[derive(Debug)]
 pub(crate) struct Charge {
     weight: [u8; 4],
@@ -87,8 +87,8 @@ thread_local! {
     static LOST: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Takes the number of messages that a panic of the key's own `Eq`, `Clone` or `Drop` has cost on this
-/// thread. Whoever ends the unwinding counts them.
+/// Takes the number of messages that a panic of the key's own `Eq`, `Clone` or `Drop` lost on this
+/// thread. The code that catches the panic counts them.
 pub(super) fn take_lost() -> u64 {
     LOST.try_with(Cell::take).unwrap_or(0)
 }
@@ -125,7 +125,7 @@ impl Charge {
 impl Drop for Charge {
     #[inline]
     fn drop(&mut self) {
-        // Otherwise it is the end of the runtime, and its owner has seen to it.
+        // Otherwise the runtime is ending, and its owner knows.
         if self.standing != Standing::Settled && std::thread::panicking() {
             let _ = LOST.try_with(|lost| lost.set(lost.get() + 1));
         }
@@ -161,7 +161,7 @@ impl<T: Types> Obligation<T> {
         }
     }
 
-    /// Where the answer goes, if anybody waits for it still.
+    /// The receipt, if it still waits for the answer.
     #[inline]
     pub(crate) fn take_reply(&mut self) -> Option<Reply<T>> {
         match self {
@@ -204,7 +204,7 @@ impl<T: Types> Obligation<T> {
         }
     }
 
-    /// What is owed for the messages that were merged into this one, if any were.
+    /// The obligations of the messages that were merged into this one, if any.
     pub(crate) fn take_merged(&mut self) -> Option<Vec<Obligation<T>>> {
         match self {
             Self::WithOptions(_, options) => Some(std::mem::take(&mut options.merged)),
@@ -221,8 +221,7 @@ impl<T: Types> Obligation<T> {
         }
     }
 
-    /// What is owed for an older message is owed with this one from here on. Flat, however many were
-    /// merged before.
+    /// Takes over the obligation of an older message. The list is flat, however many were merged.
     pub(crate) fn absorb_older(&mut self, mut older: Self) {
         let mut merged = older.take_merged().unwrap_or_default();
         #[cfg(keylane_mutant = "merged-forgotten")]
@@ -261,13 +260,13 @@ pub(crate) struct Accepted<T: Types> {
     pub(crate) obligation: Obligation<T>,
 }
 
-/// A message behind the head of its lane.
+/// A message parked behind the head of its lane.
 pub(crate) struct Parked<T: Types> {
     pub(crate) message: T::Message,
     pub(crate) envelope: Envelope<T>,
 }
 
-/// A head that its lane holds, because it waits for time or for a decision.
+/// A failed job that its lane holds, because it waits for time or for a decision.
 pub(crate) struct Held<T: Types> {
     pub(crate) message: T::Message,
     pub(crate) envelope: Envelope<T>,
@@ -320,8 +319,8 @@ pub(crate) struct GivenUp<T: Types> {
 
 /// The one right to run the head of a lane, and the head itself.
 ///
-/// It is moved from the dispatcher to the ready queue to a runner and never copied, so exclusion
-/// per key needs no check. A keyless message is a job without a lane.
+/// It moves from the router to the ready queue to a runner and is never copied, so at most one job
+/// of a key runs and no check is needed. A keyless message is a job without a lane.
 pub(crate) struct Job<T: Types> {
     pub(crate) key: Option<T::Key>,
     pub(crate) hash: u64,
@@ -330,11 +329,11 @@ pub(crate) struct Job<T: Types> {
     pub(crate) work: Work<T>,
 }
 
-/// What stands in the ready queue.
+/// An entry of the ready queue.
 pub(crate) enum Queued<T: Types> {
-    /// A head that is out.
+    /// A job.
     Job(Job<T>),
-    /// The lane of this key says what to run when it is asked.
+    /// A scheduled lane: the runner that takes it asks it for its next message.
     Lane { key: T::Key, hash: u64, class: u8 },
 }
 
@@ -420,7 +419,7 @@ impl<T: Spec> Ranked for Queued<T> {
     }
 }
 
-/// What a timer of something that waits, and has not failed, is for.
+/// What the timer of something that has not failed is for.
 #[derive(Debug)]
 pub(crate) enum WakeUp<K> {
     /// Something in a lane is due.
@@ -431,7 +430,7 @@ pub(crate) enum WakeUp<K> {
     Forget,
 }
 
-/// What a timer of something that has failed is for.
+/// What the timer of a failed job is for.
 #[derive(Debug)]
 pub(crate) enum RetryDue<K> {
     /// The head that this lane holds.

@@ -1,29 +1,40 @@
-//! The driver: it moves messages between the channel, the lanes and the handlers.
+//! The engine moves messages between the channel, the lanes and the handlers.
 //!
 //! ```text
-//!  senders ──► ingress ──► router ──► lanes ──► ready queue ──► runner ──► settle
-//!                            ▲                                                │
-//!                            └─────────────── due timers, nudges ◄────────────┘
+//!  senders ──► channel ──► router ──► lanes ──► ready queue ──► runner ──► settle
+//!                            ▲                                     │
+//!                            └────── due timers, wake-ups ◄────────┘
 //! ```
 //!
-//! - [`Engine`] is what all of them share.
-//! - `router` is the dispatcher task: the only one that reads the channel and the timers.
-//! - `run` is what runs a message: the tasks that poll handlers, and what is in flight.
-//! - `verdict` is what happens to a message after an attempt: settled, tried again, given up on.
-//! - `settle` is the one outcome of a message, and the only place where it is given.
-//! - Lanes that think: a message comes in by `arrive`, `think` is asked what to run, `rest` rouses what
-//!   rests, `loader` asks the store of versions.
-//! - `apart` counts what is no load, `decide` is the operator, `sweep` hands back.
-//! - `shutdown` knows how far the end has come.
+//! # Where to look
 //!
-//! # Who may touch what
+//! - `intake/` accepts: the router takes a message from the channel, places it (`place.rs`), and
+//!   parks it in the lane of its key or offers it to a lane with a discipline (`offer.rs`).
+//!   `later.rs` keeps delayed messages, `store.rs` queries the version store.
+//! - `next.rs` picks what starts next in a lane; `apply.rs` carries out the effects of a lane's
+//!   decision.
+//! - `run/` runs a job: a runner takes it from the ready queue, `in_flight.rs` holds it while its
+//!   handler runs, `letter.rs` while the dead-letter sink has it.
+//! - `outcome/` decides after an attempt: `verdict.rs` says what, `failed.rs` retries, halts or
+//!   gives up, `settle.rs` settles. No other place settles a message.
+//! - `admin/` carries out an operator's decision about one key; `inspect.rs` says why a key waits.
+//! - `reshard/` changes the number of lanes.
+//! - `end/` is the shutdown: the stages, the report, and `evict.rs`, which hands messages back.
+//! - `message.rs` has the forms of a message: envelope, obligation, options, job. `settings.rs` has
+//!   the checked options of the builder.
+//! - `room.rs` counts the capacity and the stalled messages; `clocks.rs` holds the timers;
+//!   `keyless.rs` holds messages without a lane that wait for a retry.
+//! - `probe.rs` collects what is observed; `events/` and `notify.rs` feed the subscribers,
+//!   `hottest.rs` the tables of hot keys. `watchdog.rs` finds handlers that block.
+//!
+//! # Ownership and locks
 //!
 //! 1. A message is owned by exactly one of: the channel, a lane, the ready queue, a timer, a
-//!    runner. It moves; it is never shared.
-//! 2. Only the router lets messages into lanes, and besides it only `pause` creates one; whoever finishes
-//!    a head moves its lane on or removes it.
-//! 3. Locks are innermost: under a shard's lock only the spare chunks and the timers are locked,
-//!    under any other lock nothing is. No waker of a user is woken under a lock.
+//!    runner. It is moved and never shared.
+//! 2. Only the router places messages in lanes. Only the router and `pause` create a lane. The
+//!    runner that finishes a job moves the lane on or removes it.
+//! 3. Locks are innermost. Under a shard's lock only the spare chunks and the timers are locked;
+//!    under any other lock, nothing. User wakers are never woken under a lock.
 
 mod message;
 pub(crate) use message::{Accepted, Obligation, Reply};
@@ -96,60 +107,61 @@ pub(crate) type Lane<T> = lanes::Lane<Parked<T>, Held<T>, Gate>;
 
 pub(crate) type Spawn<T> = Box<dyn Fn(&Arc<Engine<T>>) + Send + Sync>;
 
-/// What senders, the router, runners and lane handles share.
+/// What the senders, the router, the runners and the lane handles share.
 pub(crate) struct Engine<T: Types> {
     pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
-    /// What lanes decide by.
+    /// The rules that the lanes decide by.
     rules: Rules,
-    /// Whether lanes are asked for their next message.
+    /// Whether the lanes have a discipline.
     has_discipline: bool,
     lanes: Lanes<T>,
     ready: Ready<Queued<T>>,
     pub(crate) room: Room,
     clocks: Clocks<T>,
-    /// The rates of keys without a lane, where keys have a rate.
+    /// The rates of keys that have no lane. `None`: keys have no rate.
     rates: Option<RateMemory>,
-    /// Lanes that wait for a decision. A statistic.
+    /// How many lanes wait for an operator's decision. A statistic.
     halted: AtomicUsize,
-    /// Whether a head is to be looked at before it starts.
+    /// Whether a job must be checked before it starts.
     slow_path: OwnLine<SlowPath>,
-    /// All that is observed.
+    /// The counters, metrics, events and tables of hot keys.
     pub(crate) probe: Probe<T::Key>,
     pub(crate) shutdown: Shutdown<T::Key, T::Message>,
     pub(crate) runners: RunningTasks,
-    /// How those whose message was merged into another get its answer, where they do.
+    /// How the receipts of merged messages get the answer of the message that ran.
     share: Option<Share<T::Output, T::Error>>,
-    /// How many lanes there are, where that is fixed.
+    /// The number of lanes, where it is fixed and can be changed by a reshard.
     pub(crate) places: Option<Arc<Places<T::Key>>>,
-    /// Lanes that have drained up to their watermarks, for the router.
+    /// The keys of lanes that have drained up to their watermarks. Lanes add to it, the router
+    /// takes from it.
     drained: Mutex<Vec<T::Key>>,
-    /// To the task that asks the version store.
+    /// The channel to the task that asks the version store.
     loads: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
-    /// Starts a runner; knows the type of the handler, which nothing else here does.
+    /// Spawns a runner. Only this closure knows the type of the handler.
     spawn: Spawn<T>,
-    /// The runtime that the dispatcher was started on: its tasks, its timers, its clock.
+    /// The runtime that the dispatcher was started on.
     runtime: Handle,
 }
 
-/// What an engine is made of.
+/// The parts that an engine is built from.
 pub(crate) struct Parts<T: Types> {
     pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
     pub(crate) shards: Option<usize>,
     pub(crate) limits: Limits,
     pub(crate) share: Option<Share<T::Output, T::Error>>,
     pub(crate) places: Option<Arc<Places<T::Key>>>,
-    /// To the task that asks the version store.
+    /// The channel to the task that asks the version store.
     pub(crate) loads: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
     pub(crate) runtime: Handle,
-    /// Starts a runner.
+    /// Spawns a runner.
     pub(crate) spawn: Spawn<T>,
 }
 
-/// Why a head may not be allowed to start although nothing is before it.
+/// Why a job may have to wait although no other job of its key is in front of it.
 ///
-/// Read relaxed for every message: it only says where to look. What a plain message is made of is
-/// not looked at on its way: the parts would be moved one by one from then on, and read as a whole
-/// while they are still being written.
+/// Every message reads these relaxed. They have no partner: they only say whether to check, and the
+/// check takes the shard's lock. Plain messages are not checked on their way, because then the
+/// compiler would move them field by field.
 #[derive(Debug, Default)]
 struct SlowPath {
     /// Lanes that are paused.
@@ -159,20 +171,20 @@ struct SlowPath {
 }
 
 impl<T: Spec> Engine<T> {
-    /// Whether a message may have options.
+    /// Whether any message has come with options.
     #[inline]
     fn may_have_options(&self) -> bool {
         self.slow_path.options.load(Ordering::Relaxed)
     }
 
-    /// A message with options is about to come.
+    /// Records that a message with options is about to be sent.
     pub(crate) fn expect_options(&self) {
         if !self.may_have_options() {
             self.slow_path.options.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether a job is to be looked at before it starts.
+    /// Whether a job must be checked before it starts.
     #[inline]
     fn takes_slow_path(&self) -> bool {
         self.may_have_options() || self.has_paused()
@@ -234,12 +246,12 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Makes a call of a user inside the dispatcher's runtime, whichever thread it comes from.
+    /// Runs the user's code inside the dispatcher's runtime, whatever thread calls this.
     pub(crate) fn inside<R>(&self, call: impl FnOnce() -> R) -> R {
         rt::inside(&self.runtime, call)
     }
 
-    /// The time of the dispatcher's runtime, for calls that may come from elsewhere.
+    /// The time by the clock of the dispatcher's runtime. The caller may be outside of it.
     pub(crate) fn now(&self) -> Instant {
         clock::now_in(&self.runtime)
     }
@@ -276,7 +288,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Refuses senders from now on, those that wait for room included.
+    /// Refuses all senders from now on, also those that wait for room.
     pub(crate) fn stop_intake(&self) {
         self.room.close();
         if let Some(gate) = self.rates.as_ref().and_then(RateMemory::close) {
@@ -284,7 +296,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Where senders wait while the rates of too many keys are remembered.
+    /// The gate where senders wait while too many rates are remembered.
     #[inline]
     pub(crate) fn rate_gate(&self) -> Option<Gate> {
         self.rates.as_ref()?.gate()
@@ -299,7 +311,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// The same where the number of lanes may change.
+    /// The same as `gate`, where a reshard may change the number of lanes.
     #[cold]
     fn gate_of_place(&self, hash: u64, key: &T::Key) -> Option<Gate> {
         let places = self.places.as_ref()?;
@@ -319,30 +331,30 @@ impl<T: Spec> Engine<T> {
             .flatten()
     }
 
-    /// Whether the lane of this key waits for a version, and this is it. Its sender must not wait at the
-    /// gate behind those whose messages wait for it.
+    /// Whether the lane of this key waits for this version. The sender of that version must not
+    /// wait at the gate, because the senders in front of it wait for its message.
     pub(crate) fn is_awaited(&self, hash: u64, key: &T::Key, version: u64) -> bool {
         let awaited = self.lanes.peek(hash, key, |lane| lane.awaits(version));
         awaited.unwrap_or(false) && !cfg!(keylane_mutant = "missing-locked-out")
     }
 
-    /// Whether every accepted message has settled and nothing runs.
+    /// Whether every accepted message has settled and no handler runs.
     fn is_settled(&self) -> bool {
         self.probe.counters.settled() == self.probe.counters.accepted.get()
             && self.ready.active() == 0
     }
 
-    /// Ends a dispatcher whose own task was dropped, once all is settled.
+    /// Moves to the end once everything has settled, if the dispatcher task was dropped early.
     fn end_orphaned(&self) {
         if self.shutdown.is_orphaned() && self.is_settled() {
-            // Of heads that came to wait when there was nobody left to wake them.
+            // Timers of jobs that were parked after the dispatcher task was gone.
             self.clocks.retries.clear();
             self.clocks.wake_ups.clear();
             self.advance_to_end();
         }
     }
 
-    /// What became of every message.
+    /// Builds the report: how every message was settled.
     pub(crate) fn report(&self) -> Report<T::Key, T::Message> {
         let (returned, interrupted) = self.shutdown.take_returned();
         Report {
@@ -366,13 +378,13 @@ impl<T: Spec> Engine<T> {
         Duration::from_nanos(self.clocks.stamp(now).saturating_sub(accepted_at))
     }
 
-    /// A moment, as messages carry it.
+    /// A moment, as nanoseconds since the epoch.
     #[inline]
     fn stamp(&self, now: Instant) -> u64 {
         self.clocks.stamp(now)
     }
 
-    /// Carries out what the ready queue decided about runners.
+    /// Wakes or spawns the runner that the ready queue has recruited.
     #[inline]
     fn recruit(self: &Arc<Self>, recruit: Recruit) {
         if !matches!(recruit, Recruit::None) {
@@ -385,7 +397,8 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Puts one job at the back of the ready queue; hands it back when nothing starts any more.
+    /// Pushes one job to the back of the ready queue. If the queue is closed, the job is handed
+    /// back.
     fn enqueue(self: &Arc<Self>, queued: impl Into<Queued<T>>) {
         match self.ready.push_one(queued.into()) {
             Ok(recruit) => self.recruit(recruit),
@@ -393,7 +406,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// How this key looks in spans and events.
+    /// The key as spans and events show it.
     fn shown<'a>(&self, key: Option<&'a T::Key>, hash: u64) -> Shown<'a, T::Key> {
         Shown {
             key,
@@ -407,7 +420,7 @@ impl<T: Spec> Engine<T>
 where
     T::Key: Eq + Clone,
 {
-    /// How a key looks of which only the hash is known, while it has a lane.
+    /// How to show a key by its hash, while it has a lane.
     fn shown_by_hash(&self, hash: u64) -> String {
         let key = self.settings.show_key.and_then(|_| self.lanes.key_of(hash));
         let shown = Shown {

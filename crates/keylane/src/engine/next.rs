@@ -10,8 +10,8 @@ use crate::types::Spec;
 use crate::unwind::cloned;
 
 impl<T: Spec> Engine<T> {
-    /// The head of a lane has settled: returns the next message of the key, or the lane itself if it is to
-    /// be asked for it later.
+    /// Moves a lane on after its job has settled. Returns the next job, or the scheduled lane
+    /// itself.
     #[inline]
     pub(super) fn advance(&self, key: Option<T::Key>, hash: u64) -> Option<Queued<T>> {
         let key = key?;
@@ -20,7 +20,7 @@ impl<T: Spec> Engine<T> {
         }
         let (mut job, mut slow) = (None, None);
         self.lanes.advance(hash, &key, |lane| {
-            // Hardly any lane is full, paused or marked, and what is not is not asked further.
+            // Hardly any lane is full, paused or has a watermark; only those take the slow path.
             if !lane.is_plain() {
                 let now = clock::now();
                 let (step, keep) = self.carry_out_locked(lane, &key, hash, now, |lane| {
@@ -53,7 +53,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// The same in a lane with a discipline.
-    // Not into the way of plain lanes.
+    // Out of line, to keep the path of plain lanes short.
     #[inline(never)]
     fn advance_by_plan(&self, key: T::Key, hash: u64) -> Option<Queued<T>> {
         let now = clock::now();
@@ -65,7 +65,7 @@ impl<T: Spec> Engine<T> {
         self.follow(key, hash, step)
     }
 
-    /// A runner took a lane out of the ready queue: returns what starts at once, if anything does.
+    /// A runner took a scheduled lane out of the ready queue. Returns the job that starts, if any.
     pub(super) fn ask(&self, key: T::Key, hash: u64) -> Option<Job<T>> {
         let mut asked = Queued::Lane {
             key,
@@ -96,8 +96,8 @@ impl<T: Spec> Engine<T> {
         queued
     }
 
-    /// A head that may not start as it is: its key is paused, or it has options. Returns the one that starts
-    /// instead, if any.
+    /// Checks a job that may have to wait: its key is paused, or it has options. Returns the job
+    /// that starts instead, if any.
     #[cold]
     pub(super) fn reconsider(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
         let now = clock::now();

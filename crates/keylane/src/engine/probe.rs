@@ -1,7 +1,7 @@
 //! All that is observed of one dispatcher.
 //!
-//! The engine says here what has happened; nothing here changes what the engine does. It knows
-//! nothing of the engine: what a table must ask about a lane comes as a closure.
+//! The engine calls this to record what has happened. Nothing here changes what the engine does,
+//! and nothing here knows the engine: questions about a lane come as closures.
 
 use super::events::{Event, Feed};
 use crate::adaptive::Meter;

@@ -1,7 +1,7 @@
 //! Room for messages: the capacity, in messages and in bytes, and what does not count against it.
 //!
-//! Messages behind failing heads, and above the limit of their lane, are no load: they give their room
-//! back and are counted as *stalled*, up to a limit of their own.
+//! Messages behind failing jobs, and above the limit of their lane, return their room and are
+//! counted as *stalled*, up to a limit of their own.
 
 use super::Lane;
 use super::message::{Charge, Obligation, Parked, Standing};
@@ -24,8 +24,8 @@ impl LaneGate for Gate {
     }
 }
 
-/// Counters of full lanes, by their keys' hashes: beside one full lane, one key in this many has to look at
-/// its own lane before it sends, and not every key.
+/// Counters of full lanes, by their keys' hashes. While a lane is full, only one key in this many
+/// has to check its own lane before it sends.
 const SLOTS: usize = 64;
 
 /// Which counter a key belongs to: by the top bits, which spread best.
@@ -41,16 +41,15 @@ pub(crate) struct Room {
     pub(crate) messages: Semaphore,
     /// The same in bytes.
     pub(crate) bytes: Option<Semaphore>,
-    /// Messages that are no load; their room was given back. A counter without a partner: it bounds, and
-    /// orders nothing.
+    /// Stalled messages, whose room was returned. Relaxed, without a partner: it orders nothing.
     stalled: AtomicUsize,
     stalled_capacity: usize,
-    /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more messages into
-    /// the lane.
+    /// Lanes at their limit. Senders read it relaxed: seeing it late only lets a few more messages
+    /// into the lane.
     full_lanes: [AtomicUsize; SLOTS],
 }
 
-/// Room to return when a lock is gone: returning it wakes senders.
+/// Room to return after the lock is released: returning it wakes senders.
 #[derive(Debug, Default)]
 pub(crate) struct Freed {
     messages: usize,
@@ -124,7 +123,7 @@ impl Room {
         self.stalled.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes messages of a lane out of the load. Under the shard's lock.
+    /// Marks messages of a lane as stalled. Under the shard's lock.
     pub(super) fn stall<T: Spec>(&self, lane: &mut Lane<T>, stall: Stall, freed: &mut Freed) {
         match stall {
             Stall::None => {}
@@ -148,8 +147,8 @@ impl Room {
         }
     }
 
-    /// From the back: what is stalled already is in front, from an earlier stall, so that each message is
-    /// looked at once, and not once for every retry before it.
+    /// From the back. What is stalled already is in front, so each message is visited once, and not
+    /// once for every retry.
     fn stall_lane<T: Spec>(&self, lane: &mut Lane<T>, freed: &mut Freed) {
         for parked in lane.parked_mut().rev() {
             if !self.stall_obligation(&mut parked.envelope.obligation, freed) {
@@ -167,8 +166,8 @@ impl Room {
         }
     }
 
-    /// Takes a message out of the load that waits outside of the lanes, or in one. Not under a lock if
-    /// `freed` is freed at once.
+    /// Marks a message as stalled that waits outside of the lanes, or in one. Not under a lock if
+    /// `freed` is returned at once.
     pub(super) fn stall_obligation<T: Spec>(
         &self,
         obligation: &mut Obligation<T>,
@@ -208,8 +207,8 @@ impl Room {
         claimed
     }
 
-    /// A message of another size stands for this obligation from now on. Returns the bytes that are to be
-    /// given back when the shard's lock is gone.
+    /// A message of another size stands for this obligation from now on. Returns the bytes that are
+    /// to be given back when the shard's lock is gone.
     pub(super) fn reweigh(&self, load: &mut Charge, weight: u32) -> usize {
         let mut freed = 0;
         if let (Standing::Counted, Some(bytes)) = (load.standing, &self.bytes) {

@@ -66,7 +66,8 @@ pub(crate) struct Settings<K, M, E> {
 }
 
 impl<K, M, E> Settings<K, M, E> {
-    /// What lanes decide by. `shares`: messages that do not run get the answer of the one that does.
+    /// What lanes decide by. `shares`: messages that do not run get the answer of the one that
+    /// does.
     pub(crate) fn rules(&self, shares: bool, epoch: Instant) -> Rules {
         Rules {
             capacity: self.lane_capacity,

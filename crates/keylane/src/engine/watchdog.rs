@@ -1,13 +1,12 @@
-//! The task that looks for handlers which block, samples those that wait, and publishes metrics.
+//! The watchdog: it looks for handlers that block, samples handlers that wait, and publishes
+//! metrics.
 //!
-//! It ticks four times in each `stuck_after`, at multiples of that quarter since the dispatcher
-//! was started, and only while something happens: it is spawned by what happens first after a
-//! rest, and ends after a whole tick in which nothing did. So a dispatcher at rest costs no task,
-//! no timer and no wake-up. Figures published last are then those that stand.
+//! It ticks four times in each `stuck_after`, at multiples of that quarter since the dispatcher was
+//! started. The first activity spawns it, and it ends after a tick in which nothing happened. So an
+//! inactive dispatcher has no task, no timer and no wake-up, and its published figures are final.
 //!
-//! That the ticks are multiples, and do not begin with what spawned the task, keeps the samples
-//! right: a handler that runs alone and for less than a tick is met by one of them as often as its
-//! length says.
+//! The ticks are multiples of a quarter, whatever spawned the task. So a handler that runs alone
+//! and for less than a tick is sampled in proportion to its duration.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::observe::StuckPolls;
 use crate::rt::{self, Arc};
 use crate::types::Spec;
 
-/// Runs until the dispatcher is at rest, or has ended.
+/// Runs until the dispatcher is inactive, or has ended.
 async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
     let limit = engine.settings.stuck_after;
     let tick = (limit / 4).max(Duration::from_millis(1));
@@ -98,8 +97,7 @@ impl<T: Spec> Engine<T> {
         Duration::from_nanos((since_start.as_nanos() % tick.as_nanos()) as u64)
     }
 
-    /// The number of this engine in the marks of polls: its address, because no mark outlives the
-    /// engine.
+    /// Identifies the engine by its address. No mark of a poll outlives its engine.
     pub(super) fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }

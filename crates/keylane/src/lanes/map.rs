@@ -101,8 +101,8 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
 
     /// Takes one step in the lane of a key, and removes the lane in the same step if it says so.
     ///
-    /// Emptiness and removal are one step: a message that arrives meanwhile waits for the lock and finds
-    /// either a lane that will run it or none.
+    /// Emptiness and removal are one step: a message that arrives meanwhile waits for the lock and
+    /// finds either a lane that will run it or none.
     ///
     /// A lane that is not there is made by `make`, or there is no step.
     #[inline]

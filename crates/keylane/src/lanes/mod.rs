@@ -1,5 +1,5 @@
-//! What waits, per key: the lanes, the queue of those that may start, the timers of those that wait for
-//! time. Nothing in here knows what a handler is, and what a lane decides is pure.
+//! What waits, per key: the lanes, the queue of those that may start, the timers of those that wait
+//! for time. Nothing in here knows what a handler is, and what a lane decides is pure.
 
 mod rules;
 pub(crate) use rules::{

@@ -102,13 +102,14 @@ pub(crate) struct BatchRules {
 }
 
 impl Rules {
-    /// Whether lanes are asked for their next message: it is not always the oldest, or not always now.
+    /// Whether lanes are asked for their next message: it is not always the oldest, or not always
+    /// now.
     pub(crate) fn has_discipline(&self) -> bool {
         self.rate.is_some() || self.expires || !matches!(self.plan, PlanRules::Fifo)
     }
 
-    /// Whether a message that may start now may go into the ready queue now. Where more can happen to it
-    /// while it waits for a runner, its lane goes there in its place.
+    /// Whether a message that may start now may go into the ready queue now. Where more can happen
+    /// to it while it waits for a runner, its lane goes there in its place.
     pub(crate) fn starts_early(&self) -> bool {
         self.rate.is_none() && matches!(self.plan, PlanRules::Sequence(_))
     }

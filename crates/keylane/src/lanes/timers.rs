@@ -50,7 +50,7 @@ impl<D> Timers<D> {
     pub(crate) fn arm(&self, due: D, until: Instant, now: Instant) -> bool {
         let wait = until.saturating_duration_since(now).min(LONGEST);
         let mut wheel = lock(&self.wheel);
-        // A new one after each rest: an empty one counts from when it was last used, perhaps years
+        // Made anew after each idle time: an empty wheel counts from its last use, perhaps years
         // ago.
         rt::inside(&self.runtime, || {
             wheel.get_or_insert_with(Wheel::new).insert(due, wait);

@@ -29,7 +29,7 @@ pub struct Stats {
     pub expired: u64,
     /// Messages handed back without an outcome.
     pub handed_back: u64,
-    /// Attempts that failed, for any reason.
+    /// Attempts that failed, for whatever reason.
     pub failures: u64,
     /// Attempts, or drops of a user's value, that panicked.
     pub panics: u64,
@@ -63,8 +63,8 @@ pub struct Stats {
     pub stalled: usize,
     /// Room left in the capacity.
     pub capacity_left: usize,
-    /// Most handlers in flight at once, as of now: the concurrency, or the limit at which the
-    /// adaptive one stands.
+    /// Most handlers in flight at once, as of now: the concurrency, or where the adaptive one
+    /// stands.
     pub concurrency_limit: usize,
 }
 
@@ -111,8 +111,8 @@ impl fmt::Display for Stats {
 
 #[cfg(feature = "metrics")]
 impl Stats {
-    /// What has settled, by outcome, with the names that metrics use. At rest their sum is
-    /// `accepted`.
+    /// What has settled, by outcome, with the names that metrics use. When nothing runs or waits,
+    /// their sum is `accepted`.
     pub(crate) fn settled(&self) -> [(&'static str, u64); 7] {
         [
             ("done", self.done),

@@ -66,7 +66,7 @@ pub(crate) fn is_enabled() -> bool {
     tracing::enabled!(target: "keylane", tracing::Level::INFO)
 }
 
-/// The span of one attempt, or `None` where nobody listens; then nothing is computed.
+/// The span of one attempt, or `None` without a subscriber; then nothing is computed.
 pub(crate) fn span<'a, K: 'a>(
     describe: impl FnOnce() -> (Shown<'a, K>, u32, Duration),
 ) -> Option<Span> {

@@ -16,8 +16,8 @@ const CHANGED: u8 = 2;
 
 /// The state of the watchdog of one dispatcher.
 ///
-/// All orderings are relaxed: the state guards no data. That no runner stays unwatched rests on
-/// the lock of the ready queue, which both sides take: see `Engine::watchdog_rests`.
+/// All orderings are relaxed: the state guards no data. The lock of the ready queue, which
+/// both sides take, ensures that every runner is watched: see `Engine::watchdog_rests`.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog(AtomicU8);
 

@@ -4,8 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use super::caught::dropped;
 
-/// What is the user's, and may panic in its `Drop` without consequence: its last owner may be a lane
-/// that is being removed, the task that keeps the time, or work that unwinds.
+/// What is the user's, and may panic in its `Drop` without consequence: its last owner may be a
+/// lane that is being removed, the task that keeps the time, or work that unwinds.
 pub(crate) struct Quiet<T>(Option<T>);
 
 impl<T> Quiet<T> {

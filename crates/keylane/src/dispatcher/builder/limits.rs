@@ -33,7 +33,7 @@ where
         self
     }
 
-    /// Most messages accepted and not settled. Those behind a failing head are counted apart, see
+    /// Most messages accepted and not settled. Stalled messages are counted separately, see
     /// [`stalled_capacity`](Self::stalled_capacity).
     pub fn capacity(mut self, messages: usize) -> Self {
         self.config.settings.capacity = messages;
@@ -116,8 +116,8 @@ where
         self
     }
 
-    /// Limits how often handlers of one key start. A key above its rate rests: it holds no runner,
-    /// and its messages are no load. Retries are not counted, a batch counts as one.
+    /// Limits how often handlers of one key start. A key above its rate waits: it holds no runner,
+    /// and its messages are stalled. Retries are not counted, a batch counts as one.
     ///
     /// Each key has its own burst. Messages without a key have no limit. A lane is kept until its
     /// key's rate has recovered.

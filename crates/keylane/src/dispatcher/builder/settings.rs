@@ -28,7 +28,7 @@ use crate::rt::Arc;
 /// | [`on_exhausted`](Self::on_exhausted) | `Discard` | |
 /// | [`coalesce`](Self::coalesce), [`sequence`](Self::sequence) | first in, first out | |
 /// | [`batch`](Self::batch) | one message at a time | |
-/// | [`rate_per_key`](Self::rate_per_key) | none | the lane rests |
+/// | [`rate_per_key`](Self::rate_per_key) | none | the lane waits |
 /// | [`expire_after`](Self::expire_after), [`expire_by`](Self::expire_by) | never | the message settles as expired |
 /// | [`delayed`](Self::delayed) | `Wait` | |
 /// | [`quantum`](Self::quantum) | 16 messages | the lane goes behind the other ready ones |

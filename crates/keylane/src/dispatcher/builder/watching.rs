@@ -27,8 +27,9 @@ where
 
     /// Most events that wait for one subscriber of [`events`](Dispatcher::events) to read them.
     ///
-    /// At the limit the oldest is lost for the new one, and [`Events::lost`](crate::watching::Events::lost)
-    /// counts it; the engine does not wait. Memory is taken as events come.
+    /// At the limit the oldest is lost for the new one, and
+    /// [`Events::lost`](crate::watching::Events::lost) counts it; the engine does not wait. Memory
+    /// is taken as events come.
     pub fn event_capacity(mut self, events: usize) -> Self {
         self.config.settings.event_capacity = events;
         self

@@ -1,4 +1,4 @@
-//! What an operator decides about one key: one visit to its lane each.
+//! Carries out what an operator decides about one key. Each decision is one visit to the lane.
 
 use super::super::Engine;
 use super::super::message::Work;
@@ -9,7 +9,7 @@ use crate::rt::Arc;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {
-    /// Nothing of this key starts until it is resumed.
+    /// Pauses a key: no job of it starts until it is resumed.
     pub(crate) fn pause(self: &Arc<Self>, key: &T::Key, hash: u64) {
         let now = clock::now();
         let step = self.step_or_make(key, hash, now, |lane| {
@@ -19,19 +19,19 @@ impl<T: Spec> Engine<T> {
         self.apply_and_enqueue(&mut Tally::default(), key.clone(), hash, step);
     }
 
-    /// A paused lane goes on; or a halted head goes out again, as a first attempt; or missing versions
-    /// are waited for once more.
+    /// Resumes a key. A paused lane goes on; a halted job is let out again as a first attempt; the
+    /// time to wait for missing versions starts again.
     pub(crate) fn resume(self: &Arc<Self>, key: &T::Key, hash: u64) -> Result<(), Undecidable> {
         self.decide(key, hash, Decision::Resume)
     }
 
-    /// The waiting head settles as skipped, or as the failure it was halted by, and the key goes on
+    /// Settles the waiting job as skipped, or with the failure it was halted by; the lane goes on
     /// behind it. Missing versions are given up.
     pub(crate) fn skip(self: &Arc<Self>, key: &T::Key, hash: u64) -> Result<(), Undecidable> {
         self.decide(key, hash, Decision::Skip)
     }
 
-    /// A head that waits for its next attempt, or for the dead-letter sink, goes out now.
+    /// Lets a job out now that waits for its next attempt or for the dead-letter sink.
     pub(crate) fn retry_now(self: &Arc<Self>, key: &T::Key, hash: u64) -> Result<(), Undecidable> {
         self.decide(key, hash, Decision::RetryNow)
     }
@@ -42,7 +42,7 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         decision: Decision,
     ) -> Result<(), Undecidable> {
-        // The lane may drop its own key: this one goes on.
+        // The lane may drop its own key; this clone is used afterwards.
         let owner = key.clone();
         let now = clock::now();
         let mut refused = None;
@@ -63,8 +63,8 @@ impl<T: Spec> Engine<T> {
         Ok(())
     }
 
-    /// The waiting head goes on with another message; the old one comes back. A head that has failed
-    /// goes out at once, as a first attempt.
+    /// Replaces the message of the waiting job and returns the old one. A job that has failed is
+    /// let out at once, as a first attempt.
     pub(crate) fn replace(
         self: &Arc<Self>,
         key: &T::Key,
@@ -85,7 +85,8 @@ impl<T: Spec> Engine<T> {
                     return Effects::new();
                 }
             };
-            // The head that goes out, or else the first of the parked, which will be it.
+            // The job that is let out, or else the first parked message, which will be the next
+            // job.
             let waiting = match &mut effects.out {
                 Out::Head { head, .. } => {
                     // Its attempts were those of the old message.
@@ -117,7 +118,8 @@ impl<T: Spec> Engine<T> {
         Ok(message)
     }
 
-    /// Settles everything of a key that has not started, or waits after a failure. Returns how many.
+    /// Settles every message of a key that has not started or waits after a failure. Returns how
+    /// many.
     pub(crate) fn purge(self: &Arc<Self>, key: &T::Key, hash: u64) -> usize {
         let owner = key.clone();
         let now = clock::now();

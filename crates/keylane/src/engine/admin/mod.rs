@@ -1,3 +1,3 @@
-//! What an operator asks of one key, and decides about it.
+//! The decisions of an operator about one key.
 
 mod decide;

@@ -1,4 +1,4 @@
-//! Handing back what will not be handled.
+//! Evicts messages: hands back what will not be handled.
 
 use super::super::apply::open;
 use super::super::message::{Held, Job, Parked, Queued, Work};
@@ -11,7 +11,7 @@ use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned};
 
 impl<T: Spec> Engine<T> {
-    /// Hands back a job that will not start, and everything behind it.
+    /// Hands back a job that will not start, and everything parked behind it.
     pub(in super::super) fn hand_back_job(&self, job: Job<T>) {
         let mut tally = Tally::default();
         let Job {
@@ -30,7 +30,7 @@ impl<T: Spec> Engine<T> {
         self.flush(&mut tally);
     }
 
-    /// The same for whatever stood in the ready queue.
+    /// The same for whatever was in the ready queue.
     pub(in super::super) fn hand_back_queued(&self, queued: Queued<T>) {
         match queued {
             Queued::Job(job) => self.hand_back_job(job),
@@ -42,7 +42,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Hands back everything behind a head that is out and has just settled, and its lane.
+    /// Hands back everything parked behind a job that has just settled, and removes the lane.
     pub(in super::super) fn release_handing_back(
         &self,
         tally: &mut Tally,
@@ -127,9 +127,9 @@ impl<T: Spec> Engine<T> {
         self.flush(tally);
     }
 
-    /// Hands back what lanes hold: all of it, or only what cannot come to an end by itself.
+    /// Evicts what lanes hold: everything, or only what cannot finish by itself.
     ///
-    /// A lane whose head is out stays, empty, until the head comes back.
+    /// A lane whose job is out stays, empty, until the job comes back.
     pub(in super::super) fn evict(&self, only_endless: bool) {
         let mut evicted = Vec::new();
         self.lanes.sweep(|key, hash, lane| {
@@ -158,12 +158,13 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Lets every sender that waits at a gate see that the dispatcher is closed. Returns the lanes whose
-    /// batches wait for more messages: none will come.
+    /// Wakes every sender at a gate, to see that the dispatcher is closed. Returns the lanes whose
+    /// batches wait for more messages, which will not come.
     pub(in super::super) fn close_lanes(&self) -> Vec<Queued<T>> {
         let (mut openings, mut scheduled) = (Vec::new(), Vec::new());
         self.lanes.sweep(|key, hash, lane| {
-            // A key that cannot be cloned cannot be asked for its batch; it is handed back at the end.
+            // A key that cannot be cloned cannot be asked for its batch; it is handed back at the
+            // end.
             if let Some(key) = cloned(key) {
                 let effects = lane.close();
                 self.room.count_full(hash, effects.full);

@@ -14,13 +14,13 @@ use crate::rt::{Mutex, OwnLine, lock};
 #[repr(u8)]
 pub(crate) enum Stage {
     Open,
-    /// No more in; what is in is handled to its end.
+    /// No new messages; everything accepted is handled.
     Draining,
-    /// No more in; what is in flight is handled to its end, the rest is handed back.
+    /// No new messages; jobs in flight are finished, all other messages are handed back.
     Closing,
-    /// What is in flight is dropped, everything is handed back.
+    /// Jobs in flight are dropped, and everything is handed back.
     Aborting,
-    /// The report stands.
+    /// The report is final.
     Ended,
 }
 
@@ -63,7 +63,7 @@ impl<K, M> HandedBack<K, M> {
     }
 }
 
-/// The honest end: what became of every message that was ever accepted.
+/// What became of every accepted message.
 ///
 /// `done + dead_lettered + discarded + coalesced + duplicates + expired + handed_back = accepted`.
 #[non_exhaustive]
@@ -87,10 +87,10 @@ pub struct Report<K, M> {
     pub handed_back: u64,
     /// Of those handed back, how many were dropped in the middle of an attempt.
     pub interrupted: u64,
-    /// The messages handed back that nobody holds a receipt for, in the order in which they were
-    /// accepted. Only the first report of a dispatcher has them.
+    /// The messages handed back that have no receipt, in the order in which they were accepted.
+    /// Only the first report of a dispatcher has them.
     pub returned: Vec<HandedBack<K, M>>,
-    /// Whether the deadline passed, so that the rest was aborted.
+    /// Whether the deadline passed, so that the dispatcher was aborted.
     pub deadline_reached: bool,
 }
 
@@ -135,21 +135,21 @@ impl<K, M> fmt::Display for Report<K, M> {
     }
 }
 
-/// The part of the engine that knows how it ends.
+/// The state of the shutdown.
 pub(crate) struct Shutdown<K, M> {
     /// Partner of every read: `advance`. A runner that reads a late stage is caught by the router,
     /// which looks again after each flush.
     stage: OwnLine<AtomicU8>,
-    /// The channel is empty for good: no message of any key will come any more.
+    /// The channel is closed and empty: no message of any key will come any more.
     exhausted: AtomicBool,
-    /// The dispatcher task is gone before its time, and what is in flight ends without it.
+    /// The dispatcher task was dropped early, and the jobs in flight end without it.
     orphaned: AtomicBool,
     deadline: Mutex<Deadline>,
-    /// The dispatcher task, to be told that the stage or a count has changed.
+    /// Wakes the router after the stage or a count has changed.
     router: AtomicWaker,
-    /// Handlers may watch this.
+    /// Handlers may wait for this.
     pub(crate) cancel: CancellationToken,
-    /// Cancelled when the report stands.
+    /// Cancelled when the report is final.
     ended: CancellationToken,
     returned: Mutex<Returned<K, M>>,
 }
@@ -224,8 +224,8 @@ impl<K, M> Shutdown<K, M> {
         lock(&self.deadline).reached
     }
 
-    /// No message will come any more. Pairs with `is_exhausted`: a lane that halts after this is
-    /// handed back by whoever halts it, one that halted before by the router's sweep.
+    /// No message will come any more. Partner: `is_exhausted`. A lane that halts after this store
+    /// is handed back by the runner that halts it; one that halted before, by the router's sweep.
     pub(crate) fn exhaust(&self) {
         self.exhausted.store(true, Ordering::SeqCst);
     }
@@ -234,8 +234,8 @@ impl<K, M> Shutdown<K, M> {
         self.exhausted.load(Ordering::SeqCst)
     }
 
-    /// The dispatcher task is gone. Pairs with `is_orphaned`: whoever comes later, the task or the
-    /// last runner, sees that all is settled.
+    /// The dispatcher task is gone. Partner: `is_orphaned`. The later of the two, the task or the
+    /// last runner, sees that everything has settled.
     pub(crate) fn orphan(&self) {
         self.orphaned.store(true, Ordering::SeqCst);
     }
@@ -248,7 +248,7 @@ impl<K, M> Shutdown<K, M> {
         &self.router
     }
 
-    /// Makes the dispatcher task look again.
+    /// Wakes the router.
     pub(crate) fn nudge(&self) {
         self.router.wake();
     }
@@ -267,14 +267,14 @@ impl<K, M> Shutdown<K, M> {
             let mut returned = lock(&self.returned);
             (std::mem::take(&mut returned.messages), returned.interrupted)
         };
-        // A head in flight comes back after what was parked behind it.
+        // A job in flight comes back after the messages parked behind it.
         #[cfg(not(keylane_mutant = "returned-unsorted"))]
         messages.sort_unstable_by_key(|(accepted_at, _)| *accepted_at);
         let messages = messages.into_iter().map(|(_, message)| message).collect();
         (messages, interrupted)
     }
 
-    /// Waits until the report stands.
+    /// Waits until the report is final.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
     }

@@ -188,7 +188,8 @@ impl<K> Subscribers<K> {
 
 impl<K> Drop for Feed<K> {
     fn drop(&mut self) {
-        // A dispatcher ends the stream with itself. This is for one that never came to its end.
+        // A dispatcher that ends, ends the stream before. This is for one that never came to its
+        // end.
         for waker in self.end() {
             waker.wake();
         }

@@ -1,4 +1,5 @@
-//! What happens, as a stream for each subscriber: bounded and lossy; the engine never waits.
+//! What happens, as a stream for each subscriber: bounded, lossy, and the engine never waits for
+//! it.
 
 mod event;
 pub use event::Event;

@@ -1,4 +1,4 @@
-//! Messages that come into their lanes later, and timers that go off.
+//! Delayed messages, and the handling of due timers.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::lanes::Due;
 use crate::rt::{Mutex, lock};
 use crate::types::{Spec, Types};
 
-/// A message that comes back to be placed.
+/// A message that comes back to the router to be placed.
 pub(crate) struct Returning<T: Types> {
     pub(super) accepted: Accepted<T>,
-    /// Its place in the order of acceptance, unless it comes anew.
+    /// Its place in the order of acceptance. `None`: it gets a new one.
     pub(super) stamp: Option<u64>,
 }
 
@@ -24,22 +24,22 @@ impl<T: Types> Returning<T> {
         Self { accepted, stamp }
     }
 
-    /// One that keeps its place in the order of acceptance.
+    /// A message that keeps its place in the order of acceptance.
     pub(in super::super) fn with_stamp(accepted: Accepted<T>, stamp: u64) -> Self {
         let stamp = Some(stamp);
         Self { accepted, stamp }
     }
 }
 
-/// Messages that come into their lanes when their time has come.
+/// Messages that are placed in their lanes when their start time has come.
 pub(crate) struct Later<T: Types>(Mutex<Waiting<T>>);
 
 struct Waiting<T: Types> {
-    /// How many there were, which is the order of those with the same time.
+    /// How many there were so far. Orders messages with the same start time.
     count: u64,
-    /// With their places in the order of acceptance.
+    /// The messages, with their places in the order of acceptance.
     messages: BTreeMap<(Instant, u64), (u64, Accepted<T>)>,
-    /// When the one timer for all of them goes off.
+    /// When the one timer for all of them fires.
     armed: Option<Instant>,
 }
 
@@ -56,7 +56,7 @@ impl<T: Types> Later<T> {
         lock(&self.0).messages.is_empty()
     }
 
-    /// Keeps a message. Returns the time for which a timer is to be armed, if for another one.
+    /// Keeps a message. Returns the time to arm a timer for, if it has changed.
     fn insert(&self, accepted: Accepted<T>, stamp: u64, until: Instant) -> Option<Instant> {
         let mut waiting = lock(&self.0);
         waiting.count += 1;
@@ -65,8 +65,8 @@ impl<T: Types> Later<T> {
         waiting.rearm()
     }
 
-    /// The timer for `at` went off: takes what is due, in the order of the times, and of acceptance.
-    /// Returns the time for which a timer is to be armed.
+    /// The timer for `at` has fired. Takes the due messages, ordered by start time and then by
+    /// acceptance. Returns the time to arm the next timer for.
     fn take_due(
         &self,
         at: Instant,
@@ -110,22 +110,22 @@ impl<T: Types> Waiting<T> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// Arms a timer, and makes sure that the router waits for it.
+    /// Arms a timer, and wakes the router so that it polls the wheel.
     pub(in super::super) fn arm_wake_up(&self, wake_up: WakeUp<T::Key>, at: Instant, now: Instant) {
         if self.clocks.wake_ups.arm(wake_up, at, now) {
             self.shutdown.nudge();
         }
     }
 
-    /// The same for a head in backoff.
+    /// The same for a job in backoff.
     pub(in super::super) fn arm_retry(&self, due: RetryDue<T::Key>, at: Instant, now: Instant) {
         if self.clocks.retries.arm(due, at, now) {
             self.shutdown.nudge();
         }
     }
 
-    /// Keeps a message until its time, if that is to come and others may pass it. It is no load meanwhile.
-    /// A message without a key stands in the way of no other.
+    /// Keeps a message until its start time, if that is in the future and other messages may pass
+    /// it. The message is stalled meanwhile. A message without a key may always be passed.
     pub(super) fn set_aside(
         &self,
         mut accepted: Accepted<T>,
@@ -145,7 +145,7 @@ impl<T: Spec> Engine<T> {
         None
     }
 
-    /// The time of something that waits has come. Messages that were delayed come back to be placed.
+    /// Handles a due timer. Delayed messages come back to be placed.
     pub(super) fn wake_up(
         &self,
         tally: &mut Tally,
@@ -173,7 +173,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// What the timer of a head in backoff brought: the head, if it is still there.
+    /// Handles the timer of a job in backoff. Returns the job, if it still waits.
     pub(super) fn retry_due(&self, due: RetryDue<T::Key>, now: Instant) -> Option<Queued<T>> {
         match due {
             RetryDue::Keyless(number) => {
@@ -189,7 +189,7 @@ impl<T: Spec> Engine<T> {
                     return None;
                 };
                 if step.take_stale() {
-                    // An operator was faster.
+                    // An operator has let it out before.
                     self.clocks.drop_outdated();
                 }
                 self.apply(&mut Tally::default(), key, hash, step, &mut Vec::new())
@@ -197,9 +197,9 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Whether what a timer brought is a retry, and not a letter.
+    /// Whether a due job is a retry and not a dead letter.
     pub(super) fn is_retry(&self, due: &RetryDue<T::Key>) -> bool {
-        // A paused one does not go out now.
+        // A job of a paused lane does not start now.
         match due {
             RetryDue::Keyless(number) => {
                 let is_attempt = |work: &Work<T>| matches!(work, Work::Attempt(_));
@@ -221,7 +221,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Forgets all timers, and hands back what waits for them outside of the lanes.
+    /// Clears all timers, and hands back the messages that wait for them outside of lanes.
     pub(super) fn clear_clocks(&self) {
         self.clocks.retries.clear();
         self.clocks.wake_ups.clear();

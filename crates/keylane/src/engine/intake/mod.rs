@@ -1,4 +1,4 @@
-//! Messages come in: the router takes them from the channel and brings each to the lane of its key.
+//! Intake: the router takes messages from the channel and places each in the lane of its key.
 
 mod router;
 pub(crate) use router::Router;

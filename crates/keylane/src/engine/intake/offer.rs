@@ -1,4 +1,4 @@
-//! A message comes to a lane with a discipline, and the router has it placed.
+//! The router offers a message to a lane with a discipline.
 
 use super::super::message::{Accepted, Envelope, Job, Parked, Queued, Work};
 use super::super::outcome::{Outcome, Tally};
@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {
-    /// Lets a message into the lane of its key. Returns how deep the lane is now.
+    /// Offers a message to the lane of its key. Returns the depth of the lane.
     pub(super) fn offer(
         &self,
         tally: &mut Tally,
@@ -23,7 +23,7 @@ impl<T: Spec> Engine<T> {
         let recall = || {
             let versions = self.settings.discipline.versions()?;
             let (last, key) = versions.last(&key, hash, now);
-            // A key to be dropped when the lock is gone.
+            // A key to drop after the lock is released.
             asked = Some(key);
             last
         };
@@ -39,8 +39,8 @@ impl<T: Spec> Engine<T> {
         depth
     }
 
-    /// A message met a full lane that takes no more. Returns the letter to be delivered; it is delivered
-    /// beside its lane, which goes on meanwhile.
+    /// Handles a message that a full lane refused. Returns the dead letter, if one is to be
+    /// delivered. It is delivered without its lane, which goes on meanwhile.
     pub(in super::super) fn refuse(
         &self,
         tally: &mut Tally,
@@ -63,7 +63,7 @@ impl<T: Spec> Engine<T> {
         })
     }
 
-    /// Hands back a message that did not come into any lane.
+    /// Hands back a message that was never placed in a lane.
     pub(in super::super) fn hand_back_accepted(
         &self,
         tally: &mut Tally,
@@ -83,7 +83,7 @@ impl<T: Spec> Engine<T> {
         self.hand_back(tally, HandedBack::idle(key, message, 0), envelope);
     }
 
-    /// Takes a message out of the load that waits outside of the lanes. Not under a lock.
+    /// Marks a message that waits outside of the lanes as stalled. Not to be called under a lock.
     pub(in super::super) fn stall_outside(&self, accepted: &mut Accepted<T>) {
         let mut freed = Freed::default();
         self.room

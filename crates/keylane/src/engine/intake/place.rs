@@ -1,4 +1,4 @@
-//! Where a message goes: into a lane, or straight into the ready queue as the head of a new one.
+//! Places a message: in its lane, or in the ready queue as the first job of a new lane.
 
 use super::super::message::{Accepted, Envelope, Job, Parked, Queued, Work};
 use super::super::outcome::{Outcome, Tally};
@@ -11,22 +11,22 @@ use crate::observe::hot_keys::DepthFilter;
 use crate::rt::Arc;
 use crate::types::Spec;
 
-/// A batch on its way into the lanes.
+/// A batch from the channel on its way into the lanes.
 pub(super) struct Intake<'a, T: Spec> {
     engine: &'a Arc<Engine<T>>,
-    /// One moment for the whole batch: a clock costs more than a lane.
+    /// One timestamp for the batch: reading a clock costs more than visiting a lane.
     now: Instant,
     resharding: Option<&'a mut Resharding<T>>,
-    /// What goes into the ready queue.
+    /// The jobs that go into the ready queue.
     jobs: &'a mut Vec<Queued<T>>,
     grown: &'a mut DepthFilter,
     tally: Tally,
     freed: Freed,
-    /// Whether more than the key decides where a message goes.
+    /// Whether a message may go elsewhere than into the lane of its key now.
     is_slow: bool,
 }
 
-/// What an existing lane made of a message.
+/// What an existing lane did with a message.
 struct Met<T: Spec> {
     offered: Offered<Parked<T>>,
     became_full: bool,
@@ -53,12 +53,12 @@ impl<'a, T: Spec> Intake<'a, T> {
         }
     }
 
-    /// The moment of this batch, as messages carry it.
+    /// The timestamp of this batch, as nanoseconds since the epoch.
     pub(super) fn stamp(&self) -> u64 {
         self.engine.clocks.stamp(self.now)
     }
 
-    /// Brings a message to where it belongs. `stamp` is its place in the order of acceptance.
+    /// Places a message. `stamp` is its place in the order of acceptance.
     #[inline]
     pub(super) fn place(&mut self, mut accepted: Accepted<T>, stamp: u64) {
         let engine = self.engine;
@@ -78,7 +78,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         }
     }
 
-    /// Keeps a message that comes later, or whose old lane has not drained. Otherwise its lane is found.
+    /// Keeps a message that is delayed, or whose old lane has not drained. Places all others.
     #[cold]
     fn find_lane(&mut self, accepted: Accepted<T>, stamp: u64) -> Option<Accepted<T>> {
         let engine = self.engine;
@@ -96,7 +96,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         None
     }
 
-    /// Brings a message to a lane with a discipline.
+    /// Offers a message to a lane with a discipline.
     fn offer(&mut self, accepted: Accepted<T>, stamp: u64) {
         let Accepted {
             key: Some(key),
@@ -119,8 +119,8 @@ impl<'a, T: Spec> Intake<'a, T> {
         engine.note_depth(self.grown, hash, depth);
     }
 
-    /// Brings a message to a plain lane. It is out at once, unless its lane says otherwise: so most are
-    /// moved once.
+    /// Places a message in a plain lane. It becomes a job at once unless a lane exists, so that
+    /// most messages are moved once.
     #[inline]
     fn enter(&mut self, accepted: Accepted<T>, stamp: u64) {
         let engine = self.engine;
@@ -172,7 +172,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         }
     }
 
-    /// A lane is full with its first message.
+    /// A lane that is full with its first message.
     #[cold]
     fn fill_new_lane(&self, hash: u64, key: &T::Key) {
         let engine = self.engine;
@@ -188,7 +188,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         }
     }
 
-    /// A lane came to its limit, and its policy came into force.
+    /// Notifies the subscribers that a lane has reached its limit and its policy applies.
     #[cold]
     fn overflow(&mut self, key: T::Key, hash: u64, met: Met<T>) {
         let engine = self.engine;
@@ -208,7 +208,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         }
     }
 
-    /// The batch is in: gives back what it freed, and counts what settled.
+    /// Ends the batch: returns the freed room, and counts the settled messages.
     pub(super) fn finish(mut self) {
         self.engine.room.free(self.freed);
         self.engine.flush(&mut self.tally);
@@ -216,7 +216,7 @@ impl<'a, T: Spec> Intake<'a, T> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// Parks a message in a plain lane. Under the shard's lock.
+    /// Parks a message in a plain lane. Runs under the shard's lock.
     #[inline]
     fn park(
         &self,
@@ -238,8 +238,8 @@ impl<T: Spec> Engine<T> {
                 self.room.count_full(hash, Change::Up);
             }
             if depth > rules.capacity {
-                // It came in before its sender could see the lane full. If that were load, one flooded key
-                // could take all the room from the others.
+                // Its sender could not see yet that the lane is full. If the message counted
+                // against the capacity, one flooded key could take all the room from the others.
                 self.room.stall(lane, Stall::Lane, freed);
             }
         }

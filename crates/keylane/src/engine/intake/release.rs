@@ -1,4 +1,4 @@
-//! When the rate lets the next job go.
+//! Wakes runners when the rate of all jobs lets the next job start.
 
 use std::task::Context;
 
@@ -7,15 +7,15 @@ use crate::clock::Alarm;
 use crate::rt::Arc;
 use crate::types::Spec;
 
-/// The router's alarm for jobs that the rate holds up.
+/// The router's alarm for jobs that the rate holds back.
 ///
-/// A runner that is refused nudges the router, which asks here each time it listens; so the alarm is
-/// armed however the two race.
+/// A runner that is refused wakes the router. The router polls this alarm on each wake-up, so it is
+/// armed whichever of the two comes first.
 #[derive(Debug, Default)]
 pub(super) struct Release(Option<Alarm>);
 
 impl Release {
-    /// Recruits for what may go by now, or sees to it that the router is woken when it may.
+    /// Recruits runners for the jobs that may start now, or arms the alarm for the next one.
     #[inline]
     pub(super) fn poll<T: Spec>(&mut self, engine: &Arc<Engine<T>>, cx: &mut Context<'_>) {
         if engine.ready.is_plain() {

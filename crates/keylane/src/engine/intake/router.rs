@@ -1,14 +1,16 @@
-//! The dispatcher task: the only one that reads the channel and the timers.
+//! The router: the dispatcher task. It alone reads the channel and the timers.
 //!
 //! # How it ends
 //!
-//! 1. The stage leaves `Open`, by a call or because the last handle is gone. Senders are refused,
-//!    the channel is closed, senders that wait at a gate are let go.
-//! 2. What is still in the channel is routed (draining) or handed back (closing, aborting).
-//! 3. The channel is *exhausted*, and no delayed message is to come. Halted lanes are handed back: nobody will decide about them any
-//!    more, and no message of their keys can arrive and start a lane that forgot the failed head.
-//! 4. Closing and aborting: the ready queue is closed, parked messages and waiting retries are
-//!    handed back. Aborting also drops every runner.
+//! 1. The stage leaves `Open`: a shutdown was requested, or the last handle was dropped. Senders
+//!    are refused, the channel is closed, and senders that wait at a gate are woken.
+//! 2. The messages left in the channel are placed (drain) or handed back (close, abort).
+//! 3. The channel is *exhausted*, and no delayed message is left. Halted lanes are handed back: no
+//!    operator can decide about them any more, and no later message can start a new lane of a key
+//!    whose failed job was handed back.
+//! 4. Close and abort: the ready queue is closed; parked messages and waiting retries are handed
+//!    back. Abort also drops every runner.
+//! 5. Every accepted message has settled and no runner is active. The report is final.
 //! 5. Every accepted message has settled and no runner is active: the report stands.
 
 use std::collections::VecDeque;
@@ -32,47 +34,48 @@ use crate::types::Spec;
 /// Most messages taken from the channel at once.
 const BATCH: usize = 256;
 
-/// With this many jobs waiting for runners, the router lets the runners go first.
+/// With this many jobs in the ready queue, the router yields to the runners first.
 const BACKLOG: usize = 512;
 
-/// After a batch of this many there will be more in a moment.
+/// After a batch of this size the router expects more messages at once.
 const BUSY: usize = 32;
 
-/// How often a router that was busy looks again, letting others run in between, before it asks to
-/// be woken. A sender that wakes it pays for that, and pulls it over to its own core, where the two
-/// then take turns while another core sleeps.
+/// How often a busy router yields and looks again before it waits for a wake-up. A sender that
+/// wakes it pays for the wake-up, and pulls the router to its own core, where the two then
+/// alternate while another core sleeps.
 const PATIENCE: u32 = 16;
 
 pub(crate) struct Router<T: Spec> {
     engine: Arc<Engine<T>>,
     ingress: mpsc::UnboundedReceiver<Accepted<T>>,
     batch: Vec<Accepted<T>>,
-    /// Messages that come back to be placed: they were delayed, or kept until their old lane drained.
+    /// Messages that come back to be placed: they were delayed, or kept until their old lane had
+    /// drained.
     returning: Vec<Returning<T>>,
     due: Vec<RetryDue<T::Key>>,
-    /// Due retries that wait for the budget, in the order in which they came to it.
+    /// Due retries that wait for the retry budget, first come first served.
     postponed: VecDeque<RetryDue<T::Key>>,
-    /// Where the number of lanes may change.
+    /// The reshard in progress, where the number of lanes may change.
     resharding: Option<Resharding<T>>,
-    /// When the budget has grown enough for the first of them.
+    /// When the budget allows the first of them.
     refill: Option<Alarm>,
-    /// Brings back what waits for the rate.
+    /// The alarm for jobs that the rate holds back.
     release: Release,
     jobs: Vec<Queued<T>>,
     wake_ups: Vec<WakeUp<T::Key>>,
     budget: Option<Bucket>,
-    /// Which lanes are known to be deep.
+    /// The lanes that are known to be deep.
     grown: DepthFilter,
-    /// The last message's `accepted_at`: no two have the same.
+    /// The `accepted_at` of the last message. Each message has its own.
     stamp: u64,
-    /// The stage that was last acted on.
+    /// The stage that the router last acted on.
     seen: Stage,
     deadline: Option<Alarm>,
 }
 
-/// What the router heard.
+/// What the router has received.
 enum Heard {
-    /// Messages, timers, or both; perhaps nothing but a nudge.
+    /// Messages, timers, or both. May also be a wake-up alone.
     Work,
     /// The channel is closed and empty.
     Exhausted,
@@ -111,7 +114,7 @@ impl<T: Spec> Router<T> {
     /// Runs until every accepted message has settled.
     pub(crate) async fn run(mut self) {
         let mut patience = 0;
-        // Twice: an operator may have let the call of an empty lane out in between.
+        // Twice: an operator may have scheduled an empty lane in between.
         while !self.is_finished() || !self.close_ready() {
             if patience > 0 && self.is_quiet() {
                 patience -= 1;
@@ -138,14 +141,14 @@ impl<T: Spec> Router<T> {
                 rt::yield_now().await;
             }
         }
-        // Of heads that came to wait, and were handed back by their runners, after the last sweep.
+        // Timers of jobs that runners handed back after the last sweep.
         self.forget_due();
-        // Lanes that hold nothing, and remember their rates.
+        // Lanes that hold nothing but the rate of their key.
         self.engine.evict(false);
         self.engine.advance_to_end();
     }
 
-    /// Lets nothing start any more. Whether it is the end still.
+    /// Closes the ready queue and hands back its jobs. False: the router is not finished after all.
     fn close_ready(&self) -> bool {
         for queued in self.engine.ready.close() {
             self.engine.hand_back_queued(queued);
@@ -153,7 +156,7 @@ impl<T: Spec> Router<T> {
         self.is_finished()
     }
 
-    /// Whether there is nothing to do at this moment.
+    /// Whether there is nothing to do now.
     fn is_quiet(&self) -> bool {
         self.ingress.is_empty()
             && self.engine.shutdown.stage() == Stage::Open
@@ -161,10 +164,10 @@ impl<T: Spec> Router<T> {
             && self.postponed.is_empty()
     }
 
-    /// Waits for messages, timers or a nudge.
+    /// Waits for messages, timers or a wake-up.
     fn listen(&mut self, cx: &mut Context<'_>) -> Poll<Heard> {
         let shutdown = &self.engine.shutdown;
-        // Registered before anything is looked at, so that no nudge falls between.
+        // Registered before anything is checked, so that no wake-up is lost.
         #[cfg(not(keylane_mutant = "deaf-router"))]
         shutdown.router().register(cx.waker());
         self.release.poll(&self.engine, cx);
@@ -174,12 +177,12 @@ impl<T: Spec> Router<T> {
                     return Poll::Ready(Heard::Exhausted);
                 }
                 Poll::Ready(0) if shutdown.stage() == Stage::Open => {
-                    // The last handle is gone, and some of what was accepted comes later.
+                    // The last handle is gone, and some accepted messages are still delayed.
                     shutdown.advance(Stage::Draining);
                 }
                 Poll::Ready(0) => {}
                 Poll::Ready(_) => {
-                    // Timers have their say under any load.
+                    // Timers are polled under any load.
                     let _ = poll_timers(&self.engine, cx, &mut self.due, &mut self.wake_ups);
                     return Poll::Ready(Heard::Work);
                 }
@@ -210,7 +213,7 @@ impl<T: Spec> Router<T> {
         }
     }
 
-    /// Places what came, each message in the lane of its key. Returns how many came.
+    /// Places each received message in the lane of its key. Returns how many there were.
     fn route(&mut self) -> usize {
         let (came, returned) = (self.batch.len(), self.returning.len());
         if came + returned == 0 {
@@ -230,7 +233,7 @@ impl<T: Spec> Router<T> {
             batch: self.batch.drain(..),
             stamp: &mut self.stamp,
         };
-        // They were accepted before the others.
+        // These were accepted before the others.
         for Returning { accepted, stamp } in arrivals.returning.by_ref() {
             *arrivals.stamp = now.max(*arrivals.stamp + 1);
             intake.place(accepted, stamp.unwrap_or(*arrivals.stamp));
@@ -244,7 +247,7 @@ impl<T: Spec> Router<T> {
         came + returned
     }
 
-    /// Lets out the heads whose wait is over.
+    /// Lets out the jobs whose backoff is over.
     fn start_due(&mut self) {
         if self.due.is_empty() && self.postponed.is_empty() {
             return;
@@ -288,7 +291,7 @@ impl<T: Spec> Router<T> {
         }
     }
 
-    /// Forgets the timers: whatever waited for them has been handed back.
+    /// Clears the timers: all jobs that wait for them have been handed back.
     fn forget_due(&mut self) {
         self.due.clear();
         self.postponed.clear();
@@ -299,7 +302,7 @@ impl<T: Spec> Router<T> {
         self.give_up_kept(true);
     }
 
-    /// Goes on with a change of the number of lanes.
+    /// Continues a reshard.
     fn reshard(&mut self) {
         let Some(resharding) = &mut self.resharding else {
             return;
@@ -310,8 +313,8 @@ impl<T: Spec> Router<T> {
         }
     }
 
-    /// Hands back what was kept for lanes that have not drained: for all of them, or for those that
-    /// never will.
+    /// Hands back the messages that are kept until their old lane drains: all of them, or only
+    /// those whose old lane will never drain.
     fn give_up_kept(&mut self, all: bool) {
         let Some(resharding) = &mut self.resharding else {
             return;
@@ -323,7 +326,7 @@ impl<T: Spec> Router<T> {
         self.engine.flush(&mut tally);
     }
 
-    /// Lets out what waited, or was delayed, until now.
+    /// Places the messages that waited until now or were delayed until now.
     fn start_woken(&mut self) {
         if self.wake_ups.is_empty() {
             return;
@@ -338,32 +341,32 @@ impl<T: Spec> Router<T> {
         self.engine.flush(&mut tally);
     }
 
-    /// Gives the jobs to the runners. Returns how many wait.
+    /// Pushes the jobs into the ready queue. Returns how many wait there.
     fn hand_over(&mut self) -> usize {
         if self.jobs.is_empty() {
             return 0;
         }
         let (waiting, recruit) = self.engine.ready.push(&mut self.jobs);
         self.engine.recruit(recruit);
-        // Whatever is left met a closed queue.
+        // The queue is closed: hand back the jobs that are left.
         for queued in self.jobs.drain(..) {
             self.engine.hand_back_queued(queued);
         }
         waiting
     }
 
-    /// Nothing will come through the channel any more.
+    /// The channel is closed and empty.
     fn exhaust(&mut self) {
         let engine = &self.engine;
         if self.seen == Stage::Open {
-            // The last handle is gone: what was accepted is still handled.
+            // The last handle is gone: drain what was accepted.
             engine.shutdown.advance(Stage::Draining);
         }
         engine.shutdown.exhaust();
         engine.evict(true);
     }
 
-    /// Carries out what the stage asks for.
+    /// Acts on a new stage.
     fn follow_stage(&mut self) {
         let engine = &self.engine;
         let stage = engine.shutdown.stage();
@@ -387,7 +390,7 @@ impl<T: Spec> Router<T> {
         self.seen = stage;
     }
 
-    /// Whether every accepted message has settled and nothing runs.
+    /// Whether every accepted message has settled and no handler runs.
     fn is_finished(&self) -> bool {
         let engine = &self.engine;
         engine.shutdown.is_exhausted()
@@ -417,7 +420,7 @@ impl<T: Spec> Router<T> {
     }
 }
 
-/// Takes what the timers brought. True: something is due.
+/// Takes the due timers. True: there are some.
 fn poll_timers<T: Spec>(
     engine: &Engine<T>,
     cx: &mut Context<'_>,
@@ -430,15 +433,16 @@ fn poll_timers<T: Spec>(
     retries.is_ready() | wake_ups.is_ready()
 }
 
-/// A batch on its way into the lanes, which are found by the key's own `Eq` and `Clone`.
+/// A batch from the channel on its way into the lanes. Finding a lane runs the key's own `Eq` and
+/// `Clone`.
 ///
-/// If those panic, the message in hand is lost, and its receipt says so; the rest of the batch is
-/// handed back.
+/// If they panic, the current message is lost and its receipt says so. The other messages of the
+/// batch are handed back.
 struct Arrivals<'a, T: Spec> {
     engine: &'a Engine<T>,
     returning: std::vec::Drain<'a, Returning<T>>,
     batch: std::vec::Drain<'a, Accepted<T>>,
-    /// The last message's place in the order of acceptance.
+    /// The `accepted_at` of the last message.
     stamp: &'a mut u64,
 }
 
@@ -458,11 +462,11 @@ impl<T: Spec> Drop for Arrivals<'_, T> {
     }
 }
 
-/// However the task ends, nothing waits for it afterwards.
+/// Cleans up however the task ends.
 ///
-/// In the good case everything has settled and this finds nothing. If the runtime drops the task,
-/// or the user's `Hash` or `Eq` panics in it, it is an abort: senders are refused, and what is
-/// still here goes back.
+/// Normally everything has settled and there is nothing to do. If the runtime drops the task, or
+/// the user's `Hash` or `Eq` panics in it, this is an abort: senders are refused, and everything
+/// that is left is handed back.
 impl<T: Spec> Drop for Router<T> {
     fn drop(&mut self) {
         let engine = Arc::clone(&self.engine);
@@ -495,7 +499,8 @@ impl<T: Spec> Drop for Router<T> {
         }
         engine.evict(false);
         engine.flush(&mut tally);
-        // Runners may still have messages in hand: whoever settles the last one ends it.
+        // Runners may still have jobs in flight: the runner that settles the last one ends the
+        // dispatcher.
         engine.shutdown.orphan();
         engine.end_orphaned();
     }

@@ -1,4 +1,4 @@
-//! The task that asks the version store where keys stand.
+//! The task that asks the version store for the last version of a key.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -16,24 +16,24 @@ use crate::rt::{Arc, mpsc};
 use crate::types::Spec;
 use crate::unwind::{caught, dropped};
 
-/// Most questions to the store at once.
+/// Most concurrent queries to the store.
 const AT_ONCE: usize = 64;
 
-/// The first wait after an error of the store; it doubles up to `LONGEST_WAIT`.
+/// The first backoff after an error of the store. It doubles up to `LONGEST_WAIT`.
 const WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// A key of which nothing is remembered, or whose last version is to be recorded.
+/// A key whose last version is to be loaded or recorded.
 #[derive(Debug)]
 pub(crate) struct StoreRequest<K> {
     key: K,
     hash: u64,
     record: Option<u64>,
-    /// How long to wait if the store does not answer.
+    /// How long to wait if the store fails.
     wait: Duration,
 }
 
-/// Answers until the dispatcher has ended. There are no more questions than lanes.
+/// Serves requests until the dispatcher has ended. There are never more requests than lanes.
 pub(crate) async fn load<T: Spec>(
     engine: Arc<Engine<T>>,
     store: Arc<dyn VersionStore<T::Key>>,
@@ -45,7 +45,7 @@ pub(crate) async fn load<T: Spec>(
     T::Error: fmt::Debug + Send + Sync + 'static,
 {
     let mut asked = FuturesUnordered::new();
-    // Keys that wait after an error are not in the way of those that were not asked about yet.
+    // Keys in backoff do not delay keys that were not queried yet.
     let mut waiting = FuturesUnordered::new();
     loop {
         let has_room = asked.len() < AT_ONCE;
@@ -74,7 +74,7 @@ pub(crate) async fn load<T: Spec>(
     }
 }
 
-/// One question. A panic of the store is an error.
+/// One query. A panic of the store counts as an error.
 async fn ask<K>(
     store: Arc<dyn VersionStore<K>>,
     load: StoreRequest<K>,
@@ -104,7 +104,7 @@ where
                     Ok(Poll::Ready(answer)) => answer.map_err(|error| error.to_string()),
                     Err(text) => Err(text),
                 };
-                // Its drop is the user's too.
+                // Dropping the error runs user code as well.
                 dropped(question.take());
                 Poll::Ready(answer)
             })
@@ -114,7 +114,7 @@ where
     (load, answer)
 }
 
-/// The wait after an error.
+/// The backoff after an error.
 async fn wait<K>(mut load: StoreRequest<K>) -> StoreRequest<K> {
     let mut alarm = clock::now().checked_add(load.wait).map(Alarm::new);
     poll_fn(|cx| match &mut alarm {
@@ -127,17 +127,17 @@ async fn wait<K>(mut load: StoreRequest<K>) -> StoreRequest<K> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// The store knows this version, by the attempt that handled it.
+    /// Marks this version as recorded in the store, by the attempt that handled it.
     pub(in super::super) fn note_recorded(&self, key: Option<&T::Key>, hash: u64, version: u64) {
         let Some(key) = key else { return };
         self.lanes
             .with(hash, key, |lane| lane.note_recorded(version));
     }
 
-    /// Has the store asked about a key, or told of a version.
+    /// Sends a request to the store task: load or record a version.
     pub(in super::super) fn ask_store(&self, key: T::Key, hash: u64, record: Option<u64>) {
         if let Some(loads) = &self.loads {
-            // Without the task the dispatcher's runtime is gone.
+            // If the task is gone, so is the dispatcher's runtime.
             let _ = loads.send(StoreRequest {
                 key,
                 hash,
@@ -147,12 +147,12 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// The store has answered.
+    /// Gives the store's answer to the lane.
     fn loaded(self: &Arc<Self>, load: StoreRequest<T::Key>, last: Option<u64>) {
         let StoreRequest {
             key, hash, record, ..
         } = load;
-        // The task must outlive a key's own `Eq` or `Clone` that panics: other keys wait for it.
+        // A panic of the key's own `Eq` or `Clone` must not end the task: other keys wait for it.
         let learned = caught(|| {
             let now = clock::now();
             let step = self.step(&key, hash, now, |lane| match record {

@@ -1,4 +1,4 @@
-//! What happens to a message after an attempt, and to the key behind it.
+//! What happens to a message after a failed attempt, and to the lane behind it.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ use crate::rt::Arc;
 use crate::types::Spec;
 use crate::unwind::{caught, cloned};
 
-/// Most characters of an error kept to say why a lane waits.
+/// Most characters kept of an error, as the reason why a lane waits.
 const LONGEST_WHY: usize = 256;
 
-/// The first wait for a dead-letter sink that refused; it doubles up to `LONGEST_SINK_WAIT`.
+/// The first backoff after the dead-letter sink refused. It doubles up to `LONGEST_SINK_WAIT`.
 const SINK_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
 
 impl<T: Spec> Engine<T> {
-    /// An attempt failed. Decides, and returns the job of the next message if the head settled.
+    /// Handles a failed attempt. Returns the next job of the key, if the message has settled.
     pub(in super::super) fn failed(
         self: &Arc<Self>,
         tally: &mut Tally,
@@ -42,7 +42,7 @@ impl<T: Spec> Engine<T> {
         } = open;
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
-            // Neither a retry nor a letter: then no copy of the message is kept.
+            // There will be neither a retry nor a letter, so no copy of the message is kept.
             self.notify_discarded(key.as_ref(), attempt, &failure);
             self.settle(tally, envelope, Outcome::Discarded(failure));
             return self.advance(key, hash);
@@ -96,14 +96,14 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// What becomes of the message. A policy of the user's that panics ends the attempts.
+    /// Computes the verdict. If a policy of the user panics, the attempts end.
     fn verdict(&self, is_keyed: bool, attempt: u32, failure: &Failure<T::Error>) -> Verdict {
         let policy = Policy {
             retry: self.settings.retry.as_ref(),
             exhausted: &self.settings.exhausted,
             is_keyed,
         };
-        // `retry_if` and custom delays are the user's.
+        // `retry_if` and custom delays are user code.
         caught(|| policy.verdict(attempt, failure, dice())).unwrap_or_else(|text| {
             self.probe.counters.panics.add(1);
             tracing::error!(target: "keylane", panic = %text, "a retry policy panicked");
@@ -121,7 +121,7 @@ impl<T: Spec> Engine<T> {
         );
     }
 
-    /// The sink refused a letter: it is brought again later, and the key waits for it.
+    /// Handles a letter that the sink refused: it is delivered again later, and the lane waits.
     pub(in super::super) fn refused(
         self: &Arc<Self>,
         tally: &mut Tally,
@@ -160,7 +160,7 @@ impl<T: Spec> Engine<T> {
         self.back_off(tally, key, hash, held, wait)
     }
 
-    /// Lets a head wait. What waits with it is no load from now on.
+    /// Parks a failed job until its next attempt. The messages behind it are stalled from now on.
     fn back_off(
         self: &Arc<Self>,
         tally: &mut Tally,
@@ -174,7 +174,7 @@ impl<T: Spec> Engine<T> {
             self.release_handing_back(tally, key, hash);
             return None;
         }
-        // The room it held must not stay in a tally while it waits.
+        // The tally must return its room before the job waits.
         self.flush(tally);
         let now = clock::now();
         let until = now.checked_add(wait).unwrap_or(now);
@@ -185,7 +185,7 @@ impl<T: Spec> Engine<T> {
             let number = self.clocks.keyless.insert(held);
             self.arm_retry(RetryDue::Keyless(number), until, now);
             self.room.free(freed);
-            // The end may have come meanwhile, and the router may have looked for the last time.
+            // The end may have begun meanwhile, and the router may have swept for the last time.
             if self.shutdown.hands_back()
                 && let Some(held) = self.clocks.keyless.take(number)
             {
@@ -214,7 +214,7 @@ impl<T: Spec> Engine<T> {
         self.advance(Some(key), hash)
     }
 
-    /// Stops a lane. What waits in it is no load from now on.
+    /// Halts a lane. What is parked in it is stalled from now on.
     fn halt(
         &self,
         tally: &mut Tally,
@@ -233,15 +233,15 @@ impl<T: Spec> Engine<T> {
         let halting = self.halting(&held);
         let told = cloned(&key);
         let next = self.hold_head(tally, key, hash, held, Hold::Halt);
-        // After the lane has stopped: a subscriber may act on it.
+        // After the lane has halted: a subscriber may decide about it at once.
         if let Some(key) = told {
             self.notify_halted(&key, halting);
         }
         next
     }
 
-    /// Gives a head back to its lane. If the key's own `Eq` or `Clone` panics there, the head is handed
-    /// back, and it is an abort.
+    /// Gives a job back to its lane. If the key's own `Eq` or `Clone` panics there, the message is
+    /// handed back and the dispatcher aborts.
     fn hold_head(
         &self,
         tally: &mut Tally,
@@ -295,7 +295,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// A failure in a few words. Runs the user's `Debug`, so never under a lock.
+    /// The failure as a short text. Runs the user's `Debug`, so never call it under a lock.
     pub(in super::super) fn why(&self, failure: &Failure<T::Error>) -> Box<str> {
         match caught(|| failure.to_string()) {
             Ok(text) => cut(text, LONGEST_WHY).into(),
@@ -304,7 +304,7 @@ impl<T: Spec> Engine<T> {
     }
 }
 
-/// A number from 0 to 1 for jitter; it need not be more than spread.
+/// A number from 0 to 1 for jitter. It only has to be spread out.
 fn dice() -> f64 {
     let bits = random::bits().unwrap_or(1 << 63);
     (bits >> 11) as f64 / (1_u64 << 53) as f64

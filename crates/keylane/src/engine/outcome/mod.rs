@@ -1,4 +1,4 @@
-//! What becomes of a message: the verdict on a failed attempt, and its one settlement.
+//! Outcomes: the verdict on a failed attempt, and the one settlement of each message.
 
 mod failed;
 

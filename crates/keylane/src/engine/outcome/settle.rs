@@ -1,4 +1,4 @@
-//! The one outcome of a message, and the only place where it is given.
+//! Settles messages. Each message is settled once, and only here.
 
 use super::super::Engine;
 use super::super::message::{Envelope, Obligation, Standing, take_lost};
@@ -7,22 +7,22 @@ use crate::error::{Failure, ReceiptError};
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned, dropped};
 
-/// The one outcome of a message.
+/// How a message was settled.
 pub(in super::super) enum Outcome<T: Types> {
     Done(T::Output),
     DeadLettered(Failure<T::Error>),
     Discarded(Failure<T::Error>),
-    /// Pushed out of a full lane before it was started.
+    /// Pushed out of a full lane before it started.
     Displaced(T::Message),
-    /// Taken out of its lane by an operator before it was started.
+    /// Taken out of its lane by an operator before it started.
     Purged(T::Message),
     /// Another message of its key waits already, and stands for it.
     Declined(T::Message),
     /// A newer message of its key stands for it.
     Superseded(T::Message),
-    /// Its version was there already.
+    /// Its version was handled already.
     Duplicate(T::Message),
-    /// It was too old to be started.
+    /// It expired before it started.
     Expired(T::Message),
 }
 
@@ -34,10 +34,10 @@ pub(crate) struct Share<O, E> {
 
 /// Settlements whose room has not been returned yet.
 ///
-/// A runner that settles many messages in a row returns their room together, and always before
-/// it waits for anything.
+/// A runner that settles many messages in a row returns their room together, and always before it
+/// waits.
 ///
-/// Small and without alignment: each handler in flight has one beside it.
+/// Small and without alignment, because each handler in flight has one.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     done: u8,
@@ -46,10 +46,10 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Most settlements before they are flushed.
+    /// Most settlements before a flush.
     pub(crate) const MOST: u32 = 32;
 
-    /// Adds the bytes of one message. False: there is no place for them before the next flush.
+    /// Adds the bytes of one message. False: a flush is needed first.
     #[inline]
     fn add_bytes(&mut self, bytes: u32) -> bool {
         let sum = u32::from_ne_bytes(self.bytes).checked_add(bytes);
@@ -59,7 +59,7 @@ impl Tally {
         sum.is_some()
     }
 
-    /// Takes what is to be returned: messages, and bytes.
+    /// Takes the messages and bytes to return.
     #[inline]
     fn take_room(&mut self) -> (usize, usize) {
         let bytes = u32::from_ne_bytes(std::mem::take(&mut self.bytes));
@@ -84,7 +84,7 @@ impl<T: Spec> Engine<T> {
         self.settle_in_place(tally, &mut envelope, outcome);
     }
 
-    /// The same for a message whose envelope stays where it is: then it is of no more use.
+    /// The same for an envelope that stays in its place. It must not be used afterwards.
     #[inline]
     pub(in super::super) fn settle_in_place(
         &self,
@@ -137,7 +137,7 @@ impl<T: Spec> Engine<T> {
         counter.add(1);
     }
 
-    /// Settles the messages that were merged into this one, with its outcome or without one.
+    /// Settles the messages that were merged into this one, with its outcome if it has one.
     #[cold]
     fn settle_merged(
         &self,
@@ -181,7 +181,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Settles a message by giving it back: through its receipt, if somebody holds that.
+    /// Hands a message back: through its receipt if there is one, or else through the report.
     pub(in super::super) fn hand_back(
         &self,
         tally: &mut Tally,
@@ -217,12 +217,12 @@ impl<T: Spec> Engine<T> {
                 };
                 match caught(|| reply.send(Err(error))) {
                     Ok(Ok(())) => false,
-                    // The receipt went in this very moment.
+                    // The receipt was dropped at this moment.
                     Ok(Err(returned)) => {
                         back.message = returned.err().and_then(ReceiptError::into_message);
                         true
                     }
-                    // It has its answer, and its waker panicked.
+                    // The receipt has its answer, and its waker panicked.
                     Err(_) => {
                         self.probe.counters.panics.add(1);
                         false
@@ -237,7 +237,7 @@ impl<T: Spec> Engine<T> {
         self.probe.counters.handed_back.add(1);
     }
 
-    /// Returns what a tally holds back.
+    /// Flushes a tally.
     pub(in super::super) fn flush(&self, tally: &mut Tally) {
         self.flush_room(tally);
         let done = std::mem::take(&mut tally.done);
@@ -250,14 +250,14 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Returns the room that a tally holds back. Before the messages are counted: once all are,
-    /// the end has come, and then no room may be missing.
+    /// Returns the room of a tally. This happens before its messages are counted as settled: when
+    /// all are counted, the dispatcher ends, and then all room must have been returned.
     fn flush_room(&self, tally: &mut Tally) {
         let (room, bytes) = tally.take_room();
         self.room.give(room, bytes);
     }
 
-    /// Returns what a tally holds back, if it is enough to be worth it.
+    /// Flushes a tally if it is large enough.
     #[inline]
     pub(in super::super) fn flush_some(&self, tally: &mut Tally) {
         let most = self.settings.tally;
@@ -287,21 +287,22 @@ impl<T: Spec> Engine<T> {
         reply: Reply<T>,
         answer: Result<T::Output, ReceiptError<T::Message, T::Error>>,
     ) {
-        // Waking the receipt runs the user's waker, and a receipt that is gone leaves the answer
-        // to be dropped here.
+        // Waking the receipt runs the user's waker. If the receipt is gone, the answer is dropped
+        // here, which is user code as well.
         if caught(|| drop(reply.send(answer))).is_err() {
             self.probe.counters.panics.add(1);
         }
     }
 
-    /// Drops a value of the user's, whatever its drop does.
+    /// Drops a user's value and catches a panic of its drop.
     pub(in super::super) fn drop_quietly<V>(&self, value: V) {
         if dropped(value) {
             self.probe.counters.panics.add(1);
         }
     }
 
-    /// A panic of the key's own `Eq`, `Clone` or `Drop` has ended here: what it cost is counted.
+    /// A panic of the key's own `Eq`, `Clone` or `Drop` was caught: aborts the dispatcher, and
+    /// counts the messages that the panic lost.
     pub(in super::super) fn count_lost(&self) {
         self.shutdown.advance(Stage::Aborting);
         self.probe.counters.handed_back.add(take_lost());

@@ -6,30 +6,30 @@ use crate::error::Failure;
 use crate::letter::OnExhausted;
 use crate::retry::Retry;
 
-/// What the builder decided about failures.
+/// The builder's options about failures.
 pub(super) struct Policy<'a, K, M, E> {
     pub(super) retry: Option<&'a Retry<E>>,
     pub(super) exhausted: &'a OnExhausted<K, M, E>,
-    /// Whether the message has a key: without one there is no lane that could halt.
+    /// Whether the message has a key. Without a key there is no lane to halt.
     pub(super) is_keyed: bool,
 }
 
-/// What becomes of a message whose attempt failed.
+/// What to do with a message whose attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is tried again after this wait.
+    /// Try it again after this delay.
     Retry(Duration),
-    /// It goes to the dead-letter sink, and its key waits for that.
+    /// Deliver it to the dead-letter sink. Its lane waits for the delivery.
     DeadLetter,
-    /// Its key stops until an operator decides.
+    /// Halt its lane until an operator decides.
     Halt,
-    /// It settles as discarded, and its key goes on.
+    /// Settle it as discarded. Its lane goes on.
     Discard,
 }
 
 impl<K, M, E> Policy<'_, K, M, E> {
-    /// What becomes of a message whose `attempt`, counted from 1, failed. `dice` is a number from 0 to 1,
-    /// for jitter.
+    /// The verdict on a message whose `attempt`, counted from 1, has failed. `dice` is a number
+    /// from 0 to 1 for jitter.
     pub(super) fn verdict(&self, attempt: u32, failure: &Failure<E>, dice: f64) -> Verdict {
         let wait = self
             .retry
@@ -37,7 +37,7 @@ impl<K, M, E> Policy<'_, K, M, E> {
         wait.map_or_else(|| self.given_up(), Verdict::Retry)
     }
 
-    /// What becomes of a message that is not tried again.
+    /// The verdict on a message that is not tried again.
     pub(super) fn given_up(&self) -> Verdict {
         match self.exhausted {
             OnExhausted::DeadLetter(_) => Verdict::DeadLetter,

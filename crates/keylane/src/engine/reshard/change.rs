@@ -55,7 +55,7 @@ impl<T: Spec> Resharding<T> {
         }
     }
 
-    /// Whether somebody waits for a change that has not begun.
+    /// Whether a requested reshard has not begun.
     pub(in super::super) fn is_asked(&self) -> bool {
         self.draining.is_empty() && self.places.layout().is_asked()
     }
@@ -66,7 +66,7 @@ impl<T: Spec> Resharding<T> {
         draining.any(|old| !engine.is_marked(&old.lane, old.hash))
     }
 
-    /// Brings a message to the lane of its key, or keeps it until its old lane has drained.
+    /// Places a message in the lane of its key, or keeps it until its old lane has drained.
     pub(in super::super) fn place(
         &mut self,
         engine: &Engine<T>,
@@ -94,7 +94,7 @@ impl<T: Spec> Resharding<T> {
         Placed::Lane(accepted)
     }
 
-    /// Goes on with the change. What was kept for lanes that have drained goes into `returning`.
+    /// Continues the reshard. Messages kept for lanes that have drained go into `returning`.
     pub(in super::super) fn step(
         &mut self,
         engine: &Engine<T>,
@@ -114,7 +114,7 @@ impl<T: Spec> Resharding<T> {
                 break;
             }
             for done in self.done.drain(..) {
-                // Nobody may wait for it any more; and whoever does has a waker of its own.
+                // The requester may have stopped waiting; otherwise this wakes its waker.
                 shielded(|| done.send(()).unwrap_or_default());
             }
             let Some((lanes, done)) = self.places.layout().next() else {
@@ -129,7 +129,8 @@ impl<T: Spec> Resharding<T> {
         self.from = self.to;
         self.to = lanes;
         self.places.layout().change(self.from, self.to);
-        // With more lanes each of the old ones may lose keys; with fewer only those that go.
+        // With more lanes, keys may move from each old lane; with fewer, only from the removed
+        // ones.
         let losing = if self.to > self.from {
             0..self.from
         } else {
@@ -145,8 +146,8 @@ impl<T: Spec> Resharding<T> {
         }
     }
 
-    /// Everything that was kept, for the end. Only what is behind lanes that are gone: of these nobody
-    /// will say that they have drained.
+    /// Takes the kept messages at the end: all of them, or only those whose old lane was removed
+    /// without draining.
     pub(in super::super) fn give_up(
         &mut self,
         engine: &Engine<T>,
@@ -162,7 +163,7 @@ impl<T: Spec> Resharding<T> {
             stays
         });
         if self.draining.len() < before {
-            // The change has not come to its end.
+            // The reshard has not finished.
             let done = std::mem::take(&mut self.done);
             shielded(|| drop(done));
         }
@@ -217,8 +218,8 @@ impl<T: Spec> Drop for Resharding<T> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// What was displaced or refused because too many wait for their old lane settles, or becomes a
-    /// letter beside its lane.
+    /// Settles a message that was displaced or refused because too many wait for their old lane, or
+    /// delivers it as a dead letter without its lane.
     pub(in super::super) fn turn_away(
         &self,
         tally: &mut Tally,
@@ -244,13 +245,13 @@ impl<T: Spec> Engine<T> {
         self.refuse(tally, key, hash, Parked { message, envelope })
     }
 
-    /// Marks the end of what is in a lane now. False: there is nothing in it.
+    /// Sets the watermark of a lane. False: the lane is empty.
     fn mark_end(&self, lane: &T::Key, hash: u64, stamp: u64) -> bool {
         let marked = self.lanes.with(hash, lane, |lane| {
             let mut effects = Effects::new();
             let holds = lane.set_watermark(stamp, &self.rules);
             if holds {
-                // The senders that wait there may have another lane now.
+                // The senders at this gate may have another lane now.
                 lane.renew_gate(&self.rules, &mut effects);
             }
             (holds, effects.opening)
@@ -262,7 +263,7 @@ impl<T: Spec> Engine<T> {
 
     fn is_marked(&self, lane: &T::Key, hash: u64) -> bool {
         let marked = self.lanes.peek(hash, lane, |lane| lane.has_watermark());
-        // One that has drained a moment ago is still to be told of.
+        // A lane that has just drained is still to be reported to the router.
         marked == Some(true) || lock(&self.drained).contains(lane)
     }
 
@@ -275,7 +276,8 @@ impl<T: Spec> Engine<T> {
         std::mem::take(&mut *lock(&self.drained))
     }
 
-    /// A lane has drained up to its watermark. Under the shard's lock; the router is nudged afterwards.
+    /// Reports a lane that drained up to its watermark. Under the shard's lock; wakes the router
+    /// later.
     #[cold]
     pub(in super::super) fn note_drained(&self, key: &T::Key) {
         lock(&self.drained).push(key.clone());

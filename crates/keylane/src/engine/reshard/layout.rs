@@ -1,5 +1,5 @@
-//! How many lanes there are, who wants another number, and where the senders of keys that wait for
-//! their old lane hold back.
+//! The number of lanes, the requests to change it, and the gates where senders wait whose old lane
+//! has not drained.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,29 +13,29 @@ use crate::unwind::shielded;
 /// served by a key of its own for each.
 pub(crate) const MOST_LANES: usize = 1 << 16;
 
-/// The number of lanes, as senders and those who want to change it see it.
+/// The number of lanes, shared by senders, requesters and the router.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// Senders read it to find the gate of their lane; the router decides for itself.
+    /// Senders read it relaxed to find the gate of their lane. The router keeps its own copy.
     lanes: AtomicUsize,
-    /// `None`: nobody carries them out any more.
+    /// `None`: the router is gone and carries out no more requests.
     requests: Mutex<Option<Requests>>,
     /// How many crowds have a gate; senders look at them only if it is not zero.
     crowded: AtomicUsize,
     crowds: Mutex<Crowds>,
 }
 
-/// What was asked for and has not begun: one number, the last one, and all who wait for it.
+/// The requests that have not begun: the last number of lanes, and all who wait for it.
 #[derive(Debug, Default)]
 struct Requests {
     lanes: Option<usize>,
     waiting: Vec<oneshot::Sender<()>>,
 }
 
-/// The gates of those who wait for an old lane, by the number of that lane.
+/// The gates of senders that wait for an old lane, by the number of that lane.
 #[derive(Debug)]
 struct Crowds {
-    /// How many lanes there were before the change.
+    /// How many lanes there were before the reshard.
     from: usize,
     gates: BTreeMap<usize, Gate>,
 }
@@ -57,11 +57,11 @@ impl Layout {
         self.lanes.load(Ordering::Relaxed)
     }
 
-    /// Asks for a number of lanes, in place of whatever was asked for and has not begun.
+    /// Requests a number of lanes. Replaces a request that has not begun.
     pub(crate) fn ask(&self, lanes: usize, done: oneshot::Sender<()>) {
         if let Some(requests) = &mut *lock(&self.requests) {
             requests.lanes = Some(lanes);
-            // Or those who ask and do not wait would be a queue without a limit.
+            // Otherwise requesters that do not wait would fill a queue without a limit.
             requests.waiting.retain(|done| !done.is_closed());
             requests.waiting.push(done);
         }
@@ -80,10 +80,10 @@ impl Layout {
         asked.is_some()
     }
 
-    /// Nobody carries out what was asked for any more, nor what will be.
+    /// Drops all requests, now and from now on: the router is gone.
     pub(in super::super) fn close(&self) {
         let requests = lock(&self.requests).take();
-        // It wakes those who wait.
+        // Dropping the requests wakes the requesters.
         shielded(|| drop(requests));
         self.open_gates();
     }
@@ -106,7 +106,7 @@ impl Layout {
         true
     }
 
-    /// Nobody waits for this lane any more.
+    /// Removes the gate of this lane and lets its senders in.
     pub(in super::super) fn disperse(&self, lane: usize) {
         let gate = lock(&self.crowds).gates.remove(&lane);
         if let Some(gate) = gate {
@@ -115,7 +115,7 @@ impl Layout {
         }
     }
 
-    /// Lets every sender in a crowd look again.
+    /// Wakes every sender at a gate, to look again where to go.
     pub(in super::super) fn open_gates(&self) {
         let gates = std::mem::take(&mut lock(&self.crowds).gates);
         self.crowded.fetch_sub(gates.len(), Ordering::Relaxed);

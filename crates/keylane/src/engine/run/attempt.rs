@@ -1,4 +1,4 @@
-//! One run of a handler, with everything a user's future can do wrong.
+//! One attempt: polls the user's future and catches all that it can do wrong.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,21 +16,21 @@ use crate::rt::Arc;
 use crate::types::Spec;
 use crate::unwind::caught;
 
-/// What few attempts have. Behind one pointer, which is null for all others: every handler in flight
-/// would carry it.
+/// What few attempts need. Behind one pointer, which is null for the others, because every job in
+/// flight has one.
 #[derive(Debug)]
 pub(super) struct Watched<E> {
     span: Option<tracing::Span>,
-    /// Where the concurrency is adaptive.
+    /// The measurement, where the concurrency is adaptive.
     started: Option<Started>,
-    /// Set once a handler with a time-out waits.
+    /// The timer, set once a handler with a time-out has returned `Pending`.
     alarm: Option<Alarm>,
     /// Why there is no future to poll.
     pub(super) failed: Option<Failure<E>>,
 }
 
 impl<E> Watched<E> {
-    /// What an attempt has, made if it has nothing yet.
+    /// The extras of this attempt, made if there are none yet.
     #[cold]
     pub(super) fn of(watched: &mut Option<Box<Self>>) -> &mut Self {
         watched.get_or_insert_with(|| {
@@ -43,7 +43,7 @@ impl<E> Watched<E> {
         })
     }
 
-    /// Why there is no future to poll, if so.
+    /// Why there is no future to poll, if there is none.
     #[inline]
     pub(super) fn failed(watched: &mut Option<Box<Self>>) -> Option<Failure<E>> {
         watched.as_mut()?.failed.take()
@@ -73,7 +73,7 @@ impl<T: Spec> Engine<T> {
         (stopwatch, watched)
     }
 
-    /// Observes an attempt.
+    /// Starts to observe an attempt.
     #[cold]
     fn watch(
         &self,
@@ -104,7 +104,7 @@ impl<T: Spec> Engine<T> {
         })
     }
 
-    /// The attempt is over, and its future is gone.
+    /// Records the end of an attempt. Its future has been dropped.
     #[cold]
     pub(super) fn end_watch<A>(
         self: &Arc<Self>,
@@ -118,7 +118,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Drops a future of the user's.
+    /// Drops a user's future. A panic of its drop is caught.
     #[inline]
     pub(super) fn drop_future(&self, drop: impl FnOnce()) {
         if let Err(text) = caught(drop) {
@@ -155,7 +155,7 @@ where
     }
 }
 
-/// Polls the delivery of a letter once. A panic of the sink is a refusal.
+/// Polls the delivery of a dead letter once. A panic of the sink counts as a refusal.
 pub(super) fn poll_delivery<F>(
     future: Pin<&mut Option<F>>,
     cx: &mut task::Context<'_>,
@@ -171,7 +171,7 @@ where
 
 /// Ready when the deadline of this attempt has passed.
 ///
-/// The alarm is set only once the handler waits: one that is ready at once needs none.
+/// The timer is set once the handler returns `Pending`: a handler that is ready at once needs none.
 #[inline]
 pub(super) fn poll_deadline<K, E>(
     context: &Context<K>,

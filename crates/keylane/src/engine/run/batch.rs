@@ -1,4 +1,4 @@
-//! Several messages of one key in one handler.
+//! Batches: several messages of one key in one handler.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ use crate::rt::Arc;
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned};
 
-/// A handler of batches. `A` tells the kinds of closures apart.
+/// A handler of batches. `A` distinguishes the kinds of closures.
 pub(crate) struct Batches<H, A> {
     handler: H,
     kinds: PhantomData<fn() -> A>,
@@ -35,16 +35,16 @@ impl<H, A> Batches<H, A> {
     }
 }
 
-/// What is owed for a message that is in a handler behind the first one of its batch.
+/// The obligation of a message that is in a handler behind the first message of its batch.
 pub(crate) struct BatchMember<T: Types> {
     envelope: Envelope<T>,
     kept: Option<T::Message>,
 }
 
-/// What the engine keeps of a batch.
+/// What the engine keeps of a batch while its handler runs.
 pub(crate) struct KeptBatch<T: Types> {
     first: Option<T::Message>,
-    /// All but the first one.
+    /// All messages but the first one.
     members: Vec<BatchMember<T>>,
 }
 
@@ -73,14 +73,14 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
     }
 }
 
-/// A batch whose handler has answered.
+/// A batch whose handler has returned.
 pub(crate) struct Finished<T: Types> {
     first: Open<T>,
     members: Vec<BatchMember<T>>,
     answer: Result<Answers<T>, Box<Failure<T::Error>>>,
 }
 
-/// An answer for each message of a batch.
+/// One answer for each message of a batch.
 type Answers<T> = Vec<Result<<T as Types>::Output, <T as Types>::Error>>;
 
 impl<T, H, A> Work<T> for Batches<H, A>
@@ -166,13 +166,13 @@ where
 struct Failed<T: Types> {
     envelope: Envelope<T>,
     kept: Option<T::Message>,
-    /// `None`: it failed with the batch, whose failure is another one's.
+    /// `None`: it failed because another message of its batch failed.
     failure: Option<Failure<T::Error>>,
 }
 
 impl<T: Spec> Engine<T> {
-    /// Settles a batch as far as it succeeded. Returns the next job of the key if the first message
-    /// has settled.
+    /// Settles the messages of a batch that succeeded. Returns the next job of the key if the first
+    /// message has settled.
     fn after_batch(
         self: &Arc<Self>,
         tally: &mut Tally,
@@ -221,7 +221,7 @@ impl<T: Spec> Engine<T> {
                         failure: Some(failure),
                     });
                 }
-                // Answers for messages that are not there are the user's to drop.
+                // Answers without a message are dropped here, which runs user code.
                 self.drop_quietly(answers);
             }
         }
@@ -249,7 +249,8 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Those that failed behind another one wait behind it again, where they are kept.
+    /// Puts the messages that failed behind the first failed one back into the lane, if they are
+    /// kept.
     fn put_failed_back(
         &self,
         tally: &mut Tally,
@@ -282,7 +283,7 @@ impl<T: Spec> Engine<T> {
         self.put_back(tally, key, hash, back);
     }
 
-    /// A batch is over: these of it go back into their lane, in front of all others.
+    /// Ends a batch: parks these messages of it in their lane again, in front of all others.
     fn put_back(&self, tally: &mut Tally, key: Option<&T::Key>, hash: u64, back: Vec<Parked<T>>) {
         let Some(key) = key else { return };
         let now = clock::now();

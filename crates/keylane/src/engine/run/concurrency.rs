@@ -1,4 +1,4 @@
-//! The concurrency limit, where it is adaptive: what runners measure, and what they make of it.
+//! The adaptive concurrency limit: runners measure attempts, and the limit follows.
 
 use crate::adaptive::{Decided, Ended, Started};
 use crate::clock;
@@ -8,9 +8,9 @@ use crate::rt::Arc;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {
-    /// An attempt has ended, and its future is gone.
+    /// Measures an attempt that has ended. Its future has been dropped.
     ///
-    /// Apart from the hot path: without the option nothing was started.
+    /// Cold: without the option no measurement was started.
     #[cold]
     pub(super) fn measure<A>(
         self: &Arc<Self>,
@@ -30,7 +30,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Holds another limit from now on, and starts who may start for it.
+    /// Sets another limit, and recruits the runners that may start under it.
     pub(crate) fn set_pace(self: &Arc<Self>, decided: Decided) {
         let Decided { limit, number } = decided;
         let recruit = self.ready.set_concurrency(limit, number);

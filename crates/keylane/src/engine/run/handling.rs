@@ -1,4 +1,4 @@
-//! A runner that waits for a handler.
+//! The future of a runner that waits for a handler.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -11,11 +11,11 @@ use super::work::Work;
 use crate::error::Failure;
 use crate::types::Spec;
 
-/// A runner and the message that it has in flight.
+/// A runner and its job in flight.
 ///
-/// Pending until the handler has answered, and what has succeeded is settled. The first `Pending`
-/// makes the runner a holder. If it is dropped before, the message is handed back, which happens when
-/// the task is aborted or its runtime goes away.
+/// Pending until the handler has returned and a success has been settled. The first `Pending` makes
+/// the runner a holder. If this is dropped before, because the task is aborted or its runtime ends,
+/// the message is handed back.
 pub(super) struct Handling<'s, 'a, T: Spec, W: Work<T>, F> {
     attempt: Pin<&'s mut Attempt<'a, T, W::Kept, F>>,
     slot: &'s mut RunnerSlot<T>,

@@ -1,4 +1,4 @@
-//! A message that is with its handler.
+//! A job in flight: its handler runs.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,23 +21,23 @@ use crate::rt::Arc;
 use crate::types::Spec;
 use crate::unwind::{caught, cloned};
 
-/// A message in its handler, and what is owed for it.
+/// A message in its handler, and its obligation.
 ///
-/// Each of its bytes is one for each handler in flight. So it has no way to the engine of its own: its
-/// runner has, and sees to it that the message is settled, or handed back.
+/// Each handler in flight has one, so every byte counts. It therefore has no reference to the
+/// engine. Its runner has one, and settles the message or hands it back.
 pub(crate) struct InFlight<'a, T: Spec, K> {
     context: &'a Context<T::Key>,
     hash: u64,
-    /// `None` once it is settled, or goes on.
+    /// `None` once the message is settled, or moved on.
     envelope: Option<Envelope<T>>,
     kept: K,
     stopwatch: Stopwatch,
-    /// What few attempts have. `None` without observers, time-outs and failures.
+    /// What few attempts need. `None` without observers, time-outs and failures.
     watched: Option<Box<Watched<T::Error>>>,
 }
 
 impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
-    /// Takes a job: the input of the handler, and what is owed for it.
+    /// Splits a job into the input of its handler and its obligation.
     #[inline]
     pub(super) fn take<W: Work<T, Kept = K>>(
         engine: &Arc<Engine<T>>,
@@ -72,7 +72,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         (input, in_flight)
     }
 
-    /// The handler has answered, and is observed no more.
+    /// Ends the observation of an attempt whose handler has returned.
     #[inline]
     pub(super) fn answered<A>(
         &mut self,
@@ -85,7 +85,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         }
     }
 
-    /// Settles the message, whose handler has succeeded. Where it stays: to move a envelope would cost
+    /// Settles a message whose handler has succeeded. In place, because moving an envelope costs
     /// more.
     #[inline]
     pub(super) fn settle(&mut self, engine: &Arc<Engine<T>>, tally: &mut Tally, answer: T::Output) {
@@ -105,7 +105,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         }
     }
 
-    /// What is owed goes on: to be settled, tried again or given up.
+    /// Moves the obligation out: the message is settled, tried again or given up on.
     pub(super) fn open(&mut self) -> Open<T> {
         Open {
             hash: self.hash,
@@ -123,7 +123,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         &mut self.kept
     }
 
-    /// The handler was dropped before it has answered.
+    /// The handler was dropped before it had returned.
     fn interrupt(&mut self, engine: &Arc<Engine<T>>) {
         let Some(envelope) = self.envelope.take() else {
             return;
@@ -141,7 +141,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         self.kept.interrupt(engine, self.context.key.as_ref());
     }
 
-    /// The key moves on while the handler's future is still there.
+    /// Moves the key on while the handler's future still exists.
     #[cfg(keylane_mutant = "drop-after-next")]
     fn move_on(&self, engine: &Arc<Engine<T>>) {
         let next = engine.advance(self.context.key.clone(), self.hash);
@@ -172,7 +172,8 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
 
     /// Calls the handler, and puts its future where it stays.
     ///
-    /// By value, because a pointer that was borrowed takes its bytes until the end of its scope.
+    /// Takes its argument by value: a borrowed pointer would take memory until the end of its
+    /// scope.
     #[inline]
     pub(super) fn call<I>(
         mut self: Pin<&mut Self>,
@@ -183,7 +184,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         let mut this = self.as_mut().project();
         let context = this.in_flight.context;
         let called = input.and_then(|input| {
-            // A closure may block before it has made its future.
+            // A closure may block before it returns its future.
             let _mark = PollMark::start(engine.id(), this.in_flight.hash);
             caught(|| handle(context, input)).map_err(Failure::Panicked)
         });
@@ -194,7 +195,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         self
     }
 
-    /// Polls the handler, and then its deadline. Once it has answered its future is gone.
+    /// Polls the handler, and then its deadline. Drops the future once it is ready.
     #[inline]
     pub(super) fn poll<A, X>(
         self: Pin<&mut Self>,
@@ -224,25 +225,25 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         };
         #[cfg(keylane_mutant = "drop-after-next")]
         in_flight.move_on(engine);
-        // Gone before the key moves on, whatever its drop does.
+        // The future is dropped before the key moves on, whatever its drop does.
         engine.drop_future(|| this.future.set(None));
         Poll::Ready(answer)
     }
 
-    /// The message in flight, once its handler has answered.
+    /// Takes the obligation, once the handler has returned.
     #[inline]
     pub(super) fn in_flight<'b>(self: Pin<&'b mut Self>) -> &'b mut InFlight<'a, T, K> {
         self.project().in_flight
     }
 
-    /// Whether nothing is owed any more.
+    /// Whether the obligation is gone.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.in_flight.envelope.is_none()
     }
 
-    /// Drops the handler in the middle, and then hands its message back: in this order, so that the
-    /// key moves on only after it.
+    /// Drops a running handler, and then hands its message back. In this order, so that the key
+    /// moves on after the future is gone.
     #[cold]
     pub(super) fn interrupt(self: Pin<&mut Self>, engine: &Arc<Engine<T>>) {
         let mut this = self.project();
@@ -250,7 +251,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         this.in_flight.interrupt(engine);
     }
 
-    /// Which message it is.
+    /// The key and hash of the message.
     #[inline]
     pub(super) fn head(&self) -> Head<'_, T::Key> {
         let InFlight {

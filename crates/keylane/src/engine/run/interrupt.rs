@@ -1,4 +1,4 @@
-//! A handler or a sink that was dropped before it was done.
+//! A handler or a sink that was dropped before it returned.
 
 use crate::engine::message::Envelope;
 use crate::engine::outcome::Tally;
@@ -7,8 +7,9 @@ use crate::rt::Arc;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {
-    /// A handler or a sink was dropped in the middle: by an abort, or because the runtime goes away,
-    /// which counts as one. The message goes back, and nothing of its key runs after it.
+    /// Handles a handler or a sink that was dropped while it ran: by an abort, or because the
+    /// runtime ends, which counts as an abort. The message is handed back, and no later job of its
+    /// key starts.
     pub(super) fn interrupted(
         self: &Arc<Self>,
         lane: Option<T::Key>,

@@ -1,4 +1,4 @@
-//! What the engine keeps of a message while its handler has it.
+//! What the engine keeps of a message while its handler runs.
 
 use crate::engine::Engine;
 use crate::error::Failure;
@@ -8,26 +8,27 @@ use crate::unwind::caught;
 
 /// What stays with the engine while a handler runs.
 ///
-/// It is memory for each handler in flight, so that a dispatcher which keeps nothing has a type of
-/// its own, without a byte.
+/// Each job in flight has one. So a dispatcher that keeps nothing uses a type of its own, of size
+/// zero.
 pub(crate) trait Kept<T: Spec>: Send {
     /// Takes the message, for another attempt, a dead letter or the report.
     fn take(&mut self) -> Option<T::Message>;
 
-    /// The handler was dropped in the middle, and its first message is handed back: so are these.
+    /// The handler was dropped while it ran and its first message was handed back. Hands back the
+    /// other ones.
     fn interrupt(&mut self, _engine: &Arc<Engine<T>>, _key: Option<&T::Key>) {}
 }
 
-/// What stays of a single message.
+/// What is kept of a single message.
 pub(crate) trait KeptMessage<T: Spec>: Kept<T> {
-    /// The message for the handler, and what is kept of it.
+    /// Splits a message into what the handler gets and what is kept.
     fn keep(
         engine: &Engine<T>,
         message: T::Message,
     ) -> (Result<T::Message, Failure<T::Error>>, Self);
 }
 
-/// No message is tried again, and none goes to a dead-letter sink.
+/// Keeps nothing: no message is tried again, and none goes to a dead-letter sink.
 #[derive(Debug)]
 pub(crate) struct NotKept;
 
@@ -45,7 +46,7 @@ impl<T: Spec> KeptMessage<T> for NotKept {
     }
 }
 
-/// A message, where the settings say that it is kept.
+/// Keeps a clone, where the settings ask for one.
 pub(crate) struct KeptIfSet<M>(pub(super) Option<M>);
 
 impl<T: Spec> Kept<T> for KeptIfSet<T::Message> {

@@ -1,4 +1,4 @@
-//! A message that is with the dead-letter sink.
+//! A dead letter in flight: its sink runs.
 
 use super::open::Head;
 use crate::engine::message::{Envelope, GivenUp, Job, Queued, Work};
@@ -9,27 +9,27 @@ use crate::rt::Arc;
 use crate::types::{Spec, Types};
 use crate::unwind::cloned;
 
-/// A letter, and what is owed for it.
+/// A dead letter, and its obligation.
 type Sealed<T> = (
     DeadLetter<<T as Types>::Key, <T as Types>::Message, <T as Types>::Error>,
     Envelope<T>,
 );
 
-/// A message on its way to the dead-letter sink.
+/// A dead letter that is being delivered.
 ///
-/// It hands the message back if it is dropped before the sink has answered.
+/// If it is dropped before the sink has answered, the message is handed back.
 pub(super) struct LetterInFlight<T: Spec> {
     engine: Arc<Engine<T>>,
     hash: u64,
     refusals: u32,
-    /// Whether a lane waits for the letter.
+    /// Whether a lane waits for this delivery.
     in_lane: bool,
-    /// Boxed: a runner carries one only while it delivers.
+    /// Boxed: a runner has one only while it delivers.
     letter: Option<Box<Sealed<T>>>,
 }
 
 impl<T: Spec> LetterInFlight<T> {
-    /// Takes the job of a letter.
+    /// Takes a job that delivers a dead letter.
     #[inline]
     pub(super) fn take(engine: &Arc<Engine<T>>, job: Job<T>) -> Self {
         let Job {
@@ -64,7 +64,7 @@ impl<T: Spec> LetterInFlight<T> {
         }
     }
 
-    /// The sink's verdict on the letter.
+    /// The sink's answer.
     pub(super) async fn deliver(&self) -> Result<(), String> {
         let letter = self
             .letter
@@ -76,7 +76,7 @@ impl<T: Spec> LetterInFlight<T> {
             .map_err(|error| error.to_string())
     }
 
-    /// Which message it is.
+    /// The key and hash of the message.
     pub(super) fn head(&self) -> Head<'_, T::Key> {
         let letter = self.letter.as_deref();
         let in_lane = letter.filter(|_| self.in_lane);
@@ -88,7 +88,7 @@ impl<T: Spec> LetterInFlight<T> {
         }
     }
 
-    /// The sink has answered: settles the letter that was accepted, or brings it again later.
+    /// Handles the sink's answer: settles an accepted letter, or schedules another delivery.
     /// Returns the next job of the key.
     pub(super) fn finish(
         mut self,
@@ -168,7 +168,7 @@ impl<T: Spec> Drop for LetterInFlight<T> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// Where dead letters go.
+    /// The dead-letter sink.
     pub(in crate::engine) fn sink(&self) -> Option<&Sink<T::Key, T::Message, T::Error>> {
         match &self.settings.exhausted {
             OnExhausted::DeadLetter(sink) => Some(sink),

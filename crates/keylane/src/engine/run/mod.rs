@@ -1,4 +1,4 @@
-//! What runs a message: from the ready queue through its handler, or its dead-letter sink.
+//! Runs jobs: from the ready queue through a handler or the dead-letter sink.
 //!
 //! ```text
 //!  ready queue ──► runner ──► in flight ──► attempt        (one poll of the handler)
@@ -7,7 +7,7 @@
 //!                    └──► finish ──► settle, retry, dead letter ──► next message of the key
 //! ```
 //!
-//! A runner knows what is in flight; what is in flight knows neither its runner nor its task.
+//! A runner knows its job in flight. The job in flight knows neither its runner nor its task.
 
 mod runner;
 pub(crate) use runner::run;

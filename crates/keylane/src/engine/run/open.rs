@@ -1,9 +1,9 @@
-//! A message whose handler has answered, and which is not settled yet.
+//! A message whose handler has returned and which is not settled yet.
 
 use super::super::message::Envelope;
 use crate::types::Types;
 
-/// What is owed for a message whose attempt is over.
+/// The obligation of a message whose attempt is over.
 pub(crate) struct Open<T: Types> {
     pub(in crate::engine) hash: u64,
     pub(in crate::engine) envelope: Envelope<T>,
@@ -11,10 +11,10 @@ pub(crate) struct Open<T: Types> {
     pub(in crate::engine) kept: Option<T::Message>,
 }
 
-/// Which message is in flight.
+/// Identifies a message in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Head<'a, K> {
-    /// The key of its lane; `None` without a lane.
+    /// The key of its lane. `None`: it has no lane.
     pub(super) key: Option<&'a K>,
     pub(super) hash: u64,
     pub(super) attempt: u32,

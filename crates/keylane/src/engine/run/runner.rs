@@ -1,4 +1,4 @@
-//! The task that polls handlers.
+//! The runner: the task that polls handlers.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,15 +13,15 @@ use crate::lanes::Role;
 use crate::rt::{self, Arc};
 use crate::types::Spec;
 
-/// Takes jobs from the ready queue and runs them, until there are runners enough.
+/// Takes jobs from the ready queue and runs them, until the ready queue tells it to leave.
 ///
-/// A handler that is ready at its first poll costs no task of its own. One that returns `Pending`
-/// makes this runner the task of its lane, and another runner polls on.
+/// A handler that is ready at its first poll needs no task of its own. A handler that returns
+/// `Pending` makes this runner the holder of its lane, and another runner becomes the poller.
 ///
-/// What is alive across the await of a handler is memory for each handler in flight. So values are
-/// moved on whole, into functions, the handler's future is made in the place where it stays, and
-/// there is one await for it: what lives across two has its bytes apart from everything else.
-// Not an `async fn`: that would keep its arguments twice, as given and as bound.
+/// All that lives across the await of a handler is memory per handler in flight. So values are
+/// moved into functions, the handler's future is made in its final place, and there is a single
+/// await for it: a value that lives across two awaits gets its own bytes in the future.
+// Not an `async fn`: that would store its arguments twice, as passed and as bound.
 #[allow(clippy::manual_async_fn)]
 pub(crate) fn run<T: Spec, W: Work<T>>(
     mut slot: RunnerSlot<T>,
@@ -30,10 +30,10 @@ pub(crate) fn run<T: Spec, W: Work<T>>(
     async move {
         let mut context = slot.context();
         loop {
-            // No job is held across the awaits out here: only handlers and sinks hold one.
+            // No job is held across these awaits. Jobs are held only while handlers and sinks run.
             match slot.role() {
                 Role::Gone => return,
-                // A holder that found pollers enough comes here without having asked for a job.
+                // A holder that found enough pollers comes here without having asked for a job.
                 #[cfg(not(keylane_mutant = "unsummoned"))]
                 Role::Idle if !slot.summoned().await => return,
                 Role::Idle | Role::Starting | Role::Poller | Role::Recruiter | Role::Holder => {}
@@ -72,7 +72,7 @@ pub(crate) fn run<T: Spec, W: Work<T>>(
     }
 }
 
-/// The sink's verdict on a letter. The first `Pending` makes the runner a holder.
+/// Awaits the sink's answer. The first `Pending` makes the runner a holder.
 async fn deliver<T: Spec>(
     letter: &LetterInFlight<T>,
     slot: &mut RunnerSlot<T>,

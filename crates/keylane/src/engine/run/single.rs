@@ -1,4 +1,4 @@
-//! One message in a handler.
+//! Single messages: one message in one handler.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use crate::handler::{Context, Handler};
 use crate::rt::Arc;
 use crate::types::{Spec, Types};
 
-/// A handler of single messages. `A` tells the kinds of closures apart; `K` is what is kept.
+/// A handler of single messages. `A` distinguishes the kinds of closures; `K` is what is kept.
 pub(crate) struct Single<H, A, K> {
     handler: H,
     kinds: PhantomData<fn() -> (A, K)>,
@@ -41,9 +41,9 @@ impl<H, A, M> Single<H, A, KeptIfSet<M>> {
     }
 }
 
-/// How an attempt went.
+/// The result of an attempt.
 pub(crate) enum Finished<T: Types> {
-    /// The message of the lane with this hash has settled.
+    /// The message has settled. Its lane has this hash.
     Settled(u64),
     Failed(Failure<T::Error>, Open<T>),
 }

@@ -1,4 +1,4 @@
-//! A runner's place among the runners, given back when its task is gone.
+//! The runner slot: a runner's place, which is returned when its task ends.
 
 use std::future::poll_fn;
 
@@ -14,16 +14,17 @@ use crate::types::Spec;
 
 /// A runner's place among the runners.
 ///
-/// Made before the task is spawned and moved into it, so that a task which is dropped before its
-/// first poll gives its place back too.
+/// It is made before the task is spawned and moved into it. So a task that is dropped before its
+/// first poll returns its slot, too.
 pub(crate) struct RunnerSlot<T: Spec> {
     engine: Arc<Engine<T>>,
     number: u32,
-    /// Messages of the lane in hand until it goes behind the others.
+    /// How many messages of one lane a runner runs in a row before the lane goes to the back of the
+    /// ready queue.
     quantum: u32,
     tally: Tally,
     role: Role,
-    /// Jobs until this task's budget is asked again.
+    /// How many jobs run before the task checks its Tokio budget again.
     fresh: u8,
 }
 
@@ -47,7 +48,7 @@ impl<T: Spec> RunnerSlot<T> {
         &self.engine
     }
 
-    /// The engine, and where this runner notes what it settles.
+    /// The engine, and the tally of what this runner has settled.
     #[inline]
     pub(super) fn settling(&mut self) -> (&Arc<Engine<T>>, &mut Tally) {
         (&self.engine, &mut self.tally)
@@ -63,7 +64,7 @@ impl<T: Spec> RunnerSlot<T> {
         self.role
     }
 
-    /// Whether this task should let others run before its next job.
+    /// Whether this task should yield before its next job.
     #[inline]
     pub(super) fn is_tired(&mut self) -> bool {
         self.fresh -= 1;
@@ -74,7 +75,7 @@ impl<T: Spec> RunnerSlot<T> {
         !rt::spend_budget()
     }
 
-    /// Whether this task must get out of the way of a runner that it woke.
+    /// Whether this task must yield to a runner that it woke.
     #[inline]
     pub(super) fn is_in_the_way(&mut self) -> bool {
         if self.role != Role::Recruiter {
@@ -91,7 +92,7 @@ impl<T: Spec> RunnerSlot<T> {
         self.engine.flush(&mut self.tally);
     }
 
-    /// The next job for a poller; without one the role has changed.
+    /// The next job for a poller. `None`: the role has changed.
     #[inline]
     pub(super) fn take(&mut self) -> Option<Job<T>> {
         let first = self.role == Role::Starting;
@@ -101,7 +102,7 @@ impl<T: Spec> RunnerSlot<T> {
         self.follow(taken)
     }
 
-    /// Waits, idle, to poll again. False: leave.
+    /// Waits, idle, to become a poller again. False: the runner ends.
     pub(super) async fn summoned(&mut self) -> bool {
         let (ready, mut waits) = (&self.engine.ready, false);
         let number = self.number;
@@ -110,7 +111,7 @@ impl<T: Spec> RunnerSlot<T> {
         summoned
     }
 
-    /// The handler returned `Pending`: from the first time on, this runner holds its lane.
+    /// The handler returned `Pending`. The first time, this runner becomes the holder of its lane.
     #[inline]
     pub(super) fn hold(&mut self, head: Head<'_, T::Key>) {
         if self.role != Role::Holder {
@@ -120,7 +121,7 @@ impl<T: Spec> RunnerSlot<T> {
 
     fn begin_to_hold(&mut self, head: Head<'_, T::Key>) {
         self.role = Role::Holder;
-        // What was settled must not wait with this handler.
+        // Settlements must not wait for this handler.
         self.flush();
         let recruit = self.engine.ready.hold();
         self.engine.recruit(recruit);
@@ -139,7 +140,7 @@ impl<T: Spec> RunnerSlot<T> {
         }
     }
 
-    /// Decides who runs the next message of the key: this runner at once, or the next one to come.
+    /// Decides who runs the next job of the key: this runner now, or another one later.
     #[inline]
     pub(super) fn proceed(&mut self, next: Option<Queued<T>>) -> Option<Job<T>> {
         if self.role == Role::Holder {
@@ -180,12 +181,12 @@ impl<T: Spec> RunnerSlot<T> {
         }
     }
 
-    /// Lets what was in the ready queue start, unless the end hands it back; a call is answered by its
-    /// lane.
+    /// Lets a queued job start, unless the dispatcher is ending and hands it back. For a lane that
+    /// is scheduled, asks the lane what starts.
     ///
-    /// Asked for every job, and not left to the ready queue's being closed: a message that the
-    /// router still lets in while runners see the end already may be behind one of its key that a
-    /// runner has handed back, and must not run after it.
+    /// This check is made for every job, in addition to closing the ready queue. While runners
+    /// already see the end, the router may still place a message behind one of its key that a
+    /// runner has handed back. That message must not start.
     #[inline]
     fn start(&mut self, queued: Queued<T>) -> Option<Job<T>> {
         let ends = self.engine.shutdown.hands_back() && !cfg!(keylane_mutant = "late-start");
@@ -221,7 +222,7 @@ impl<T: Spec> RunnerSlot<T> {
         again
     }
 
-    /// A holder whose lane is in other hands, or gone, looks for something else to do.
+    /// A holder whose lane is with another runner, or removed, becomes a poller again or leaves.
     #[inline]
     fn come_back(&mut self) -> Option<Job<T>> {
         self.role = Role::Poller;
@@ -250,7 +251,7 @@ impl<T: Spec> RunnerSlot<T> {
         None
     }
 
-    /// The router brings back what the rate holds up.
+    /// Wakes the router, which starts the jobs that the rate holds back.
     #[cold]
     fn tell_of_refusal(&self) {
         let is_refused = self.engine.ready.refused_until().is_some();
@@ -267,13 +268,13 @@ impl<T: Spec> Drop for RunnerSlot<T> {
             self.engine.end_wait(number);
         }
         if std::thread::panicking() {
-            // Handlers' panics are caught. This one came from a key's own `Eq`, `Clone` or `Drop`,
-            // and what the runner held of its lane is gone.
+            // Panics of handlers are caught. This one came from a key's own `Eq`, `Clone` or
+            // `Drop`, and the runner's job is lost.
             self.engine.count_lost();
         }
         self.flush();
         let recruit = self.engine.ready.lost(role, number);
-        // From now on another runner may have this number.
+        // From now on another runner may get this number.
         self.engine.runners.remove(number);
         self.engine.recruit(recruit);
         self.engine.shutdown.nudge();

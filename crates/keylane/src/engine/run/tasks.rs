@@ -1,4 +1,4 @@
-//! Every runner's task, so that `abort` can drop what is in flight.
+//! The tasks of all runners, so that `abort` can drop the jobs in flight.
 
 use crate::handler::Details;
 use crate::rt::{AbortHandle, Arc, Mutex, lock};
@@ -7,18 +7,19 @@ use crate::rt::{AbortHandle, Arc, Mutex, lock};
 #[derive(Debug)]
 pub(crate) struct RunningTasks {
     tasks: Mutex<Tasks>,
-    /// What the contexts of all handlers have in common.
+    /// The part of a context that all handlers share.
     pub(super) details: Arc<Details>,
 }
 
 #[derive(Debug)]
 struct Tasks {
     aborted: bool,
-    /// By number. `None` for a number that is free, and for a task that is being spawned.
+    /// By number. `None`: the number is free, or its task is being spawned.
     handles: Vec<Option<AbortHandle>>,
-    /// Numbers for the next runners: so no number is larger than there ever were runners at once.
+    /// The free numbers. They are reused, so numbers stay below the most runners there ever were at
+    /// once.
     free: Vec<u32>,
-    /// Numbers of tasks that have ended before `spawn` has returned: they are not free until then.
+    /// Numbers of tasks that ended before `spawn` returned. They are not free until then.
     ended: Vec<u32>,
 }
 
@@ -35,10 +36,10 @@ impl RunningTasks {
         }
     }
 
-    /// Starts a task under a number that no other running one has.
+    /// Starts a task under a number that no other running task has.
     ///
-    /// Not under the lock: a runtime that is shutting down drops the task before `spawn` returns,
-    /// and the task gives its number back.
+    /// Must not be called under the lock: a runtime that is shutting down drops the task before
+    /// `spawn` returns, and then the task frees its number.
     pub(crate) fn start(&self, spawn: impl FnOnce(u32) -> AbortHandle) {
         let number = {
             let mut tasks = lock(&self.tasks);
@@ -60,7 +61,7 @@ impl RunningTasks {
         }
     }
 
-    /// A runner has ended.
+    /// A runner has ended: frees its number.
     pub(crate) fn remove(&self, number: u32) {
         let mut tasks = lock(&self.tasks);
         let removed = tasks.handles[number as usize].take();
@@ -73,7 +74,7 @@ impl RunningTasks {
         drop(removed);
     }
 
-    /// Drops what is in flight, now and from now on.
+    /// Aborts all runners, and all that are spawned later.
     pub(crate) fn abort_all(&self) {
         let tasks: Vec<_> = {
             let mut tasks = lock(&self.tasks);

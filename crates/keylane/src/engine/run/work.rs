@@ -1,4 +1,4 @@
-//! How a job of the ready queue is given to a handler.
+//! How a runner gives a job to a handler.
 
 use std::future::Future;
 
@@ -14,21 +14,21 @@ use crate::types::Spec;
 
 /// A handler as runners see it: of single messages, or of batches.
 ///
-/// One type for each, so that the future of a runner carries what its own kind of handler needs and
-/// nothing else.
+/// Each kind is a type of its own, so that the future of a runner stores only what its own kind
+/// needs.
 pub(crate) trait Work<T: Spec>: Send + Sync + 'static {
-    /// What the handler is called with.
+    /// The argument of the handler.
     type Input: Send;
-    /// What stays with the engine while it runs.
+    /// What the engine keeps while the handler runs.
     type Kept: Kept<T>;
-    /// What it answers.
+    /// The handler's output.
     type Answer: Send;
-    /// Why it can fail.
+    /// The handler's error.
     type Error: Into<Failure<T::Error>>;
     /// What is left to do once the context is free for the next job.
     type Finished: Send;
 
-    /// The input for the handler, and what is kept of it.
+    /// Splits the message into the handler's argument and what is kept.
     #[allow(clippy::type_complexity, reason = "the input, and what is kept of it")]
     fn keep(
         engine: &Engine<T>,
@@ -43,7 +43,7 @@ pub(crate) trait Work<T: Spec>: Send + Sync + 'static {
         input: Self::Input,
     ) -> impl Future<Output = Result<Self::Answer, Self::Error>> + Send;
 
-    /// The handler has answered: settles what has succeeded and can be settled in its place.
+    /// The handler has returned: settles in place the messages that succeeded, as far as possible.
     fn finish(
         engine: &Arc<Engine<T>>,
         tally: &mut Tally,
@@ -51,7 +51,7 @@ pub(crate) trait Work<T: Spec>: Send + Sync + 'static {
         answer: Result<Self::Answer, Box<Failure<T::Error>>>,
     ) -> Self::Finished;
 
-    /// Moves the lane on, tries again or gives up. Returns the next job of the key.
+    /// Moves the lane on, retries or gives up. Returns the next job of the key.
     fn advance(
         engine: &Arc<Engine<T>>,
         tally: &mut Tally,

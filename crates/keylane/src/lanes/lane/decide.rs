@@ -13,8 +13,8 @@ use crate::clock::Instant;
 pub(crate) enum Decision {
     /// Nothing of this key starts until it is resumed.
     Pause,
-    /// A paused lane goes on; or a halted head goes out again, as a first attempt; or missing versions are
-    /// waited for once more.
+    /// A paused lane goes on; or a halted head goes out again, as a first attempt; or missing
+    /// versions are waited for once more.
     Resume,
     /// The waiting head settles as skipped, or as the failure it was halted by, and the key goes on
     /// behind it. Missing versions are given up.

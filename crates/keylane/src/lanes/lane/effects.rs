@@ -6,8 +6,8 @@ use super::plan::Gap;
 use super::wake::Due;
 use crate::clock::Instant;
 
-/// What follows from a decision of a lane. The engine carries it out: the first part under the lock of
-/// the lane's shard, the rest when the lock is gone.
+/// What follows from a decision of a lane. The engine applies the first part under the lock of the
+/// lane's shard, and the second part after the lock is released.
 #[must_use = "messages, room, senders and timers wait for it"]
 pub(crate) struct Effects<T: Item, H, G> {
     // Under the lock.

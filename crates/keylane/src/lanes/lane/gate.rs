@@ -1,9 +1,10 @@
 //! Where the senders of a full lane wait.
 //!
-//! A lane that reaches its capacity gets a gate: a semaphore without permits. Every settlement of that
-//! lane that makes room grants one permit, so senders come in one by one, in the order in which they
-//! came to the gate, and none is woken in vain. A sender that gives up returns its permit, and the next
-//! one gets it. The gate goes when the lane is half empty and no sender waits, or when the lane goes.
+//! A lane that reaches its capacity gets a gate: a semaphore without permits. Every settlement of
+//! that lane that makes room grants one permit, so senders come in one by one, in the order in
+//! which they came to the gate, and none is woken in vain. A sender that gives up returns its
+//! permit, and the next one gets it. The gate goes when the lane is half empty and no sender waits,
+//! or when the lane goes.
 
 use super::super::item::Item;
 use super::super::rules::Rules;
@@ -90,8 +91,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     /// The lane has decided what to run.
     ///
-    /// One that waits for a version gets a new gate: the senders at the old one look again, and one of
-    /// them may bring that version.
+    /// One that waits for a version gets a new gate: the senders at the old one look again, and one
+    /// of them may bring that version.
     pub(crate) fn open_or_renew_gate(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         if self.gate().is_none() {
             return;
@@ -111,7 +112,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// Has all senders at the gate look again where to go.
     pub(crate) fn renew_gate(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         let Some(old) = self.take_full() else { return };
-        // What was granted and has not arrived makes the lane deeper, as all that is on its way does.
+        // What was granted and has not arrived makes the lane deeper, as all that is on its way
+        // does.
         let room = rules.capacity.saturating_sub(self.depth(rules));
         self.set_full(room);
         effects.opening = Opening::Close(old.gate);

@@ -82,8 +82,8 @@ pub(crate) enum Offered<T> {
 #[derive(Debug)]
 pub(crate) struct Lane<T, H, G> {
     state: State<H>,
-    /// Boxed and absent in most lanes, which hold one message at a time: such a lane is made, moved and
-    /// dropped at the price of a few words.
+    /// Boxed and absent in most lanes, which hold one message at a time: such a lane is made, moved
+    /// and dropped at the price of a few words.
     parked: Option<Box<Backlog<T>>>,
     more: Option<Box<More<T, G>>>,
 }
@@ -127,8 +127,8 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// A lane with nothing in it, made for a message or a pause that is about to come. `tat` is the word
-    /// of its rate.
+    /// A lane with nothing in it, made for a message or a pause that is about to come. `tat` is the
+    /// word of its rate.
     pub(crate) fn empty(tat: u64) -> Self {
         let mut lane = Self {
             state: State::Waiting {
@@ -160,8 +160,8 @@ impl<T, H, G> Lane<T, H, G> {
         &self.state
     }
 
-    /// The head, if there is one, and what is parked behind it. What a plan keeps beside them is not
-    /// counted: see [`depth`](Self::depth).
+    /// The head, if there is one, and what is parked behind it. What a plan keeps beside them is
+    /// not counted: see [`depth`](Self::depth).
     #[inline]
     pub(crate) fn len(&self) -> usize {
         let waits = matches!(self.state, State::Scheduled | State::Waiting { .. });
@@ -422,8 +422,8 @@ impl<T: Item, H, G> Lane<T, H, G> {
         depth
     }
 
-    /// When the message that waits longest was accepted: the head where the lane knows it, or else the
-    /// first that is parked or came too early.
+    /// When the message that waits longest was accepted: the head where the lane knows it, or else
+    /// the first that is parked or came too early.
     pub(crate) fn oldest_waiting(&self) -> Option<&T> {
         self.oldest_parked().or_else(|| self.first_early())
     }
@@ -453,8 +453,8 @@ impl<T: Item, H, G> Lane<T, H, G> {
             .is_some_and(|more| more.watermark.is_some())
     }
 
-    /// Whether all that was accepted up to the watermark has left the lane, given what starts now. True
-    /// once: the mark is gone then.
+    /// Whether all that was accepted up to the watermark has left the lane, given what starts now.
+    /// True once: the mark is gone then.
     #[inline]
     pub(crate) fn passes_watermark(&mut self, starts: Option<&T>) -> bool {
         match &self.more {

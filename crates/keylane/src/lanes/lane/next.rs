@@ -32,8 +32,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     /// The head settled, in any lane: what comes out next.
     ///
-    /// `at_once`: the runner that asks would start it now. Otherwise a lane in which more can happen until
-    /// then stands in the ready queue in place of its message.
+    /// `at_once`: the runner that asks would start it now. Otherwise a lane in which more can
+    /// happen until then stands in the ready queue in place of its message.
     pub(crate) fn advance(
         &mut self,
         now: Instant,
@@ -95,8 +95,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects
     }
 
-    /// A message was out and has not started: its key is paused, or its time has not come. It comes back,
-    /// with the members of its batch, the first one first.
+    /// A message was out and has not started: its key is paused, or its time has not come. It comes
+    /// back, with the members of its batch, the first one first.
     pub(crate) fn take_back(
         &mut self,
         items: Vec<T>,

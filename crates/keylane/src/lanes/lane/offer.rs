@@ -10,8 +10,8 @@ use super::{Lane, Offered, Spares};
 use crate::clock::Instant;
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
-    /// Takes a message. `recall` says what the key remembers of its versions; it is asked where the lane
-    /// has to know it, and at most once.
+    /// Takes a message. `recall` says what the key remembers of its versions; it is asked where the
+    /// lane has to know it, and at most once.
     pub(crate) fn offer(
         &mut self,
         item: T,
@@ -74,8 +74,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             effects.full.up();
         }
         if depth > rules.capacity {
-            // It came in before its sender could see the lane full. If that were load, one flooded key could
-            // take all the room from the others.
+            // It came in before its sender could see the lane full. If that were load, one flooded
+            // key could take all the room from the others.
             effects.stall = effects.stall.with_lane();
         }
         if rules.expires {

@@ -1,5 +1,5 @@
-//! One lane under each plan, against what must hold after every step. No runtime, no engine: the test is
-//! the ready queue, the runner, the timers and the operator.
+//! One lane under each plan, against what must hold after every step. No runtime, no engine: the
+//! test is the ready queue, the runner, the timers and the operator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -4,13 +4,14 @@ use crate::clock::Instant;
 
 /// Where the head of a lane is. Everything behind the head is parked.
 ///
-/// In `Ready` and `Running` the head is out: it travels as a job from the ready queue to a runner. There
-/// is one job per lane, so two handlers of one key cannot run at once. In `Backoff` and `Halted` the lane
-/// itself holds the head. In `Scheduled` and `Waiting` there is no head yet: the first of the parked
-/// messages will be it.
+/// In `Ready` and `Running` the head is out: it travels as a job from the ready queue to a runner.
+/// There is one job per lane, so two handlers of one key cannot run at once. In `Backoff` and
+/// `Halted` the lane itself holds the head. In `Scheduled` and `Waiting` there is no head yet: the
+/// first of the parked messages will be it.
 #[derive(Debug)]
 pub(crate) enum State<H> {
-    /// The lane stands in the ready queue, and is asked for its next message when a runner takes it.
+    /// The lane stands in the ready queue, and is asked for its next message when a runner takes
+    /// it.
     Scheduled,
     /// The lane is in no queue. What is parked, if anything is, waits for this reason.
     Waiting {
@@ -93,7 +94,8 @@ pub(crate) enum Event {
     Wait,
     /// There is nothing to run and nothing to wait for.
     Leave,
-    /// The handler of the head, or the sink of its dead letter, returned `Pending` for the first time.
+    /// The handler of the head, or the sink of its dead letter, returned `Pending` for the first
+    /// time.
     Suspend,
     /// The head settled, and the next message of the lane is its head at once.
     Finish,
@@ -140,7 +142,7 @@ impl Phase {
             (Self::Scheduled | Self::Ready | Self::Waiting, Event::Wait) => Some(Self::Waiting),
             (Self::Scheduled | Self::Waiting, Event::Leave) if !parked => Some(Self::Absent),
             (Self::Waiting, Event::HandBack) => Some(Self::Absent),
-            // Whoever takes the lane out of the ready queue will find nothing in it.
+            // The runner that takes the lane out of the ready queue will find nothing in it.
             (Self::Scheduled, Event::HandBack) => Some(self),
 
             // From `Running`: the handler waited and failed, and now the dead-letter sink waits.

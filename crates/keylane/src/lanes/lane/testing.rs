@@ -89,7 +89,8 @@ impl Gate for TestGate {
     }
 }
 
-/// Rules with nothing but a plan: room for four messages, of which the senders of more are held back.
+/// Rules with nothing but a plan: room for four messages, of which the senders of more are held
+/// back.
 pub(super) fn rules(plan: PlanRules) -> Rules {
     Rules {
         capacity: 4,

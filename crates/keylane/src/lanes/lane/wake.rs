@@ -8,7 +8,8 @@ use super::state::{State, Timer, WaitReason};
 use super::{Lane, Spares};
 use crate::clock::Instant;
 
-/// What a timer was armed for. Timers are not taken back: one that finds something else does nothing.
+/// What a timer was armed for. Timers are not taken back: one that finds something else does
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// The head waits for its next attempt until then.

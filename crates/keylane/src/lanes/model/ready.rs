@@ -23,7 +23,7 @@ impl Ranked for Job {
 }
 type Number = u32;
 
-/// What a runner, or somebody else, does next. The index picks a runner.
+/// What a runner, or the environment, does next. The index picks a runner.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Push(usize),
@@ -98,7 +98,8 @@ impl Wake for Woken {
 
 struct World {
     limits: Limits,
-    /// Most that may be active: the limit, or those that were when it shrank and have not rested yet.
+    /// Most that may be active: the limit, or those that were when it shrank and have not rested
+    /// yet.
     ceiling: usize,
     decision: u64,
     ready: Ready<Job>,
@@ -344,7 +345,7 @@ impl World {
             self.runner(number).role = Role::Poller;
             self.taken(number, taken);
         } else {
-            // Not active any more when somebody else is recruited in its place.
+            // Not active any more when another runner is recruited in its place.
             self.runner(number).role = Role::Gone;
             self.recruit(recruit);
             self.rest(number, taken);

@@ -5,23 +5,22 @@
 //! - **poller**: takes jobs from the queue and polls each handler once. There are never more
 //!   pollers than workers of the runtime, because more could not poll at the same time.
 //! - **holder**: its handler returned `Pending`, and it has become that lane's task.
-//! - **idle**: waits to be a poller again. A few are kept, the rest end.
+//! - **idle**: waits to be a poller again. A few are kept, the others end.
 //!
 //! Pollers and holders are *active*; at most `concurrency` runners are. An active runner is a
 //! permit, so permits in use are handlers in flight, and no semaphore is touched per message.
 //!
-//! The limit may change. Where it shrinks, runners go on with the handlers that they hold, and those
-//! above it take nothing new: they rest when they ask.
+//! The limit may change. If it shrinks, runners finish the handlers that they hold. Those above the
+//! new limit become idle when they ask for a job.
 //!
-//! Runners are recruited one at a time: whoever adds jobs recruits a poller, and a poller that
-//! would leave jobs behind it recruits the next. It takes none itself in that step, and steps aside
-//! first: Tokio runs what a task wakes on the same worker after it, where no other worker can take it
-//! over, and only a task that steps aside can be taken over instead. All of it is decided here, under
-//! one lock; the caller carries out what [`Recruit`] says after the lock is gone.
+//! Runners are recruited one at a time. The task that pushes jobs recruits a poller, and a poller
+//! that would leave jobs behind recruits the next one. In that step it takes no job and yields
+//! first: Tokio runs a task that it wakes on the same worker after it, and another worker can only
+//! steal a task that waits in the run queue. All of this is decided here, under one lock. The
+//! caller carries out what [`Recruit`] says after the lock is released.
 //!
-//! With a rate a job may have to wait although a runner asks for it. The runner goes idle, so what
-//! waits for the rate holds none, and nobody is recruited until the router says that the time has
-//! come. The runner that was refused wakes the router for that.
+//! With a rate a job may have to wait although a runner asks for it. The runner becomes idle and
+//! wakes the router. No runner is recruited until the router says that the next job may start.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -53,8 +52,8 @@ pub(crate) enum Recruit {
 #[derive(Debug)]
 pub(crate) enum Take<T> {
     Job(T),
-    /// More than one job waits, and another runner is there for them: carry out the recruiting, step
-    /// aside, and ask again.
+    /// More than one job waits, and another runner is there for them: carry out the recruiting,
+    /// step aside, and ask again.
     Aside(Recruit),
     /// Nothing to run: wait to be woken as a poller.
     Idle,
@@ -153,7 +152,7 @@ impl<T: Ranked> State<T> {
         self.rest(limits)
     }
 
-    /// Whether the limit has shrunk below those that are active: one that asks for a job rests.
+    /// Whether more runners are active than the limit allows. A runner that asks becomes idle then.
     #[inline]
     fn is_over(&self) -> bool {
         self.pollers + self.holders > self.concurrency && !cfg!(keylane_mutant = "adaptive-over")
@@ -240,7 +239,8 @@ impl<T: Ranked> Ready<T> {
         state.take(&self.limits)
     }
 
-    /// A holder is done with its handler and its lane: it polls again, unless there are pollers enough.
+    /// A holder is done with its handler and its lane: it polls again, unless there are pollers
+    /// enough.
     pub(crate) fn come_back(&self) -> (Take<T>, Recruit) {
         let mut state = lock(&self.state);
         let is_over = state.is_over();
@@ -254,9 +254,8 @@ impl<T: Ranked> Ready<T> {
     }
 
     /// A poller's lane used up its quantum: to the back of the queue, and the front comes out.
-    ///
-    /// With nobody else waiting the lane goes straight on. `None`: nothing may go now, or too many are
-    /// active, and the lane waits in the queue. The job comes back once the queue is closed.
+    /// If no other job waits, the lane goes on at once. `None`: nothing may start now, or too many
+    /// runners are active, and the lane waits in the queue. A closed queue returns the job.
     pub(crate) fn rotate(&self, job: T) -> Result<Option<T>, T> {
         let mut state = lock(&self.state);
         if state.closed {
@@ -307,8 +306,8 @@ impl<T: Ranked> Ready<T> {
         state.recruit(&self.limits)
     }
 
-    /// A holder would poll the next handler of its lane. False: there are pollers enough, or too many
-    /// are active.
+    /// A holder would poll the next handler of its lane. False: there are pollers enough, or too
+    /// many are active.
     pub(crate) fn resume(&self) -> bool {
         let mut state = lock(&self.state);
         if state.pollers >= self.limits.pollers || state.is_over() {
@@ -348,9 +347,9 @@ impl<T: Ranked> Ready<T> {
 
     /// Waits until this idle runner is made a poller. Ready with false: leave.
     ///
-    /// Whoever recruits a runner takes it out of the idle ones, so being absent is the summons,
-    /// and no wake-up can be lost or go to another. `waits` is this runner's own memory of having
-    /// come among them.
+    /// A recruiter removes the runner from the idle ones. So being absent is the wake-up: it cannot
+    /// be lost or go to another runner. `waits` records whether this runner has joined the idle
+    /// ones.
     pub(crate) fn poll_summons(
         &self,
         number: u32,
@@ -391,9 +390,8 @@ impl<T: Ranked> Ready<T> {
     }
 
     /// Holds another limit from now on; an older decision that comes late is none.
-    ///
-    /// Nobody is dropped: those above a smaller limit rest when they ask for a job. For a larger one
-    /// the first runner is recruited, and it recruits the next.
+    /// No runner is dropped: those above a smaller limit become idle when they ask for a job. For a
+    /// larger limit the first runner is recruited, and it recruits the next.
     pub(crate) fn set_concurrency(&self, concurrency: usize, decision: u64) -> Recruit {
         let mut state = lock(&self.state);
         if decision <= state.decision {
@@ -418,7 +416,7 @@ impl<T: Ranked> Ready<T> {
         state.pollers + state.holders
     }
 
-    /// Turns that wait for a runner.
+    /// Jobs that wait for a runner.
     pub(crate) fn waiting(&self) -> usize {
         lock(&self.state).jobs.len()
     }

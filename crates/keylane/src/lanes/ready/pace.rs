@@ -7,15 +7,15 @@ use crate::rate::Gcra;
 
 /// Says how often a job may go, and remembers that it has said no.
 ///
-/// Whoever is refused tells the router, which calls [`release`](Self::release) when the time has
-/// come. Until then nobody is recruited; who comes by all the same may ask. That one is granted
-/// does not end it: the others that wait are the router's to bring back.
+/// A runner that is refused wakes the router, which calls [`release`](Self::release) at the right
+/// time. Until then no runner is recruited, but a poller may still ask. If that one is granted, the
+/// router must still wake the others.
 #[derive(Debug)]
 pub(super) struct Pace {
     limiter: Gcra,
     tat: u64,
     epoch: Instant,
-    /// From when on the next one may go; only while somebody was refused and nobody released.
+    /// When the next job may start. Set while a runner was refused and none was released.
     refused_until: Option<u64>,
 }
 

@@ -124,8 +124,8 @@ impl<T: Ranked> Line<T> {
         }
     }
 
-    /// A runner goes on with the next job, and its own waits behind those that are here. With
-    /// nobody here it gets its own back.
+    /// A runner takes the next job, and its own job goes behind the others. If the queue is empty,
+    /// the runner gets its own job back.
     pub(super) fn rotate(&mut self, job: T) -> Option<T> {
         if self.rules.is_none() && self.first.is_empty() {
             return Some(job);
@@ -163,7 +163,7 @@ impl<T: Ranked> Line<T> {
         all
     }
 
-    /// When [`release`](Self::release) is to be called, if somebody was refused.
+    /// When to call [`release`](Self::release), if a runner was refused.
     pub(super) fn refused_until(&self) -> Option<Instant> {
         self.rules.as_ref()?.pace.as_ref()?.refused_until()
     }
@@ -218,7 +218,7 @@ impl<T: Ranked> Rules<T> {
         first.len() + less_urgent + self.free.len()
     }
 
-    /// A bit for each class in which somebody waits.
+    /// A bit for each class in which a job waits.
     fn waiting(&self, first: &VecDeque<T>) -> u8 {
         let queues = std::iter::once(first).chain(&self.less_urgent);
         queues.enumerate().fold(0, |bits, (class, queue)| {
@@ -226,7 +226,8 @@ impl<T: Ranked> Rules<T> {
         })
     }
 
-    /// Both kinds take turns, so neither a rate nor a flood of free ones keeps the other from going.
+    /// Both kinds take turns, so neither a rate nor a flood of free ones keeps the other from
+    /// going.
     fn pop(&mut self, first: &mut VecDeque<T>) -> Option<T> {
         self.free_last = !self.free_last && !self.free.is_empty();
         if self.free_last {

@@ -166,7 +166,7 @@ impl HotKeys {
         self.waits.leave(runner);
     }
 
-    /// Samples begin again, after a rest. The last tick before now was at this moment.
+    /// Samples begin again after an idle time. The last tick before now was at this moment.
     pub(crate) fn resume_sampling(&self, last: u64) {
         lock(&self.busy).resume(last);
     }

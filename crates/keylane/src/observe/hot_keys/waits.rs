@@ -86,7 +86,7 @@ impl Waits {
         self.size
     }
 
-    /// Who waits in this part of the places, and since when.
+    /// The handlers that wait in this part of the slots, and since when.
     pub(super) fn part(&self, from: usize, len: usize) -> Option<Vec<Wait>> {
         let places = self.places.get()?;
         let part = places.get(from..places.len().min(from + len))?;

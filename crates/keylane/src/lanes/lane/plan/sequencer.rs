@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::clock::Instant;
 
 /// Puts the messages of one key into the order of their versions, as a receiver of TCP does with
-/// segments (RFC 9293, section 3.10.7.4): what is next goes on, what is early waits, what was there is
-/// a duplicate.
+/// segments (RFC 9293, section 3.10.7.4): what is next goes on, what is early waits, what was there
+/// is a duplicate.
 ///
 /// What is next in line is parked in the lane by the caller; only the early ones are kept here.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Sequencer<T> {
 /// Which version is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// Nobody has been asked yet where this key stands.
+    /// The last version of this key has not been asked for yet.
     Unknown,
     /// This one.
     Next(u64),
@@ -88,7 +88,7 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Whether somebody has to say where this key stands.
+    /// Whether the last version of this key must be asked for.
     pub(crate) fn is_unknown(&self) -> bool {
         self.line == Line::Unknown
     }
@@ -128,8 +128,8 @@ impl<T> Sequencer<T> {
         Some(item)
     }
 
-    /// Somebody has said where this key stands: the last version that was handled, or else the first
-    /// that is to be. Returns early messages that turn out to be old.
+    /// Learns where this key stands: the last version that was handled, or the first one to handle.
+    /// Returns early messages that turn out to be old.
     pub(crate) fn learn(&mut self, last: Option<u64>, first: Option<u64>, now: Instant) -> Vec<T> {
         let seen = || self.early.first_key_value().map(|(version, _)| *version);
         self.line = match (last, first.or_else(seen)) {
