@@ -37,7 +37,7 @@ pub(super) async fn of_one() {
     witness.conclude(orders, ending, vec![gives_up]).await;
 }
 
-/// The same with bytes: a message that is too large for the free bytes does not block a smaller one.
+/// The same with bytes: a message too large for the free bytes does not block a smaller one.
 pub(super) async fn of_bytes() {
     let witness = Witness::new();
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)

@@ -90,7 +90,7 @@ pub(super) async fn twice() {
     }
     assert_eq!(report.accepted, other.accepted);
     assert_eq!(report.interrupted, other.interrupted);
-    // The shutdown that finished first returns all of them.
+    // The first of the two reports has all of them.
     assert!(report.returned.is_empty() || other.returned.is_empty());
     report.returned.append(&mut other.returned);
     witness.judge(&orders, &report);

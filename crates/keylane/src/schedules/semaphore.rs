@@ -26,7 +26,7 @@ struct Scenario {
 #[derive(Default)]
 struct Seen {
     last: u32,
-    /// The waiters of each key, by number, that have a place in the lane and are not about to leave.
+    /// By key, the waiters that have a place in the lane and are not about to leave.
     waiting: BTreeMap<Key, BTreeSet<u32>>,
     running: BTreeSet<Key>,
 }
@@ -122,7 +122,7 @@ impl Scenario {
         true
     }
 
-    /// Leaves at any moment, after one poll or none. If the poll gave the permit, drops the permit too.
+    /// Leaves at any moment, after one poll or none. Drops the permit if the poll gave it.
     async fn leaves(&self, mut placed: Placed) {
         if rt::one_in(2) {
             let acquire = &mut placed.acquire;

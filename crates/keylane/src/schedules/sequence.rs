@@ -34,7 +34,7 @@ fn judge_versions(witness: &Witness) {
     );
 }
 
-/// The missing version arrives, its time-out passes, or both. A version that is late is a duplicate.
+/// The missing version arrives, its time-out passes, or both. A late version is a duplicate.
 pub(super) async fn gap_is_filled_and_skipped() {
     let witness = Witness::new();
     let orders = witness.spawn(builder(OnGap::Skip), |_, _| Act::Succeed);

@@ -238,7 +238,7 @@ impl Witness {
         self.seen().keys.entry(key).or_default().operated = true;
     }
 
-    /// Waits for the shutdown and checks its report. Every sender must have ended, or must be refused.
+    /// Waits for the shutdown and checks its report. Every sender must have ended or be refused.
     pub(super) async fn conclude(
         self,
         orders: Orders,
