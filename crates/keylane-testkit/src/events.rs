@@ -24,18 +24,18 @@ pub struct Record {
 
 /// One thing that happened.
 ///
-/// Only [`Sent`](Event::Sent) has the key of a message and its place within the key. The other events
-/// name the id. A sender may learn the answer after the handler has begun, so a `Sent` may come after
-/// the `Start` of its message. All other events are in the order in which they happened.
+/// Only [`Sent`](Event::Sent) has the key of a message and its place within the key. The other
+/// events name the id. A sender may learn the answer after the handler has begun, so a `Sent` may
+/// come after the `Start` of its message. All other events are in the order in which they happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A send returned, or was given up.
     Sent {
         /// The key. `None` for a keyless message, to which no order rule applies.
         key: Option<Key>,
-        /// The place of the message among those of its key. It grows with each send. If several senders
-        /// use one key at the same time, there is no order to check: give each its own keys, or send
-        /// under a lock. Where messages carry versions, this is the version.
+        /// The place of the message among those of its key. It grows with each send. If several
+        /// senders use one key at the same time, there is no order to check: give each its own
+        /// keys, or send under a lock. Where messages carry versions, this is the version.
         seq: u64,
         /// The message.
         id: Id,
@@ -53,8 +53,8 @@ pub enum Event {
     },
     /// The handler finished, or its future was dropped.
     ///
-    /// Ends name no token. If one attempt of one message runs under two tokens at once, an end counts
-    /// for the newer one. Where that matters, give the redelivery another number.
+    /// Ends name no token. If one attempt of one message runs under two tokens at once, an end
+    /// counts for the newer one. Where that matters, give the redelivery another number.
     End {
         /// The message.
         id: Id,
@@ -93,8 +93,8 @@ pub enum Event {
     },
     /// A process ended without notice. Attempts under `epoch` or an older token no longer run.
     ///
-    /// Epochs and tokens come from one counter. If another process still works under an older token,
-    /// the test records the ends of the dead process's attempts itself, and crashes epoch 0.
+    /// Epochs and tokens come from one counter. If another process still works under an older
+    /// token, the test records the ends of the dead process's attempts itself, and crashes epoch 0.
     Crash {
         /// The newest token the process held.
         epoch: Token,

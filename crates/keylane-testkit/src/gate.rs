@@ -38,8 +38,8 @@ impl Gate {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, it loses its place. If it had already been released, the release goes
-    /// to the next future.
+    /// If the future is dropped, it loses its place. If it had already been released, the release
+    /// goes to the next future.
     pub fn pass(&self) -> Pass {
         Pass {
             gate: self.clone(),

@@ -96,8 +96,8 @@ impl Script {
         self
     }
 
-    /// Starts one attempt. This call records the start. The future records the end: when it finishes,
-    /// panics, or is dropped before that.
+    /// Starts one attempt. This call records the start. The future records the end: when it
+    /// finishes, panics, or is dropped before that.
     ///
     /// # Cancel safety
     ///

@@ -62,7 +62,7 @@ where
         self.next_at(key, seq)
     }
 
-    /// The same as [`next`](Self::next), but the caller chooses the place of the message in its key.
+    /// The same as [`next`](Self::next); the caller chooses the place of the message in its key.
     pub fn next_at(&self, key: impl Into<Option<Key>>, seq: u64) -> (M, Sending) {
         let key = key.into();
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
