@@ -1,4 +1,4 @@
-//! The letter box as the sink of a dispatcher, and the report of a dispatcher as evidence.
+//! Connects the kit to the engine: a letter box as a dead-letter sink, a report as evidence.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::events::Id;
 use crate::letters::LetterBox;
 
 impl LetterBox {
-    /// The box as the sink of a dispatcher; `id` tells which message a letter is about.
+    /// This box as the sink of a dispatcher. `id` returns the id of the message of a letter.
     ///
     /// ```
     /// # use keylane_testkit::{History, LetterBox, ScriptError};
@@ -31,7 +31,7 @@ impl LetterBox {
     }
 }
 
-/// A [`LetterBox`] at the end of a dispatcher: see [`LetterBox::sink`].
+/// The sink that [`LetterBox::sink`] returns.
 #[derive(Clone)]
 pub struct LetterSink<F> {
     letters: LetterBox,
@@ -62,7 +62,7 @@ where
 }
 
 impl Drained {
-    /// What `report` said when the history was at `position`.
+    /// Adds `report`. At that moment the history was at `position`.
     pub fn new<K, M>(position: usize, report: &Report<K, M>) -> Self {
         Self {
             position,
@@ -91,7 +91,7 @@ mod tests {
     use crate::history::History;
     use crate::script::{Act, Script, ScriptError};
 
-    /// The kit around the real engine: what it does is recorded, and judged whole.
+    /// The kit around the real engine: everything is recorded, and every rule is judged.
     #[tokio::test(start_paused = true)]
     async fn a_dispatcher_is_judged_by_its_history() {
         let history = History::new();

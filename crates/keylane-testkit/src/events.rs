@@ -1,22 +1,22 @@
-//! What a test writes down while it runs.
+//! What a test records while it runs.
 
 use std::fmt;
 
 use tokio::time::Instant;
 
-/// What orders messages. Tests number their keys; a richer key is mapped to a number by the test.
+/// The key of a message. Tests number their keys; a test maps a richer key to a number.
 pub type Key = u64;
 
 /// One message, unique in its history. A message that is sent again gets a new id.
 pub type Id = u64;
 
-/// The fencing token an attempt runs under, or the epoch of the process where nothing is fenced.
+/// The fencing token of an attempt. Without fencing, the epoch of the process.
 pub type Token = u64;
 
-/// An event and when it was recorded. Its place in the history is its sequence number.
+/// An event, and when it was recorded. Its position in the history is its sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// The time by Tokio's clock, so paused time works.
+    /// The time by Tokio's clock, so it follows paused time.
     pub at: Instant,
     /// What happened.
     pub event: Event,
@@ -24,18 +24,18 @@ pub struct Record {
 
 /// One thing that happened.
 ///
-/// Only [`Sent`](Event::Sent) knows the key and the place of a message; the others name the id.
-/// A sender learns the answer after the handler may have begun, so a `Sent` may stand behind the
-/// `Start` of its message. All other events stand in the order in which they happened.
+/// Only [`Sent`](Event::Sent) has the key of a message and its place within the key. The other
+/// events name the id. A sender may learn the answer after the handler has begun, so a `Sent` may
+/// come after the `Start` of its message. All other events are in the order in which they happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A send returned, or was given up.
     Sent {
-        /// The key; `None` for a keyless message, which no order rule touches.
+        /// The key. `None` for a keyless message, to which no order rule applies.
         key: Option<Key>,
-        /// The place of the message among those of its key: grows by each send. Senders that race
-        /// for one key have no order to check; give each its own keys, or a lock around the send.
-        /// Where messages carry versions, this is the version.
+        /// The place of the message among those of its key. It grows with each send. If several
+        /// senders use one key at the same time, there is no order to check: give each its own
+        /// keys, or send under a lock. Where messages carry versions, this is the version.
         seq: u64,
         /// The message.
         id: Id,
@@ -48,13 +48,13 @@ pub enum Event {
         id: Id,
         /// Which attempt, counted from 1.
         attempt: u32,
-        /// Under which right.
+        /// The fencing token that the attempt runs under.
         token: Token,
     },
     /// The handler finished, or its future was dropped.
     ///
-    /// Ends name no token. Where one attempt of one message runs under two tokens at once, an end
-    /// is taken for the newer's; number the redelivery differently where that matters.
+    /// Ends name no token. If one attempt of one message runs under two tokens at once, an end
+    /// counts for the newer one. Where that matters, give the redelivery another number.
     End {
         /// The message.
         id: Id,
@@ -63,17 +63,17 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome,
     },
-    /// The source was asked to forget the message.
+    /// The source was asked to acknowledge the message.
     AckReq {
         /// The message.
         id: Id,
     },
-    /// The source said that it has forgotten the message.
+    /// The source confirmed the ack of the message.
     AckOk {
         /// The message.
         id: Id,
     },
-    /// The source did not answer: it may or may not have forgotten the message.
+    /// The source did not answer. It may have acknowledged the message or not.
     AckUnknown {
         /// The message.
         id: Id,
@@ -83,23 +83,23 @@ pub enum Event {
         /// The message.
         id: Id,
     },
-    /// The message was merged into, or replaced by, another. A replacement takes the place of what
-    /// it replaces: it is sent under the same `seq`, and a report counts the two as one.
+    /// The message was merged into another or replaced by it. A replacement is sent under the same
+    /// `seq` as the message that it replaces, and a report counts the two as one.
     Coalesced {
         /// The message that will not be handled.
         id: Id,
-        /// The message that stands for it.
+        /// The message that replaces it.
         into: Id,
     },
-    /// A process ended without notice. Attempts under `epoch` or an older token run no more.
+    /// A process ended without notice. Attempts under `epoch` or an older token no longer run.
     ///
-    /// Epochs and tokens come from one counter. A test whose other process still works under an
-    /// older token records the ends of the dead process's attempts itself and crashes epoch 0.
+    /// Epochs and tokens come from one counter. If another process still works under an older
+    /// token, the test records the ends of the dead process's attempts itself, and crashes epoch 0.
     Crash {
         /// The newest token the process held.
         epoch: Token,
     },
-    /// A source took keys away from a consumer. What runs may still run.
+    /// A source took keys away from a consumer. Attempts that run may go on.
     Revoke {
         /// The generation that ended.
         generation: u64,
@@ -116,7 +116,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The message that the event is about, if it is about one.
+    /// The id of the message that the event is about, if there is one.
     pub fn id(&self) -> Option<Id> {
         match *self {
             Event::Sent { id, .. }
@@ -187,7 +187,7 @@ pub enum Acceptance {
     Ok,
     /// Refused: it must never be handled.
     Fail,
-    /// The sender gave up before it was told: both are right.
+    /// The sender gave up before it had an answer. The message may have been accepted or not.
     Unknown,
 }
 
@@ -204,7 +204,7 @@ impl fmt::Display for Acceptance {
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The message is done.
+    /// The handler succeeded.
     Ok,
     /// An error; another attempt may follow.
     Error,

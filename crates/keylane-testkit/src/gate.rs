@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A place where futures wait until the test lets them go, in the order in which they came.
+/// Futures wait at a gate until the test lets them through, in the order in which they came.
 ///
-/// A handle: clones are the same gate. It starts shut. It needs no runtime and no clock.
+/// A handle: clones are the same gate. A new gate is shut. It needs no runtime and no clock.
 ///
 /// ```
 /// # use keylane_testkit::Gate;
@@ -29,17 +29,17 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A shut gate.
+    /// Creates a shut gate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Waits until it is let through.
+    /// Waits until the gate lets this future through.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up its place; if it had been released, the release goes to the
-    /// next.
+    /// If the future is dropped, it loses its place. If it had already been released, the release
+    /// goes to the next future.
     pub fn pass(&self) -> Pass {
         Pass {
             gate: self.clone(),
@@ -48,11 +48,11 @@ impl Gate {
         }
     }
 
-    /// Waits until at least `count` futures wait here at once.
+    /// Waits until at least `count` futures wait at this gate at once.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future has no effect.
+    /// If the future is dropped, nothing changes.
     pub fn arrivals(&self, count: usize) -> Arrivals {
         Arrivals {
             gate: self.clone(),
@@ -61,12 +61,12 @@ impl Gate {
         }
     }
 
-    /// How many futures wait here.
+    /// The number of futures that wait at this gate.
     pub fn waiting(&self) -> usize {
         self.lock().waiting.len()
     }
 
-    /// Lets `count` futures through: those that wait longest, then those that come next.
+    /// Lets `count` futures through: first those that wait longest, then later arrivals.
     pub fn release(&self, count: usize) {
         let mut state = self.lock();
         state.banked += count;
@@ -75,7 +75,7 @@ impl Gate {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Lets all through, now and from now on.
+    /// Opens the gate: lets all futures through, now and from now on.
     pub fn open(&self) {
         let mut state = self.lock();
         state.open = true;
@@ -84,14 +84,14 @@ impl Gate {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Lets nobody through from now on, and forgets releases that nobody has used.
+    /// Shuts the gate: no future passes from now on, and unused releases are forgotten.
     pub fn shut(&self) {
         let mut state = self.lock();
         state.open = false;
         state.banked = 0;
     }
 
-    /// A handler may panic while it waits here; the state is whole at every unlock.
+    /// A handler may panic while it waits here. The state is consistent whenever it is unlocked.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,7 +127,7 @@ impl Future for Pass {
         let mut state = this.gate.lock();
         let ticket = match this.ticket {
             Some(ticket) if state.waiting.contains_key(&ticket) => ticket,
-            // Its release took it out of the queue.
+            // The release has already taken it out of the queue.
             Some(_) => {
                 this.passed = true;
                 return Poll::Ready(());
@@ -206,16 +206,16 @@ impl Drop for Arrivals {
     }
 }
 
-/// The queue. Wakers are taken out under the lock and woken, or dropped, after it.
+/// The queue. Wakers are taken out under the lock, and woken or dropped after it.
 #[derive(Default)]
 struct State {
     open: bool,
-    /// Releases that nobody has used yet.
+    /// Releases that no future has used yet.
     banked: usize,
     tickets: u64,
-    /// Who waits, by ticket and so by arrival. A release takes the entry out.
+    /// The waiting futures by ticket, which is the order of arrival. A release removes the entry.
     waiting: BTreeMap<u64, Waker>,
-    /// Who waits for how many to wait.
+    /// Futures of [`Gate::arrivals`], each with the number of waiters that it waits for.
     watching: BTreeMap<u64, (usize, Waker)>,
 }
 
@@ -225,7 +225,7 @@ impl State {
         self.tickets
     }
 
-    /// Lets through whom it may, and returns everybody to be woken.
+    /// Lets through as many futures as it may, and returns all wakers to wake.
     #[must_use = "these must be woken"]
     fn settle(&mut self) -> Vec<Waker> {
         let mut wakers = Vec::new();

@@ -1,4 +1,4 @@
-//! The recorder.
+//! The recorder of a test.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use crate::events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 
 /// What happened in a test, in one global order.
 ///
-/// A handle: clones write to the same history, from any thread. Recording is one short lock and one
-/// push; the clock is read under the lock, so sequence and time agree. Threads outside of the
-/// runtime read the real clock: with paused time, record inside only.
+/// A handle: clones write to the same history, from any thread. Recording takes one short lock and
+/// one push. The clock is read under the lock, so sequence and time agree. Threads outside the
+/// runtime read the real clock: with paused time, record only inside the runtime.
 #[derive(Clone, Default)]
 pub struct History {
     records: Arc<Mutex<Vec<Record>>>,
@@ -24,14 +24,14 @@ impl History {
         Self::default()
     }
 
-    /// Writes `event` down.
+    /// Records `event`.
     pub fn record(&self, event: Event) {
         let mut records = self.lock();
         let at = Instant::now();
         records.push(Record { at, event });
     }
 
-    /// Announces a send whose answer is not known yet; see [`Sending`].
+    /// Announces a send whose answer is not known yet. See [`Sending`].
     pub fn sending(&self, key: impl Into<Option<Key>>, seq: u64, id: Id) -> Sending {
         Sending {
             history: self.clone(),
@@ -145,7 +145,7 @@ impl History {
         })
     }
 
-    /// What `select` picks of the events so far.
+    /// The events so far that `select` picks.
     fn select<T>(&self, select: impl Fn(Event) -> Option<T>) -> Vec<T> {
         let records = self.lock();
         let events = records.iter().map(|record| record.event);
@@ -161,7 +161,8 @@ impl History {
         check(&self.records(), evidence)
     }
 
-    /// Drops and panics record too, so a poisoned lock is used on: a push leaves no half state.
+    /// Futures also record when they are dropped or panic, so a poisoned lock is still used. A push
+    /// leaves no half state.
     fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -175,8 +176,8 @@ impl fmt::Debug for History {
     }
 }
 
-/// A send on its way. [`ok`](Sending::ok) and [`fail`](Sending::fail) record the answer; dropping it
-/// records that the answer is unknown, which is what a cancelled send is.
+/// A send that has not been answered. [`ok`](Sending::ok) and [`fail`](Sending::fail) record the
+/// answer. Dropping it records that the answer is unknown, as for a cancelled send.
 ///
 /// ```
 /// # use keylane_testkit::{Acceptance, Event, History};

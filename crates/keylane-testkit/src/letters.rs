@@ -1,4 +1,4 @@
-//! A place for dead letters.
+//! A dead-letter sink for tests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,8 +6,8 @@ use crate::events::Id;
 use crate::gate::Gate;
 use crate::history::History;
 
-/// Collects dead letters, after it has refused as many as it was told to; and records each that it
-/// takes as [`Event::Dead`](crate::Event::Dead).
+/// Collects dead letters. It first refuses as many as the test says, and records each letter that
+/// it takes as [`Event::Dead`](crate::Event::Dead).
 ///
 /// A handle: clones are the same box.
 ///
@@ -30,7 +30,7 @@ pub struct LetterBox {
 }
 
 impl LetterBox {
-    /// An empty box, whose letters are recorded in `history`.
+    /// An empty box. Its letters are recorded in `history`.
     pub fn new(history: &History) -> Self {
         Self {
             history: history.clone(),
@@ -45,7 +45,7 @@ impl LetterBox {
         self
     }
 
-    /// Lets every letter wait at `gate` before it is taken or refused.
+    /// Each letter waits at `gate` before the box takes or refuses it.
     pub fn waits(mut self, gate: &Gate) -> Self {
         self.gate = Some(gate.clone());
         self
@@ -55,11 +55,11 @@ impl LetterBox {
     ///
     /// # Errors
     ///
-    /// The letter was refused, and is not in the box.
+    /// The letter was refused and is not in the box.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, the letter is not in the box.
+    /// If the future is dropped before it is ready, the letter is not in the box.
     pub async fn accept(
         &self,
         id: Id,
@@ -81,7 +81,7 @@ impl LetterBox {
             return Err(LetterRefused(id));
         }
         state.letters.push(letter);
-        // Under the lock, so that the order of the letters is that of the history.
+        // Under the lock, so the letters are in the order of the history.
         self.history.dead(id);
         Ok(())
     }
@@ -113,7 +113,7 @@ pub struct Letter {
     pub failure: String,
 }
 
-/// The box was told to refuse this letter.
+/// The box has refused this letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("scripted refusal of the letter of id {0}")]
 pub struct LetterRefused(pub Id);

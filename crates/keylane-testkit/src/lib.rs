@@ -1,5 +1,5 @@
-//! What keylane's tests are made of: a recorder of what happened and its judge, handlers that do as
-//! they are told, and the means to hold and release them.
+//! The tools of keylane's tests: a recorder and its judge, handlers that follow a script, and the
+//! means to hold and release handlers.
 //!
 //! ```text
 //!  test ──Script──► handlers ──┐                               ┌─► Verdict: every rule, and whether
@@ -7,10 +7,10 @@
 //!    └─ LetterBox ─► sink ─────┘              Evidence ─┘      └─► Violations, with an excerpt
 //! ```
 //!
-//! [`scenario`] puts these around a dispatcher: most tests need nothing else.
+//! [`scenario`] puts these around a dispatcher. Most tests need nothing else.
 //!
-//! The checker knows nothing of the engine: a handler under test, a model and a broker record the
-//! same [`Event`]s, and one judge reads them all. Time is Tokio's, so tests pause it.
+//! The checker does not depend on the engine. A handler under test, a model and a broker record the
+//! same [`Event`]s, and one judge reads them all. Time is Tokio's, so tests can pause it.
 //!
 //! # Examples
 //!

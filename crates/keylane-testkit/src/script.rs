@@ -1,4 +1,4 @@
-//! Handlers that do as they are told.
+//! Handlers that follow a script.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,11 +15,11 @@ use crate::events::{Id, Key, Outcome, Token};
 use crate::gate::{Gate, Pass};
 use crate::history::History;
 
-/// What handlers do, per message and attempt; and a recorder of what became of them.
+/// Says what handlers do, per message and attempt, and records what happens to each attempt.
 ///
-/// The most exact instruction counts: of the attempt, else of the message, else of the key, else
-/// what [`otherwise`](Script::otherwise) says, which at first is [`Act::ok`]. Clones share the
-/// history and keep their own instructions.
+/// The most specific instruction applies: for the attempt, else for the message, else for the key,
+/// else [`otherwise`](Script::otherwise), which is [`Act::ok`] unless set. Clones share the history
+/// and have their own instructions.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Every handler answers at once, and is recorded in `history`.
+    /// A script in which every handler succeeds at once. Records in `history`.
     pub fn new(history: &History) -> Self {
         Self {
             history: history.clone(),
@@ -61,47 +61,47 @@ impl Script {
         }
     }
 
-    /// The token that starts are recorded under; 0 if not set.
+    /// The token that starts are recorded under. 0 if not set.
     pub fn token(mut self, token: Token) -> Self {
         self.token = token;
         self
     }
 
-    /// What one attempt of a message does.
+    /// Sets what one attempt of a message does.
     pub fn attempt(mut self, id: Id, attempt: u32, act: Act) -> Self {
         self.attempts.insert((id, attempt), act);
         self
     }
 
-    /// What each attempt of a message does.
+    /// Sets what each attempt of a message does.
     pub fn message(mut self, id: Id, act: Act) -> Self {
         self.messages.insert(id, act);
         self
     }
 
-    /// What each message of a key does.
+    /// Sets what each message of a key does.
     pub fn key(mut self, key: Key, act: Act) -> Self {
         self.keys.insert(key, act);
         self
     }
 
-    /// What all others do.
+    /// Sets what all other attempts do.
     pub fn otherwise(self, act: Act) -> Self {
         self.choose(move |_| act.clone())
     }
 
-    /// What all others do, by a function.
+    /// Sets what all other attempts do, by a function.
     pub fn choose(mut self, act: impl Fn(Cue) -> Act + Send + Sync + 'static) -> Self {
         self.otherwise = Arc::new(act);
         self
     }
 
-    /// Starts one attempt. The start is recorded by this call, the end by the future: when it
-    /// finishes, when it panics, or when it is dropped before.
+    /// Starts one attempt. This call records the start. The future records the end: when it
+    /// finishes, panics, or is dropped before that.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future records [`Outcome::Dropped`].
+    /// If the future is dropped, it records [`Outcome::Dropped`].
     pub fn run(&self, key: impl Into<Option<Key>>, id: Id, attempt: u32) -> Scripted {
         let cue = Cue {
             key: key.into(),
@@ -139,7 +139,7 @@ impl fmt::Debug for Script {
     }
 }
 
-/// The attempt that an act is wanted for.
+/// The attempt for which an act is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cue {
@@ -151,7 +151,7 @@ pub struct Cue {
     pub attempt: u32,
 }
 
-/// What one attempt does: some steps, in the order in which they were added, and an ending.
+/// What one attempt does: steps, in the order in which they were added, and an end.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Act {
@@ -161,7 +161,7 @@ pub struct Act {
 }
 
 impl Act {
-    /// Ends well.
+    /// Succeeds.
     pub fn ok() -> Self {
         Self::ending(Ending::Ok)
     }
@@ -176,12 +176,12 @@ impl Act {
         Self::ending(Ending::Fatal)
     }
 
-    /// Panics. The panic hook is not called, so that tests stay quiet.
+    /// Panics. The panic hook is not called, so tests print nothing.
     pub fn panic() -> Self {
         Self::ending(Ending::Panic)
     }
 
-    /// Panics at poll `poll`, counted from 1; until then it yields.
+    /// Panics at poll `poll`, counted from 1. Yields at the polls before.
     pub fn panic_at_poll(poll: u32) -> Self {
         Self::panic().yields(poll.saturating_sub(1))
     }
@@ -191,7 +191,7 @@ impl Act {
         Self::ending(Ending::Never)
     }
 
-    /// Is pending `times` times, and at once woken again.
+    /// Is pending `times` times, and wakes itself each time.
     pub fn yields(mut self, times: u32) -> Self {
         self.steps.push(Step::Yield(times));
         self
@@ -209,7 +209,7 @@ impl Act {
         self
     }
 
-    /// Panics when its future is dropped, at whatever point; unless the thread is panicking already.
+    /// Panics when its future is dropped at any point, unless the thread is already panicking.
     pub fn panics_in_drop(mut self) -> Self {
         self.panics_in_drop = true;
         self
@@ -236,13 +236,13 @@ pub enum ScriptError {
 }
 
 impl ScriptError {
-    /// Whether it must not be retried.
+    /// Whether the message must not be retried.
     pub fn is_fatal(&self) -> bool {
         matches!(self, ScriptError::Fatal(_))
     }
 }
 
-/// One attempt under way: the future of [`Script::run`]. It answers with the id.
+/// A running attempt: the future of [`Script::run`]. It returns the id.
 #[must_use = "futures do nothing unless polled"]
 pub struct Scripted {
     history: History,
@@ -317,7 +317,7 @@ impl fmt::Debug for Scripted {
     }
 }
 
-/// A step as written.
+/// A step as the test wrote it.
 #[derive(Debug, Clone)]
 enum Step {
     Yield(u32),
@@ -325,7 +325,7 @@ enum Step {
     Wait(Gate),
 }
 
-/// A step as it is done. The clock is read when the step begins.
+/// A step being run. The clock is read when the step begins.
 enum Doing {
     Yield(u32),
     Sleep(Pin<Box<Sleep>>),
@@ -388,7 +388,7 @@ mod tests {
             .collect()
     }
 
-    /// The text of the panic that `f` must raise.
+    /// The text of the panic that `f` raises.
     fn panic_of<R>(f: impl FnOnce() -> R) -> String {
         let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else {
             panic!("it did not panic")

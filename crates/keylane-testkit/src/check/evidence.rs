@@ -1,4 +1,4 @@
-//! What the history alone cannot say.
+//! What a history does not contain.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use crate::events::{Id, Key};
 
-/// What a test knows beside the history: its settings, and the figures it measured.
+/// What a test knows besides the history: its settings, and the figures it measured.
 ///
-/// Nothing is assumed: what is not given leaves the rules that need it unjudged.
+/// Nothing is assumed. Rules that need missing evidence are not judged.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     pub(super) quiescent: Option<Instant>,
@@ -41,13 +41,13 @@ impl Evidence {
         Self::default()
     }
 
-    /// At `at` everything that could move had moved: the history is whole.
+    /// At `at` no task could go on: the history is complete.
     pub fn quiescent(mut self, at: Instant) -> Self {
         self.quiescent = Some(at);
         self
     }
 
-    /// A message has this many attempts.
+    /// A message has at most this many attempts.
     pub fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = Some(max_attempts);
         self
@@ -59,7 +59,7 @@ impl Evidence {
         self
     }
 
-    /// A full lane dead-letters arrivals, which then have no attempt.
+    /// A full lane dead-letters new messages, which then have no attempt.
     pub fn overflow_letters(mut self) -> Self {
         self.overflow_letters = true;
         self
@@ -77,13 +77,13 @@ impl Evidence {
         self
     }
 
-    /// These messages were halted and resumed: their attempts may start over, once or more.
+    /// These messages were halted and resumed, so their attempts may be counted from 1 again.
     pub fn resumed(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.resumed.extend(ids);
         self
     }
 
-    /// Exactly these messages were settled as duplicates of a version that was there already.
+    /// Exactly these messages were settled as duplicates of an earlier version.
     pub fn duplicates(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.duplicates.get_or_insert_default().extend(ids);
         self
@@ -121,20 +121,20 @@ impl Evidence {
         self
     }
 
-    /// This many handlers may be in flight. While all are, waiting is a lane's good right.
+    /// At most this many handlers run at once. While that many run, a lane may wait.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency);
         self
     }
 
-    /// A failed attempt may hold its lane back for as long as this.
+    /// A failed attempt may delay its lane for at most this long.
     pub fn backoff(mut self, longest: Duration) -> Self {
         self.backoff = longest;
         self
     }
 
-    /// A lane, or with `None` every lane, had a reason to wait in this time: halted, paused, no
-    /// process there.
+    /// A lane (with `None`, every lane) had a reason to wait in this time: it was halted or paused,
+    /// or there was no process.
     pub fn reason(mut self, key: impl Into<Option<Key>>, from: Instant, until: Instant) -> Self {
         self.reasons.push(Reason {
             key: key.into(),
@@ -144,14 +144,14 @@ impl Evidence {
         self
     }
 
-    /// Faults stopped at `stopped` (or never were, since then); all work must end `within` of it, or
-    /// of being sent.
+    /// No fault came after `stopped`. All work must end `within` that time after it, or after its
+    /// send.
     pub fn faults(mut self, stopped: Instant, within: Duration) -> Self {
         self.faults = Some(Faults { stopped, within });
         self
     }
 
-    /// This many lanes were there at quiescence.
+    /// This many lanes were left at quiescence.
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
         self
@@ -163,7 +163,7 @@ impl Evidence {
         self
     }
 
-    /// The heap in bytes before the first message and at quiescence, and what may differ.
+    /// The heap in bytes before the first message and at quiescence, and the allowed difference.
     pub fn heap(mut self, before: u64, after: u64, slack: u64) -> Self {
         self.heap = Some(Heap {
             before,
@@ -202,9 +202,9 @@ pub struct Drained {
     pub dead_lettered: u64,
     /// Messages discarded by policy.
     pub discarded: u64,
-    /// Messages for which another one stands.
+    /// Messages that another one replaced.
     pub coalesced: u64,
-    /// Messages whose version was there already.
+    /// Messages whose version had already arrived.
     pub duplicates: u64,
     /// Messages that were too old to be started.
     pub expired: u64,
@@ -227,21 +227,21 @@ pub(super) struct Reason {
     pub(super) until: Instant,
 }
 
-/// When things had to be well again.
+/// By when work had to end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Faults {
     pub(super) stopped: Instant,
     pub(super) within: Duration,
 }
 
-/// What was left of the concurrency.
+/// The permits that were left.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Permits {
     pub(super) free: usize,
     pub(super) max: usize,
 }
 
-/// What was left on the heap.
+/// The heap that was left.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heap {
     pub(super) before: u64,
@@ -249,7 +249,7 @@ pub(super) struct Heap {
     pub(super) slack: u64,
 }
 
-/// What the other keys reached.
+/// The throughput of the other keys.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Throughput {
     pub(super) with_blocked: f64,

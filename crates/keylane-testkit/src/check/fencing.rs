@@ -7,7 +7,7 @@ use super::rule::Rule;
 use super::story::{SinkWrite, Story};
 use crate::events::Key;
 
-/// I12: the tokens that a sink accepts for a key never decrease.
+/// I12: the tokens of the writes that a sink accepts for a key never decrease.
 pub(super) fn fencing(story: &Story<'_>) -> Judgement {
     if story.sink_writes.is_empty() {
         return Judgement::not_judged(Rule::Fencing, "there are no sink writes");

@@ -1,4 +1,4 @@
-//! I13, I14, I15: figures that the test measured.
+//! I13, I14, I15: rules about figures that the test measured.
 
 use super::evidence::{Drained, Heap, Permits};
 use super::judgement::Judgement;
@@ -6,7 +6,7 @@ use super::rule::Rule;
 use super::story::{Message, Story};
 use crate::events::Acceptance;
 
-/// The part of their throughput that the others keep beside a blocked key.
+/// The share of their throughput that the other keys must keep beside a blocked key.
 const KEPT_THROUGHPUT: f64 = 0.95;
 
 /// I13: at quiescence no lane is left, all permits are free, and the heap is back at its baseline.
@@ -52,9 +52,9 @@ pub(super) fn memory(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-/// I14: when a drain returns nothing runs nor starts, and its report adds up and agrees with the
-/// history. Where a history has a crash or a revoke, the report speaks of a part of it only, and is
-/// not compared.
+/// I14: when a drain returns, no attempt runs and none starts later. Its report adds up and agrees
+/// with the history. If the history has a crash or a revoke, the report covers only a part of it
+/// and is not compared.
 pub(super) fn drain(story: &Story<'_>) -> Judgement {
     let Some(drained) = story.evidence.drained else {
         return Judgement::not_judged(Rule::Drain, "no drain returned a report");
@@ -143,7 +143,7 @@ fn compare(story: &Story<'_>, judgement: &mut Judgement, drained: &Drained) {
     compare_unhandled(story, judgement, drained);
 }
 
-/// Compares what a report counts of messages that no handler saw.
+/// Compares what a report counts of messages without an attempt.
 fn compare_unhandled(story: &Story<'_>, judgement: &mut Judgement, drained: &Drained) {
     let mut broken = |what, reported: u64, seen: u64| {
         if reported != seen {
@@ -177,7 +177,7 @@ fn compare_unhandled(story: &Story<'_>, judgement: &mut Judgement, drained: &Dra
     }
 }
 
-/// Whether another message took its place.
+/// Whether another message replaced it.
 fn is_replaced(story: &Story<'_>, message: &Message) -> bool {
     let stand_in = message
         .coalesced
@@ -185,7 +185,7 @@ fn is_replaced(story: &Story<'_>, message: &Message) -> bool {
     stand_in.is_some_and(|other| other.key == message.key && other.seq == message.seq)
 }
 
-/// I15: with one key blocked for ever the others keep their throughput.
+/// I15: while one key is blocked for ever the other keys keep their throughput.
 pub(super) fn independence(story: &Story<'_>) -> Judgement {
     let Some(throughput) = story.evidence.throughput else {
         return Judgement::not_judged(Rule::Independence, "no throughput was measured");

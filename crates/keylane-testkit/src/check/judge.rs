@@ -1,4 +1,4 @@
-//! Reads a history and asks every rule.
+//! Reads a history and judges it by every rule.
 
 use super::evidence::Evidence;
 use super::judgement::Judgement;
@@ -13,7 +13,7 @@ use crate::events::Record;
 ///
 /// # Errors
 ///
-/// The violations, at least one, in the order of the rules; of each rule the first few.
+/// The violations, at least one, in the order of the rules. Of each rule only the first few.
 pub fn check(records: &[Record], evidence: &Evidence) -> Result<Verdict, Vec<Violation>> {
     let story = Story::read(records, evidence);
     let judgements = [

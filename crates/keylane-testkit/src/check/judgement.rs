@@ -1,4 +1,4 @@
-//! What one rule collects while it judges.
+//! What one rule collects while it is judged.
 
 use super::rule::Rule;
 use super::story::Story;
@@ -6,8 +6,8 @@ use super::verdict::Finding;
 use super::violation::Violation;
 use crate::events::{Id, Key};
 
-/// Violations kept per rule; the rest are counted. One bug breaks a rule a thousand times, and the
-/// first few tell all.
+/// The number of violations kept per rule; the rest are only counted. One bug can break a rule a
+/// thousand times, and the first few show the cause.
 const KEPT: usize = 8;
 
 /// The state of one rule's judgement.
@@ -38,7 +38,7 @@ impl Judgement {
         }
     }
 
-    /// A piece of evidence without which a part of the rule was left out.
+    /// Notes a missing piece of evidence: a part of the rule was not judged.
     pub(super) fn missing(&mut self, what: impl Into<String>) {
         let what = what.into();
         if !self.missing.contains(&what) {
@@ -46,7 +46,7 @@ impl Judgement {
         }
     }
 
-    /// The rule is broken by `ids`; `at` are the positions of the events that show it, if any does.
+    /// Notes that `ids` break the rule. `at` are the positions of the events that show it.
     pub(super) fn broken(
         &mut self,
         story: &Story<'_>,

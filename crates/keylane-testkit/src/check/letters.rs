@@ -5,9 +5,9 @@ use super::rule::Rule;
 use super::story::{Message, Run, Story};
 use crate::events::{Id, Outcome};
 
-/// I8: a dead letter after exactly the attempts allowed, one per message, and durable before the
-/// next message of the key starts. A break that found the letter's ack unconfirmed may bring a
-/// second one, as it may bring a second handling.
+/// I8: a message gets one dead letter, after exactly the allowed attempts, and the letter is
+/// durable before the next message of the key starts. After a break that left the letter's ack
+/// unconfirmed there may be a second letter, as there may be a second handling.
 pub(super) fn dead_letters(story: &Story<'_>) -> Judgement {
     let max = story.evidence.max_attempts;
     let has_letters = story
@@ -49,7 +49,7 @@ pub(super) fn dead_letters(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-/// Attempts past the limit, or after an error that must not be retried.
+/// Attempts beyond the limit, or after an error that must not be retried.
 fn unlawful_attempts(story: &Story<'_>, id: Id, message: &Message) -> Vec<(Vec<usize>, String)> {
     if story.evidence.resumed.contains(&id) {
         return Vec::new();
@@ -78,7 +78,7 @@ fn unlawful_attempts(story: &Story<'_>, id: Id, message: &Message) -> Vec<(Vec<u
     found
 }
 
-/// Why there should not be a letter at `dead`. `neighbours` are the attempts of the key.
+/// Why a letter at `dead` is wrong. `neighbours` are the attempts of the key.
 fn unlawful_letter(
     story: &Story<'_>,
     message: &Message,

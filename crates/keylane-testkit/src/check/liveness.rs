@@ -1,4 +1,4 @@
-//! I11: work ends, and lanes wait only for a reason.
+//! I11: work ends, and a lane waits only for a reason.
 
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ use crate::events::{Id, Key, Outcome};
 /// How long a lane may wait without a reason.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A stretch of time, its end excluded.
+/// A span of time without its end.
 type Span = (Instant, Instant);
 
-/// I11: after faults stop all work ends in time; no lane waits without a reason for longer than
-/// [`PATIENCE`]. Reasons are: all permits taken, the backoff after a failed attempt, a dead letter
-/// not yet durable, and those given as evidence. Waiting is judged after the faults stopped.
+/// I11: after the last fault all work ends in time, and no lane waits without a reason for longer
+/// than [`PATIENCE`]. Reasons are: all permits are taken, the backoff after a failed attempt, a
+/// dead letter that is not yet durable, and the reasons given as evidence. Waiting is judged only
+/// after the last fault.
 pub(super) fn liveness(story: &Story<'_>) -> Judgement {
     if !story.messages.values().any(Message::is_accepted) {
         return Judgement::not_judged(Rule::Liveness, "nothing was accepted");
@@ -69,7 +70,7 @@ fn work_ends(story: &Story<'_>, judgement: &mut Judgement) {
     }
 }
 
-/// Where the last of a message's work ended; `None` if some of it never did.
+/// When the last work on a message ended. `None` if some of it never ended.
 fn work_ended(story: &Story<'_>, id: Id, message: &Message) -> Option<usize> {
     let mut ended = story.settled_at(id)?;
     for run in story.runs_of(message) {
@@ -115,19 +116,19 @@ fn nobody_waits(story: &Story<'_>, judgement: &mut Judgement) {
     }
 }
 
-/// A time in which a lane had a message and ran none.
+/// A time in which a lane had a message and no attempt ran.
 #[derive(Debug)]
 struct Gap<'a> {
     key: Key,
     /// The message at the head.
     id: Id,
     sent: usize,
-    /// What ran last.
+    /// The attempt that ran last.
     before: Option<&'a Run>,
     until: Instant,
 }
 
-/// The first of a key's messages that is left unsettled, and where it was sent.
+/// The first unsettled message of a key, and where it was sent.
 fn first_left(story: &Story<'_>, ids: &[Id]) -> Option<(Id, usize)> {
     let mut left = ids.iter().filter(|id| story.messages[id].is_accepted());
     let &id = left.find(|&&id| !story.is_settled(id))?;
@@ -141,7 +142,7 @@ fn judge_gap(
     gap: &Gap<'_>,
     started: Option<usize>,
 ) {
-    // An attempt that overlaps the next is I3's to judge.
+    // I3 judges an attempt that overlaps the next one.
     let left = match gap.before {
         Some(run) => match run.end {
             Some(end) => Some(end),
@@ -164,7 +165,7 @@ fn judge_gap(
     }
 }
 
-/// When this lane had a reason of its own to wait.
+/// The times in which this lane had a reason of its own to wait.
 fn excuses(story: &Story<'_>, gap: &Gap<'_>) -> Vec<Span> {
     let evidence = story.evidence;
     let given = evidence.reasons.iter();
@@ -188,7 +189,7 @@ fn excuses(story: &Story<'_>, gap: &Gap<'_>) -> Vec<Span> {
     excuses
 }
 
-/// The longest stretch within `span` that lies in `free` and in none of the (sorted) `excuses`.
+/// The longest time within `span` that is in `free` and in none of the sorted `excuses`.
 fn longest_unexcused(span: Span, free: &[Span], excuses: &[Span]) -> Duration {
     let mut longest = Duration::ZERO;
     let first = free.partition_point(|&(_, until)| until <= span.0);
@@ -205,8 +206,8 @@ fn longest_unexcused(span: Span, free: &[Span], excuses: &[Span]) -> Duration {
     longest
 }
 
-/// When fewer handlers ran than may. Stretches that touch are one: a permit that is taken and given
-/// back at one instant was free all the time.
+/// The times in which fewer handlers ran than may run. Spans that touch are joined: a permit that
+/// is taken and given back at one instant was free all the time.
 fn times_with_a_free_permit(story: &Story<'_>, last_time: Instant) -> Vec<Span> {
     let concurrency = story.evidence.concurrency.unwrap_or(usize::MAX);
     let mut changes: Vec<(usize, bool)> = Vec::new();
@@ -270,10 +271,10 @@ mod tests {
             .at(6001)
             .ok(2, 1);
         bad.breaks(&limits(&bad), Rule::Liveness, "ended later than 5s", &[2]);
-        // So does what a crash brings again, though it had ended once.
+        // The same holds for a message that a crash brings again, although it had ended once.
         let again = two().done(1).done(2).crash(0).start(1, 1).at(6001).ok(1, 1);
         again.breaks(&limits(&again), Rule::Liveness, "ended later than 5s", &[1]);
-        // What is sent later has as long from then on.
+        // A message that is sent later has the same time, counted from its send.
         let later = Planted::new()
             .at(3000)
             .sent(1, [(1, 1)])
@@ -303,7 +304,7 @@ mod tests {
         );
         let interrupted = bad.error(1, 1);
         interrupted.holds(&evidence.handed_back([1]), Rule::Liveness);
-        // A second run under way counts too.
+        // A second attempt that still runs counts too.
         let bad = two().done(1).done(2).crash(0).start(1, 1);
         let evidence = limits(&bad).quiescent(bad.time(6001));
         bad.breaks(&evidence, Rule::Liveness, "did not end", &[1]);
@@ -371,7 +372,7 @@ mod tests {
         let backoff = |ms| limits(&retried).backoff(Duration::from_millis(ms));
         retried.holds(&backoff(2000), Rule::Liveness);
         retried.breaks(&backoff(1999), Rule::Liveness, "waited for 1.001s", &[1]);
-        // Backoff follows failures only.
+        // Only a failed attempt has a backoff.
         let done = two().at(1000).done(1).at(4000).done(2);
         done.breaks(&backoff(2000), Rule::Liveness, "waited for 3s", &[2]);
     }
@@ -420,7 +421,7 @@ mod tests {
         bad.breaks_among(&evidence, Rule::Liveness, "waited for 1.001s", &[2], &also);
         let bad_from_the_start = two();
         bad_from_the_start.breaks_among(&evidence, Rule::Liveness, "waited for", &[1], &also);
-        // A head that runs is no wait, and who was handed back does not wait.
+        // A lane whose head runs does not wait. Messages that were handed back do not wait.
         let running = two().at(1000).done(1).start(2, 1);
         let evidence = limits(&running)
             .quiescent(running.time(2001))

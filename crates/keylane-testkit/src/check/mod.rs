@@ -1,17 +1,18 @@
 //! The judge of histories.
 //!
 //! [`check`] reads a history and judges it by the rules I1 to I15, see [`Rule`]. It is a pure
-//! function of the records and of the [`Evidence`]: what no record can say, such as the attempts
-//! allowed, what a report counted, how much heap is left.
+//! function of the records and of the [`Evidence`]. Evidence is what records do not contain, such
+//! as the allowed attempts, the counts of a report, or the heap that is left.
 //!
-//! A rule that lacks its evidence is never passed silently: the [`Verdict`] says of each rule that it
-//! holds, that it holds in part and what was missing, or why it was not judged, and
-//! [`Verdict::assert_judged`] insists.
+//! A rule without its evidence never passes silently. The [`Verdict`] says of each rule that it
+//! holds, that it holds in part and what was missing, or why it was not judged.
+//! [`Verdict::assert_judged`] asserts that rules were judged.
 //!
-//! # What the rules take for granted
+//! # What the rules assume
 //!
 //! - A crash ends attempts, a revoke does not; after either, a key may be delivered again.
-//! - "Un-acked" means that no ack was confirmed. In a history without any ack events all is un-acked.
+//! - "Un-acked" means that no ack was confirmed. In a history without ack events all messages are
+//! un-acked.
 //! - A message is settled when its handler ended well, its letter is durable, the message it was
 //!   coalesced into is settled, or the evidence names it as handed back or discarded.
 //! - Keyless messages have no order, no exclusion, and no lane.

@@ -1,4 +1,4 @@
-//! A naive and correct scheduler, whose histories must always pass, and never when spoiled.
+//! A simple and correct scheduler. Its histories must always pass, and must fail when spoiled.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -32,7 +32,7 @@ proptest! {
         dice in vec(any::<u8>(), 50..400),
         which: prop::sample::Index,
     ) {
-        // What a crash excuses depends on too much to say which rule must notice.
+        // After a crash it is not certain which rule must fail.
         let settings = Settings { crashes: false, ..settings };
         let (mut history, evidence) = Model::play(settings, dice);
         let spoilers = spoilers(&history.records);
@@ -59,7 +59,8 @@ fn settings() -> impl Strategy<Value = Settings> {
                 max_attempts,
                 letters,
                 acks,
-                // Without acks nothing survives a crash, and a merged message has no ack of its own.
+                // Without acks no settlement survives a crash, and a merged message has no ack of
+                // its own.
                 crashes: acks && faults == 1,
                 coalesces: !acks && faults == 2,
                 hands_back,
@@ -67,7 +68,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         )
 }
 
-/// The rules that a history of these settings must be judged by, whole.
+/// The rules that must be judged whole for a history of these settings.
 fn rules_in_play(settings: &Settings, history: &Planted) -> Vec<Rule> {
     let has = |is: fn(&Event) -> bool| history.records.iter().any(|record| is(&record.event));
     let mut rules = Vec::new();
@@ -112,16 +113,16 @@ fn rules_in_play(settings: &Settings, history: &Planted) -> Vec<Rule> {
 struct Settings {
     concurrency: usize,
     max_attempts: u32,
-    /// Give up by a dead letter; else discard.
+    /// After the last attempt: dead-letter the message, or else discard it.
     letters: bool,
     acks: bool,
     crashes: bool,
     coalesces: bool,
-    /// At the end hand back what is parked; else handle it.
+    /// At the end: hand back the waiting messages, or else handle them.
     hands_back: bool,
 }
 
-/// What happens next. Out of dice, it is always the first possibility.
+/// Chooses what happens next. Without more dice it is always the first possibility.
 #[derive(Debug)]
 struct Dice(std::vec::IntoIter<u8>);
 
@@ -131,7 +132,7 @@ impl Dice {
     }
 }
 
-/// The keyless messages each have a lane of their own, which is what having no order is.
+/// Each keyless message has a lane of its own, so keyless messages have no order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum LaneName {
     Keyed(Key),
@@ -142,16 +143,16 @@ enum LaneName {
 enum State {
     ReadyAt(u64),
     Running,
-    /// Its letter is written, and not yet durable.
+    /// Its letter is written and not yet durable.
     Lettering,
 }
 
 #[derive(Debug)]
 struct Lane {
-    /// With the head, whatever its state.
+    /// The waiting messages and the head, whatever its state.
     messages: VecDeque<Id>,
     state: State,
-    /// How many attempts the head has had.
+    /// The number of attempts that the head has had.
     attempt: u32,
 }
 
@@ -163,11 +164,11 @@ struct Model {
     now: u64,
     epoch: u64,
     lanes: BTreeMap<LaneName, Lane>,
-    /// Every accepted message and its lane, by id, which grows with acceptance.
+    /// Every accepted message and its lane, by id. Ids grow in the order of acceptance.
     accepted: BTreeMap<Id, LaneName>,
     seqs: BTreeMap<Option<Key>, u64>,
     next_id: Id,
-    /// What the sender has not noted yet.
+    /// The answer that the sender has not recorded yet.
     unnoted: Option<Event>,
     acks_asked: VecDeque<Id>,
     acked: BTreeSet<Id>,
@@ -221,7 +222,7 @@ impl Model {
         self.history.push(event);
     }
 
-    /// The sender notes the answer to its last send: at once, or after others did things.
+    /// The sender records the answer to its last send, at once or after other steps.
     fn note(&mut self) {
         if let Some(event) = self.unnoted.take() {
             self.emit(event);
@@ -279,7 +280,7 @@ impl Model {
         }
     }
 
-    /// Starts whatever may start.
+    /// Starts every head that may start.
     fn dispatch(&mut self) {
         let running = |lane: &Lane| lane.state == State::Running;
         let mut free =
@@ -358,7 +359,7 @@ impl Model {
             .state = state;
     }
 
-    /// The head is settled: the source is told, and the next one has its turn.
+    /// The head is settled: the source gets its ack, and the next message becomes the head.
     fn settle(&mut self, name: LaneName) {
         let lane = self.lanes.get_mut(&name).expect("a lane that has a head");
         let id = lane.messages.pop_front().expect("a lane has a head");
@@ -401,7 +402,8 @@ impl Model {
         self.now += self.dice.roll(200) as u64;
     }
 
-    /// The process is gone, and another takes up all that the source does not know as acked.
+    /// The process has crashed. Another process takes over all messages whose ack was not
+    /// confirmed.
     fn crash(&mut self) {
         self.note();
         self.emit(Event::Crash { epoch: self.epoch });
@@ -444,7 +446,8 @@ impl Model {
     fn finish(&mut self) {
         self.note();
         if self.settings.hands_back {
-            // The parked ones of a lane go back; a head that runs or is lettered goes on.
+            // The waiting messages of a lane are handed back. A head that runs or is being lettered
+            // goes on.
             self.lanes.retain(|_, lane| {
                 let kept = usize::from(!matches!(lane.state, State::ReadyAt(_)));
                 self.handed_back.extend(lane.messages.drain(kept..));
@@ -487,7 +490,7 @@ impl Model {
             ..Drained::default()
         };
         if self.epoch > 1 {
-            // One report cannot speak for two processes.
+            // One report cannot cover two processes.
             drained = Drained {
                 position: drained.position,
                 ..Drained::default()

@@ -5,8 +5,8 @@ use super::rule::Rule;
 use super::story::{Message, Run, Story};
 use crate::events::{Id, Key};
 
-/// I3: attempts of one key do not overlap, unless under different tokens, and the sink refuses all
-/// that the older one writes from then on.
+/// I3: attempts of one key do not overlap. They may under different tokens, if the sink refuses all
+/// writes of the older one from then on.
 pub(super) fn exclusion(story: &Story<'_>) -> Judgement {
     if story.runs.is_empty() {
         return Judgement::not_judged(Rule::Exclusion, "nothing was started");
@@ -51,8 +51,8 @@ fn overlap(story: &Story<'_>, judgement: &mut Judgement, key: Key, first: &Run, 
     }
 }
 
-/// I4: first starts of a key follow the order of acceptance, and retries come before anything
-/// behind them. After a break a key may go back, to the first un-acked message.
+/// I4: first starts of a key follow the order of acceptance, and a retry comes before the messages
+/// behind it. After a break a key may go back to the first un-acked message.
 pub(super) fn order(story: &Story<'_>) -> Judgement {
     if story.runs.is_empty() {
         return Judgement::not_judged(Rule::Order, "nothing was started");
@@ -83,7 +83,8 @@ fn disorder(story: &Story<'_>, key: Key, before: &Run, run: &Run) -> Option<(Opt
         .iter()
         .filter(|b| b.concerns(before.token));
     if goes_on {
-        // What a crash killed must come again before anything behind it; a revoke kills nothing.
+        // A message that a crash interrupted must come again before the messages behind it. A
+        // revoke interrupts no attempt.
         let crash = breaks.find(|b| b.epoch.is_some())?;
         let skipped = first_waiting(story, key, crash.at, run.start)?;
         return (story.messages[&skipped].seq < next.seq).then(|| {
@@ -112,7 +113,7 @@ fn disorder(story: &Story<'_>, key: Key, before: &Run, run: &Run) -> Option<(Opt
 }
 
 /// The first message of a key that was accepted before the break at `since` and not settled by
-/// `until`: it must come first.
+/// `until`. It must come first.
 fn first_waiting(story: &Story<'_>, key: Key, since: usize, until: usize) -> Option<Id> {
     let waits = |message: &Message, id: Id| {
         message.is_accepted()
@@ -208,7 +209,8 @@ mod tests {
     fn i4_first_starts_follow_acceptance() {
         let good = three().done(1).done(2).done(3);
         good.holds(&Evidence::new(), Rule::Order);
-        // The second may never start (dropped from a full lane), and other keys are free.
+        // The second message may never start (dropped from a full lane). Other keys have no order
+        // with it.
         let good = three().sent(2, [(0, 9)]).done(1).done(9).done(3);
         good.holds(&Evidence::new(), Rule::Order);
         let bad = three().done(1).done(3).done(2);
@@ -281,7 +283,7 @@ mod tests {
             .done(2)
             .done(3)
             .holds(&Evidence::new(), Rule::Order);
-        // The ack on its way may have arrived.
+        // The source may have received the requested ack.
         acked
             .clone()
             .crash(0)
@@ -306,7 +308,7 @@ mod tests {
         );
         let evidence = Evidence::new().handed_back([1]);
         bad.holds(&evidence, Rule::Order);
-        // Another process works on.
+        // A process with a newer token goes on with the key.
         let good = three()
             .start_under(5, 1, 1)
             .crash(4)
@@ -330,7 +332,7 @@ mod tests {
             "seq 1 was started after seq 2",
             &[2, 1],
         );
-        // So does a consumer that was told too late that the key is no longer its own.
+        // So does a consumer that learns too late that it has lost the key.
         let good = three().start(1, 1).revoke().ok(1, 1).done(2);
         good.holds(&Evidence::new(), Rule::Order);
     }
@@ -351,7 +353,7 @@ mod tests {
             "not as far as id 1",
             &[3, 2, 1],
         );
-        // One break, one way back.
+        // After one break the key may go back once.
         let bad = far.done(1).done(3).done(2);
         bad.breaks_among(&Evidence::new(), Rule::Order, "after seq 3", &[3, 2], &[]);
     }

@@ -11,7 +11,7 @@ use super::verdict::{Finding, Verdict};
 use super::violation::Violation;
 use crate::events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 
-/// A history under construction. Its clock starts at `base` and moves by [`at`](Self::at) only.
+/// A history under construction. Its clock starts at `base`, and only [`at`](Self::at) moves it.
 #[derive(Debug, Clone)]
 pub(super) struct Planted {
     pub(super) base: Instant,
@@ -142,7 +142,7 @@ impl Planted {
         })
     }
 
-    /// Quiescent at its own end.
+    /// Evidence that the history is quiescent at its end.
     pub(super) fn whole(&self) -> Evidence {
         Evidence::new().quiescent(self.base + self.now)
     }
@@ -151,7 +151,7 @@ impl Planted {
         check(&self.records, evidence)
     }
 
-    /// No rule is broken, and `rule` was judged whole.
+    /// Asserts that no rule is broken, and that `rule` was judged whole.
     #[track_caller]
     pub(super) fn holds(&self, evidence: &Evidence, rule: Rule) {
         self.check(evidence)
@@ -159,13 +159,13 @@ impl Planted {
             .assert_judged(&[rule]);
     }
 
-    /// `rule` is broken, and no other; says so in words that contain `what`, names `ids`.
+    /// Asserts that only `rule` is broken, with a text that contains `what` and with these `ids`.
     #[track_caller]
     pub(super) fn breaks(&self, evidence: &Evidence, rule: Rule, what: &str, ids: &[Id]) {
         self.breaks_among(evidence, rule, what, ids, &[]);
     }
 
-    /// As [`breaks`](Self::breaks), where the rules in `also` may be broken too.
+    /// As [`breaks`](Self::breaks), but the rules in `also` may be broken too.
     #[track_caller]
     pub(super) fn breaks_among(
         &self,
@@ -189,7 +189,7 @@ impl Planted {
         assert!(other.is_none(), "{other:?}");
     }
 
-    /// No rule is broken, and nothing of `rule` was judged.
+    /// Asserts that no rule is broken, and that `rule` was not judged.
     #[track_caller]
     pub(super) fn leaves_unjudged(&self, evidence: &Evidence, rule: Rule) {
         let verdict = self.check(evidence).expect("a good history");
@@ -200,7 +200,8 @@ impl Planted {
         );
     }
 
-    /// No rule is broken, and a part of `rule` was not judged for want of `what`.
+    /// Asserts that no rule is broken, and that a part of `rule` was not judged because `what` is
+    /// missing.
     #[track_caller]
     pub(super) fn leaves_in_part(&self, evidence: &Evidence, rule: Rule, what: &str) {
         let verdict = self.check(evidence).expect("a good history");

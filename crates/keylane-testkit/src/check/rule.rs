@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Rule {
     /// I1: at quiescence every accepted message is settled.
     NoLoss,
-    /// I2: nothing happens to a message that was never accepted, and no attempt comes from nowhere.
+    /// I2: only accepted messages have events, and attempts are counted without gaps.
     NoInvention,
     /// I3: attempts of one key never overlap; under two tokens only if the older's writes are refused.
     Exclusion,
@@ -25,7 +25,7 @@ pub enum Rule {
     Coalescing,
     /// I10: versions handled strictly increase.
     Sequencing,
-    /// I11: work ends when the faults do, and no lane waits without a reason.
+    /// I11: after the faults work ends, and no lane waits without a reason.
     Liveness,
     /// I12: tokens accepted by a sink never decrease.
     Fencing,
@@ -33,7 +33,7 @@ pub enum Rule {
     Memory,
     /// I14: after a drain nothing runs, and every accepted message is in its report.
     Drain,
-    /// I15: a blocked key costs the others next to nothing.
+    /// I15: a blocked key hardly slows the other keys.
     Independence,
 }
 

@@ -1,4 +1,4 @@
-//! I1, I2, I5, I7: every accepted message settles, once, and nothing else does.
+//! I1, I2, I5, I7: every accepted message settles once, and no other message settles.
 
 use super::judgement::Judgement;
 use super::rule::Rule;
@@ -34,8 +34,8 @@ pub(super) fn no_loss(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-/// I2: whatever happens to a message, it was accepted (or may have been), once; attempts are
-/// counted without holes, and what ends has begun.
+/// I2: a message with events was accepted (or may have been), once. Its attempts are counted
+/// without gaps, and an attempt that ends has started.
 pub(super) fn no_invention(story: &Story<'_>) -> Judgement {
     if story.messages.is_empty() {
         return Judgement::not_judged(Rule::NoInvention, "nothing happened to any message");
@@ -81,8 +81,8 @@ pub(super) fn no_invention(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-/// I5: an ack is requested only after a successful end or a durable dead letter: of the message, or
-/// of the one that stands for it. Messages discarded by policy may be acked at any time.
+/// I5: an ack is requested only after a successful end or a durable dead letter, of the message or
+/// of the one that replaces it. Messages discarded by policy may be acked at any time.
 pub(super) fn acks(story: &Story<'_>) -> Judgement {
     if !story.has_acks {
         return Judgement::not_judged(Rule::Acks, "there are no acks");
@@ -108,8 +108,8 @@ pub(super) fn acks(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-/// I7: a message is started again only for its next attempt, or after a break that found its ack
-/// unconfirmed; and it settles in one way only.
+/// I7: a message starts again only for its next attempt, or after a break that left its ack
+/// unconfirmed. It settles in one way only.
 pub(super) fn duplicates(story: &Story<'_>) -> Judgement {
     if story.runs.is_empty() {
         return Judgement::not_judged(Rule::Duplicates, "nothing was started");
@@ -182,7 +182,7 @@ fn unlawful_repeat(
     None
 }
 
-/// Two settlements of one message with no break that could explain them.
+/// Two settlements of one message, without a break between them that explains the second.
 fn settled_twice(story: &Story<'_>, id: Id, message: &Message) -> Option<(Vec<usize>, String)> {
     let done = message.done.first().copied();
     let dead = message.dead.first().copied();
@@ -358,7 +358,8 @@ mod tests {
             .start(1, 1)
             .ok(1, 2)
             .breaks(&Evidence::new(), Rule::NoInvention, "attempt 2", &[1]);
-        // A runtime that is dropped reports the futures that a crash had ended.
+        // When a runtime is dropped, futures that a crash had ended still report that they were
+        // dropped.
         let good = one().start(1, 1).crash(0).end(1, 1, Outcome::Dropped);
         good.holds(&Evidence::new(), Rule::NoInvention);
         let bad = good.end(1, 1, Outcome::Dropped);
@@ -481,7 +482,7 @@ mod tests {
             "its ack was confirmed",
             &[1],
         );
-        // The first of two breaks may be what brought it back, late.
+        // The first of the two breaks may be the reason for the late second handling.
         let good = one()
             .done(1)
             .ack_req(1)
@@ -490,7 +491,7 @@ mod tests {
             .crash(0)
             .done(1);
         good.holds(&Evidence::new(), Rule::Duplicates);
-        // Once per break, and only by the break of the process that ran it.
+        // Once per break, and only for a break of the process that ran the attempt.
         let bad = one().done(1).crash(0).done(1).done(1);
         bad.breaks(
             &Evidence::new(),
@@ -547,7 +548,8 @@ mod tests {
             text,
             &[1],
         );
-        // An attempt that an abort interrupted may be handed back, one that gave up discarded.
+        // An attempt that an abort interrupted may be handed back. A message that gave up may be
+        // discarded.
         let dropped = one().start(1, 1).end(1, 1, Outcome::Dropped);
         dropped.holds(&Evidence::new().handed_back([1]), Rule::Duplicates);
         one()

@@ -1,11 +1,11 @@
-//! The ways to spoil a good history by one move.
+//! Each spoiler breaks a good history by one change.
 
 use std::collections::BTreeMap;
 
 use super::rule::Rule;
 use crate::events::{Acceptance, Event, Id, Key, Outcome, Record};
 
-/// A spoiled history, and the rule that must notice.
+/// A spoiled history, and the rule that must report it.
 pub(super) type Spoiled = (Rule, Vec<Record>);
 
 /// Every way to spoil a history without crashes.
@@ -52,7 +52,7 @@ struct Spoiler<'a> {
 }
 
 impl Spoiler<'_> {
-    /// A message that was handled was never sent, or refused.
+    /// A message that was handled was never sent, or was refused.
     fn spoil_send(&mut self, at: usize, id: Id) {
         if self
             .place(|e| matches!(e, Event::Start { id: other, .. } if *other == id))
@@ -67,7 +67,7 @@ impl Spoiler<'_> {
         }
     }
 
-    /// The message before this one on its key changes places with it, but for the sends.
+    /// This message and the one before it on its key change places, except for their sends.
     fn spoil_start(&mut self, at: usize, id: Id) {
         let earlier = self.records[..at]
             .iter()
@@ -93,8 +93,8 @@ impl Spoiler<'_> {
         self.spoiled.push((Rule::Order, swapped));
     }
 
-    /// The next attempt of the key starts before this one ends; what is done is forgotten; what is
-    /// done starts again, after the drain.
+    /// The next attempt of the key starts before this one ends. Or a settlement is forgotten. Or a
+    /// settled message starts again after the drain.
     fn spoil_end(&mut self, at: usize, id: Id, attempt: u32, outcome: Outcome) {
         let next = self.records[at..]
             .iter()
@@ -119,7 +119,7 @@ impl Spoiler<'_> {
         }
     }
 
-    /// The ack is requested just before what allows it.
+    /// The ack is requested just before the event that allows it.
     fn spoil_ack(&mut self, at: usize, id: Id) {
         let settled = self.place(|event| match *event {
             Event::End {
@@ -135,7 +135,7 @@ impl Spoiler<'_> {
         }
     }
 
-    /// The letter comes before the last attempt has ended; it comes twice; it does not come.
+    /// The letter comes before the last attempt has ended, comes twice, or does not come.
     fn spoil_letter(&mut self, at: usize, id: Id) {
         let end = self.records[..at].iter().rposition(
             |record| matches!(record.event, Event::End { id: other, .. } if other == id),
@@ -148,7 +148,7 @@ impl Spoiler<'_> {
         self.lose(at, id);
     }
 
-    /// At last, somebody with an older token writes.
+    /// At the end a write with an older token is accepted.
     fn spoil_write(&mut self, key: Key, token: u64) {
         let older = Event::SinkWrite {
             key,

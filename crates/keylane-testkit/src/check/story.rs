@@ -1,4 +1,4 @@
-//! The history, read once and told per message and per key.
+//! Reads a history once, and indexes it by message and by key.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::evidence::Evidence;
 use crate::events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 
-/// Lines of an excerpt at most.
+/// The most lines of an excerpt.
 const LINES: usize = 16;
 /// Events of the same key shown on either side of a marked one.
 const AROUND: usize = 2;
@@ -30,7 +30,7 @@ pub(super) struct Story<'a> {
     pub(super) has_acks: bool,
 }
 
-/// All that happened to one message.
+/// All events of one message.
 #[derive(Debug, Default)]
 pub(super) struct Message {
     pub(super) key: Option<Key>,
@@ -39,20 +39,20 @@ pub(super) struct Message {
     pub(super) acceptance: Option<Acceptance>,
     /// Where it was sent.
     pub(super) sent: Option<usize>,
-    /// Where it was accepted once more, which no id may be.
+    /// Where it was accepted a second time, which is never allowed.
     pub(super) sent_again: Vec<usize>,
     /// Its attempts, as indexes of [`Story::runs`].
     pub(super) runs: Vec<usize>,
-    /// Where its handler ended well.
+    /// Where its handler succeeded.
     pub(super) done: Vec<usize>,
     /// Where its letter became durable.
     pub(super) dead: Vec<usize>,
     /// Where an ack was requested, confirmed or lost.
     pub(super) acks: Vec<usize>,
-    /// Where an ack was confirmed first.
+    /// Where an ack was first confirmed.
     pub(super) confirmed: Option<usize>,
     pub(super) coalesced: Option<(usize, Id)>,
-    /// Where something first happened to it beside being sent.
+    /// Where its first event other than a send is.
     pub(super) touched: Option<usize>,
 }
 
@@ -74,9 +74,9 @@ pub(super) struct Run {
     pub(super) attempt: u32,
     pub(super) token: Token,
     pub(super) start: usize,
-    /// Where it ended, by itself or by a crash.
+    /// Where it ended, or where a crash ended it.
     pub(super) end: Option<usize>,
-    /// How it ended; `None` while it runs and after a crash.
+    /// How it ended. `None` while it runs, and after a crash.
     pub(super) outcome: Option<Outcome>,
 }
 
@@ -86,7 +86,7 @@ impl Run {
     }
 }
 
-/// A crash, or with `None` for the epoch a revoke.
+/// A crash, or a revoke if the epoch is `None`.
 #[derive(Debug)]
 pub(super) struct Break {
     pub(super) at: usize,
@@ -94,7 +94,7 @@ pub(super) struct Break {
 }
 
 impl Break {
-    /// Whether what ran under `token` may be redelivered because of this.
+    /// Whether an attempt under `token` may be redelivered because of this break.
     pub(super) fn concerns(&self, token: Token) -> bool {
         self.epoch.is_none_or(|epoch| token <= epoch)
     }
@@ -131,7 +131,7 @@ impl<'a> Story<'a> {
         story
     }
 
-    /// The key of a message; `None` if it is keyless or was never sent.
+    /// The key of a message. `None` if it is keyless or was never sent.
     pub(super) fn key_of(&self, id: Id) -> Option<Key> {
         self.messages.get(&id).and_then(|message| message.key)
     }
@@ -140,7 +140,7 @@ impl<'a> Story<'a> {
         self.records[position].at
     }
 
-    /// The end of what was seen.
+    /// The time of the last record.
     pub(super) fn last_time(&self) -> Option<Instant> {
         let last = self.records.last().map(|record| record.at);
         self.evidence.quiescent.max(last)
@@ -168,8 +168,7 @@ impl<'a> Story<'a> {
         &self.breaks[first..last.max(first)]
     }
 
-    /// Where the message was done or durably dead, or what it was coalesced into was: for the first
-    /// time.
+    /// Where the message, or the message it was coalesced into, was first done or durably dead.
     pub(super) fn settled_at(&self, id: Id) -> Option<usize> {
         self.stand_ins(id).find_map(|id| {
             let message = self.messages.get(&id)?;
@@ -183,13 +182,13 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// Whether it, or what it was coalesced into, is settled in any way.
+    /// Whether the message, or the message it was coalesced into, is settled in any way.
     pub(super) fn is_settled(&self, id: Id) -> bool {
         self.settled_at(id).is_some() || self.is_excused(id)
     }
 
-    /// Whether the test says that it, or what it was coalesced into, settled without being handled:
-    /// handed back, discarded, a duplicate, expired.
+    /// Whether the test says that the message, or the message it was coalesced into, settled
+    /// without being handled: handed back, discarded, a duplicate, expired.
     pub(super) fn is_excused(&self, id: Id) -> bool {
         let Evidence {
             handed_back,
@@ -206,14 +205,14 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// The message, what it was coalesced into, and so on, each once.
+    /// The message, the message it was coalesced into, and so on, each once.
     fn stand_ins(&self, id: Id) -> impl Iterator<Item = Id> {
         let mut seen = BTreeSet::new();
         let next = |id: &Id| self.messages.get(id)?.coalesced.map(|(_, into)| into);
         std::iter::successors(Some(id), next).take_while(move |&id| seen.insert(id))
     }
 
-    /// The marked events with their neighbours: those of the same key, the given messages, and
+    /// The marked events and their neighbours: events of the same key and of the given messages,
     /// crashes and revokes.
     pub(super) fn excerpt(&self, key: Option<Key>, ids: &[Id], marked: &[usize]) -> String {
         let concerned: Vec<usize> = (0..self.records.len())
@@ -270,8 +269,8 @@ impl<'a> Story<'a> {
         text.push('\n');
     }
 
-    /// Takes in one event. `open` holds the runs of a message that run; `killed` the attempts that a
-    /// crash ended and whose futures may still report that they were dropped.
+    /// Adds one event. `open` holds the running attempts of each message. `killed` holds the
+    /// attempts that a crash ended; their futures may still report that they were dropped.
     fn turn(
         &mut self,
         at: usize,

@@ -1,22 +1,22 @@
-//! What the checker says when nothing is wrong.
+//! What the checker returns when no rule is broken.
 
 use std::fmt;
 
 use super::rule::Rule;
 
-/// No rule was broken; and which rules could be judged at all.
+/// No rule was broken. Says which rules could be judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     findings: Vec<(Rule, Finding)>,
 }
 
 impl Verdict {
-    /// Expects one finding per rule, in the order of [`Rule::ALL`].
+    /// Takes one finding per rule, in the order of [`Rule::ALL`].
     pub(super) fn new(findings: Vec<(Rule, Finding)>) -> Self {
         Self { findings }
     }
 
-    /// What was found about `rule`.
+    /// The finding about `rule`.
     pub fn finding(&self, rule: Rule) -> &Finding {
         &self.findings[rule as usize].1
     }
@@ -26,7 +26,7 @@ impl Verdict {
         self.findings.iter().map(|(rule, finding)| (*rule, finding))
     }
 
-    /// Insists that the evidence was enough to judge each of `rules` whole.
+    /// Asserts that the evidence was enough to judge each of `rules` whole.
     ///
     /// # Panics
     ///
@@ -55,14 +55,14 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What was found about one rule.
+/// The finding about one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// Judged, and it holds.
+    /// The rule was judged, and it holds.
     Holds,
-    /// What could be judged holds; these pieces of evidence were missing.
+    /// The judged part holds. These pieces of evidence were missing for the rest.
     InPart(Vec<String>),
-    /// Nothing was judged, because of this.
+    /// The rule was not judged, for this reason.
     NotJudged(String),
 }
 

@@ -1,4 +1,4 @@
-//! I9, I10: lanes that coalesce, lanes that sequence.
+//! I9, I10: lanes with `Coalesce`, and lanes with `Sequence`.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::rule::Rule;
 use super::story::{Message, Story};
 use crate::events::Id;
 
-/// I9: what is handled last on a key is the last version sent, and a message is merged only into a
-/// newer one.
+/// I9: the last version handled on a key is the last version sent, and a message is merged only
+/// into a newer one.
 pub(super) fn coalescing(story: &Story<'_>) -> Judgement {
     if !story.evidence.coalescing {
         return Judgement::not_judged(Rule::Coalescing, "lanes do not coalesce");
@@ -53,8 +53,8 @@ pub(super) fn coalescing(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-/// I10: versions handled on a key strictly increase, between breaks; what is left out between two of them
-/// was reported as missing, in time. The reports are evidence, and not in the events.
+/// I10: versions handled on a key strictly increase between breaks. Each version left out between
+/// two of them was reported as missing, in time. The reports are evidence, not events.
 pub(super) fn sequencing(story: &Story<'_>) -> Judgement {
     if !story.evidence.sequencing {
         return Judgement::not_judged(Rule::Sequencing, "lanes do not sequence");
@@ -83,10 +83,10 @@ pub(super) fn sequencing(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-/// How much later than its time a report may come: the resolution of a timer, twice.
+/// A report may be late by this much: twice the resolution of a timer.
 const SLACK: Duration = Duration::from_millis(2);
 
-/// Each version that is left out was reported, and each report came in time.
+/// Each version that was left out was reported, and each report was in time.
 fn reports(story: &Story<'_>, gaps: &Gaps, judgement: &mut Judgement) {
     for (&key, ids) in &story.keys {
         let of_key = || gaps.reports.iter().filter(|(of, ..)| *of == key);
@@ -119,13 +119,13 @@ fn reports(story: &Story<'_>, gaps: &Gaps, judgement: &mut Judgement) {
         }
         let mut told = std::collections::BTreeSet::new();
         for &(_, first, last, at) in of_key() {
-            // Told once more, it was resumed in between, and nobody knows when.
+            // A second report of the same gap: the key was resumed at some unknown time in between.
             if !told.insert(first) {
                 continue;
             }
             let behind = ids.iter().filter(|id| story.messages[*id].seq > last);
             let seen = behind.filter_map(|id| story.messages[id].sent).min();
-            // It is waited for once those before it are in line.
+            // A version counts as missing once all versions before it are in line.
             let before = ids.iter().filter(|id| story.messages[*id].seq < first);
             let lined_up = before
                 .filter_map(|id| story.messages[id].touched)

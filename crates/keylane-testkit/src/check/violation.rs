@@ -1,4 +1,4 @@
-//! What the checker says when something is wrong.
+//! What the checker returns when a rule is broken.
 
 use std::error::Error;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::fmt;
 use super::rule::Rule;
 use crate::events::{Id, Key};
 
-/// A broken rule, with the piece of the history that shows it.
+/// A broken rule, with the part of the history that shows it.
 ///
-/// `Debug` prints the text of `Display` on lines of its own, so that an `expect` on the result of a
-/// check is readable.
+/// `Debug` prints the text of `Display` on lines of its own, so the panic message of an `expect` is
+/// readable.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// Which rule.
+    /// The rule.
     pub rule: Rule,
-    /// On which key, where it is about one.
+    /// The key, if the violation is about one key.
     pub key: Option<Key>,
-    /// Which messages.
+    /// The messages.
     pub ids: Vec<Id>,
     /// What is wrong.
     pub what: String,
-    /// The events that show it, marked, and those around them.
+    /// The events that show it, marked, and the events around them.
     pub excerpt: String,
 }
 

@@ -15,7 +15,7 @@ pub type ScriptedReceipt<M = Message> = Receipt<M, Id, ScriptError>;
 
 /// The builder of a dispatcher of [`Message`]s, with all settings at their defaults.
 ///
-/// From here on panics of the engine itself are noted: see
+/// From this call on panics of the engine itself are recorded: see
 /// [`assert_no_engine_panics`](super::assert_no_engine_panics).
 pub fn dispatcher()
 -> Builder<Key, Message, ScriptError, impl Fn(&Message) -> Option<Key> + Send + Sync + 'static> {
@@ -23,8 +23,8 @@ pub fn dispatcher()
     Dispatcher::key_by_opt(|message: &Message| message.key)
 }
 
-/// The script as a handler of [`Message`]s. The history calls a message by its own key, also where
-/// the dispatcher orders by another one.
+/// The script as a handler of [`Message`]s. The history names a message by its own key, even if the
+/// dispatcher orders by another key.
 pub fn scripted<K: 'static>(
     script: Script,
 ) -> impl Fn(Context<K>, Message) -> Scripted + Send + Sync + 'static {

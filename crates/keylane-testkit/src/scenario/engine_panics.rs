@@ -2,13 +2,13 @@
 
 use std::sync::{Mutex, Once, PoisonError};
 
-/// The panics so far. The runtime catches the panic of a task, so an engine that has lost one works
-/// on as if it had been aborted, and no assertion of a test would see it.
+/// The panics so far. The runtime catches the panic of a task. The engine then continues as if the
+/// task had been aborted, and no assertion of a test would notice.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Notes every panic of this process whose line is in the sources of `keylane`.
+/// Records every panic of this process that comes from the sources of `keylane`.
 ///
-/// The panic hook in place is still called. Scripted panics call no hook.
+/// The previous panic hook is still called. Scripted panics call no hook.
 pub fn watch_for_engine_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -24,7 +24,7 @@ pub fn watch_for_engine_panics() {
     });
 }
 
-/// No task of any engine in this process has panicked since
+/// Asserts that no task of an engine in this process has panicked since
 /// [`watch_for_engine_panics`] was first called.
 ///
 /// # Panics

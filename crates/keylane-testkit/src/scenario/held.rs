@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Handlers that wait until the test answers them, each under a name: an id, or a key.
+/// Handlers that wait until the test answers them. Each has a name: an id, or a key.
 ///
-/// A handle: clones hold the same handlers. Unlike a [`Gate`](crate::Gate), which lets handlers go
-/// on, this says how they go on.
+/// A handle: clones hold the same handlers. A [`Gate`](crate::Gate) only lets handlers go on. This
+/// also gives each handler an answer.
 ///
 /// ```
 /// # use keylane_testkit::scenario::Held;
@@ -28,15 +28,15 @@ pub struct Held<N, A> {
 }
 
 impl<N: Ord + Clone, A> Held<N, A> {
-    /// No handler waits yet.
+    /// Starts without handlers.
     pub fn new() -> Self {
         Self {
             waiting: Arc::default(),
         }
     }
 
-    /// Waits for the answer, from this call on. `None`: another one waits under this name now, or
-    /// all have been let go.
+    /// Waits for the answer, from this call on. Returns `None` if a later handler waits under this
+    /// name, or if all handlers were released.
     pub fn wait(&self, name: N) -> impl Future<Output = Option<A>> + Send + use<N, A>
     where
         A: Send,
@@ -46,20 +46,20 @@ impl<N: Ord + Clone, A> Held<N, A> {
         async { answer.await.ok() }
     }
 
-    /// Who waits, in the order of the names. Handlers that were dropped do not.
+    /// The names of the waiting handlers, in order. Dropped handlers are not among them.
     pub fn names(&self) -> Vec<N> {
         let mut waiting = self.lock();
         waiting.retain(|_, handler| !handler.is_closed());
         waiting.keys().cloned().collect()
     }
 
-    /// Answers one of them. False: no handler waits under this name.
+    /// Answers one handler. Returns false if no handler waits under this name.
     pub fn answer(&self, name: &N, answer: A) -> bool {
         let handler = self.lock().remove(name);
         handler.is_some_and(|handler| handler.send(answer).is_ok())
     }
 
-    /// Gives all that wait the same answer.
+    /// Gives the same answer to all waiting handlers.
     pub fn answer_all(&self, answer: A)
     where
         A: Clone,

@@ -1,4 +1,4 @@
-//! The judgement of a whole life of a dispatcher.
+//! Judges the whole history of a dispatcher.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use super::engine_panics::assert_no_engine_panics;
 use crate::check::{Drained, Evidence, Rule, Verdict};
 use crate::history::History;
 
-/// The rules that the history of every whole life of a dispatcher can be judged by.
+/// The rules that every complete history of a dispatcher can be judged by.
 pub const RULES_OF_A_WHOLE_LIFE: [Rule; 6] = [
     Rule::NoLoss,
     Rule::NoInvention,
@@ -20,10 +20,10 @@ pub const RULES_OF_A_WHOLE_LIFE: [Rule; 6] = [
     Rule::Drain,
 ];
 
-/// Judges a history that is complete: the dispatcher has ended with the report in `drained`.
+/// Judges a complete history. The dispatcher has ended with the report in `drained`.
 ///
-/// Adds to `evidence` what the dispatcher says about itself, and insists that nothing is left in it
-/// and that no task of an engine has panicked.
+/// Adds to `evidence` what the dispatcher reports. Asserts that the dispatcher holds nothing and
+/// that no task of an engine has panicked.
 ///
 /// # Panics
 ///
@@ -53,7 +53,7 @@ where
     }
 }
 
-/// The dispatcher holds no lane and no message.
+/// Asserts that the dispatcher holds no lane and no message.
 ///
 /// # Panics
 ///
@@ -80,7 +80,7 @@ where
     assert!(left.iter().all(|(_, count)| *count == 0), "left: {left:?}");
 }
 
-/// Every message that the report calls accepted has exactly one outcome in it.
+/// Asserts that the report counts exactly one outcome for every accepted message.
 ///
 /// # Panics
 ///

@@ -1,8 +1,8 @@
-//! What is sent.
+//! The messages of the tests.
 
 use crate::events::{Id, Key};
 
-/// A message that is a key and an id, and nothing else.
+/// A message with a key and an id, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// The key, if it has one.

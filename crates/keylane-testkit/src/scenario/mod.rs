@@ -1,5 +1,5 @@
-//! What tests of a dispatcher have in common: messages with an id, a producer that records every
-//! send, a handler that records every attempt, and the judge of the whole history.
+//! Common parts of dispatcher tests: messages with an id, a producer that records every send, a
+//! handler that records every attempt, and a judge of the whole history.
 //!
 //! ```
 //! use keylane_testkit::scenario::{Producer, SECOND, dispatcher, paused, scripted};

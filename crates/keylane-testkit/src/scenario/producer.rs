@@ -1,4 +1,4 @@
-//! The sender that records what it sends.
+//! A producer that records what it sends.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::check::{Drained, Evidence, Verdict};
 use crate::events::{Id, Key};
 use crate::history::{History, Sending};
 
-/// Sends messages, numbers them from 1, and records what became of each send.
+/// Sends messages, numbers them from 1, and records the answer of each send.
 ///
-/// A handle: clones number on together. Sends of one key are numbered in the order of the calls, so
-/// tasks that send to the same key at the same time must take turns.
+/// A handle: clones share the numbers. Sends of one key are numbered in the order of the calls, so
+/// tasks must not send to the same key at the same time.
 pub struct Producer<K = Key, M = Message>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -49,8 +49,8 @@ where
         }
     }
 
-    /// The next message of a key, and the entry in the history that is to be completed with the
-    /// answer of the send.
+    /// The next message of a key, and its entry in the history. The caller completes the entry with
+    /// the answer of the send.
     pub fn next(&self, key: impl Into<Option<Key>>) -> (M, Sending) {
         let key = key.into();
         let seq = {
@@ -62,7 +62,7 @@ where
         self.next_at(key, seq)
     }
 
-    /// The same with a place in its key of the caller's choice.
+    /// The same as [`next`](Self::next); the caller chooses the place of the message in its key.
     pub fn next_at(&self, key: impl Into<Option<Key>>, seq: u64) -> (M, Sending) {
         let key = key.into();
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
@@ -152,7 +152,7 @@ where
         judge(&self.history, &self.dispatcher, drained, evidence)
     }
 
-    /// Drains, judges, and insists that there was evidence for all of [`RULES_OF_A_WHOLE_LIFE`].
+    /// Drains, judges, and asserts that there was evidence for all of [`RULES_OF_A_WHOLE_LIFE`].
     ///
     /// # Panics
     ///

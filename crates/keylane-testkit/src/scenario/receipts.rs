@@ -1,4 +1,4 @@
-//! What receipts answer.
+//! The answers of receipts.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use keylane::error::ReceiptError;
 
 use crate::events::Id;
 
-/// The answer of a receipt in a word, to be compared and counted.
+/// The answer of a receipt in one word, to compare and count.
 pub fn outcome<O, M, E>(answer: &Result<O, ReceiptError<M, E>>) -> &'static str {
     match answer {
         Ok(_) => "done",
@@ -35,7 +35,7 @@ pub fn outcome<O, M, E>(answer: &Result<O, ReceiptError<M, E>>) -> &'static str 
 pub struct Receipts<M, O, E>(BTreeMap<Id, Receipt<M, O, E>>);
 
 impl<M, O, E> Receipts<M, O, E> {
-    /// None yet.
+    /// Starts without receipts.
     pub fn new() -> Self {
         Self(BTreeMap::new())
     }
@@ -45,12 +45,12 @@ impl<M, O, E> Receipts<M, O, E> {
         self.0.insert(id, receipt);
     }
 
-    /// Takes the answers that are there, without waiting for the others.
+    /// Takes the answers that are ready. Does not wait for the others.
     pub fn collect(&mut self) -> BTreeMap<Id, Result<O, ReceiptError<M, E>>> {
         let mut answers = BTreeMap::new();
         let cx = &mut Context::from_waker(Waker::noop());
         self.0.retain(|id, receipt| {
-            // There may be more of them than one task may poll in a row.
+            // One task may not be allowed to poll all of them in a row.
             let mut receipt = tokio::task::unconstrained(receipt);
             match Future::poll(Pin::new(&mut receipt), cx) {
                 Poll::Ready(answer) => {
@@ -63,12 +63,12 @@ impl<M, O, E> Receipts<M, O, E> {
         answers
     }
 
-    /// How many have not answered.
+    /// The number of receipts without an answer.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether all have answered.
+    /// Whether all receipts have an answer.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

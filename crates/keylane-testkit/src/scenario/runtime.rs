@@ -2,7 +2,7 @@
 
 use tokio::runtime::{Builder, Runtime};
 
-/// A runtime with one thread and paused time: its clock moves when all tasks wait for it.
+/// A runtime with one thread and paused time. Its clock moves when all tasks wait for it.
 ///
 /// # Panics
 ///
@@ -24,13 +24,13 @@ pub fn threads() -> Runtime {
     built.expect("a runtime")
 }
 
-/// Runs a test on both, one after the other.
+/// Runs a test on both runtimes, one after the other.
 pub fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
     paused().block_on(test());
     threads().block_on(test());
 }
 
-/// How often to repeat a test: the number in this environment variable, or `otherwise`.
+/// How often to repeat a test: the number in this environment variable, or `otherwise` without it.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Waiting, and the end of waiting.
+//! Waiting with a limit.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -10,8 +10,8 @@ pub const MS: Duration = Duration::from_millis(1);
 /// A second.
 pub const SECOND: Duration = Duration::from_secs(1);
 
-/// Waits for `work`, but not for ever: work that never ends is a failure, and not a test that
-/// hangs. Two minutes are far more than any machine needs; with paused time they are over at once.
+/// Waits for `work`, for two minutes at most. Work that does not end fails the test instead of
+/// hanging it. With paused time the two minutes pass at once.
 ///
 /// # Panics
 ///
@@ -21,13 +21,13 @@ pub async fn within<T>(work: impl Future<Output = T>) -> T {
     ended.expect("it ends within two minutes")
 }
 
-/// With paused time: waits until no task can do anything more without the clock, which is a
-/// millisecond on then.
+/// With paused time: waits until no task can go on without the clock. The clock is then a
+/// millisecond later.
 pub async fn quiet() {
     tokio::time::sleep(MS).await;
 }
 
-/// Waits until `is_true`, without the clock, so on several threads too.
+/// Waits until `is_true` returns true. Does not use the clock, so it also works on several threads.
 ///
 /// # Panics
 ///
@@ -41,8 +41,8 @@ pub async fn until(mut is_true: impl FnMut() -> bool) {
     .await;
 }
 
-/// Polls a future so many times, with everything that `between` does after each of them, and then
-/// drops it. `Some`: it has answered before.
+/// Polls a future up to `polls` times, runs `between` after each poll, and then drops the future.
+/// Returns `Some` if the future was ready before.
 pub async fn drop_after_polls<F: Future>(
     polls: usize,
     future: F,

@@ -2,7 +2,7 @@
 
 /// The Generic Cell Rate Algorithm of ITU-T Recommendation I.371, as virtual scheduling.
 ///
-/// What it remembers of whom it limits is one word, the *theoretical arrival time*: when the next
+/// Its state of one key, or of all, is one word, the *theoretical arrival time*: when the next
 /// one would come if all came evenly. One may come early by as much as the tolerance allows, which
 /// is the burst. All times are nanoseconds since an epoch of the caller's; 0 is a word that was
 /// never used. A clock that goes back grants nothing twice. Near the end of the 64 bits, after 584

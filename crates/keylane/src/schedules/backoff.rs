@@ -22,7 +22,7 @@ fn builder(
         .retry(Retry::fixed(WAIT).max_attempts(attempts))
 }
 
-/// The first message of each producer fails at first.
+/// The first message of each producer fails at its first attempt.
 fn fails_at_first(message: &Message, attempt: u32) -> Act {
     if message.number.is_multiple_of(10) && attempt == 1 {
         Act::Fail
@@ -31,7 +31,7 @@ fn fails_at_first(message: &Message, attempt: u32) -> Act {
     }
 }
 
-/// Nothing behind a head starts while the head waits to be tried again.
+/// While a head waits for its next attempt, no message behind it starts.
 pub(super) async fn retries_come_first() {
     let witness = Witness::with(3, After::Discard);
     let orders = witness.spawn(builder(3), fails_at_first);
@@ -47,7 +47,7 @@ pub(super) async fn retries_come_first() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// A key that fails is no load, up to the capacity of the stalled, and holds nobody up.
+/// A failing key takes no capacity up to `stalled_capacity`, and delays no other key.
 pub(super) async fn others_go_on() {
     let witness = Witness::with(2, After::Discard);
     let builder = builder(2).capacity(2).stalled_capacity(1).concurrency(1);
@@ -67,7 +67,7 @@ pub(super) async fn others_go_on() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// The end comes while heads, with a key and without, wait for their next attempt.
+/// The shutdown comes while heads, with and without a key, wait for their next attempt.
 pub(super) async fn meets_the_end() {
     let witness = Witness::with(3, After::Discard);
     let orders = witness.spawn(builder(3), fails_at_first);
@@ -91,7 +91,7 @@ pub(super) async fn meets_the_end() {
     witness.conclude(orders, ending, senders).await;
 }
 
-/// An attempt is dropped at its time-out before its key moves on.
+/// At its time-out an attempt is dropped, and then its key moves on.
 pub(super) async fn timed_out_attempts() {
     let witness = Witness::with(2, After::Discard);
     let builder = builder(2).attempt_timeout(WAIT);

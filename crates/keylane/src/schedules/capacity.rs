@@ -1,4 +1,4 @@
-//! Senders that wait for room in the capacity.
+//! Senders that wait for capacity.
 
 use super::Witness;
 use super::explore::pause;
@@ -6,7 +6,7 @@ use super::witness::{Act, Message, message, task};
 use crate::Dispatcher;
 use crate::error::TrySendError;
 
-/// Room for one message, and one of those who wait for it gives up.
+/// Capacity for one message. One of the waiting senders gives up.
 pub(super) async fn of_one() {
     let witness = Witness::new();
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key).capacity(1);
@@ -37,7 +37,7 @@ pub(super) async fn of_one() {
     witness.conclude(orders, ending, vec![gives_up]).await;
 }
 
-/// The same in bytes: what is in the way of one message is not in the way of a smaller one.
+/// The same with bytes: a message too large for the free bytes does not block a smaller one.
 pub(super) async fn of_bytes() {
     let witness = Witness::new();
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)

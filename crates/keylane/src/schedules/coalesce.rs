@@ -19,18 +19,18 @@ fn builder(
     Dispatcher::key_by_opt(|message: &Message| message.key).coalesce(coalesce)
 }
 
-/// Each message that two become one of is the newer one.
+/// Merges two messages into the newer one.
 fn newer() -> Coalesce<Message> {
     Coalesce::merge(|_: &Message, new: &Message| new.clone())
 }
 
-/// What is started last is what was accepted last: the last one of one of the two producers.
+/// The last message to start is the last one accepted, so it is the last one of a producer.
 fn judge_last(witness: &Witness) {
     let started = witness.started(1);
     assert!(matches!(started.last(), Some(12 | 21)), "{started:?}");
 }
 
-/// The newcomer takes the place of what waits, or what waits has just started.
+/// A new message replaces the waiting one, or the waiting one has just started.
 pub(super) async fn latest_meets_completion() {
     let witness = Witness::new();
     let concurrency = if rt::one_in(2) { 1 } else { 8 };
@@ -51,7 +51,7 @@ pub(super) async fn latest_meets_completion() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// What waits stays, while the head fails and is tried again.
+/// The waiting message stays while the head fails and is retried.
 pub(super) async fn first_and_retries() {
     let witness = Witness::with(2, After::Discard);
     let builder = builder(Coalesce::keep_first())
@@ -74,7 +74,7 @@ pub(super) async fn first_and_retries() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// What waits is out of its lane while it is merged, and a runner comes for it in that moment.
+/// A message is merged outside its lane, and at that moment a runner picks the lane.
 pub(super) async fn merge_meets_the_pick() {
     let witness = Witness::new();
     let builder = builder(newer())
@@ -96,7 +96,7 @@ pub(super) async fn merge_meets_the_pick() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// The end comes while messages are merged, wait, and are replaced by an operator.
+/// The shutdown comes while messages are merged, wait, and are replaced by an operator.
 pub(super) async fn meets_the_end() {
     let witness = Witness::new();
     let coalesce = if rt::one_in(2) {

@@ -1,4 +1,4 @@
-//! An operator's hands on one key, delays and batches, against everybody else.
+//! An operator controls one key, messages are delayed, and batches fail, while others send.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{Delayed, Dispatcher, Retry, rt};
 
 const WAIT: Duration = Duration::from_millis(5);
 
-/// Pauses, starts, resumes and the end of one key.
+/// Pausing, starting, resuming and shutting down one key at the same time.
 pub(super) async fn pause_meets_the_start_and_the_end() {
     let witness = Witness::new();
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
@@ -42,7 +42,7 @@ pub(super) async fn pause_meets_the_start_and_the_end() {
     witness.conclude(orders, ending, senders).await;
 }
 
-/// The lane is emptied, and paused, while its head finishes, fails, or waits.
+/// The lane is purged and paused while its head finishes, fails, or waits.
 pub(super) async fn purge_meets_the_finish() {
     let witness = Witness::with(2, After::Discard);
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
@@ -75,7 +75,7 @@ pub(super) async fn purge_meets_the_finish() {
     witness.conclude(orders, ending, senders).await;
 }
 
-/// A head in backoff is skipped, or tried now, at the moment of its timer.
+/// A head in backoff is skipped, or retried at once, while its timer fires.
 pub(super) async fn skip_meets_the_timer() {
     let witness = Witness::with(3, After::Discard);
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
@@ -116,7 +116,7 @@ fn delayed(witness: &Witness, orders: &Orders, number: u32) -> JoinHandle<()> {
     })
 }
 
-/// Delayed messages are due when the end comes, and stopped lanes stay stopped.
+/// The shutdown comes while delayed messages become due. Paused and halted lanes do not go on.
 pub(super) async fn delayed_meets_the_end() {
     let witness = Witness::new();
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
@@ -143,7 +143,7 @@ pub(super) async fn delayed_meets_the_end() {
     witness.conclude(orders, ending, senders).await;
 }
 
-/// A batch fails while more messages of its key arrive, and the end comes.
+/// A batch fails and the shutdown comes while more messages of its key arrive.
 pub(super) async fn a_failing_batch_meets_arrivals() {
     let started: Arc<Mutex<(bool, Vec<u32>)>> = Arc::default();
     let seen = Arc::clone(&started);
@@ -210,7 +210,7 @@ pub(super) async fn a_failing_batch_meets_arrivals() {
         .filter_map(|back| Some(back.message.as_ref()?.number));
     assert!(back.is_sorted(), "handed back in order");
     drop(done);
-    // Nothing of the engine is left, or its tasks would be dropped in the middle of a step.
+    // Wait until the engine is gone. Otherwise its tasks would be dropped in the middle of a step.
     let engine = rt::Arc::downgrade(&orders.engine);
     drop(orders);
     while engine.strong_count() > 0 {

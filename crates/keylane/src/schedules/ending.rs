@@ -1,4 +1,4 @@
-//! The ways to the end, under load.
+//! The ways to shut down, under load.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::explore::pause;
 use super::witness::{Act, Message, Orders, message, task};
 use crate::{Dispatcher, Shutdown, rt};
 
-/// One of the three ways, as the scheduler chooses.
+/// Starts one of the three shutdowns. The scheduler chooses which.
 pub(super) fn any_end(orders: &Orders) -> Shutdown<u8, Message, u32, &'static str> {
     if rt::one_in(3) {
         orders.drain()
@@ -57,7 +57,7 @@ pub(super) async fn abort() {
     witness.conclude(orders, ending, senders).await;
 }
 
-/// A handler that never ends is dropped when the deadline passes, and only then.
+/// A handler that never ends is dropped when the deadline passes, and not earlier.
 pub(super) async fn deadline() {
     let witness = Witness::new();
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key);
@@ -74,7 +74,7 @@ pub(super) async fn deadline() {
     witness.conclude(orders, ending, senders).await;
 }
 
-/// The strictest of several ends counts, and everyone gets a report.
+/// Two shutdowns at once: the stricter one applies, and each returns a report.
 pub(super) async fn twice() {
     let witness = Witness::new();
     let (orders, senders) = load(&witness, 2);
@@ -90,14 +90,14 @@ pub(super) async fn twice() {
     }
     assert_eq!(report.accepted, other.accepted);
     assert_eq!(report.interrupted, other.interrupted);
-    // Whoever came first has all of them.
+    // The first of the two reports has all of them.
     assert!(report.returned.is_empty() || other.returned.is_empty());
     report.returned.append(&mut other.returned);
     witness.judge(&orders, &report);
     witness.vanish(orders).await;
 }
 
-/// Without a word from anybody, what was accepted is handled, and the engine goes.
+/// All handles are dropped: accepted messages are handled, and then the engine ends.
 pub(super) async fn by_the_last_handle() {
     let witness = Witness::new();
     let (orders, senders) = load(&witness, 8);

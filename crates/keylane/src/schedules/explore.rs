@@ -9,13 +9,13 @@ use shuttle::{Config, MaxSteps, Runner};
 use super::SCENARIOS;
 use crate::rt;
 
-/// How many schedules, over all scenarios.
+/// The number of schedules over all scenarios.
 const SCHEDULES: usize = 100_000;
 
-/// A scenario takes some hundred steps. One that takes this many goes in circles.
+/// A scenario takes a few hundred steps. One that takes this many does not end.
 const LONGEST: usize = 100_000;
 
-/// Preemptions that PCT spends in one execution.
+/// The number of preemptions that PCT uses in one execution.
 const DEPTH: usize = 3;
 
 /// Runs the scenario under its share of the schedules.
@@ -50,7 +50,7 @@ fn schedules() -> usize {
     }
 }
 
-/// Lets others run, for a while that the scheduler chooses.
+/// Lets other tasks run. The scheduler chooses for how long.
 pub(super) async fn pause() {
     while rt::one_in(2) {
         rt::yield_now().await;

@@ -1,4 +1,4 @@
-//! Lanes that wait for a decision.
+//! Halted lanes, which wait for an operator's decision.
 
 use super::Witness;
 use super::ending::any_end;
@@ -21,7 +21,7 @@ fn halting(witness: &Witness) -> Orders {
     })
 }
 
-/// Decides about key 1, in one of the three ways, if it is halted.
+/// If key 1 is halted, decides about it in one of the three ways.
 fn decide(witness: &Witness, orders: &Orders) {
     let lane = orders.lane(&1);
     let stats = orders.stats();
@@ -31,7 +31,7 @@ fn decide(witness: &Witness, orders: &Orders) {
         return;
     }
     witness.decide(1);
-    // The end may come first.
+    // The shutdown may come first.
     let _ = if rt::one_in(3) {
         lane.resume().is_ok()
     } else if rt::one_in(2) {
@@ -41,7 +41,7 @@ fn decide(witness: &Witness, orders: &Orders) {
     };
 }
 
-/// The operator comes again and again, until nothing is halted any more.
+/// The operator decides again and again, until no lane is halted.
 pub(super) async fn and_decide() {
     let witness = Witness::with(1, After::Halt);
     let orders = halting(&witness);
@@ -59,7 +59,7 @@ pub(super) async fn and_decide() {
     witness.conclude(orders, ending, senders).await;
 }
 
-/// The end and the operator meet.
+/// The shutdown and the operator race.
 pub(super) async fn meets_the_end() {
     let witness = Witness::with(1, After::Halt);
     let orders = halting(&witness);

@@ -1,4 +1,4 @@
-//! Dead letters, and the keys that wait for them.
+//! Dead letters, and the keys that wait until the sink has them.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn lettering(witness: &Witness, attempts: u32, refusals: u32) -> Orders {
     })
 }
 
-/// The next message of a key starts when the letter of the one before was accepted.
+/// The next message of a key starts after the sink has accepted the letter of the previous one.
 pub(super) async fn before_the_next() {
     let witness = Witness::with(2, After::Letter);
     let orders = lettering(&witness, 2, 0);
@@ -37,7 +37,7 @@ pub(super) async fn before_the_next() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// A sink that refuses is asked again, and the key waits.
+/// A sink that refuses a letter is asked again. The key waits.
 pub(super) async fn refused_at_first() {
     let witness = Witness::with(1, After::Letter);
     let orders = lettering(&witness, 1, 2);
@@ -52,7 +52,7 @@ pub(super) async fn refused_at_first() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// The end comes while letters are under way.
+/// The shutdown comes while letters are on their way to the sink.
 pub(super) async fn meet_the_end() {
     let witness = Witness::with(1, After::Letter);
     let orders = lettering(&witness, 1, 1);

@@ -1,18 +1,18 @@
-//! Schedules: the engine's own code under a scheduler that decides who runs next.
+//! Runs the engine's own code under a scheduler that decides which task runs next.
 //!
 //! ```text
 //!  RUSTFLAGS="--cfg keylane_shuttle" CARGO_TARGET_DIR=target/shuttle \
 //!      cargo test --release -p keylane --lib schedules
 //! ```
 //!
-//! A *scenario* is a few producers, a few messages and an end. [`explore`] runs it under many
-//! schedules; in each one a [`Witness`] judges what it sees, and the model checker itself tells a
-//! lost wake-up (nobody can run) from progress. Time does not exist: a timer fires at any moment
-//! after it was armed.
+//! A *scenario* is a few producers, a few messages and a shutdown. [`explore`] runs it under many
+//! schedules, and in each one a [`Witness`] checks what it records. The model checker itself finds
+//! lost wake-ups: no task can run, and the scenario has not ended. There is no time: a timer fires
+//! at any moment after it was armed.
 //!
-//! `KEYLANE_SCHEDULES` is the number of schedules over all scenarios together (100,000 unless
-//! set), `KEYLANE_SCHEDULER` is `random` or `pct`. A failure prints its schedule; put it into
-//! `KEYLANE_REPLAY` to run that one alone.
+//! `KEYLANE_SCHEDULES` sets the number of schedules over all scenarios together (100,000 by
+//! default). `KEYLANE_SCHEDULER` is `random` or `pct`. A failure prints its schedule. To run that
+//! schedule alone, put it into `KEYLANE_REPLAY`.
 
 mod explore;
 mod witness;
@@ -37,7 +37,7 @@ mod sequence;
 use explore::explore;
 use witness::Witness;
 
-/// Makes one test per scenario, and counts them to split the schedules.
+/// Makes one test per scenario, and counts them to split the schedules among them.
 macro_rules! scenarios {
     ($($name:ident = $scenario:path;)*) => {
         const SCENARIOS: usize = [$(stringify!($name)),*].len();

@@ -1,4 +1,4 @@
-//! Keys that an operator pauses, resumes and purges.
+//! An operator pauses, resumes and purges keys.
 
 use super::Witness;
 use super::ending::any_end;
@@ -15,7 +15,7 @@ fn builder() -> Builder<
     Dispatcher::key_by_opt(|message: &Message| message.key).quantum(1)
 }
 
-/// First in, first out, or coalesced.
+/// Plain first in, first out; or coalescing.
 fn any(witness: &Witness) -> Orders {
     if rt::one_in(2) {
         witness.spawn(builder(), |_, _| Act::Succeed)
@@ -25,19 +25,19 @@ fn any(witness: &Witness) -> Orders {
     }
 }
 
-/// Pauses and resumes, and in the end resumes. Nothing starts in between but what is out already.
+/// Pauses and resumes twice. While the key is paused, only what a runner already holds may start.
 async fn pause_and_resume(orders: &Orders) {
     for _ in 0..2 {
         let lane = orders.lane(&1);
         lane.pause();
         pause().await;
-        // The end may have come meanwhile.
+        // The shutdown may have come meanwhile.
         let _ = lane.resume();
         pause().await;
     }
 }
 
-/// A key that was paused and is resumed goes on, whatever finished meanwhile.
+/// A key that was paused and is resumed goes on, even if its head finished meanwhile.
 pub(super) async fn pause_meets_completion() {
     let witness = Witness::new();
     let orders = any(&witness);
@@ -54,7 +54,7 @@ pub(super) async fn pause_meets_completion() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// A paused key is handed back by the end, or resumed before it.
+/// The messages of a paused key are returned by the shutdown, or the key is resumed before it.
 pub(super) async fn pause_meets_the_end() {
     let witness = Witness::new();
     let orders = any(&witness);
@@ -72,7 +72,7 @@ pub(super) async fn pause_meets_the_end() {
     witness.conclude(orders, ending, senders).await;
 }
 
-/// What is purged is settled, what is in flight goes on, and what comes later is handled.
+/// Purged messages settle, the message in flight goes on, and later messages are handled.
 pub(super) async fn purge_meets_completion() {
     let witness = Witness::new();
     let orders = any(&witness);

@@ -1,4 +1,4 @@
-//! Submitting and completing.
+//! Submitting messages and completing them.
 
 use super::Witness;
 use super::witness::{Act, Message, task};
@@ -21,7 +21,7 @@ pub(super) async fn two_keys_three_producers() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// One permit: every lane waits for the same runner, and each hands over to the next.
+/// One permit: all lanes wait for the same runner, and each lane hands over to the next.
 pub(super) async fn one_runner_for_all() {
     let witness = Witness::new();
     let builder = Dispatcher::builder(|message: &Message| message.key.unwrap_or(0))
@@ -41,7 +41,7 @@ pub(super) async fn one_runner_for_all() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// Keyless messages need no lane and disturb none.
+/// Keyless messages need no lane and do not disturb the lanes.
 pub(super) async fn keyless_beside_keys() {
     let witness = Witness::new();
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key).concurrency(2);

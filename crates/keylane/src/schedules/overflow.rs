@@ -1,4 +1,4 @@
-//! Lanes at their limit, and the senders who wait there.
+//! Full lanes, and the senders that wait for room in them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::witness::{Act, After, Message, Sink, message, task};
 use crate::error::SendError;
 use crate::{Dispatcher, OnExhausted, Overflow, Retry};
 
-/// Each waiting sender comes in, although one of them gives up at a time of its own.
+/// Every waiting sender gets in, although one sender gives up at some moment.
 pub(super) async fn wait() {
     let witness = Witness::new();
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
@@ -31,7 +31,7 @@ pub(super) async fn wait() {
     witness.conclude(orders, ending, vec![gives_up]).await;
 }
 
-/// The head fails, its lane is full, and the messages behind it are no load.
+/// The head fails and its lane is full. The messages behind the head take no capacity.
 pub(super) async fn wait_behind_a_stalled_head() {
     let witness = Witness::with(2, After::Discard);
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
@@ -57,7 +57,7 @@ pub(super) async fn wait_behind_a_stalled_head() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// The end lets go of everybody who waits at a gate.
+/// The shutdown releases all senders that wait at a full lane.
 pub(super) async fn wait_meets_the_end() {
     let witness = Witness::new();
     let builder =
@@ -72,7 +72,7 @@ pub(super) async fn wait_meets_the_end() {
     witness.conclude(orders, ending, senders).await;
 }
 
-/// A sender who is refused and comes again finds room in the end.
+/// A refused sender tries again until it finds room.
 pub(super) async fn reject() {
     let witness = Witness::new();
     let builder =
@@ -102,7 +102,7 @@ pub(super) async fn reject() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// The oldest message behind the head goes; what it leaves behind is counted.
+/// The oldest message behind the head is dropped and counted.
 pub(super) async fn drop_oldest() {
     let witness = Witness::new();
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
@@ -119,7 +119,7 @@ pub(super) async fn drop_oldest() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// What finds no room is brought to the sink, beside its key and under it.
+/// Messages that find no room go to the sink, while other messages of the key are handled.
 pub(super) async fn dead_letter() {
     let witness = Witness::with(1, After::Letter);
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)

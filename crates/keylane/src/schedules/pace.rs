@@ -1,4 +1,4 @@
-//! A concurrency limit that changes while jobs wait.
+//! The concurrency limit changes while jobs wait.
 
 use super::Witness;
 use super::explore::pause;
@@ -7,8 +7,8 @@ use crate::adaptive::Decided;
 use crate::rt::{self, Arc, Semaphore};
 use crate::{Adaptive, Dispatcher};
 
-/// Two handlers that wait for each other, and a limit of one until somebody raises it: without a
-/// runner for the job that waits, neither would ever end.
+/// Two handlers wait for each other, and the limit is one until the test raises it. The raised
+/// limit must start a runner for the waiting job, or neither handler ends.
 pub(super) async fn grows_for_who_waits() {
     let met = Arc::new([Semaphore::new(0), Semaphore::new(0)]);
     let orders = Dispatcher::builder(|place: &usize| *place)
@@ -46,7 +46,7 @@ pub(super) async fn grows_for_who_waits() {
     }
 }
 
-/// The limit goes down and up while two runners are at work and four lanes want them.
+/// The limit goes down and up while two runners work and four lanes are ready.
 pub(super) async fn shrinks_and_grows() {
     let witness = Witness::new();
     let builder = Dispatcher::builder(|message: &Message| message.key.unwrap_or(0))
@@ -64,7 +64,7 @@ pub(super) async fn shrinks_and_grows() {
         pause().await;
         hold(&witness, &orders, Decided { limit, number });
     }
-    // Late, and so no decision any more.
+    // This decision is older than the last one, so it is ignored.
     let late = Decided {
         limit: 1,
         number: 3,
@@ -78,7 +78,7 @@ pub(super) async fn shrinks_and_grows() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// Changes the limit, and tells the witness at a moment at which it is true.
+/// Changes the limit, and tells the witness at a moment at which the new limit holds.
 fn hold(witness: &Witness, orders: &Orders, decided: Decided) {
     let stats = orders.stats();
     if decided.limit > stats.concurrency_limit {
@@ -90,7 +90,7 @@ fn hold(witness: &Witness, orders: &Orders, decided: Decided) {
     }
 }
 
-/// The limit changes by what runners measure; two of them may close a window each at the same time.
+/// The measured latency changes the limit. Two runners may each close a window at the same time.
 pub(super) async fn is_measured() {
     let witness = Witness::new();
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
@@ -109,7 +109,7 @@ pub(super) async fn is_measured() {
     let ending = orders.drain();
     let report = ending.await;
     assert_eq!(report.done, 16, "{report}");
-    // Two windows have closed, one of them with the limit in use.
+    // Two windows have closed, and in one of them the limit was in use.
     let limit = orders.stats().concurrency_limit;
     assert!((2..=3).contains(&limit), "{limit}");
     witness.judge(&orders, &report);

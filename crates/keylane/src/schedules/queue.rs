@@ -1,4 +1,4 @@
-//! The pull queue: leases that are ended, expire and are dropped while other tasks wait.
+//! The pull queue: leases end, expire and are dropped while other tasks wait.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -14,23 +14,23 @@ use super::witness::{Hasher, Key, task};
 use crate::queue::{EnqueueError, Lease, LeaseError, Queue, Redelivery, Report};
 use crate::rt;
 
-/// A key, and a number that counts within it.
+/// A key, and a number that counts up within the key.
 type Job = (Key, u32);
 type Jobs = Queue<Key, Job>;
 
-/// What the workers of one execution saw. Its lock is not the model's.
+/// What the workers of one execution recorded. Its lock is not a lock of the model.
 #[derive(Clone, Default)]
 struct Workers(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
-    /// The largest token of each key.
+    /// The largest token of each key so far.
     tokens: BTreeMap<Key, u64>,
-    /// How many times each message was settled. It is counted before another task can see the
-    /// settlement, and taken back if the lease had expired.
+    /// How many times each message was settled. The count goes up before another task can see the
+    /// settlement, and goes down again if the lease had expired.
     completed: BTreeMap<Job, u32>,
     given_up: BTreeMap<Job, u32>,
-    /// Messages are being taken back. Which ones is known only later, so all count as settled.
+    /// Messages are being taken back. It is not known yet which ones, so all count as settled.
     takes: bool,
 }
 
@@ -65,8 +65,8 @@ impl Workers {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// A message was leased. Those before it must have settled, unless this lease has expired
-    /// already.
+    /// Records a lease. All messages before it must have settled, unless this lease has already
+    /// expired.
     fn leased(&self, lease: &Lease<Key, Job>) {
         let mut seen = self.seen();
         let (key, number) = **lease;
@@ -79,7 +79,7 @@ impl Workers {
         assert_eq!(overtaken, None, "overtaken by {number} of key {key}");
     }
 
-    /// A lease ends in a way that the scheduler chooses.
+    /// Ends a lease in a way that the scheduler chooses.
     fn end(&self, lease: Lease<Key, Job>) {
         if rt::one_in(2) {
             self.settle(lease, |seen| &mut seen.completed, Lease::complete);
@@ -145,13 +145,13 @@ async fn finish(queue: Jobs, workers: &Workers, tasks: Vec<JoinHandle<()>>) {
     for task in tasks {
         task.await.expect("no worker is stopped");
     }
-    // Not earlier: a late worker may not know yet that it is late.
+    // Not earlier: a worker may not yet know that its lease has expired.
     workers.judge(report);
     assert!(queue.dequeue().await.is_none());
     assert_eq!((queue.leased(), queue.len()), (0, 0));
 }
 
-/// The message of a dropped lease goes to a task that waits.
+/// A lease is dropped, and its message goes to a waiting task.
 pub(super) async fn dropped_lease() {
     let workers = Workers::default();
     let queue = holding(&[(1, 1), (1, 2), (2, 1)]);
@@ -170,7 +170,7 @@ pub(super) async fn dropped_lease() {
     finish(queue, &workers, tasks).await;
 }
 
-/// A lease expires at any moment, also while it is completed.
+/// A lease may expire at any moment, also while it is completed.
 pub(super) async fn expiry_and_complete() {
     let workers = Workers::default();
     let queue = holding(&[(1, 1), (1, 2)]);
@@ -189,8 +189,8 @@ pub(super) async fn expiry_and_complete() {
     assert_eq!(workers.seen().completed.len(), 2);
 }
 
-/// The queue closes while some tasks wait and some work: none waits for ever, none leaves too
-/// early.
+/// The queue closes while some tasks wait and some work. No task waits for ever, and none returns
+/// too early.
 pub(super) async fn close_and_dequeue() {
     let workers = Workers::default();
     let queue = jobs(8);
@@ -216,7 +216,7 @@ pub(super) async fn close_and_dequeue() {
     sender.await.expect("it is not stopped");
 }
 
-/// Tasks wait for the room that a settlement frees; one of them is dropped.
+/// Tasks wait for room that a settlement frees. One of the tasks is dropped.
 pub(super) async fn capacity_and_complete() {
     let workers = Workers::default();
     let queue = jobs(1);
@@ -246,7 +246,7 @@ pub(super) async fn capacity_and_complete() {
     finish(queue, &workers, tasks).await;
 }
 
-/// A `dequeue` is dropped at any moment: the message it was about to get goes to the other one.
+/// A `dequeue` is dropped at any moment. The other `dequeue` gets its message.
 pub(super) async fn cancelled_dequeue() {
     let workers = Workers::default();
     let queue = holding(&[(1, 1)]);
@@ -272,7 +272,7 @@ pub(super) async fn cancelled_dequeue() {
     finish(queue, &workers, tasks).await;
 }
 
-/// Workers that end their leases in every way, and the order of each key.
+/// Workers end their leases in every possible way. The order of each key is kept.
 pub(super) async fn all_ends() {
     let workers = Workers::default();
     let queue = holding(&[(1, 1), (1, 2), (1, 3), (2, 1)]);
@@ -280,8 +280,8 @@ pub(super) async fn all_ends() {
     finish(queue, &workers, tasks).await;
 }
 
-/// Tasks meet a full lane while its head settles: a refused message leaves its room, and no order
-/// is broken.
+/// Tasks meet a full lane while its head settles. A refused message takes no room, and the order
+/// is kept.
 pub(super) async fn full_lane() {
     let workers = Workers::default();
     let builder = Queue::builder(|job: &Job| job.0).hasher(Hasher::default());
@@ -309,7 +309,7 @@ pub(super) async fn full_lane() {
     finish(queue, &workers, tasks).await;
 }
 
-/// Everything is taken back while heads come into their lanes to be delayed, and leave them again.
+/// All messages are taken back while heads enter their lanes to be delayed, and leave them again.
 pub(super) async fn delays_and_take_parked() {
     let workers = Workers::default();
     let queue = holding(&[(1, 1), (1, 2), (2, 1)]);

@@ -1,4 +1,4 @@
-//! What waits for the rate, and for its class.
+//! Jobs that wait for a rate, and for their priority class.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{Builder, Dispatcher, Rate, clock};
 
 const EVERY: Duration = Duration::from_millis(5);
 
-/// Three messages for two keys and one without, by two producers.
+/// Two producers send three messages with two keys, and one message without a key.
 async fn loaded(witness: &Witness, orders: &Orders) -> Vec<shuttle_tokio::task::JoinHandle<()>> {
     let senders = vec![
         witness.submit(orders, 1, &[10, 11]),
@@ -39,7 +39,7 @@ fn builder() -> Builder<
     Dispatcher::key_by_opt(|message: &Message| message.key).quantum(2)
 }
 
-/// Whoever is refused is brought back when the time has come, and nobody comes earlier.
+/// A job that the rate refuses runs when the rate allows it, and no job runs earlier.
 pub(super) async fn lets_all_go_in_time() {
     let witness = Witness::new();
     let since = clock::now();
@@ -53,7 +53,7 @@ pub(super) async fn lets_all_go_in_time() {
     assert!(took >= 3 * EVERY, "four messages started within {took:?}");
 }
 
-/// The end comes while jobs wait for the rate.
+/// The shutdown comes while jobs wait for the rate.
 pub(super) async fn meets_the_end() {
     let witness = Witness::new();
     let builder = builder().rate(Rate::per(1, EVERY).burst(2)).concurrency(1);
@@ -64,7 +64,7 @@ pub(super) async fn meets_the_end() {
     witness.conclude(orders, ending, senders).await;
 }
 
-/// With classes and a rate the order of each key is what it always is.
+/// Priority classes and a rate do not change the order within a key.
 pub(super) async fn of_classes() {
     let witness = Witness::new();
     let builder = builder()

@@ -14,14 +14,14 @@ use crate::{Context, Dispatcher, Overflow, Retry, Shutdown};
 
 type Lanes = HashLanes<(u8, u32), (), &'static str>;
 
-/// What became of each user's messages. Its lock is not the model's: looking is no step of a schedule.
+/// What happened to the messages of each user. Its lock is not a lock of the model.
 #[derive(Clone, Default)]
 struct Users(Arc<Mutex<BTreeMap<u8, User>>>);
 
 #[derive(Default)]
 struct User {
     running: bool,
-    /// The message whose attempt was the last, and whether it is done.
+    /// The message of the last attempt, and whether it is done.
     last: (u32, bool),
     wrong: Vec<String>,
     accepted: u64,
@@ -34,7 +34,7 @@ impl Users {
         see(users.entry(user).or_default())
     }
 
-    /// Every other message fails at first.
+    /// Every other message fails at its first attempt.
     async fn handle(self, attempt: u32, (user, number): (u8, u32)) -> Result<(), &'static str> {
         let running = Running::start(&self, user, number, attempt);
         pause().await;
@@ -49,7 +49,7 @@ impl Users {
         Ok(())
     }
 
-    /// One lane, small enough to be full.
+    /// A lane small enough to fill up.
     fn spawn(&self) -> Lanes {
         let users = self.clone();
         Dispatcher::hash_lanes(NonZeroUsize::MIN, |message: &(u8, u32)| message.0)
@@ -119,7 +119,7 @@ impl Users {
     }
 }
 
-/// An attempt that runs, until it is dropped.
+/// A running attempt. Dropping it ends the attempt.
 struct Running<'a> {
     users: &'a Users,
     user: u8,
@@ -151,7 +151,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// More lanes, and fewer again; everybody waits for the change that it asked for.
+/// The number of lanes grows and shrinks. Each task waits for the change that it requested.
 pub(super) async fn twice_under_load() {
     let users = Users::default();
     let lanes = users.spawn();
@@ -173,7 +173,7 @@ pub(super) async fn twice_under_load() {
     assert_eq!(handed_back, 0);
 }
 
-/// Two changes and the end meet, whichever end it is.
+/// Two resizes run while the dispatcher shuts down in any of the three ways.
 pub(super) async fn meets_the_end() {
     let users = Users::default();
     let lanes = users.spawn();
@@ -181,7 +181,7 @@ pub(super) async fn meets_the_end() {
     for count in [4, 2] {
         let lanes = lanes.clone();
         tasks.push(task(async move {
-            // The end may come first.
+            // The shutdown may come first.
             let _ = lanes.resize(count).await;
         }));
     }

@@ -14,24 +14,24 @@ use crate::KeyedSemaphore;
 use crate::rt;
 use crate::semaphore::{Acquire, KeyedPermit, Reservation};
 
-/// The semaphore of one execution, and what was seen of it.
+/// The semaphore of one execution, and what was recorded.
 #[derive(Clone)]
 struct Scenario {
     semaphore: KeyedSemaphore<Key>,
     concurrency: usize,
-    /// A lock of the standard library: it is no part of what is scheduled.
+    /// A lock of the standard library: the scheduler does not see it.
     seen: Arc<Mutex<Seen>>,
 }
 
 #[derive(Default)]
 struct Seen {
     last: u32,
-    /// The waiters of each key, by number, that have their place and are not about to leave.
+    /// By key, the waiters that have a place in the lane and are not about to leave.
     waiting: BTreeMap<Key, BTreeSet<u32>>,
     running: BTreeSet<Key>,
 }
 
-/// A waiter, and those of its key that had their place before it.
+/// A waiter, and the waiters of its key that were before it in the lane.
 struct Placed {
     acquire: Acquire<Key>,
     key: Key,
@@ -55,7 +55,7 @@ impl Scenario {
         self.seen.lock().expect("no thread panics with this lock")
     }
 
-    /// `None`: the semaphore is closed.
+    /// `None` if the semaphore is closed.
     fn acquire(&self, key: Key, reservation: Option<Reservation<Key>>) -> Option<Placed> {
         let before = self.seen().waiting.entry(key).or_default().clone();
         let reservation = match reservation {
@@ -101,12 +101,12 @@ impl Scenario {
         drop(permit);
     }
 
-    /// Noted before the waiter leaves, because the next one may start while it does.
+    /// Recorded before the waiter leaves, because the next one may start meanwhile.
     fn leaving(&self, key: Key, number: u32) {
         self.seen().waiting.entry(key).or_default().remove(&number);
     }
 
-    /// Waits for the permit and holds it. False: the semaphore was closed.
+    /// Waits for the permit and holds it. Returns false if the semaphore was closed.
     async fn waits(&self, placed: Placed) -> bool {
         let Placed {
             mut acquire,
@@ -122,7 +122,7 @@ impl Scenario {
         true
     }
 
-    /// Leaves at any moment, after one poll or none; with the permit, if the poll gave it.
+    /// Leaves at any moment, after one poll or none. Drops the permit if the poll gave it.
     async fn leaves(&self, mut placed: Placed) {
         if rt::one_in(2) {
             let acquire = &mut placed.acquire;
@@ -137,7 +137,7 @@ impl Scenario {
         drop(placed);
     }
 
-    /// A waiter that waits, in a task of its own.
+    /// Spawns a task that waits for its permit.
     fn wait(&self, placed: Placed) -> JoinHandle<()> {
         let scenario = self.clone();
         task(async move {
@@ -145,7 +145,7 @@ impl Scenario {
         })
     }
 
-    /// A waiter that leaves, in a task of its own.
+    /// Spawns a task that leaves before it has finished.
     fn leave(&self, placed: Placed) -> JoinHandle<()> {
         let scenario = self.clone();
         task(async move { scenario.leaves(placed).await })
@@ -174,7 +174,7 @@ pub(super) async fn release_meets_leaving() {
     scenario.finish(tasks).await;
 }
 
-/// The head of a lane leaves the line for a permit at the moment in which it is granted one.
+/// The head of a lane leaves the line for a permit while it is granted one.
 pub(super) async fn queued_leaves_and_is_granted() {
     let scenario = Scenario::new(8, 1);
     let [held, queued, behind] = [2, 1, 1].map(|key| scenario.placed(key));
@@ -188,7 +188,7 @@ pub(super) async fn queued_leaves_and_is_granted() {
     scenario.finish(tasks).await;
 }
 
-/// A waiter takes its place while the last one leaves, and the lane with it.
+/// A waiter takes a place while the last waiter leaves and the lane is removed.
 pub(super) async fn acquire_meets_the_last_one() {
     let scenario = Scenario::new(8, if rt::one_in(2) { 8 } else { 2 });
     let tasks = (0..3).map(|_| {
@@ -208,7 +208,7 @@ pub(super) async fn acquire_meets_the_last_one() {
     scenario.finish(tasks).await;
 }
 
-/// A `reserve` is dropped at the moment in which it is granted its slot.
+/// A `reserve` is dropped while it is granted its slot.
 pub(super) async fn reserve_leaves_with_a_slot_granted() {
     let scenario = Scenario::new(1, 1);
     let held = scenario.placed(1);
@@ -230,8 +230,7 @@ pub(super) async fn reserve_leaves_with_a_slot_granted() {
     scenario.finish(tasks).await;
 }
 
-/// The semaphore is closed while others acquire, behind a permit that is held until all have
-/// failed.
+/// The semaphore is closed while others acquire. One permit is held until all of them have failed.
 pub(super) async fn close_meets_acquire() {
     let scenario = Scenario::new(8, if rt::one_in(2) { 8 } else { 1 });
     let held = scenario.placed(1).acquire.await.expect("it is open");
@@ -298,7 +297,7 @@ pub(super) async fn one_permit_for_two_keys() {
     scenario.finish(tasks).await;
 }
 
-/// Capacity for two: some wait for it, some leave, and one task is aborted.
+/// Capacity for two: some tasks wait for it, some leave, and one task is aborted.
 pub(super) async fn all_at_once() {
     let scenario = Scenario::new(2, if rt::one_in(2) { 2 } else { 1 });
     let pass = |key: Key, stays: bool| {

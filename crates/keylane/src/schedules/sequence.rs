@@ -1,4 +1,4 @@
-//! Lanes that sequence. The version of a message is the first digit of its number.
+//! Lanes with a `Sequence`. The version of a message is the first digit of its number.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn builder(
     )
 }
 
-/// Versions of one key only grow.
+/// The versions handled on one key only grow.
 fn judge_versions(witness: &Witness) {
     let versions: Vec<_> = witness.started(1).iter().map(|it| it / 10).collect();
     assert!(
@@ -34,7 +34,7 @@ fn judge_versions(witness: &Witness) {
     );
 }
 
-/// The missing version comes, or its time-out, or both at once; what comes too late is a duplicate.
+/// The missing version arrives, its time-out passes, or both. A late version is a duplicate.
 pub(super) async fn gap_is_filled_and_skipped() {
     let witness = Witness::new();
     let orders = witness.spawn(builder(OnGap::Skip), |_, _| Act::Succeed);
@@ -51,7 +51,7 @@ pub(super) async fn gap_is_filled_and_skipped() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// A gap that halts its key, and is filled after all: nothing is skipped.
+/// A gap halts its key and is filled later. No version is skipped.
 pub(super) async fn gap_is_filled_and_halts() {
     let witness = Witness::new();
     let orders = witness.spawn(builder(OnGap::Halt), |_, _| Act::Succeed);
@@ -73,7 +73,7 @@ pub(super) async fn gap_is_filled_and_halts() {
     witness.conclude(orders, ending, Vec::new()).await;
 }
 
-/// Early messages have filled the lane; whoever brings what is missing comes in.
+/// Early messages fill the lane. The messages with the missing versions still get in.
 pub(super) async fn full_lane() {
     let witness = Witness::new();
     let builder = builder(OnGap::Halt).lane_capacity(2, Overflow::Wait);
@@ -98,7 +98,7 @@ pub(super) async fn full_lane() {
     assert_eq!(witness.started(1), [10, 20, 30, 40, 50]);
 }
 
-/// An operator skips gaps until nothing is missed any more, and then the end comes.
+/// An operator skips gaps until no version is missing, and then the shutdown comes.
 async fn operate(orders: &Orders) {
     for _ in 0..4 {
         let lane = orders.lane(&1);
@@ -115,7 +115,7 @@ async fn operate(orders: &Orders) {
     }
 }
 
-/// The end, an operator, the time-out and the missing version meet.
+/// The shutdown, an operator, the time-out and the missing version race.
 pub(super) async fn meets_the_end() {
     let witness = Witness::new();
     let then = if rt::one_in(2) {

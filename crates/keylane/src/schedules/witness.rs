@@ -1,4 +1,4 @@
-//! What a scenario saw, and the judge of it.
+//! What a scenario records, and the checks at its end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
@@ -15,7 +15,7 @@ pub(super) type Key = u8;
 pub(super) type Orders = Dispatcher<Key, Message, u32, &'static str>;
 pub(super) type Outcome = Result<u32, ReceiptError<Message, &'static str>>;
 
-/// Keys land in the same shards in every execution, or a schedule could not be repeated.
+/// Keys map to the same shards in every execution. Otherwise a schedule could not be replayed.
 pub(super) type Hasher = BuildHasherDefault<DefaultHasher>;
 
 /// Number `10 * producer + n`: messages of one producer are sent in the order of their numbers.
@@ -37,11 +37,11 @@ pub(super) fn message(key: Key, number: u32) -> Message {
 pub(super) enum Act {
     Succeed,
     Fail,
-    /// Waits for ever: only a time-out or an abort ends it.
+    /// Waits for ever. Only a time-out or an abort ends it.
     Hang,
 }
 
-/// What becomes of a message after its last attempt.
+/// What happens to a message after its last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     Discard,
@@ -49,10 +49,10 @@ pub(super) enum After {
     Halt,
 }
 
-/// Sees every attempt, letter and answer of one execution.
+/// Records every attempt, letter and answer of one execution.
 ///
-/// Its lock is not the model's: looking is no step of a schedule. It never panics where the engine
-/// would catch it, but keeps what was wrong for [`Witness::conclude`].
+/// Its lock is not a lock of the model, so taking it is no step of a schedule. It does not panic
+/// where the engine would catch the panic; it keeps the error for [`Witness::conclude`].
 #[derive(Clone)]
 pub(super) struct Witness {
     seen: Arc<Mutex<Seen>>,
@@ -65,15 +65,15 @@ struct Seen {
     wrong: Vec<String>,
     accepted: BTreeSet<u32>,
     keys: BTreeMap<Key, Head>,
-    /// First attempts, in their order.
+    /// First attempts, in the order in which they started.
     started: Vec<(Option<Key>, u32)>,
     running: usize,
-    /// No attempt starts beside so many, but for those that are on their way.
+    /// An attempt must not start while this many run. `on_their_way` attempts are exempt.
     limit: Option<usize>,
     on_their_way: usize,
     done: BTreeSet<u32>,
     lettered: BTreeSet<u32>,
-    /// Answers of receipts, by the number of the message.
+    /// The answer of each receipt, by the number of its message.
     answers: BTreeMap<u32, &'static str>,
     over: bool,
 }
@@ -82,16 +82,16 @@ struct Seen {
 #[derive(Default)]
 struct Head {
     running: bool,
-    /// The message that was started and has not settled, and its attempts.
+    /// The message that has started and has not settled, and its number of attempts.
     message: Option<(u32, u32)>,
-    /// Somebody has decided about a halted head: it may start again, or go.
+    /// An operator has decided about the halted head: it may start again, or leave the lane.
     decided: bool,
-    /// Somebody decides about it at any moment: heads come and go unseen.
+    /// An operator may decide at any moment, so heads can change without being recorded.
     operated: bool,
 }
 
 impl Witness {
-    /// A witness for handlers that are tried once.
+    /// A witness for handlers that get one attempt.
     pub(super) fn new() -> Self {
         Self::with(1, After::Discard)
     }
@@ -104,7 +104,7 @@ impl Witness {
         }
     }
 
-    /// Starts the dispatcher with a handler that does as `act` says, after a pause.
+    /// Starts the dispatcher. Its handler pauses, and then does what `act` says.
     pub(super) fn spawn<F>(
         &self,
         builder: Builder<Key, Message, &'static str, F>,
@@ -143,7 +143,7 @@ impl Witness {
         }
     }
 
-    /// A message was accepted, or not.
+    /// Records whether a message was accepted.
     pub(super) fn sent<T, E>(&self, number: u32, answer: Result<T, E>) -> Option<T> {
         let answer = answer.ok()?;
         self.seen().accepted.insert(number);
@@ -182,7 +182,7 @@ impl Witness {
         })
     }
 
-    /// Waits for an answer and checks that it is what happened.
+    /// Waits for an answer, and checks it against what was recorded.
     pub(super) async fn answered(
         &self,
         number: u32,
@@ -220,25 +220,25 @@ impl Witness {
         answer
     }
 
-    /// From now on no attempt may start beside `limit` others, but for those that hold a permit of
-    /// `active` and have not started yet.
+    /// From now on no attempt may start while `limit` others run. Attempts that hold one of the
+    /// `active` permits and have not started yet are exempt.
     pub(super) fn limit(&self, limit: usize, active: usize) {
         let mut seen = self.seen();
         seen.limit = Some(limit);
         seen.on_their_way = active.saturating_sub(seen.running);
     }
 
-    /// An operator is about to decide about the head of this key.
+    /// Call it right before an operator decides about the head of this key.
     pub(super) fn decide(&self, key: Key) {
         self.seen().keys.entry(key).or_default().decided = true;
     }
 
-    /// An operator decides about the heads of this key at any moment from now on.
+    /// From now on an operator may decide about the heads of this key at any moment.
     pub(super) fn operate(&self, key: Key) {
         self.seen().keys.entry(key).or_default().operated = true;
     }
 
-    /// Waits for the end and judges it. All senders must have been waited for, or be refused.
+    /// Waits for the shutdown and checks its report. Every sender must have ended or be refused.
     pub(super) async fn conclude(
         self,
         orders: Orders,
@@ -248,14 +248,14 @@ impl Witness {
         let report = ending.await;
         self.seen().over = true;
         for sender in senders {
-            // One that a scenario has cancelled is no failure.
+            // A sender that its scenario has cancelled is no failure.
             let _ = sender.await;
         }
         self.judge(&orders, &report);
         self.vanish(orders).await;
     }
 
-    /// Judges the report and what is left.
+    /// Checks the report, and what the dispatcher still holds.
     pub(super) fn judge(&self, orders: &Orders, report: &Report<Key, Message>) {
         let mut seen = self.seen();
         let stats = orders.stats();
@@ -307,7 +307,7 @@ impl Witness {
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
-    /// What came back was not handled, came back once, under its key, and in order.
+    /// Returned messages were not handled. Each comes back once, under its key, and in order.
     fn judge_returned(&self, seen: &mut Seen, report: &Report<Key, Message>) {
         let mut latest = HashMap::new();
         for back in &report.returned {
@@ -328,7 +328,7 @@ impl Witness {
         }
     }
 
-    /// Waits until nothing of the engine is left: no task, no lane, no message.
+    /// Waits until the engine has no task, no lane and no message.
     pub(super) async fn vanish(self, orders: Orders) {
         let engine = Arc::downgrade(&orders.engine);
         drop(orders);
@@ -341,7 +341,7 @@ impl Witness {
         drop(unanswered);
     }
 
-    /// The first attempts of a key, in their order.
+    /// The first attempts of a key, in the order in which they started.
     pub(super) fn started(&self, key: Key) -> Vec<u32> {
         let seen = self.seen();
         let of_key = seen.started.iter().filter(|(of, _)| *of == Some(key));
@@ -364,7 +364,7 @@ impl Seen {
     }
 }
 
-/// An attempt that runs, until it is dropped.
+/// A running attempt. Dropping it ends the attempt.
 struct Running<'a> {
     witness: &'a Witness,
     key: Option<Key>,
@@ -459,7 +459,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Takes dead letters; refuses each one so often first.
+/// A dead-letter sink that refuses each letter a number of times and then accepts it.
 pub(super) struct Sink {
     pub(super) witness: Witness,
     pub(super) refusals: u32,

@@ -12,7 +12,7 @@
 //!                                            of `acquire`
 //! ```
 //!
-//! [`KeyedSemaphore::acquire`] does all of it in one call. The steps are apart for callers that
+//! [`KeyedSemaphore::acquire`] does all of it in one call. The steps are separate for callers that
 //! must fix the order before they wait: a reservation takes capacity before the key is known, and
 //! [`Reservation::acquire`] takes the place in the lane when it is called and not when its future
 //! is first polled.
