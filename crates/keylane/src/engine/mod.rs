@@ -226,7 +226,7 @@ impl<T: Spec> Engine<T> {
             slow_path: OwnLine(SlowPath::default()),
             probe: Probe::new(
                 settings.name.as_deref(),
-                limits.concurrency + limits.idle,
+                limits.concurrency.saturating_add(limits.idle),
                 settings.event_capacity,
                 settings
                     .adaptive
