@@ -45,7 +45,7 @@ Receipt, answers not Sync        Send  Sync  Unpin
 Lane                             Send  Sync  Unpin
 LaneView                         Send  Sync  Unpin
 LaneState                        Send  Sync  Unpin
-Shutdown                           Send  Sync  Unpin
+Shutdown                         Send  Sync  Unpin
 Report                           Send  Sync  Unpin
 HandedBack                       Send  Sync  Unpin
 Stats                            Send  Sync  Unpin
@@ -65,7 +65,7 @@ Delayed                          Send  Sync  Unpin
 dyn VersionStore                 Send  Sync  Unpin
 HashLane                         Send  Sync  Unpin
 ResizeError                      Send  Sync  Unpin
-OnExhausted                        Send  Sync  Unpin
+OnExhausted                      Send  Sync  Unpin
 Overflow                         Send  Sync  Unpin
 dyn DeadLetterSink               Send  Sync  Unpin
 DeadLetter                       Send  Sync  Unpin
@@ -110,8 +110,8 @@ TryMapKeyedUnordered             Send  Sync  Unpin
 TryForEachKeyed                  Send  Sync  Unpin
 future of send                   Send  Sync  -
 future of submit                 Send  Sync  -
-future of send_when             Send  Sync  -
-future of submit_when           Send  Sync  -
+future of send_when              Send  Sync  -
+future of submit_when            Send  Sync  -
 future of resize                 Send  Sync  -
 future of reserve                Send  Sync  -
 future of recv                   Send  Sync  -

@@ -129,9 +129,7 @@ where
                     request,
                     permit,
                 } => {
-                    if !cfg!(keylane_mutant = "called-unready")
-                        && let Err(error) = ready!(service.poll_ready(cx))
-                    {
+                    if let Err(error) = ready!(service.poll_ready(cx)) {
                         return Poll::Ready(Err(Error::Inner(error)));
                     }
                     let request = request.take().expect("this state is left here");
@@ -166,7 +164,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut finish = FinishOnDrop(self.project().state);
         let polled = finish.0.as_mut().advance(cx);
-        if polled.is_pending() || cfg!(keylane_mutant = "permit-kept") {
+        if polled.is_pending() {
             std::mem::forget(finish);
         }
         polled

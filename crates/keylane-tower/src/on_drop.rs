@@ -129,9 +129,7 @@ where
     K: Eq + Clone + Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        if let (Some(future), Some(runtime)) = (self.future.take(), &self.runtime)
-            && !cfg!(keylane_mutant = "unfinished")
-        {
+        if let (Some(future), Some(runtime)) = (self.future.take(), &self.runtime) {
             // The output is not used. A runtime that shuts down drops the future and its permit.
             drop(runtime.spawn(async move { drop(future.await) }));
         }

@@ -42,9 +42,6 @@ impl RuntimeClock {
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         match &self.runtime {
-            #[cfg(keylane_mutant = "queue-clock")]
-            Some(_) => now(),
-            #[cfg(not(keylane_mutant = "queue-clock"))]
             Some(runtime) => {
                 // Most callers are inside, and to enter costs twice as much as to ask.
                 let is_inside = crate::rt::runtime().is_some_and(|is| is.id() == runtime.id());
@@ -98,9 +95,6 @@ pub(crate) fn now_in(runtime: &crate::rt::Handle) -> Instant {
     match runtime.runtime_flavor() {
         // Only a runtime of one thread can pause its time.
         RuntimeFlavor::MultiThread => Instant::now(),
-        #[cfg(keylane_mutant = "time-of-the-caller")]
-        _ => now(),
-        #[cfg(not(keylane_mutant = "time-of-the-caller"))]
         _ => crate::rt::inside(runtime, now),
     }
 }

@@ -173,9 +173,6 @@ pub(crate) fn runtime() -> Option<Handle> {
 /// Makes a call inside this runtime, whose clock and timers it then has, whichever thread it is on.
 #[cfg(not(keylane_shuttle))]
 pub(crate) fn inside<R>(runtime: &Handle, call: impl FnOnce() -> R) -> R {
-    #[cfg(keylane_mutant = "inside-the-caller")]
-    let _ = runtime;
-    #[cfg(not(keylane_mutant = "inside-the-caller"))]
     let _entered = runtime.enter();
     call()
 }

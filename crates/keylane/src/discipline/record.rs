@@ -31,10 +31,6 @@ where
         // Of the message that was sent, whatever an operator has put in its place.
         let version = context.version();
         async move {
-            #[cfg(keylane_mutant = "record-first")]
-            if let Some(key) = context.key() {
-                let _ = self.store.record(key, version).await;
-            }
             let answer = self.handler.handle(context, message).await?;
             if let Some(key) = context.key() {
                 let recorded = self.store.record(key, version).await;

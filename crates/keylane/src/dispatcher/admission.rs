@@ -194,11 +194,6 @@ where
                 break;
             }
         }
-        #[cfg(keylane_mutant = "gate-lost")]
-        let gate = gate.and_then(|permit: OwnedSemaphorePermit| {
-            permit.forget();
-            None
-        });
         Ok(gate)
     }
 

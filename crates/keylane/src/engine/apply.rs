@@ -251,7 +251,6 @@ impl<T: Spec> Engine<T> {
         match store {
             None => {}
             Some(Store::Load) => self.ask_store(key.clone(), hash, None),
-            Some(Store::Record(_)) if cfg!(keylane_mutant = "unrecorded") => {}
             Some(Store::Record(version)) => self.ask_store(key.clone(), hash, Some(version)),
         }
         if let Some(pair) = merge {
@@ -288,12 +287,8 @@ impl<T: Spec> Engine<T> {
         letters: &mut Vec<Queued<T>>,
     ) -> Option<Queued<T>> {
         // The router may have swept before the lane began to wait.
-        let is_over = self.shutdown.hands_back() && !cfg!(keylane_mutant = "late-backoff");
-        #[cfg(keylane_mutant = "late-pause")]
-        let is_over = is_over && !self.has_paused();
-        let is_stuck = self.shutdown.is_exhausted() && !cfg!(keylane_mutant = "late-halt");
-        #[cfg(keylane_mutant = "late-pause")]
-        let is_stuck = is_stuck && !self.has_paused();
+        let is_over = self.shutdown.hands_back();
+        let is_stuck = self.shutdown.is_exhausted();
         if is_over || is_stuck {
             self.evict_one(tally, &key, hash);
         }
@@ -335,9 +330,7 @@ impl<T: Spec> Engine<T> {
                 self.wake_at(key, hash, due, at, now);
             }
         }
-        if let Some(at) = expires_at
-            && !cfg!(keylane_mutant = "expiry-unwatched")
-        {
+        if let Some(at) = expires_at {
             self.wake_at(key, hash, Due::Expiry(at), at, now);
         }
         if let Some((since, until)) = gap_until {
@@ -519,9 +512,6 @@ pub(super) fn open(opening: Opening<super::Gate>) {
     match opening {
         Opening::Nothing => {}
         Opening::Grant(gate, room) => shielded(|| gate.add_permits(room)),
-        #[cfg(keylane_mutant = "lost-wake")]
-        Opening::Close(_) => {}
-        #[cfg(not(keylane_mutant = "lost-wake"))]
         Opening::Close(gate) => shielded(|| gate.close()),
     }
 }

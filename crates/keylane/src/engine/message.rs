@@ -224,8 +224,6 @@ impl<T: Types> Obligation<T> {
     /// Takes over the obligation of an older message. The list is flat, however many were merged.
     pub(crate) fn absorb_older(&mut self, mut older: Self) {
         let mut merged = older.take_merged().unwrap_or_default();
-        #[cfg(keylane_mutant = "merged-forgotten")]
-        merged.clear();
         merged.push(older);
         let newer = &mut self.options_mut().merged;
         merged.append(newer);

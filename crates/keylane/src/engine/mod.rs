@@ -335,7 +335,7 @@ impl<T: Spec> Engine<T> {
     /// wait at the gate, because the senders in front of it wait for its message.
     pub(crate) fn is_awaited(&self, hash: u64, key: &T::Key, version: u64) -> bool {
         let awaited = self.lanes.peek(hash, key, |lane| lane.awaits(version));
-        awaited.unwrap_or(false) && !cfg!(keylane_mutant = "missing-locked-out")
+        awaited.unwrap_or(false)
     }
 
     /// Whether every accepted message has settled and no handler runs.

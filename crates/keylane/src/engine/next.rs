@@ -126,7 +126,7 @@ impl<T: Spec> Engine<T> {
         let hash = job.hash;
         let mut job = Some(job);
         let step = self.step(&key, hash, now, |lane| {
-            let is_paused = lane.is_paused() && !cfg!(keylane_mutant = "pause-unheard");
+            let is_paused = lane.is_paused();
             let Some(job) = job.take_if(|_| is_paused || until.is_some()) else {
                 return Effects::new();
             };

@@ -189,7 +189,7 @@ impl Room {
     }
 
     fn stall_charge(&self, load: &mut Charge, freed: &mut Freed) -> bool {
-        if load.standing != Standing::Counted || cfg!(keylane_mutant = "stalled-counts") {
+        if load.standing != Standing::Counted {
             return false;
         }
         let capacity = self.stalled_capacity;

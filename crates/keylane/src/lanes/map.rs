@@ -83,8 +83,6 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
     ) -> Option<R> {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
         match shard.get_mut(hash, |(slot, _)| slot.key == *key) {
-            #[cfg(keylane_mutant = "exclusion")]
-            Some((_, lane)) if lane.get().len() == 1 => None,
             Some((_, lane)) => Some(offer(lane.get_mut())),
             None => {
                 let slot = Slot {
@@ -128,7 +126,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
             return Some(seen);
         };
         let (seen, keep) = step(lane.get_mut());
-        if keep == Keep::Remove && !cfg!(keylane_mutant = "leak-lane") {
+        if keep == Keep::Remove {
             let removed = shard.remove_entry(hash, |(slot, _)| slot.key == *key);
             // The key's `Drop` is the user's: not under the lock.
             drop(shard);
@@ -171,9 +169,6 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
             None => return None,
             Some((seen, Next::Start(item))) => return Some((seen, Some(item))),
             Some((seen, Next::Stay)) => return Some((seen, None)),
-            #[cfg(keylane_mutant = "leak-lane")]
-            Some((seen, Next::Remove)) => return Some((seen, None)),
-            #[cfg(not(keylane_mutant = "leak-lane"))]
             Some((seen, Next::Remove)) => seen,
         };
         let removed = shard.remove_entry(hash, |(slot, _)| slot.key == *key);

@@ -96,7 +96,6 @@ impl<T> ExpiryQueue<T> {
     /// When a lease expires, or `None` if it has ended.
     pub(super) fn expires_at(&self, id: LeaseId) -> Option<Instant> {
         let entry = self.entry(id.slot)?;
-        #[cfg(not(keylane_mutant = "queue-token"))]
         if entry.token != id.token {
             return None;
         }

@@ -123,9 +123,6 @@ where
         };
         // No await from here on.
         let enqueued = self.shared.enqueue(key, hash, message);
-        #[cfg(keylane_mutant = "queue-lane-room")]
-        permit.forget();
-        #[cfg(not(keylane_mutant = "queue-lane-room"))]
         if enqueued.is_ok() {
             permit.forget();
         }
@@ -171,13 +168,6 @@ where
     pub async fn dequeue(&self) -> Option<Lease<K, M>> {
         loop {
             let permit = match self.shared.ready.try_acquire() {
-                #[cfg(keylane_mutant = "queue-cancel")]
-                Ok(permit) => {
-                    permit.forget();
-                    rt::consume_budget().await;
-                    return self.lease();
-                }
-                #[cfg(not(keylane_mutant = "queue-cancel"))]
                 Ok(permit) => {
                     rt::consume_budget().await;
                     permit

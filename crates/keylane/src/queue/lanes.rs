@@ -128,15 +128,4 @@ impl<K: Eq + Clone, M> Lanes<K, M> {
             stays
         });
     }
-
-    /// The planted bug: a head that is given back goes behind the messages of its key.
-    #[cfg(keylane_mutant = "queue-tail")]
-    pub(super) fn to_tail(&self, item: Parked<K, M>) -> Option<Parked<K, M>> {
-        let (hash, key) = (item.hash, item.key.clone());
-        let advanced = self.map.advance(hash, &key, |lane| {
-            let _ = lane.park(item, usize::MAX, AtLimit::Park, self.map.spares());
-            Some(((), lane.finish()))
-        });
-        advanced.and_then(|((), next)| next)
-    }
 }

@@ -119,9 +119,6 @@ impl<T> LeaseTable<T> {
 
     /// Makes a message ready, behind all that are.
     pub(super) fn push(&mut self, delivery: Delivery<T>) -> Notifications {
-        #[cfg(keylane_mutant = "queue-front")]
-        self.ready.push_front(delivery);
-        #[cfg(not(keylane_mutant = "queue-front"))]
         self.ready.push_back(delivery);
         Notifications {
             ready: 1,
@@ -167,24 +164,15 @@ impl<T> LeaseTable<T> {
         let Some(delivery) = self.leases.remove(id) else {
             return Err(Notifications::default());
         };
-        #[cfg(not(keylane_mutant = "queue-late"))]
         if expires_at.is_none_or(|at| at <= now) {
             return Err(self.push(delivery));
         }
-        #[cfg(keylane_mutant = "queue-late")]
-        let _ = (expires_at, now);
         Ok(delivery)
     }
 
     /// Ends a lease that was dropped, if it has not ended before. Its message is ready again.
     pub(super) fn release(&mut self, id: LeaseId) -> Notifications {
         match self.leases.remove(id) {
-            #[cfg(keylane_mutant = "queue-lost-wake")]
-            Some(delivery) => Notifications {
-                ready: 0,
-                ..self.push(delivery)
-            },
-            #[cfg(not(keylane_mutant = "queue-lost-wake"))]
             Some(delivery) => self.push(delivery),
             None => Notifications::default(),
         }
@@ -232,10 +220,6 @@ impl<T> LeaseTable<T> {
         };
         *count += messages as u64;
         notifications.settled = messages;
-        #[cfg(keylane_mutant = "queue-room")]
-        if settlement == Settlement::GivenUp {
-            notifications.settled = 0;
-        }
         self.check_finished(&mut notifications);
         notifications
     }
@@ -335,9 +319,6 @@ impl<T> LeaseTable<T> {
 
     /// A closed queue is finished when nothing can come into it or back to it.
     fn check_finished(&mut self, notifications: &mut Notifications) {
-        #[cfg(keylane_mutant = "queue-early-end")]
-        let is_settled = self.ready.is_empty();
-        #[cfg(not(keylane_mutant = "queue-early-end"))]
         let is_settled = self.report().unsettled == 0;
         if self.lifecycle == Lifecycle::Closed && is_settled {
             self.lifecycle = Lifecycle::Finished;
@@ -350,10 +331,6 @@ impl<T> LeaseTable<T> {
     fn wake_driver(&mut self) -> Option<Waker> {
         let earliest = self.earliest()?;
         if self.alarm.is_some_and(|alarm| alarm <= earliest) {
-            return None;
-        }
-        #[cfg(keylane_mutant = "queue-deaf")]
-        if self.alarm.is_some() {
             return None;
         }
         self.driver.take()

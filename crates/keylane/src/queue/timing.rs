@@ -50,11 +50,6 @@ impl<K: Eq + Clone, M> Shared<K, M> {
     pub(super) fn delay(&self, id: LeaseId, time: Duration) -> Result<(), LeaseError> {
         let delivery = self.end(id)?;
         if time.is_zero() {
-            #[cfg(keylane_mutant = "queue-tail")]
-            let delivery = {
-                let next = self.lanes.to_tail(delivery.item);
-                Delivery::new(next.expect("a message was offered"))
-            };
             self.push(delivery);
             return Ok(());
         }

@@ -155,10 +155,7 @@ impl<K> Drop for Reserve<K> {
         };
         waiter.drop_waker();
         let left = self.shared.capacity.leave(&waiter);
-        if !left
-            && waiter.stage() == WaiterStage::Granted
-            && !cfg!(keylane_mutant = "semaphore-reservation-lost")
-        {
+        if !left && waiter.stage() == WaiterStage::Granted {
             self.shared.capacity.give_back();
         }
     }

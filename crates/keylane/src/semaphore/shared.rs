@@ -95,7 +95,7 @@ impl<K: Eq + Clone> Shared<K> {
             return self.take_permit();
         };
         let parked = self.lanes.enter(hash, key, |lane| {
-            if self.is_closed() && !cfg!(keylane_mutant = "semaphore-late-park") {
+            if self.is_closed() {
                 return Joined::Closed;
             }
             let depth = lane.len();
@@ -158,7 +158,7 @@ impl<K: Eq + Clone> Shared<K> {
             Some(permits) => match permits.take_or_wait(&waiter) {
                 Taken::Now => {
                     let granted = waiter.shift(WaiterStage::Queued, WaiterStage::Granted);
-                    if !granted && !cfg!(keylane_mutant = "semaphore-permit-lost") {
+                    if !granted {
                         permits.give_back();
                     }
                     granted
@@ -202,7 +202,6 @@ impl<K: Eq + Clone> Shared<K> {
             None => waiter.shift(WaiterStage::Queued, WaiterStage::Left),
         };
         match waiter.stage() {
-            _ if left && cfg!(keylane_mutant = "semaphore-head-stays") => self.capacity.give_back(),
             _ if left => self.release(key, hash, false),
             WaiterStage::Granted => self.release(key, hash, true),
             WaiterStage::ClosedQueued => self.release(key, hash, false),
@@ -285,7 +284,7 @@ fn left_in(lane: &Lane) -> usize {
 /// Under the shard's lock: notes how many have left, and sweeps them out once they are more than
 /// half.
 fn set_left_in(lane: &mut Lane, mut left: usize) {
-    if left > lane.parked_len() / 2 && !cfg!(keylane_mutant = "semaphore-left-kept") {
+    if left > lane.parked_len() / 2 {
         lane.retain_parked(|waiter| waiter.stage() != WaiterStage::Left);
         left = 0;
     }

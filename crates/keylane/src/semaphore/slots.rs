@@ -145,7 +145,7 @@ impl Slots {
             if granted.is_none() {
                 self.word.fetch_add(ONE, Ordering::AcqRel);
             }
-            if line.waiters.is_empty() && !cfg!(keylane_mutant = "semaphore-line-kept") {
+            if line.waiters.is_empty() {
                 self.word.fetch_and(!LINE, Ordering::AcqRel);
             }
             granted

@@ -91,9 +91,6 @@ impl Waiter {
     /// Drops the waker, because the future is about to leave. A waker may own a whole task, and a
     /// waiter that has left may be dropped under a lock, where no code of the user may run.
     pub(super) fn drop_waker(&self) {
-        if cfg!(keylane_mutant = "semaphore-waker-kept") {
-            return;
-        }
         let waker = lock(&self.waker).take();
         dropped(waker);
     }
@@ -113,10 +110,8 @@ impl Waiter {
         let mut stage = self.stage();
         if matches!(stage, WaiterStage::Parked | WaiterStage::Queued) {
             self.register(cx.waker());
-            if !cfg!(keylane_mutant = "semaphore-lost-wake") {
-                // It may have been granted before the waker was registered.
-                stage = self.stage();
-            }
+            // It may have been granted before the waker was registered.
+            stage = self.stage();
         }
         match stage {
             WaiterStage::Parked | WaiterStage::Queued => Poll::Pending,

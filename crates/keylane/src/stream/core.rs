@@ -116,10 +116,6 @@ where
         }
         let mut work = WORK;
         while work > 0 {
-            #[cfg(keylane_mutant = "stream-restart-late")]
-            if self.outputs.len() > 0 {
-                return Driven::Pending;
-            }
             // First, so that no new element overtakes what is parked behind the freed key.
             self.as_mut().start_next();
             // One step is kept for the futures, so that a fast source cannot starve them.
@@ -176,10 +172,6 @@ where
             } else {
                 Poll::Ready(())
             };
-        }
-        #[cfg(keylane_mutant = "stream-idle")]
-        if this.elements.in_flight() > 0 && this.outputs.len() > 0 {
-            return Poll::Pending;
         }
         if *this.progress != Progress::Pulling
             || this.elements.len() + this.outputs.held() >= this.limits.capacity()

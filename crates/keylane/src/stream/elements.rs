@@ -88,8 +88,6 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Elements<K, T, Fut> {
         let KeyedElement { hashed, parked } = element;
         let index = parked.index;
         let mut waiting = Some(parked);
-        #[cfg(keylane_mutant = "stream-hot-key")]
-        let lane_capacity = usize::MAX.max(lane_capacity);
         // Unwind safety: the map calls the key's code before it changes anything.
         let entered = catch_unwind(AssertUnwindSafe(|| {
             let spares = self.lanes.spares();
@@ -124,16 +122,9 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Elements<K, T, Fut> {
         let Some(hashed) = &self.freed else {
             return Ok(());
         };
-        let advanced = self.lanes.advance(hashed.hash, &hashed.key, |lane| {
-            #[cfg(keylane_mutant = "stream-overtake")]
-            {
-                let mut parked = lane.parked_mut();
-                if let (Some(oldest), Some(next)) = (parked.next(), parked.next()) {
-                    std::mem::swap(oldest, next);
-                }
-            }
-            Some(((), lane.finish()))
-        });
+        let advanced = self
+            .lanes
+            .advance(hashed.hash, &hashed.key, |lane| Some(((), lane.finish())));
         let hashed = self.freed.take();
         match (advanced, hashed) {
             (Some(((), Some(parked))), Some(hashed)) => {
@@ -178,10 +169,6 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Elements<K, T, Fut> {
                         output,
                     } = finished;
                     self.in_flight -= 1;
-                    #[cfg(keylane_mutant = "stream-wedged-by-panic")]
-                    if output.is_err() {
-                        return Poll::Ready(Some((index, output)));
-                    }
                     self.freed = Some(hashed);
                     return Poll::Ready(Some((index, output)));
                 }
@@ -199,7 +186,6 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Elements<K, T, Fut> {
         let mut in_flight = 0;
         for future in Pin::new(&mut self.futures).iter_pin_mut() {
             if future.index() >= self.stop_from {
-                #[cfg(not(keylane_mutant = "stream-stop-flies-on"))]
                 future.cancel();
             } else if !future.is_cancelled() {
                 in_flight += 1;

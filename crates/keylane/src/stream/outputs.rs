@@ -71,14 +71,7 @@ impl<A> InOrder<A> {
 
     fn set(&mut self, index: u64, slot: OutputSlot<A>) {
         let at = usize::try_from(index - self.first);
-        #[cfg(not(keylane_mutant = "stream-output-order"))]
         let at = at.expect("slots fit into memory");
-        #[cfg(keylane_mutant = "stream-output-order")]
-        let at = at.map_or(0, |_| {
-            let mut slots = self.slots.iter();
-            let free = slots.position(|slot| matches!(slot, OutputSlot::Pending));
-            free.expect("one is pending")
-        });
         self.slots[at] = slot;
         self.advance_run();
     }

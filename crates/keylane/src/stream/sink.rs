@@ -114,8 +114,6 @@ impl<K, M, O, E> DispatcherSink<K, M, O, E> {
         let sent = sending.poll(cx);
         if sent.is_pending() {
             self.state = before;
-            #[cfg(keylane_mutant = "stream-flush-early")]
-            return Poll::Ready(Ok(()));
         }
         sent
     }

@@ -268,7 +268,6 @@ impl<K, M> Shutdown<K, M> {
             (std::mem::take(&mut returned.messages), returned.interrupted)
         };
         // A job in flight comes back after the messages parked behind it.
-        #[cfg(not(keylane_mutant = "returned-unsorted"))]
         messages.sort_unstable_by_key(|(accepted_at, _)| *accepted_at);
         let messages = messages.into_iter().map(|(_, message)| message).collect();
         (messages, interrupted)

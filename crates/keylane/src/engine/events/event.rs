@@ -115,6 +115,6 @@ impl<K> Event<K> {
 
     /// Whether it is one of many: a flood of these must not push out events that come once.
     pub(super) fn is_common(&self) -> bool {
-        matches!(self, Self::Overflowed { .. }) && !cfg!(keylane_mutant = "flood-displaces")
+        matches!(self, Self::Overflowed { .. })
     }
 }

@@ -84,9 +84,6 @@ impl<T: Types> Later<T> {
             let (_, accepted) = first.remove();
             returning.push(Returning::new(accepted));
         }
-        if cfg!(keylane_mutant = "delayed-reversed") {
-            returning[before..].reverse();
-        }
         waiting.rearm()
     }
 

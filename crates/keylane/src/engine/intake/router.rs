@@ -168,7 +168,6 @@ impl<T: Spec> Router<T> {
     fn listen(&mut self, cx: &mut Context<'_>) -> Poll<Heard> {
         let shutdown = &self.engine.shutdown;
         // Registered before anything is checked, so that no wake-up is lost.
-        #[cfg(not(keylane_mutant = "deaf-router"))]
         shutdown.router().register(cx.waker());
         self.release.poll(&self.engine, cx);
         if !shutdown.is_exhausted() {
@@ -207,8 +206,6 @@ impl<T: Spec> Router<T> {
         if due || refilled || nudged || self.is_finished() || self.is_too_late(cx) {
             Poll::Ready(Heard::Work)
         } else {
-            #[cfg(keylane_mutant = "deaf-router")]
-            self.engine.shutdown.router().register(cx.waker());
             Poll::Pending
         }
     }
@@ -219,8 +216,6 @@ impl<T: Spec> Router<T> {
         if came + returned == 0 {
             return 0;
         }
-        #[cfg(keylane_mutant = "overtake")]
-        self.batch.reverse();
         let engine = &self.engine;
         engine.probe.counters.accepted.add(came as u64);
         engine.probe.hot_keys.begin(&mut self.grown, came);

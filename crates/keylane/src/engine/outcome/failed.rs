@@ -51,7 +51,7 @@ impl<T: Spec> Engine<T> {
             Verdict::Retry(wait) => {
                 let why = self.why(&failure);
                 self.drop_quietly(failure);
-                let next = attempt + u32::from(!cfg!(keylane_mutant = "same-attempt"));
+                let next = attempt + 1;
                 let held = Held {
                     message,
                     envelope,
@@ -63,8 +63,6 @@ impl<T: Spec> Engine<T> {
             Verdict::DeadLetter => {
                 self.warn_given_up(key.as_ref(), hash, attempt);
                 let work = Work::letter(attempt, failure, None);
-                #[cfg(keylane_mutant = "early-letter")]
-                let _ = (self.advance(key.clone(), hash)).map(|next| self.enqueue(next));
                 let letter = Job {
                     key,
                     hash,
@@ -195,23 +193,7 @@ impl<T: Spec> Engine<T> {
             self.shutdown.nudge();
             return None;
         };
-        #[cfg(keylane_mutant = "retry-at-tail")]
-        return self.retry_at_tail(key, hash, held);
-        #[cfg(not(keylane_mutant = "retry-at-tail"))]
         self.hold_head(tally, key, hash, held, Hold::Retry(until))
-    }
-
-    #[cfg(keylane_mutant = "retry-at-tail")]
-    fn retry_at_tail(&self, key: T::Key, hash: u64, held: Held<T>) -> Option<Queued<T>> {
-        let Held {
-            message, envelope, ..
-        } = held;
-        let parked = crate::engine::message::Parked { message, envelope };
-        self.lanes.with(hash, &key, |lane| {
-            let at_limit = crate::lanes::AtLimit::Park;
-            let _ = lane.park(parked, usize::MAX, at_limit, self.lanes.spares());
-        });
-        self.advance(Some(key), hash)
     }
 
     /// Halts a lane. What is parked in it is stalled from now on.

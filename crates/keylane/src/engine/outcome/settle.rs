@@ -100,8 +100,6 @@ impl<T: Spec> Engine<T> {
         let (counter, answer) = match outcome {
             Outcome::Done(answer) => {
                 tally.done += 1;
-                #[cfg(keylane_mutant = "double-settle")]
-                self.probe.counters.discarded.add(1);
                 match envelope.obligation.take_reply() {
                     Some(reply) => self.answer(reply, Ok(answer)),
                     None if std::mem::needs_drop::<T::Output>() => self.drop_quietly(answer),

@@ -41,9 +41,7 @@ impl<K, M, E> Policy<'_, K, M, E> {
     pub(super) fn given_up(&self) -> Verdict {
         match self.exhausted {
             OnExhausted::DeadLetter(_) => Verdict::DeadLetter,
-            OnExhausted::Halt if self.is_keyed && !cfg!(keylane_mutant = "halt-goes-on") => {
-                Verdict::Halt
-            }
+            OnExhausted::Halt if self.is_keyed => Verdict::Halt,
             OnExhausted::Halt | OnExhausted::Discard => Verdict::Discard,
         }
     }

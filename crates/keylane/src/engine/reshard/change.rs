@@ -83,7 +83,6 @@ impl<T: Spec> Resharding<T> {
             let number = (placing.number)(&old);
             if old != lane
                 && let Some(draining) = self.draining.get_mut(&number)
-                && !cfg!(keylane_mutant = "move-at-once")
             {
                 accepted.key = Some(key);
                 return draining.keep(engine, accepted, stamp, number);
@@ -180,10 +179,7 @@ impl<T: Spec> Draining<T> {
         stamp: u64,
         number: usize,
     ) -> Placed<T> {
-        let limit = match cfg!(keylane_mutant = "crowd-unbounded") {
-            true => usize::MAX,
-            false => engine.settings.lane_capacity,
-        };
+        let limit = engine.settings.lane_capacity;
         let is_full = self.held.len() >= limit;
         let overflow = engine.settings.overflow;
         if is_full && overflow == Overflow::DeadLetter {

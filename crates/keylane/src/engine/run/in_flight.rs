@@ -140,13 +140,6 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         engine.interrupted(key, self.hash, envelope, back);
         self.kept.interrupt(engine, self.context.key.as_ref());
     }
-
-    /// Moves the key on while the handler's future still exists.
-    #[cfg(keylane_mutant = "drop-after-next")]
-    fn move_on(&self, engine: &Arc<Engine<T>>) {
-        let next = engine.advance(self.context.key.clone(), self.hash);
-        next.map_or((), |next| engine.enqueue(next));
-    }
 }
 
 pin_project! {
@@ -223,8 +216,6 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
                 }
             }
         };
-        #[cfg(keylane_mutant = "drop-after-next")]
-        in_flight.move_on(engine);
         // The future is dropped before the key moves on, whatever its drop does.
         engine.drop_future(|| this.future.set(None));
         Poll::Ready(answer)

@@ -34,7 +34,6 @@ pub(crate) fn run<T: Spec, W: Work<T>>(
             match slot.role() {
                 Role::Gone => return,
                 // A holder that found enough pollers comes here without having asked for a job.
-                #[cfg(not(keylane_mutant = "unsummoned"))]
                 Role::Idle if !slot.summoned().await => return,
                 Role::Idle | Role::Starting | Role::Poller | Role::Recruiter | Role::Holder => {}
             }

@@ -82,9 +82,6 @@ impl<T: Spec> RunnerSlot<T> {
             return false;
         }
         self.role = Role::Poller;
-        #[cfg(keylane_mutant = "never-aside")]
-        return false;
-        #[cfg(not(keylane_mutant = "never-aside"))]
         true
     }
 
@@ -189,7 +186,7 @@ impl<T: Spec> RunnerSlot<T> {
     /// runner has handed back. That message must not start.
     #[inline]
     fn start(&mut self, queued: Queued<T>) -> Option<Job<T>> {
-        let ends = self.engine.shutdown.hands_back() && !cfg!(keylane_mutant = "late-start");
+        let ends = self.engine.shutdown.hands_back();
         match queued {
             Queued::Job(job) if !ends && !self.engine.takes_slow_path() => Some(job),
             queued => self.start_warily(queued, ends),
@@ -255,7 +252,7 @@ impl<T: Spec> RunnerSlot<T> {
     #[cold]
     fn tell_of_refusal(&self) {
         let is_refused = self.engine.ready.refused_until().is_some();
-        if is_refused && !cfg!(keylane_mutant = "refused-silently") {
+        if is_refused {
             self.engine.shutdown.nudge();
         }
     }

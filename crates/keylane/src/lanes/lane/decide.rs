@@ -194,9 +194,6 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             };
         } else {
             self.leave(effects);
-            if cfg!(keylane_mutant = "purge-forgets-rate") {
-                effects.memory.tat = 0;
-            }
         }
     }
 

@@ -20,15 +20,12 @@ impl<T, H, G> Lane<T, H, G> {
     pub(crate) fn hand_back(&mut self) -> (Option<Box<H>>, Vec<T>) {
         self.check(Event::HandBack);
         let head = self.take_head();
-        #[cfg_attr(keylane_mutant = "end-forgets-parked", allow(unused_mut))]
         let mut parked: Vec<T> = std::iter::from_fn(|| self.pop()).collect();
         if let Some(more) = self.more.as_deref_mut() {
             more.plan.forget_lingering();
             let sequencer = more.plan.sequencer_mut();
             parked.extend(sequencer.into_iter().flat_map(Sequencer::take_early));
         }
-        #[cfg(keylane_mutant = "end-forgets-parked")]
-        let parked = Vec::<T>::into_iter(parked).skip(1).collect();
         (head, parked)
     }
 }

@@ -284,9 +284,6 @@ impl<T, H, G> Lane<T, H, G> {
             return Offered::Parked;
         }
         match at_limit {
-            #[cfg(keylane_mutant = "drop-newest")]
-            AtLimit::DropOldest => Offered::Displaced(item),
-            #[cfg(not(keylane_mutant = "drop-newest"))]
             AtLimit::DropOldest => match self.pop() {
                 Some(oldest) => {
                     self.push(item, spares);
@@ -468,8 +465,7 @@ impl<T: Item, H, G> Lane<T, H, G> {
 
     #[cold]
     fn passes(&mut self, mark: u64, starts: Option<&T>) -> bool {
-        let is_behind =
-            |item: &T| item.accepted_at() > mark || cfg!(keylane_mutant = "drained-early");
+        let is_behind = |item: &T| item.accepted_at() > mark;
         let passes = match starts {
             Some(item) => is_behind(item),
             None => {

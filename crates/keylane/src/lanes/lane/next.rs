@@ -133,9 +133,6 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects.stall = Stall::Returned(back.len());
         for item in back.into_iter().rev() {
             let expires_at = item.expires_at();
-            #[cfg(keylane_mutant = "failed-at-tail")]
-            self.push(item, spares);
-            #[cfg(not(keylane_mutant = "failed-at-tail"))]
             self.put_back(item, spares);
             if let Some(at) = expires_at {
                 self.watch_until(at, &mut effects);
@@ -193,7 +190,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if reason != WaitReason::Gap {
             effects.wake = until.map(Due::Wait);
         }
-        if self.is_stalled() && !cfg!(keylane_mutant = "waiting-counts") {
+        if self.is_stalled() {
             effects.stall = effects.stall.with_lane();
             let oldest = self.oldest_parked().filter(|_| reason != WaitReason::Rate);
             effects.stalled_since = oldest.map(Item::accepted_at);
@@ -224,9 +221,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 more.plan.reset_batch();
             }
             if !members.is_empty() {
-                if !cfg!(keylane_mutant = "members-uncounted") {
-                    self.more_mut().plan.batch_mut().members = members.len();
-                }
+                self.more_mut().plan.batch_mut().members = members.len();
                 head.set_members(members);
             }
         }
@@ -265,12 +260,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// The lane goes, and its key remembers what it must.
     pub(super) fn leave(&mut self, effects: &mut Effects<T, H, G>) {
         self.remove_gate(effects);
-        if !cfg!(keylane_mutant = "forgetful-lane") {
-            effects.memory = Memory {
-                version: self.passed(),
-                tat: self.more.as_ref().map_or(0, |more| more.tat),
-            };
-        }
+        effects.memory = Memory {
+            version: self.passed(),
+            tat: self.more.as_ref().map_or(0, |more| more.tat),
+        };
         effects.removes = true;
     }
 }

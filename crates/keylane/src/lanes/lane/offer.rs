@@ -61,7 +61,6 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         self.push(item, spares);
         self.forget_delay();
-        #[cfg(not(keylane_mutant = "merge-unscheduled"))]
         self.come_in(now, rules, &mut effects);
         effects
     }

@@ -155,7 +155,7 @@ impl<T: Ranked> State<T> {
     /// Whether more runners are active than the limit allows. A runner that asks becomes idle then.
     #[inline]
     fn is_over(&self) -> bool {
-        self.pollers + self.holders > self.concurrency && !cfg!(keylane_mutant = "adaptive-over")
+        self.pollers + self.holders > self.concurrency
     }
 
     fn rest(&self, limits: &Limits) -> Take<T> {
@@ -300,9 +300,6 @@ impl<T: Ranked> Ready<T> {
         state.holders += 1;
         // Many handlers that wait are where memory counts.
         state.jobs.shrink();
-        #[cfg(keylane_mutant = "forget-recruit")]
-        return Recruit::None;
-        #[cfg(not(keylane_mutant = "forget-recruit"))]
         state.recruit(&self.limits)
     }
 
@@ -336,9 +333,6 @@ impl<T: Ranked> Ready<T> {
                 state.pollers -= 1;
             }
             Role::Poller | Role::Recruiter => state.pollers -= 1,
-            #[cfg(keylane_mutant = "leak-permit")]
-            Role::Holder => {}
-            #[cfg(not(keylane_mutant = "leak-permit"))]
             Role::Holder => state.holders -= 1,
             Role::Gone => {}
         }
@@ -384,7 +378,6 @@ impl<T: Ranked> Ready<T> {
         let jobs = state.jobs.take_all();
         let idle: Vec<_> = state.idle.iter().map(|idler| idler.waker.clone()).collect();
         drop(state);
-        #[cfg(not(keylane_mutant = "idle-for-ever"))]
         idle.into_iter().for_each(Waker::wake);
         jobs
     }
@@ -399,9 +392,6 @@ impl<T: Ranked> Ready<T> {
         }
         state.decision = decision;
         state.concurrency = concurrency;
-        #[cfg(keylane_mutant = "adaptive-asleep")]
-        return Recruit::None;
-        #[cfg(not(keylane_mutant = "adaptive-asleep"))]
         state.recruit(&self.limits)
     }
 

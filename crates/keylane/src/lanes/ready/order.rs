@@ -39,9 +39,6 @@ impl ClassOrder {
 
     /// The class that has to go now, if one has to.
     fn due(&self, waiting: u8) -> Option<usize> {
-        if cfg!(keylane_mutant = "starved-class") {
-            return None;
-        }
         let left = |class: &usize| usize::from(BOUND.saturating_sub(self.passed[*class]));
         let classes = || (0..CLASSES).filter(|class| waiting & (1 << class) != 0);
         let earliest = classes().min_by_key(left)?;

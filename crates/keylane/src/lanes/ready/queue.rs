@@ -242,9 +242,7 @@ impl<T: Ranked> Rules<T> {
     }
 
     fn go_on(&mut self, first: &mut VecDeque<T>, job: T) -> Option<T> {
-        if let Some(pace) = &mut self.pace
-            && !cfg!(keylane_mutant = "unpaced")
-        {
+        if let Some(pace) = &mut self.pace {
             if !job.counts() {
                 return Some(job);
             }

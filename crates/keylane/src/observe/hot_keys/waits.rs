@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MOST: usize = 1 << 16;
 
 /// Neighbouring runners have places on different cache lines, or handlers on different cores would
-/// wait for each other here: each next runner is this part of all places further on.
-const STRIDES: usize = 8;
+/// wait for each other here: each next runner has its place in the next of so many rows.
+const ROWS: usize = 8;
 
 /// A place for each runner, in which it says what its handler waits for.
 ///
@@ -18,8 +18,8 @@ const STRIDES: usize = 8;
 #[derive(Debug)]
 pub(super) struct Waits {
     size: usize,
-    /// Made for the first handler that waits.
-    places: OnceLock<Box<[Place]>>,
+    /// Each is made for the first handler in it that waits: a dispatcher with few has few.
+    rows: [OnceLock<Box<[Place]>>; ROWS],
 }
 
 /// A handler that waits. The oldest is the least.
@@ -43,27 +43,26 @@ impl Waits {
     pub(super) fn new(runners: usize) -> Self {
         Self {
             size: runners.clamp(64, MOST).next_power_of_two(),
-            places: OnceLock::new(),
+            rows: Default::default(),
         }
     }
 
-    /// Where a runner says it: as far from its neighbours as possible.
+    /// Where a runner says it: the row, and the place in it.
     #[inline]
-    fn index(&self, runner: u32) -> usize {
+    fn index(runner: u32) -> (usize, usize) {
         let runner = runner as usize;
-        if runner >= self.size {
-            return runner;
-        }
-        (runner % STRIDES) * (self.size / STRIDES) + runner / STRIDES
+        (runner % ROWS, runner / ROWS)
     }
 
     /// The handler of this runner begins to wait.
     #[inline]
     pub(super) fn enter(&self, runner: u32, hash: u64, since: u64) {
-        let places = self
-            .places
-            .get_or_init(|| (0..self.size).map(|_| Place::default()).collect());
-        if let Some(place) = places.get(self.index(runner)) {
+        let (row, index) = Self::index(runner);
+        let row = self.rows[row].get_or_init(|| {
+            let places = 0..self.size / ROWS;
+            places.map(|_| Place::default()).collect()
+        });
+        if let Some(place) = row.get(index) {
             place.hash.store(hash, Ordering::Relaxed);
             place.since.store(since + 1, Ordering::Relaxed);
         }
@@ -72,11 +71,8 @@ impl Waits {
     /// The handler of this runner is ready, or gone.
     #[inline]
     pub(super) fn leave(&self, runner: u32) {
-        let places = self.places.get();
-        let place = places.and_then(|places| places.get(self.index(runner)));
-        if let Some(place) = place
-            && !cfg!(keylane_mutant = "place-kept")
-        {
+        let (row, index) = Self::index(runner);
+        if let Some(place) = self.rows[row].get().and_then(|row| row.get(index)) {
             place.since.store(0, Ordering::Relaxed);
         }
     }
@@ -86,14 +82,15 @@ impl Waits {
         self.size
     }
 
-    /// The handlers that wait in this part of the slots, and since when.
+    /// The handlers that wait in this part of the places, and since when. `None`: no place is there.
     pub(super) fn part(&self, from: usize, len: usize) -> Option<Vec<Wait>> {
-        let places = self.places.get()?;
-        let part = places.get(from..places.len().min(from + len))?;
-        if part.is_empty() {
+        if from >= self.size {
             return None;
         }
-        Some(part.iter().filter_map(Place::wait).collect())
+        let part = from..self.size.min(from.saturating_add(len));
+        let rows = part.map(|place| (place % ROWS, place / ROWS));
+        let places = rows.filter_map(|(row, index)| self.rows[row].get()?.get(index));
+        Some(places.filter_map(Place::wait).collect())
     }
 }
 
@@ -118,7 +115,7 @@ mod tests {
     #[test]
     fn a_handler_is_seen_while_it_waits() {
         let waits = Waits::new(256);
-        assert_eq!(waits.part(0, 8), None, "nothing has waited yet");
+        assert_eq!(all(&waits), Some(vec![]), "nothing has waited yet");
         waits.enter(3, 42, 7);
         waits.enter(4, 43, 0);
         let [one, other] = [(7, 42), (0, 43)].map(|(since, hash)| Wait { since, hash });
@@ -132,21 +129,18 @@ mod tests {
     fn every_runner_has_a_place_of_its_own() {
         for runners in [1, 64, 1_000, MOST] {
             let waits = Waits::new(runners);
-            let mut places: Vec<_> = (0..runners as u32).map(|n| waits.index(n)).collect();
-            places.sort_unstable();
-            places.dedup();
-            assert_eq!(places.len(), runners);
-            assert!(places.iter().all(|place| *place < waits.len()));
+            (0..runners as u32).for_each(|n| waits.enter(n, n.into(), 0));
+            let mut seen: Vec<_> = all(&waits).unwrap().iter().map(|wait| wait.hash).collect();
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..runners as u64));
         }
     }
 
     #[test]
-    fn the_places_of_neighbours_are_on_lines_of_their_own() {
-        let waits = Waits::new(64);
-        let mut first: Vec<_> = (0..STRIDES as u32).map(|n| waits.index(n)).collect();
-        first.sort_unstable();
-        let lines = first.windows(2).map(|pair| pair[1] - pair[0]);
-        assert!(lines.min() >= Some(128 / size_of::<Place>()));
+    fn neighbours_are_in_rows_of_their_own() {
+        let mut rows: Vec<_> = (5..5 + ROWS as u32).map(|n| Waits::index(n).0).collect();
+        rows.sort_unstable();
+        assert!(rows.into_iter().eq(0..ROWS));
     }
 
     #[test]

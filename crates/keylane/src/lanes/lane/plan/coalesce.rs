@@ -24,9 +24,6 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         match coalesce.survivor {
             Survivor::First if shares => effects.bodies.push(waits.absorb_newer(item)),
             Survivor::First => effects.left.push((item, Left::Declined)),
-            #[cfg(keylane_mutant = "keep-oldest")]
-            Survivor::Latest => effects.left.push((item, Left::Superseded)),
-            #[cfg(not(keylane_mutant = "keep-oldest"))]
             Survivor::Latest => {
                 let mut old = std::mem::replace(waits, item);
                 if shares {

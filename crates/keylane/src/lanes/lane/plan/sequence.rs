@@ -32,7 +32,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         let Some(sequencer) = self.sequencer_mut() else {
             unreachable!("it was made if it was not there")
         };
-        if sequencer.is_early(version, gaps) && !cfg!(keylane_mutant = "early-is-load") {
+        if sequencer.is_early(version, gaps) {
             // It waits for another message: no load.
             effects.stall = match effects.stall {
                 Stall::Lane => Stall::LaneAndEarly(version),
@@ -259,8 +259,6 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     ) {
         let gap = self.sequencer().and_then(Sequencer::gap);
         let gap = gap.map(|gap| gap.since);
-        #[cfg(keylane_mutant = "one-gap-only")]
-        let gap = gap.filter(|_| had_gap.is_none());
         if let Some(since) = gap.filter(|_| gap != had_gap) {
             effects.gap_until = Some((since, later(since, sequence.patience)));
         }
