@@ -77,7 +77,6 @@ impl<T: Types> Later<T> {
         if waiting.armed == Some(at) {
             waiting.armed = None;
         }
-        let before = returning.len();
         while let Some(first) = waiting.messages.first_entry()
             && first.key().0 <= now
         {
