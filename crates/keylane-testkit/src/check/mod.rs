@@ -12,7 +12,7 @@
 //!
 //! - A crash ends attempts, a revoke does not; after either, a key may be delivered again.
 //! - "Un-acked" means that no ack was confirmed. In a history without ack events all messages are
-//! un-acked.
+//!   un-acked.
 //! - A message is settled when its handler ended well, its letter is durable, the message it was
 //!   coalesced into is settled, or the evidence names it as handed back or discarded.
 //! - Keyless messages have no order, no exclusion, and no lane.
