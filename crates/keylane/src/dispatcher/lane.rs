@@ -111,7 +111,8 @@ where
     /// # Errors
     ///
     /// [`LaneError::NotHalted`] if there is nothing to decide, [`LaneError::InFlight`] if the head
-    /// is in flight or on its way to a runner ([`LaneState::Ready`]).
+    /// is in flight or on its way to a runner
+    /// ([`LaneState::Ready`](crate::watching::LaneState::Ready)).
     pub fn skip(&self) -> Result<(), LaneError> {
         let skip = || self.engine.skip(&self.key, self.hash);
         let skipped = self.engine.inside(skip);
@@ -122,10 +123,10 @@ where
     /// Settles everything of this key that is not in flight, with
     /// [`ReceiptError::Purged`](crate::error::ReceiptError::Purged). Returns how many messages that were.
     ///
-    /// A head on its way to a runner ([`LaneState::Ready`]) is left and will be handled. Messages
-    /// that were merged into another count as one with it. Those that [others may
-    /// pass](crate::Delayed::Pass) are not here yet. The report counts what was purged as
-    /// discarded.
+    /// A head on its way to a runner ([`LaneState::Ready`](crate::watching::LaneState::Ready)) is
+    /// left and will be handled. Messages that were merged into another count as one with it. Those
+    /// that [others may pass](crate::Delayed::Pass) are not here yet. The report counts what was
+    /// purged as discarded.
     pub fn purge(&self) -> usize {
         let purge = || self.engine.purge(&self.key, self.hash);
         let purged = self.engine.inside(purge);

@@ -53,8 +53,8 @@ where
     /// waits at most `linger` for more, from when a runner has time for it; `Duration::ZERO` takes
     /// what is there. Start it with [`spawn_batches`](Self::spawn_batches).
     ///
-    /// A batch counts as one handler in flight. A retry is a batch of one: see [`BatchAnswer`],
-    /// also for why batches want a [`retry`](Self::retry). A batch is never larger than
+    /// A batch counts as one handler in flight. A retry is a batch of one: see
+    /// [`BatchAnswer`](crate::batch::BatchAnswer), also for why batches want a [`retry`](Self::retry). A batch is never larger than
     /// [`lane_capacity`](Self::lane_capacity) lets it grow. A message without a key is a batch of
     /// its own.
     pub fn batch(mut self, max: usize, linger: Duration) -> Self {

@@ -53,7 +53,7 @@ where
         self
     }
 
-    /// Where [`Overflow::DeadLetter`] brings what meets a full lane, if not to the sink of
+    /// Where [`Overflow::DeadLetter`](crate::Overflow::DeadLetter) brings what meets a full lane, if not to the sink of
     /// [`OnExhausted::DeadLetter`]. Failed messages do not go there: see
     /// [`on_exhausted`](Self::on_exhausted).
     pub fn overflow_sink(mut self, sink: impl DeadLetterSink<K, M, E> + 'static) -> Self {

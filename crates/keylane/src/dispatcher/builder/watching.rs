@@ -25,7 +25,8 @@ where
         self
     }
 
-    /// Most events that wait for one subscriber of [`events`](Dispatcher::events) to read them.
+    /// Most events that wait for one subscriber of [`events`](crate::Dispatcher::events) to read
+    /// them.
     ///
     /// At the limit the oldest is lost for the new one, and
     /// [`Events::lost`](crate::watching::Events::lost) counts it; the engine does not wait. Memory
