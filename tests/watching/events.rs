@@ -31,7 +31,7 @@ impl DeadLetterSink<u64, u64, &'static str> for Shelf {
 }
 
 /// What happened, without the time, to be compared.
-fn told(event: Event<u64>) -> String {
+fn text(event: Event<u64>) -> String {
     match event {
         Event::DeadLettered {
             key, attempts, why, ..
@@ -51,13 +51,13 @@ fn told(event: Event<u64>) -> String {
     }
 }
 
-/// All that is told until the dispatcher has ended.
+/// All events until the dispatcher has ended.
 async fn all(events: keylane::watching::Events<u64>) -> Vec<String> {
-    events.map(told).collect().await
+    events.map(text).collect().await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_letter_is_told_when_the_sink_has_it() {
+async fn a_dead_letter_is_an_event_when_the_sink_has_it() {
     let shelf = Shelf::default();
     let orders = Dispatcher::key_by_opt(|n: &u64| (*n > 0).then_some(*n))
         .retry(Retry::fixed(1_000 * MS).max_attempts(2))
@@ -75,7 +75,7 @@ async fn a_dead_letter_is_told_when_the_sink_has_it() {
     let since = event.at() - start;
     assert!(since >= 1_100 * MS && since < 1_200 * MS, "{since:?}");
     assert_eq!(
-        told(event),
+        text(event),
         "dead-lettered Some(7) 2 the handler failed: \"no\""
     );
     orders.send(0).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_dead_letter_is_told_when_the_sink_has_it() {
 }
 
 #[tokio::test]
-async fn a_discarded_message_is_told_with_and_without_a_clone_kept() {
+async fn a_discarded_message_is_an_event_with_and_without_a_clone_kept() {
     for keeps in [false, true] {
         let orders = Dispatcher::builder(|n: &u64| *n);
         let orders = match keeps {
@@ -110,7 +110,7 @@ async fn a_discarded_message_is_told_with_and_without_a_clone_kept() {
 }
 
 #[test]
-fn whoever_hears_of_a_halt_can_act_on_it() {
+fn a_subscriber_that_hears_of_a_halt_can_act_on_it() {
     threads().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .on_exhausted(OnExhausted::Halt)
@@ -122,7 +122,7 @@ fn whoever_hears_of_a_halt_can_act_on_it() {
             let event = events.recv().await.unwrap();
             let key = *event.key().unwrap();
             assert_eq!(
-                told(event),
+                text(event),
                 format!("halted {n} 1 the handler failed: \"no\"")
             );
             orders.lane(&key).skip().unwrap();
@@ -134,7 +134,7 @@ fn whoever_hears_of_a_halt_can_act_on_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_lane_is_told_by_its_policy() {
+async fn a_full_lane_is_an_event_by_its_policy() {
     for (policy, expected) in [
         // Once, until it has been half empty.
         (Overflow::Wait, &["overflowed 5 Wait"; 2][..]),
@@ -201,7 +201,7 @@ async fn a_lane_of_one_is_full_with_its_first_message() {
 }
 
 #[test]
-fn a_handler_that_blocks_is_told_once() {
+fn a_handler_that_blocks_is_an_event_once() {
     threads().block_on(async {
         let (let_go, blocked) = mpsc::channel::<()>();
         let blocked = Arc::new(Mutex::new(blocked));
@@ -220,7 +220,7 @@ fn a_handler_that_blocks_is_told_once() {
         orders.send(3).await.unwrap();
         let event = events.recv().await.unwrap();
         assert!(matches!(event, Event::Stuck { lasted, .. } if lasted >= 4 * MS));
-        assert_eq!(told(event), "stuck Some(3)");
+        assert_eq!(text(event), "stuck Some(3)");
         let_go.send(()).unwrap();
         orders.drain().await;
         assert_eq!(all(events).await, [""; 0]);
@@ -228,7 +228,7 @@ fn a_handler_that_blocks_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_that_never_reads_holds_up_nobody_and_counts_its_loss() {
+async fn a_subscriber_that_never_reads_blocks_nothing_and_counts_its_loss() {
     let orders = Dispatcher::builder(|n: &u64| *n)
         .event_capacity(10)
         .spawn(|_: u64| async move { Err::<(), _>("no") })
@@ -249,7 +249,7 @@ async fn a_subscriber_that_never_reads_holds_up_nobody_and_counts_its_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_stream_ends_for_whoever_waits_however_the_dispatcher_ends() {
+async fn the_stream_ends_for_each_that_waits_however_the_dispatcher_ends() {
     // By a call, by the last handle, and after the end.
     let plain = || {
         Dispatcher::builder(|n: &u64| *n)
@@ -306,7 +306,7 @@ async fn recv_that_is_dropped_takes_nothing() {
     assert_eq!(events.recv().await.unwrap().key(), Some(&1));
 }
 
-/// Somebody else's waker, and somebody else's trouble.
+/// A waker of the user's that panics.
 struct Bomb;
 
 impl Wake for Bomb {
@@ -316,7 +316,7 @@ impl Wake for Bomb {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waker_that_panics_takes_nobody_down() {
+async fn a_waker_that_panics_does_no_harm() {
     let orders = Dispatcher::builder(|n: &u64| *n)
         .spawn(|_: u64| async move { Err::<(), _>("no") })
         .unwrap();
@@ -341,9 +341,9 @@ async fn no_capacity_is_refused() {
     assert_eq!(built.unwrap_err(), BuildError::Zero("event_capacity"));
 }
 
-/// Missing versions are told at their time-out and not before, with what becomes of the key.
+/// Missing versions are an event at their time-out and not before, with what becomes of the key.
 #[tokio::test(start_paused = true)]
-async fn a_gap_is_told_when_its_time_has_come() {
+async fn a_gap_is_an_event_when_its_time_has_come() {
     let patience = 5_000 * MS;
     for (on_gap, expected) in [
         (OnGap::Skip, vec!["gap 7 2..=4"]),
@@ -362,7 +362,7 @@ async fn a_gap_is_told_when_its_time_has_come() {
             changes.send((7, version)).await.unwrap();
         }
         tokio::time::sleep(patience - MS).await;
-        assert_eq!(events.try_recv().map(told), None, "{on_gap:?}");
+        assert_eq!(events.try_recv().map(text), None, "{on_gap:?}");
         tokio::time::sleep(2 * MS).await;
         changes.drain().await;
         assert_eq!(all(events).await, expected, "{on_gap:?}");

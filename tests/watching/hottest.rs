@@ -1,4 +1,4 @@
-//! `Dispatcher::hottest`: by depth, by age, by busy time; who is found, and who drops out.
+//! `Dispatcher::hottest`: by depth, by age, by busy time; which keys are found, and which drop out.
 
 use keylane_testkit::scenario::{MS, Random, SECOND};
 use std::collections::HashMap;
@@ -70,7 +70,7 @@ async fn the_deepest_of_a_zipf_load_are_found_in_their_order() {
         );
     }
 
-    // Whose lane is gone is not shown.
+    // A key whose lane is gone is not shown.
     gate.open();
     tokio::time::sleep(SECOND).await;
     assert_eq!(orders.hottest(20, HotBy::Depth).await, []);
@@ -93,7 +93,7 @@ async fn a_burst_that_is_over_does_not_keep_newcomers_out() {
     tokio::time::sleep(SECOND).await;
     assert_eq!(orders.stats().lanes, 0);
     gate.shut();
-    // Less deep than all of those were. Nobody asked meanwhile.
+    // Less deep than all of those were. No query came meanwhile.
     for n in 0..200 {
         orders
             .send(if n % 2 == 0 { 7_777 } else { 10_000 + n })
@@ -207,7 +207,7 @@ async fn the_busiest_are_those_whose_handlers_have_waited_longest_in_sum() {
         }
     }
     tokio::time::sleep(2 * SECOND).await;
-    // Only who has a lane is shown.
+    // Only keys with a lane are shown.
     assert_eq!(orders.hottest(9, HotBy::Busy).await, []);
     for key in [3, 2, 1] {
         orders.send((key, 0)).await.unwrap();
@@ -230,7 +230,7 @@ async fn the_busiest_are_those_whose_handlers_have_waited_longest_in_sum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_hot_where_nothing_waits() {
+async fn no_key_is_hot_where_nothing_waits() {
     let orders = Dispatcher::builder(|n: &u64| *n)
         .spawn(|_: u64| async move { Ok::<_, ()>(()) })
         .unwrap();

@@ -131,7 +131,6 @@ impl<T: Spec> Router<T> {
             self.start_due();
             let waiting = self.hand_over();
             self.engine.wake_watchdog();
-            self.engine.wake_watchdog();
             if routed >= BUSY {
                 patience = PATIENCE;
             }
