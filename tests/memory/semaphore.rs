@@ -44,7 +44,7 @@ fn left_behind<F: Future + Unpin>(
         drop(leaving);
         assert!(semaphore.len() <= before_all + staying.len());
     }
-    let left = counting.bytes() - before;
+    let left = counting.bytes().saturating_sub(before);
     println!("{left} bytes after {} have left", MANY * ROUNDS);
     drop(staying);
     left

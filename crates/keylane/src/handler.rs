@@ -93,7 +93,7 @@ impl<K> Context<K> {
             .map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
     }
 
-    /// Whether the dispatcher was told to `close` or `abort`, so that a long handler may stop at
+    /// Whether `close` or `abort` was called on the dispatcher, so that a long handler may stop at
     /// a good place instead of being dropped at a bad one. `drain` does not ask for it.
     pub fn is_cancelled(&self) -> bool {
         self.details.cancel.is_cancelled()

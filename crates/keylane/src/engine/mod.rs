@@ -130,7 +130,7 @@ pub(crate) struct Engine<T: Types> {
     pub(crate) runners: RunningTasks,
     /// How the receipts of merged messages get the answer of the message that ran.
     share: Option<Share<T::Output, T::Error>>,
-    /// The number of lanes, where it is fixed and can be changed by a reshard.
+    /// How many lanes the keys are spread over, if they are. Only a reshard changes it.
     pub(crate) places: Option<Arc<Places<T::Key>>>,
     /// The keys of lanes that have drained up to their watermarks. Lanes add to it, the router
     /// takes from it.
