@@ -88,22 +88,6 @@ impl Alarm {
     }
 }
 
-/// The time of this runtime, from whichever thread.
-#[cfg(not(keylane_shuttle))]
-pub(crate) fn now_in(runtime: &crate::rt::Handle) -> Instant {
-    use tokio::runtime::RuntimeFlavor;
-    match runtime.runtime_flavor() {
-        // Only a runtime of one thread can pause its time.
-        RuntimeFlavor::MultiThread => Instant::now(),
-        _ => crate::rt::inside(runtime, now),
-    }
-}
-
-#[cfg(keylane_shuttle)]
-pub(crate) fn now_in(_: &crate::rt::Handle) -> Instant {
-    now()
-}
-
 #[cfg(keylane_shuttle)]
 pub(crate) use modelled::{Alarm, now, reach};
 

@@ -3,7 +3,7 @@
 use super::intake::Later;
 use super::keyless::Keyless;
 use super::message::{RetryDue, WakeUp};
-use crate::clock::{self, Instant};
+use crate::clock::{self, Instant, RuntimeClock};
 use crate::lanes::Timers;
 use crate::rt::Handle;
 use crate::rt::atomic::{AtomicUsize, Ordering};
@@ -11,6 +11,8 @@ use crate::types::Types;
 
 /// The timers of a dispatcher. Its own task drives them.
 pub(crate) struct Clocks<T: Types> {
+    /// Tells the time from any thread.
+    pub(super) clock: RuntimeClock,
     /// Times are nanoseconds since then, where a word must do.
     pub(super) epoch: Instant,
     /// Of heads that wait for their next attempt.
@@ -30,6 +32,7 @@ pub(crate) struct Clocks<T: Types> {
 impl<T: Types> Clocks<T> {
     pub(super) fn new(runtime: &Handle) -> Self {
         Self {
+            clock: RuntimeClock::new(runtime),
             epoch: clock::now(),
             retries: Timers::new(runtime.clone()),
             stale: AtomicUsize::new(0),

@@ -88,7 +88,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::adaptive::Meter;
-use crate::clock::{self, Instant};
+use crate::clock::Instant;
 use crate::handler::Details;
 use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Rules};
 use crate::observe::Stats;
@@ -253,7 +253,7 @@ impl<T: Spec> Engine<T> {
 
     /// The time by the clock of the dispatcher's runtime. The caller may be outside of it.
     pub(crate) fn now(&self) -> Instant {
-        clock::now_in(&self.runtime)
+        self.clocks.clock.now()
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -176,7 +176,7 @@ impl HotKeys {
     pub(crate) fn sample(&self, now: u64) {
         let mut busy = lock(&self.busy);
         let (weight, samples) = busy.sample(now);
-        // Of very many slots a part each time.
+        // Of very many places a part each time.
         let parts = self.waits.len().div_ceil(SAMPLED_SLOTS).max(1);
         let from = samples % parts * SAMPLED_SLOTS;
         let waiting = self.waits.part(from, SAMPLED_SLOTS).unwrap_or_default();
@@ -185,7 +185,7 @@ impl HotKeys {
         }
     }
 
-    /// The handlers that wait, of a part of the slots; `None` behind the last slot.
+    /// The handlers that wait, of a part of the places; `None` behind the last place.
     pub(crate) fn waits(&self, from: usize, len: usize) -> Option<Vec<Wait>> {
         self.waits.part(from, len)
     }
