@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use keylane::Dispatcher;
 use keylane::watching::{Event, HotBy};
-
-const MS: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
+use keylane_testkit::scenario::{MS, SECOND, within};
 
 /// A handler that blocks is found, however long nothing happened before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,19 +23,12 @@ async fn a_handler_that_blocks_after_a_rest_is_found() {
         })
         .unwrap();
     let mut events = orders.events();
-    let tasks = || {
-        tokio::runtime::Handle::current()
-            .metrics()
-            .num_alive_tasks()
-    };
     for n in 1..=3 {
-        // The router and an idle runner are left, and then it is at rest.
         assert_eq!(orders.submit(0).await.unwrap().await, Ok(0));
-        while tasks() > 2 {
-            tokio::task::yield_now().await;
-        }
+        // Ticks are 1 ms apart: after a few without activity, the dispatcher is at rest.
+        tokio::time::sleep(20 * MS).await;
         let receipt = orders.submit(n).await.unwrap();
-        let Some(Event::Stuck { key, lasted, .. }) = events.recv().await else {
+        let Some(Event::Stuck { key, lasted, .. }) = within(events.recv()).await else {
             panic!("nothing else happens")
         };
         assert_eq!(key, Some(n));
