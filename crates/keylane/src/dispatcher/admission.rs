@@ -284,8 +284,9 @@ where
         }
     }
 
-    /// Writes down what this message asks for besides its turn: class, version, times.
-    #[cold]
+    /// Sets what this message has besides its place: class, version, times.
+    // Out of line, to keep the path of plain messages short.
+    #[inline(never)]
     fn set_options(
         &self,
         message: &M,
@@ -296,15 +297,17 @@ where
         if let Some(class) = &address.class {
             obligation.charge_mut().class = class(message);
         }
-        let version = address.version.as_ref().map(|version| version(message));
+        if let Some(version) = &address.version {
+            obligation.set_version(version(message));
+        }
         let lifetime = address.lifetime.as_ref().and_then(|of| of(message));
-        let expires_at = lifetime.and_then(|lifetime| self.engine.now().checked_add(lifetime));
-        if version.is_some() || expires_at.is_some() || not_before.is_some() {
-            self.engine.expect_options();
-            let options = obligation.options_mut();
-            options.version = version.unwrap_or_default();
-            options.expires_at = expires_at;
-            options.not_before = not_before;
+        if let Some(at) = lifetime.and_then(|lifetime| self.engine.expiry_after(lifetime)) {
+            self.engine.expect_untimely();
+            obligation.set_expires_at(at);
+        }
+        if not_before.is_some() {
+            self.engine.expect_untimely();
+            obligation.options_mut().not_before = not_before;
         }
     }
 }

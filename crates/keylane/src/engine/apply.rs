@@ -1,8 +1,8 @@
 //! Applies the decisions of lanes.
 //!
 //! A lane decides under the lock of its shard and returns [`Effects`](crate::lanes::Effects).
-//! [`Engine::step`] applies the effects that must be seen together with the decision.
-//! [`Engine::apply`] applies the others after the lock is released: it returns room, wakes senders,
+//! [`Engine::step`] applies the effects that must be seen together with the decision, and those that
+//! follow from it as soon as the lock is released. [`Engine::apply`] applies the others after the lock is released: it returns room, wakes senders,
 //! settles messages, arms timers, asks the version store, and returns what goes into the ready
 //! queue.
 
@@ -13,135 +13,156 @@ use super::{Engine, Lane, Stage};
 use crate::clock::{self, Instant};
 use crate::discipline::Forgotten;
 use crate::error::Failure;
-use crate::lanes::{Due, Effects, Gap, Item, Keep, Left, Opening, Out, Store, Taken};
+use crate::lanes::{Due, Effects, Few, Gap, Item, Keep, Left, Opening, Out, Stall, Store, Taken};
 use crate::rate::Remembered;
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, shielded};
 
-/// A decision of a lane, as far as it has been applied.
-#[must_use = "messages, room, senders and timers wait for it"]
-pub(super) struct Step<T: Types> {
-    effects: Effects<Parked<T>, Held<T>, super::Gate>,
+/// The decision of a lane of this engine.
+pub(super) type LaneEffects<T> = Effects<Parked<T>, Held<T>, super::Gate>;
+
+/// What is seen under the lock of a shard, and carried out once it is released.
+#[must_use = "room, the router and what keys remember wait for it"]
+pub(super) struct Unlocked<T: Types> {
     freed: Freed,
     /// The lane has drained up to its watermark.
     drained: bool,
-    /// The class of a lane that goes into the ready queue.
-    class: u8,
-    /// A key to drop after the lock is released.
+    /// Keys to drop.
     forgotten: Option<Forgotten<T::Key>>,
     /// When rates that are remembered are to be forgotten.
     forget_at: Option<u64>,
 }
 
-impl<T: Types> Step<T> {
-    /// How deep the lane is now.
-    pub(super) fn depth(&self) -> usize {
-        self.effects.depth
-    }
-
-    /// Messages that leave the lane without having started, its head included.
-    pub(super) fn leaving(&self) -> usize {
-        self.effects.left.iter().count() + usize::from(self.effects.taken.is_some())
-    }
-
-    /// Whether a timer found another state than it was armed for.
-    pub(super) fn take_stale(&mut self) -> bool {
-        std::mem::take(&mut self.effects.stale)
+impl<T: Types> Default for Unlocked<T> {
+    #[inline]
+    fn default() -> Self {
+        Self {
+            freed: Freed::default(),
+            drained: false,
+            forgotten: None,
+            forget_at: None,
+        }
     }
 }
 
 impl<T: Spec> Engine<T> {
-    /// Takes a step in the lane of a key, if there is one.
+    /// Takes a step in the lane of a key, if there is one. What follows is in `effects`.
+    #[inline]
     pub(super) fn step(
         &self,
         key: &T::Key,
         hash: u64,
         now: Instant,
-        decide: impl FnOnce(&mut Lane<T>) -> Effects<Parked<T>, Held<T>, super::Gate>,
-    ) -> Option<Step<T>> {
-        self.lanes.step(
+        effects: &mut LaneEffects<T>,
+        decide: impl FnOnce(&mut Lane<T>, &mut LaneEffects<T>),
+    ) -> bool {
+        let mut unlocked = Unlocked::default();
+        let found = self.lanes.step(
             hash,
             key,
             || None,
-            |lane| self.carry_out_locked(lane, key, hash, now, decide),
-        )
+            |lane| {
+                decide(lane, effects);
+                self.apply_locked(lane, key, hash, now, effects, &mut unlocked)
+            },
+        );
+        self.apply_unlocked(unlocked);
+        found
     }
 
     /// Takes a step in the lane of a key, which is made if there is none.
+    #[inline]
     pub(super) fn step_or_make(
         &self,
         key: &T::Key,
         hash: u64,
         now: Instant,
-        decide: impl FnOnce(&mut Lane<T>) -> Effects<Parked<T>, Held<T>, super::Gate>,
-    ) -> Step<T> {
-        let step = self.lanes.step(
+        effects: &mut LaneEffects<T>,
+        decide: impl FnOnce(&mut Lane<T>, &mut LaneEffects<T>),
+    ) {
+        let mut unlocked = Unlocked::default();
+        self.lanes.step(
             hash,
             key,
             || Some(Lane::<T>::empty(self.recall_rate(hash, now))),
-            |lane| self.carry_out_locked(lane, key, hash, now, decide),
+            |lane| {
+                decide(lane, effects);
+                self.apply_locked(lane, key, hash, now, effects, &mut unlocked)
+            },
         );
-        step.expect("the lane was made if it was not there")
+        self.apply_unlocked(unlocked);
     }
 
-    /// Under the shard's lock: decides, and carries out what must be seen together with the
-    /// decision.
-    pub(super) fn carry_out_locked(
+    /// Applies what must be seen together with the decision. Under the shard's lock.
+    #[inline]
+    pub(super) fn apply_locked(
         &self,
         lane: &mut Lane<T>,
         key: &T::Key,
         hash: u64,
         now: Instant,
-        decide: impl FnOnce(&mut Lane<T>) -> Effects<Parked<T>, Held<T>, super::Gate>,
-    ) -> (Step<T>, Keep) {
-        let mut step = Step {
-            effects: decide(lane),
-            freed: Freed::default(),
-            drained: false,
-            class: 0,
-            forgotten: None,
-            forget_at: None,
-        };
-        let effects = &mut step.effects;
-        self.room.stall(lane, effects.stall, &mut step.freed);
-        change_gauge(&self.halted, effects.halted);
-        change_gauge(&self.slow_path.paused, effects.paused);
-        self.room.count_full(hash, effects.full);
-        if effects.expires_at.is_some()
+        effects: &mut LaneEffects<T>,
+        unlocked: &mut Unlocked<T>,
+    ) -> Keep {
+        if effects.stall != Stall::None {
+            self.room.stall(lane, effects.stall, &mut unlocked.freed);
+        }
+        if effects.changes() {
+            change_gauge(&self.halted, effects.halted);
+            change_gauge(&self.slow_path.paused, effects.paused);
+            self.room.count_full(hash, effects.full);
+        }
+        if let Some(rare) = &mut effects.rare
+            && rare.expires_at.is_some()
             && self.clocks.wake_ups.len() >= self.settings.capacity.saturating_mul(2)
         {
             // Timers outlive what they were armed for. With too many of them, messages settle as
             // expired when a runner takes them, and not at their deadline.
-            effects.expires_at = None;
+            rare.expires_at = None;
             lane.unwatch();
-        }
-        if let Out::Lane = effects.out
-            && self.settings.classes > 1
-        {
-            let first = lane.oldest_parked();
-            step.class = first.map_or(0, |first| first.envelope.obligation.charge().class);
         }
         let starts = match &effects.out {
             Out::Message(item) => Some(item),
             _ => None,
         };
-        if effects.removes {
-            step.drained = lane.has_watermark();
-            let memory = effects.memory;
-            step.forget_at = self.remember_rate(hash, memory.tat, now);
-            step.forgotten = self.remember_version(key, hash, memory.version, now);
-        } else {
-            step.drained = lane.passes_watermark(starts);
-        }
-        if step.drained {
+        unlocked.drained = match effects.removes {
+            true => lane.has_watermark(),
+            false => lane.passes_watermark(starts),
+        };
+        if unlocked.drained {
             // Under the lock, so that a lane without its watermark has always been reported.
             self.note_drained(key);
         }
-        let keep = match effects.removes {
-            true => Keep::Remove,
-            false => Keep::Stay,
-        };
-        (step, keep)
+        if !effects.removes {
+            return Keep::Stay;
+        }
+        if !lane.is_plain() {
+            let memory = lane.memory();
+            unlocked.forget_at = self.remember_rate(hash, memory.tat, now);
+            unlocked.forgotten = self.remember_version(key, hash, memory.version, now);
+        }
+        Keep::Remove
+    }
+
+    /// Carries out what was seen under the lock.
+    #[inline]
+    pub(super) fn apply_unlocked(&self, unlocked: Unlocked<T>) {
+        let Unlocked {
+            freed,
+            drained,
+            forgotten,
+            forget_at,
+        } = unlocked;
+        self.room.free(freed);
+        if drained {
+            self.shutdown.nudge();
+        }
+        if forgotten.is_some() {
+            self.drop_quietly(forgotten);
+        }
+        if let Some(at) = forget_at {
+            self.forget_rates_at(at);
+        }
     }
 
     /// Records the last version of a key whose lane is removed. Under the shard's lock, so that the
@@ -174,99 +195,31 @@ impl<T: Spec> Engine<T> {
 
     /// Applies the other effects of a decision. Returns what goes into the ready queue. Letters for
     /// messages that left without a lane to wait for them go into `letters`.
+    #[inline]
     pub(super) fn apply(
         &self,
         tally: &mut Tally,
         key: T::Key,
         hash: u64,
-        step: Step<T>,
+        effects: &mut LaneEffects<T>,
         letters: &mut Vec<Queued<T>>,
     ) -> Option<Queued<T>> {
-        let Step {
-            effects,
-            freed,
-            drained,
-            class,
-            forgotten,
-            forget_at,
-        } = step;
-        let overflows = effects.overflows();
-        let Effects {
-            out,
-            opening,
-            taken,
-            left,
-            bodies,
-            merge,
-            gap,
-            store,
-            wake,
-            expires_at,
-            gap_until,
-            stalled_since,
-            stale,
-            holds,
-            ..
-        } = effects;
-        open(opening);
-        self.room.free(freed);
-        if drained {
-            self.shutdown.nudge();
+        if effects.has_others()
+            && let Some(pair) = self.apply_others(tally, &key, hash, effects, letters)
+        {
+            return self.merge(tally, key, hash, pair, letters);
         }
-        if let Some(accepted_at) = stalled_since {
-            self.note_stalled(hash, accepted_at);
-        }
-        if forgotten.is_some() {
-            self.drop_quietly(forgotten);
-        }
-        if let Some(at) = forget_at {
-            self.forget_rates_at(at);
-        }
-        if wake.is_some() || expires_at.is_some() || gap_until.is_some() {
-            self.arm_timers(&key, hash, wake, expires_at, gap_until);
-        }
-        if stale {
-            self.clocks.outdate();
-        }
-        if overflows {
-            self.notify_overflowed(&key);
-        }
-        if let Some(gap) = gap {
-            self.report_gap(&key, hash, gap);
-        }
-        if let Some((head, taken)) = taken {
-            self.settle_taken(tally, *head, taken);
-        }
-        if !left.is_empty() {
-            for (parked, why) in left {
-                let letter = self.settle_left(tally, &key, hash, parked, why);
-                letters.extend(letter.map(Queued::Job));
-            }
-        }
-        if !bodies.is_empty() {
-            for body in bodies {
-                self.drop_quietly(body);
-            }
-        }
-        match store {
-            None => {}
-            Some(Store::Load) => self.ask_store(key.clone(), hash, None),
-            Some(Store::Record(version)) => self.ask_store(key.clone(), hash, Some(version)),
-        }
-        if let Some(pair) = merge {
-            return self.merge(tally, key, hash, *pair, letters);
-        }
-        if holds && self.shutdown.stage() > Stage::Open {
+        if effects.holds && self.shutdown.stage() > Stage::Open {
             return self.apply_at_end(tally, key, hash, letters);
         }
-        match out {
+        match std::mem::replace(&mut effects.out, Out::Nothing) {
             Out::Nothing => {
                 if std::mem::needs_drop::<T::Key>() {
                     self.drop_quietly(key);
                 }
                 None
             }
-            Out::Lane => Some(Queued::Lane { key, hash, class }),
+            Out::Lane { class } => Some(Queued::Lane { key, hash, class }),
             Out::Message(parked) => Some(Job::first(Some(key), hash, parked).into()),
             Out::Head {
                 head,
@@ -274,6 +227,51 @@ impl<T: Spec> Engine<T> {
                 counts,
             } => Some(self.let_out(key, hash, *head, restarts, counts).into()),
         }
+    }
+
+    /// Applies all but what goes into the ready queue. Returns two messages that are to be merged.
+    #[inline(never)]
+    fn apply_others(
+        &self,
+        tally: &mut Tally,
+        key: &T::Key,
+        hash: u64,
+        effects: &mut LaneEffects<T>,
+        letters: &mut Vec<Queued<T>>,
+    ) -> Option<(Parked<T>, Parked<T>)> {
+        let overflows = effects.overflows();
+        let rare = effects.rare.take().map(|rare| *rare);
+        let rare = rare.unwrap_or_default();
+        open(rare.opening);
+        if let Some(accepted_at) = rare.stalled_since {
+            self.note_stalled(hash, accepted_at);
+        }
+        self.arm_timers(key, hash, effects.wake, rare.expires_at, rare.gap_until);
+        if effects.stale {
+            self.clocks.outdate();
+        }
+        if overflows {
+            self.notify_overflowed(key);
+        }
+        if let Some(gap) = rare.gap {
+            self.report_gap(key, hash, gap);
+        }
+        if let Some((head, taken)) = rare.taken {
+            self.settle_taken(tally, *head, taken);
+        }
+        for (parked, why) in std::mem::replace(&mut effects.left, Few::None) {
+            let letter = self.settle_left(tally, key, hash, parked, why);
+            letters.extend(letter.map(Queued::Job));
+        }
+        for body in rare.bodies {
+            self.drop_quietly(body);
+        }
+        match rare.store {
+            None => {}
+            Some(Store::Load) => self.ask_store(key.clone(), hash, None),
+            Some(Store::Record(version)) => self.ask_store(key.clone(), hash, Some(version)),
+        }
+        rare.merge
     }
 
     /// Handles a lane that begins to wait during the shutdown: a batch waits for no more messages,
@@ -292,8 +290,11 @@ impl<T: Spec> Engine<T> {
         if is_over || is_stuck {
             self.evict_one(tally, &key, hash);
         }
-        let step = self.step(&key, hash, clock::now(), |lane| lane.close())?;
-        self.apply(tally, key, hash, step, letters)
+        let mut effects = Effects::new();
+        if !self.step(&key, hash, clock::now(), &mut effects, Lane::<T>::close) {
+            return None;
+        }
+        self.apply(tally, key, hash, &mut effects, letters)
     }
 
     /// Applies a decision that neither the router nor a runner has made, and enqueues what follows.
@@ -302,10 +303,10 @@ impl<T: Spec> Engine<T> {
         tally: &mut Tally,
         key: T::Key,
         hash: u64,
-        step: Step<T>,
+        effects: &mut LaneEffects<T>,
     ) {
         let mut letters = Vec::new();
-        let out = self.apply(tally, key, hash, step, &mut letters);
+        let out = self.apply(tally, key, hash, effects, &mut letters);
         for queued in letters.into_iter().chain(out) {
             self.enqueue(queued);
         }
@@ -316,22 +317,27 @@ impl<T: Spec> Engine<T> {
         key: &T::Key,
         hash: u64,
         wake: Option<Due>,
-        expires_at: Option<Instant>,
+        expires_at: Option<u64>,
         gap_until: Option<(Instant, Instant)>,
     ) {
+        if wake.is_none() && expires_at.is_none() && gap_until.is_none() {
+            return;
+        }
         let now = clock::now();
         match wake {
             None => {}
+            Some(Due::Expiry(_)) => unreachable!("it has a field of its own"),
             Some(Due::Backoff(until)) => {
                 let key = key.clone();
                 self.arm_retry(RetryDue::Lane { key, hash, until }, until, now);
             }
-            Some(due @ (Due::Wait(at) | Due::Expiry(at) | Due::Gap(at))) => {
+            Some(due @ (Due::Wait(at) | Due::Gap(at))) => {
                 self.wake_at(key, hash, due, at, now);
             }
         }
         if let Some(at) = expires_at {
-            self.wake_at(key, hash, Due::Expiry(at), at, now);
+            let moment = self.rules.moment(at, now);
+            self.wake_at(key, hash, Due::Expiry(at), moment, now);
         }
         if let Some((since, until)) = gap_until {
             self.wake_at(key, hash, Due::Gap(since), until, now);
@@ -465,10 +471,11 @@ impl<T: Spec> Engine<T> {
             }
         };
         let now = clock::now();
-        let step = self.step_or_make(&key, hash, now, |lane| {
-            lane.offer_merged(survivor, now, &self.rules, self.lanes.spares())
+        let mut effects = Effects::new();
+        self.step_or_make(&key, hash, now, &mut effects, |lane, effects| {
+            lane.offer_merged(survivor, now, &self.rules, self.lanes.spares(), effects);
         });
-        self.apply(tally, key, hash, step, letters)
+        self.apply(tally, key, hash, &mut effects, letters)
     }
 
     fn forget_rates_at(&self, at: u64) {
@@ -523,19 +530,20 @@ impl<T: Types> Item for Parked<T> {
         self.envelope.accepted_at
     }
 
+    fn class(&self) -> u8 {
+        self.envelope.obligation.charge().class
+    }
+
     fn version(&self) -> u64 {
-        self.envelope
-            .obligation
-            .options()
-            .map_or(0, |options| options.version)
+        self.envelope.obligation.version()
     }
 
     fn not_before(&self) -> Option<Instant> {
         self.envelope.obligation.options()?.not_before
     }
 
-    fn expires_at(&self) -> Option<Instant> {
-        self.envelope.obligation.options()?.expires_at
+    fn expires_at(&self) -> Option<u64> {
+        self.envelope.obligation.expires_at()
     }
 
     fn merged_len(&self) -> usize {

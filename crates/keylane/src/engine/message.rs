@@ -23,10 +23,15 @@ pub(crate) struct Envelope<T: Types> {
 
 /// The load of a message, and where its answer goes if it has a receipt.
 ///
-/// As an enum the choice takes no extra memory, and every parked message has one.
+/// As an enum the choice takes no extra memory, and every parked message has one. Of a receipt, a
+/// version and a lifetime, one needs no box.
 pub(crate) enum Obligation<T: Types> {
     Silent(Charge),
     Answer(Charge, Reply<T>),
+    /// No receipt, and a version.
+    Versioned(Charge, u64),
+    /// No receipt, and when it expires: see [`Options::expires_at`].
+    Expiring(Charge, u64),
     WithOptions(Charge, Box<Options<T>>),
 }
 
@@ -37,8 +42,8 @@ pub(crate) struct Options<T: Types> {
     pub(crate) version: u64,
     /// It must not start before.
     pub(crate) not_before: Option<Instant>,
-    /// It must not start from then on.
-    pub(crate) expires_at: Option<Instant>,
+    /// It must not start from then on, in nanoseconds since the epoch.
+    pub(crate) expires_at: Option<u64>,
     /// The obligations of the messages that were merged into this one.
     pub(crate) merged: Vec<Obligation<T>>,
     /// The messages that start with this one, as one batch.
@@ -150,14 +155,22 @@ impl<T: Types> Obligation<T> {
     #[inline]
     pub(crate) fn charge(&self) -> &Charge {
         match self {
-            Self::Silent(charge) | Self::Answer(charge, _) | Self::WithOptions(charge, _) => charge,
+            Self::Silent(charge)
+            | Self::Answer(charge, _)
+            | Self::Versioned(charge, _)
+            | Self::Expiring(charge, _)
+            | Self::WithOptions(charge, _) => charge,
         }
     }
 
     #[inline]
     pub(crate) fn charge_mut(&mut self) -> &mut Charge {
         match self {
-            Self::Silent(charge) | Self::Answer(charge, _) | Self::WithOptions(charge, _) => charge,
+            Self::Silent(charge)
+            | Self::Answer(charge, _)
+            | Self::Versioned(charge, _)
+            | Self::Expiring(charge, _)
+            | Self::WithOptions(charge, _) => charge,
         }
     }
 
@@ -165,27 +178,68 @@ impl<T: Types> Obligation<T> {
     #[inline]
     pub(crate) fn take_reply(&mut self) -> Option<Reply<T>> {
         match self {
-            Self::Silent(_) => None,
+            Self::Silent(_) | Self::Versioned(..) | Self::Expiring(..) => None,
             Self::Answer(charge, _) => {
                 let charge = charge.take();
                 match std::mem::replace(self, Self::Silent(charge)) {
                     Self::Answer(_, reply) => Some(reply),
-                    Self::Silent(_) | Self::WithOptions(..) => None,
+                    _ => None,
                 }
             }
             Self::WithOptions(_, options) => options.reply.take(),
         }
     }
 
+    /// Whether it has options in a box.
     #[inline]
     pub(crate) fn has_options(&self) -> bool {
         matches!(self, Self::WithOptions(..))
     }
 
+    /// Whether its time may not have come yet, or may have passed.
+    #[inline]
+    pub(crate) fn may_be_untimely(&self) -> bool {
+        matches!(self, Self::Expiring(..) | Self::WithOptions(..))
+    }
+
     pub(crate) fn options(&self) -> Option<&Options<T>> {
         match self {
             Self::WithOptions(_, options) => Some(options),
-            Self::Silent(_) | Self::Answer(..) => None,
+            _ => None,
+        }
+    }
+
+    /// Its place among the messages of its key; 0 where lanes do not sequence.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        match self {
+            Self::Versioned(_, version) => *version,
+            Self::WithOptions(_, options) => options.version,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn set_version(&mut self, version: u64) {
+        match self {
+            Self::Silent(charge) => *self = Self::Versioned(charge.take(), version),
+            _ => self.options_mut().version = version,
+        }
+    }
+
+    /// When it expires, in nanoseconds since the epoch.
+    #[inline]
+    pub(crate) fn expires_at(&self) -> Option<u64> {
+        match self {
+            Self::Expiring(_, at) => Some(*at),
+            Self::WithOptions(_, options) => options.expires_at,
+            _ => None,
+        }
+    }
+
+    pub(crate) fn set_expires_at(&mut self, at: u64) {
+        match self {
+            Self::Silent(charge) => *self = Self::Expiring(charge.take(), at),
+            _ => self.options_mut().expires_at = Some(at),
         }
     }
 
@@ -193,6 +247,8 @@ impl<T: Types> Obligation<T> {
     pub(crate) fn options_mut(&mut self) -> &mut Options<T> {
         if !self.has_options() {
             let options = Options {
+                version: self.version(),
+                expires_at: self.expires_at(),
                 reply: self.take_reply(),
                 ..Options::default()
             };
@@ -200,7 +256,7 @@ impl<T: Types> Obligation<T> {
         }
         match self {
             Self::WithOptions(_, options) => options,
-            Self::Silent(_) | Self::Answer(..) => unreachable!("it has options now"),
+            _ => unreachable!("it has options now"),
         }
     }
 
@@ -208,7 +264,7 @@ impl<T: Types> Obligation<T> {
     pub(crate) fn take_merged(&mut self) -> Option<Vec<Obligation<T>>> {
         match self {
             Self::WithOptions(_, options) => Some(std::mem::take(&mut options.merged)),
-            Self::Silent(_) | Self::Answer(..) => None,
+            _ => None,
         }
         .filter(|merged| !merged.is_empty())
     }
@@ -217,7 +273,7 @@ impl<T: Types> Obligation<T> {
     pub(crate) fn take_members(&mut self) -> Vec<Parked<T>> {
         match self {
             Self::WithOptions(_, options) => std::mem::take(&mut options.members),
-            Self::Silent(_) | Self::Answer(..) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -228,19 +284,6 @@ impl<T: Types> Obligation<T> {
         let newer = &mut self.options_mut().merged;
         merged.append(newer);
         *newer = merged;
-    }
-
-    /// Whether it is too late to start it.
-    pub(crate) fn is_expired(&self, now: Instant) -> bool {
-        let expires_at = self.options().and_then(|options| options.expires_at);
-        expires_at.is_some_and(|at| at <= now)
-    }
-
-    /// When it is to be looked at again, if it must wait: it may start, or has expired.
-    pub(crate) fn waits_until(&self, now: Instant) -> Option<Instant> {
-        let until = self.not_before(now)?;
-        let expires_at = self.options().and_then(|options| options.expires_at);
-        Some(expires_at.map_or(until, |at| at.min(until))).filter(|at| *at > now)
     }
 
     /// Until when it must wait, if it must.

@@ -166,28 +166,28 @@ pub(crate) struct Parts<T: Types> {
 struct SlowPath {
     /// Lanes that are paused.
     paused: AtomicUsize,
-    /// Whether any message ever came with options.
-    options: AtomicBool,
+    /// Whether any message ever came that is delayed or expires.
+    untimely: AtomicBool,
 }
 
 impl<T: Spec> Engine<T> {
-    /// Whether any message has come with options.
+    /// Whether any message came that is delayed or expires.
     #[inline]
-    fn may_have_options(&self) -> bool {
-        self.slow_path.options.load(Ordering::Relaxed)
+    fn may_be_untimely(&self) -> bool {
+        self.slow_path.untimely.load(Ordering::Relaxed)
     }
 
-    /// Records that a message with options is about to be sent.
-    pub(crate) fn expect_options(&self) {
-        if !self.may_have_options() {
-            self.slow_path.options.store(true, Ordering::Relaxed);
+    /// Records that a message that is delayed or expires is about to be sent.
+    pub(crate) fn expect_untimely(&self) {
+        if !self.may_be_untimely() {
+            self.slow_path.untimely.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether a job must be checked before it starts.
     #[inline]
     fn takes_slow_path(&self) -> bool {
-        self.may_have_options() || self.has_paused()
+        self.may_be_untimely() || self.has_paused()
     }
 
     /// Whether any lane is paused.
@@ -254,6 +254,12 @@ impl<T: Spec> Engine<T> {
     /// The time by the clock of the dispatcher's runtime. The caller may be outside of it.
     pub(crate) fn now(&self) -> Instant {
         self.clocks.clock.now()
+    }
+
+    /// When a message expires that is sent now, in nanoseconds since the epoch. `None`: never.
+    pub(crate) fn expiry_after(&self, lifetime: Duration) -> Option<u64> {
+        let lifetime = u64::try_from(lifetime.as_nanos()).ok()?;
+        self.stamp(self.now()).checked_add(lifetime)
     }
 
     pub(crate) fn stats(&self) -> Stats {

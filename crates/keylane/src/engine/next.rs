@@ -1,9 +1,9 @@
 //! What starts next in a lane.
 
-use super::Engine;
-use super::apply::Step;
+use super::apply::{LaneEffects, Unlocked};
 use super::message::{Held, Job, Parked, Queued, Work};
 use super::outcome::{Outcome, Tally};
+use super::{Engine, Lane};
 use crate::clock;
 use crate::lanes::{Effects, Hold, Keep, Next};
 use crate::types::Spec;
@@ -22,17 +22,8 @@ impl<T: Spec> Engine<T> {
         self.lanes.advance(hash, &key, |lane| {
             // Hardly any lane is full, paused or has a watermark; only those take the slow path.
             if !lane.is_plain() {
-                let now = clock::now();
-                let (step, keep) = self.carry_out_locked(lane, &key, hash, now, |lane| {
-                    let mut effects = Effects::new();
-                    lane.advance(now, &self.rules, false, &mut effects);
-                    effects
-                });
-                slow = Some(step);
-                return match keep {
-                    Keep::Stay => Some(((), Next::Stay)),
-                    Keep::Remove => Some(((), Next::Remove)),
-                };
+                let slow = slow.insert(Box::default());
+                return Some(((), self.advance_slowly(lane, &key, hash, slow)));
             }
             let next = match lane.finish() {
                 // Made here and handed past the map, so that the message is moved once.
@@ -44,12 +35,32 @@ impl<T: Spec> Engine<T> {
             };
             Some(((), next))
         })?;
-        if let Some(step) = slow {
-            return self.follow(key, hash, step);
+        if let Some(slow) = slow {
+            let (mut effects, unlocked) = *slow;
+            self.apply_unlocked(unlocked);
+            return self.follow(key, hash, &mut effects);
         }
         let mut job = job?;
         job.key = Some(key);
         Some(job.into())
+    }
+
+    /// Moves on a plain lane that is full, paused or marked, or was. Under the shard's lock.
+    #[cold]
+    #[inline(never)]
+    fn advance_slowly(
+        &self,
+        lane: &mut Lane<T>,
+        key: &T::Key,
+        hash: u64,
+        slow: &mut (LaneEffects<T>, Unlocked<T>),
+    ) -> Next<Parked<T>> {
+        let (now, (effects, unlocked)) = (clock::now(), slow);
+        lane.advance(now, &self.rules, false, effects);
+        match self.apply_locked(lane, key, hash, now, effects, unlocked) {
+            Keep::Stay => Next::Stay,
+            Keep::Remove => Next::Remove,
+        }
     }
 
     /// The same in a lane with a discipline.
@@ -57,12 +68,14 @@ impl<T: Spec> Engine<T> {
     #[inline(never)]
     fn advance_by_plan(&self, key: T::Key, hash: u64) -> Option<Queued<T>> {
         let now = clock::now();
-        let step = self.step(&key, hash, now, |lane| {
-            let mut effects = Effects::new();
-            lane.advance(now, &self.rules, false, &mut effects);
-            effects
-        })?;
-        self.follow(key, hash, step)
+        let mut effects = Effects::new();
+        let found = self.step(&key, hash, now, &mut effects, |lane, effects| {
+            lane.advance(now, &self.rules, false, effects);
+        });
+        if !found {
+            return None;
+        }
+        self.follow(key, hash, &mut effects)
     }
 
     /// A runner took a scheduled lane out of the ready queue. Returns the job that starts, if any.
@@ -77,18 +90,24 @@ impl<T: Spec> Engine<T> {
                 Queued::Job(job) => return Some(job),
                 Queued::Lane { key, hash, .. } => {
                     let now = clock::now();
-                    let step = self.step(&key, hash, now, |lane| lane.next(now, &self.rules))?;
-                    asked = self.follow(key, hash, step)?;
+                    let mut effects = Effects::new();
+                    let found = self.step(&key, hash, now, &mut effects, |lane, effects| {
+                        lane.next(now, &self.rules, effects);
+                    });
+                    if !found {
+                        return None;
+                    }
+                    asked = self.follow(key, hash, &mut effects)?;
                 }
             }
         }
     }
 
     /// Carries out what followed from a head that settled, or from a lane that was asked.
-    fn follow(&self, key: T::Key, hash: u64, step: Step<T>) -> Option<Queued<T>> {
+    fn follow(&self, key: T::Key, hash: u64, effects: &mut LaneEffects<T>) -> Option<Queued<T>> {
         let mut tally = Tally::default();
         let mut letters = Vec::new();
-        let queued = self.apply(&mut tally, key, hash, step, &mut letters);
+        let queued = self.apply(&mut tally, key, hash, effects, &mut letters);
         assert!(letters.is_empty(), "only what comes in can be turned away");
         if !tally.is_empty() {
             self.flush(&mut tally);
@@ -101,7 +120,14 @@ impl<T: Spec> Engine<T> {
     #[cold]
     pub(super) fn reconsider(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
         let now = clock::now();
-        while job.envelope.obligation.is_expired(now) && matches!(job.work, Work::Attempt(_)) {
+        let stamp = self.stamp(now);
+        while job
+            .envelope
+            .obligation
+            .expires_at()
+            .is_some_and(|at| at <= stamp)
+            && matches!(job.work, Work::Attempt(_))
+        {
             let Job {
                 key,
                 hash,
@@ -119,16 +145,20 @@ impl<T: Spec> Engine<T> {
             return Some(job);
         };
         let until = job.envelope.obligation.not_before(now);
+        if until.is_none() && !self.has_paused() {
+            return Some(job);
+        }
         let Some(key) = job.key.as_ref().and_then(cloned) else {
             return Some(job);
         };
         self.flush(tally);
         let hash = job.hash;
         let mut job = Some(job);
-        let step = self.step(&key, hash, now, |lane| {
+        let mut effects = Effects::new();
+        let found = self.step(&key, hash, now, &mut effects, |lane, effects| {
             let is_paused = lane.is_paused();
             let Some(job) = job.take_if(|_| is_paused || until.is_some()) else {
-                return Effects::new();
+                return;
             };
             let Job {
                 message,
@@ -143,17 +173,19 @@ impl<T: Spec> Engine<T> {
                     work,
                     why: "paused".into(),
                 };
-                return lane.hold(Box::new(head), Hold::Paused(now));
+                return lane.hold(Box::new(head), Hold::Paused(now), effects);
             }
             let mut items = envelope.obligation.take_members();
             items.insert(0, Parked { message, envelope });
-            lane.take_back(items, until, self.lanes.spares())
+            lane.take_back(items, until, self.lanes.spares(), effects);
         });
         if job.is_some() {
             return job;
         }
-        let queued = self.follow(key, hash, step?)?;
-        match queued {
+        if !found {
+            return None;
+        }
+        match self.follow(key, hash, &mut effects)? {
             Queued::Job(job) => Some(job),
             Queued::Lane { key, hash, .. } => self.ask(key, hash),
         }

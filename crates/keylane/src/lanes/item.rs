@@ -13,11 +13,14 @@ pub(crate) trait Item: Sized {
     /// Its place among the messages of its key, where lanes sequence.
     fn version(&self) -> u64;
 
+    /// How urgent it is; 0 is the most urgent.
+    fn class(&self) -> u8;
+
     /// It does not start before.
     fn not_before(&self) -> Option<Instant>;
 
-    /// It does not start from then on.
-    fn expires_at(&self) -> Option<Instant>;
+    /// It does not start from then on, in nanoseconds since the epoch of the rules.
+    fn expires_at(&self) -> Option<u64>;
 
     /// Messages that were merged into this one, and settle with it.
     fn merged_len(&self) -> usize;
@@ -35,7 +38,7 @@ pub(crate) trait Item: Sized {
     fn set_members(&mut self, members: Vec<Self>);
 
     /// Whether it is too late to start it.
-    fn is_expired(&self, now: Instant) -> bool {
+    fn is_expired(&self, now: u64) -> bool {
         self.expires_at().is_some_and(|at| at <= now)
     }
 

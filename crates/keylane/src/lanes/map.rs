@@ -102,31 +102,30 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
     /// Emptiness and removal are one step: a message that arrives meanwhile waits for the lock and
     /// finds either a lane that will run it or none.
     ///
-    /// A lane that is not there is made by `make`, or there is no step.
+    /// A lane that is not there is made by `make`, or there is no step: false. What follows from the step
+    /// is written by it where it stays: a value that is returned from here would be moved.
     #[inline]
-    pub(crate) fn step<R>(
+    pub(crate) fn step(
         &self,
         hash: u64,
         key: &K,
         make: impl FnOnce() -> Option<Lane<T, H, G>>,
-        step: impl FnOnce(&mut Lane<T, H, G>) -> (R, Keep),
-    ) -> Option<R> {
+        step: impl FnOnce(&mut Lane<T, H, G>) -> Keep,
+    ) -> bool {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
         let Some((_, lane)) = shard.get_mut(hash, |(slot, _)| slot.key == *key) else {
-            let mut lane = make()?;
+            let Some(mut lane) = make() else { return false };
             let key = key.clone();
-            let (seen, keep) = step(&mut lane);
-            if keep == Keep::Stay {
+            if step(&mut lane) == Keep::Stay {
                 let slot = Slot { hash, key };
                 shard.insert(hash, (slot, SharedValue::new(lane)), |(slot, _)| slot.hash);
             } else {
                 drop(shard);
                 lane.recycle(&self.spares);
             }
-            return Some(seen);
+            return true;
         };
-        let (seen, keep) = step(lane.get_mut());
-        if keep == Keep::Remove {
+        if step(lane.get_mut()) == Keep::Remove {
             let removed = shard.remove_entry(hash, |(slot, _)| slot.key == *key);
             // The key's `Drop` is the user's: not under the lock.
             drop(shard);
@@ -134,7 +133,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
                 lane.into_inner().recycle(&self.spares);
             }
         }
-        Some(seen)
+        true
     }
 
     /// Lends the lane of a key, if there is one.

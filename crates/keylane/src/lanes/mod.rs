@@ -12,8 +12,8 @@ pub(crate) use item::Item;
 mod lane;
 pub(crate) use lane::plan::{Gap, Sequencer};
 pub(crate) use lane::{
-    Change, Decision, Due, Effects, Evicted, Gate, Hold, Lane, Left, Next, Offered, Opening, Out,
-    Stall, State, Store, Taken, Undecidable, WaitReason,
+    Change, Decision, Due, Effects, Evicted, Few, Gate, Hold, Lane, Left, Next, Offered, Opening,
+    Out, Stall, State, Store, Taken, Undecidable, WaitReason,
 };
 
 mod map;

@@ -108,8 +108,9 @@ impl Rules {
         self.rate.is_some() || self.expires || !matches!(self.plan, PlanRules::Fifo)
     }
 
-    /// Whether a message that may start now may go into the ready queue now. Where more can happen
-    /// to it while it waits for a runner, its lane goes there in its place.
+    /// Whether a message that may start now goes into the ready queue itself. Where more can happen
+    /// to it while it waits for a runner, its lane goes there instead, and is asked when a runner
+    /// takes it.
     pub(crate) fn starts_early(&self) -> bool {
         self.rate.is_none() && matches!(self.plan, PlanRules::Sequence(_))
     }

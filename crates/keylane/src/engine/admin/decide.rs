@@ -12,11 +12,13 @@ impl<T: Spec> Engine<T> {
     /// Pauses a key: no job of it starts until it is resumed.
     pub(crate) fn pause(self: &Arc<Self>, key: &T::Key, hash: u64) {
         let now = clock::now();
-        let step = self.step_or_make(key, hash, now, |lane| {
-            let paused = lane.decide(Decision::Pause, now, &self.rules, self.lanes.spares());
-            paused.unwrap_or_else(|_| Effects::new())
+        let mut effects = Effects::new();
+        self.step_or_make(key, hash, now, &mut effects, |lane, effects| {
+            let spares = self.lanes.spares();
+            let paused = lane.decide(Decision::Pause, now, &self.rules, spares, effects);
+            debug_assert!(paused.is_ok(), "every lane can be paused");
         });
-        self.apply_and_enqueue(&mut Tally::default(), key.clone(), hash, step);
+        self.apply_and_enqueue(&mut Tally::default(), key.clone(), hash, &mut effects);
     }
 
     /// Resumes a key. A paused lane goes on; a halted job is let out again as a first attempt; the
@@ -45,20 +47,14 @@ impl<T: Spec> Engine<T> {
         // The lane may drop its own key; this clone is used afterwards.
         let owner = key.clone();
         let now = clock::now();
-        let mut refused = None;
-        let step = self.step(key, hash, now, |lane| {
-            let decided = lane.decide(decision, now, &self.rules, self.lanes.spares());
-            decided.unwrap_or_else(|why| {
-                refused = Some(why);
-                Effects::new()
-            })
+        let mut decided = Err(Undecidable::Nothing);
+        let mut effects = Effects::new();
+        self.step(key, hash, now, &mut effects, |lane, effects| {
+            decided = lane.decide(decision, now, &self.rules, self.lanes.spares(), effects);
         });
-        let step = step.ok_or(Undecidable::Nothing)?;
-        if let Some(why) = refused {
-            return Err(why);
-        }
+        decided?;
         let mut tally = Tally::default();
-        self.apply_and_enqueue(&mut tally, owner, hash, step);
+        self.apply_and_enqueue(&mut tally, owner, hash, &mut effects);
         self.flush(&mut tally);
         Ok(())
     }
@@ -74,17 +70,15 @@ impl<T: Spec> Engine<T> {
     ) -> Result<T::Message, (T::Message, Undecidable)> {
         let owner = key.clone();
         let now = clock::now();
-        let (mut message, mut refused, mut freed) = (message, None, 0);
+        let (mut message, mut decided, mut freed) = (message, Err(Undecidable::Nothing), 0);
         let mut old_work = None;
-        let step = self.step(key, hash, now, |lane| {
-            let decided = lane.decide(Decision::Replace, now, &self.rules, self.lanes.spares());
-            let mut effects = match decided {
-                Ok(effects) => effects,
-                Err(why) => {
-                    refused = Some(why);
-                    return Effects::new();
-                }
-            };
+        let mut effects = Effects::new();
+        self.step(key, hash, now, &mut effects, |lane, effects| {
+            let spares = self.lanes.spares();
+            decided = lane.decide(Decision::Replace, now, &self.rules, spares, effects);
+            if decided.is_err() {
+                return;
+            }
             // The job that is let out, or else the first parked message, which will be the next
             // job.
             let waiting = match &mut effects.out {
@@ -104,17 +98,13 @@ impl<T: Spec> Engine<T> {
                 freed = self.room.reweigh(load, weight);
                 load.earlier = 0;
             }
-            effects
         });
-        let Some(step) = step else {
-            return Err((message, Undecidable::Nothing));
-        };
-        if let Some(why) = refused {
+        if let Err(why) = decided {
             return Err((message, why));
         }
         self.room.give(0, freed);
         self.drop_quietly(old_work);
-        self.apply_and_enqueue(&mut Tally::default(), owner, hash, step);
+        self.apply_and_enqueue(&mut Tally::default(), owner, hash, &mut effects);
         Ok(message)
     }
 
@@ -123,14 +113,18 @@ impl<T: Spec> Engine<T> {
     pub(crate) fn purge(self: &Arc<Self>, key: &T::Key, hash: u64) -> usize {
         let owner = key.clone();
         let now = clock::now();
-        let step = self.step(key, hash, now, |lane| {
-            let purged = lane.decide(Decision::Purge, now, &self.rules, self.lanes.spares());
-            purged.unwrap_or_else(|_| Effects::new())
+        let mut effects = Effects::new();
+        let found = self.step(key, hash, now, &mut effects, |lane, effects| {
+            let spares = self.lanes.spares();
+            let purged = lane.decide(Decision::Purge, now, &self.rules, spares, effects);
+            debug_assert!(purged.is_ok(), "every lane can be purged");
         });
-        let Some(step) = step else { return 0 };
-        let count = step.leaving();
+        if !found {
+            return 0;
+        }
+        let count = effects.leaving();
         let mut tally = Tally::default();
-        self.apply_and_enqueue(&mut tally, owner, hash, step);
+        self.apply_and_enqueue(&mut tally, owner, hash, &mut effects);
         self.flush(&mut tally);
         count
     }

@@ -6,7 +6,7 @@ use super::super::outcome::Tally;
 use super::super::room::{Gate, change_gauge};
 use super::super::{Engine, Lane};
 use super::HandedBack;
-use crate::lanes::{Evicted, Keep, Opening, Out};
+use crate::lanes::{Effects, Evicted, Keep, Opening, Out};
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned};
 
@@ -57,12 +57,16 @@ impl<T: Spec> Engine<T> {
             if let Some(emptied) = emptied {
                 self.hand_back_emptied(tally, Some(&key), emptied);
             }
-            let removed = self.lanes.step(
+            let mut removed = None;
+            self.lanes.step(
                 hash,
                 &key,
                 || None,
-                // An operator may have paused it since.
-                |lane| (self.empty(lane, hash), Keep::Remove),
+                |lane| {
+                    // An operator may have paused it since.
+                    removed = Some(self.empty(lane, hash));
+                    Keep::Remove
+                },
             );
             if let Some(removed) = removed {
                 self.hand_back_emptied(tally, Some(&key), removed);
@@ -87,7 +91,7 @@ impl<T: Spec> Engine<T> {
         Emptied {
             head,
             parked,
-            opening: effects.opening,
+            opening: effects.into_opening(),
         }
     }
 
@@ -112,16 +116,20 @@ impl<T: Spec> Engine<T> {
     /// Hands back one lane that is not out, if the end has come for it.
     pub(in super::super) fn evict_one(&self, tally: &mut Tally, key: &T::Key, hash: u64) {
         let all = self.shutdown.hands_back();
-        let evicted = self.lanes.step(
+        let mut evicted = None;
+        self.lanes.step(
             hash,
             key,
             || None,
-            |lane| match lane.is_endless() || (all && !lane.is_out()) {
-                true => (Some(self.empty(lane, hash)), Keep::Remove),
-                false => (None, Keep::Stay),
+            |lane| {
+                if !lane.is_endless() && (!all || lane.is_out()) {
+                    return Keep::Stay;
+                }
+                evicted = Some(self.empty(lane, hash));
+                Keep::Remove
             },
         );
-        if let Some(emptied) = evicted.flatten() {
+        if let Some(emptied) = evicted {
             self.hand_back_emptied(tally, Some(key), emptied);
         }
         self.flush(tally);
@@ -166,14 +174,13 @@ impl<T: Spec> Engine<T> {
             // A key that cannot be cloned cannot be asked for its batch; it is handed back at the
             // end.
             if let Some(key) = cloned(key) {
-                let effects = lane.close();
+                let mut effects = Effects::new();
+                lane.close(&mut effects);
                 self.room.count_full(hash, effects.full);
-                openings.push(effects.opening);
-                if let Out::Lane = effects.out {
-                    let first = lane.oldest_parked();
-                    let class = first.map_or(0, |first| first.envelope.obligation.charge().class);
+                if let Out::Lane { class } = effects.out {
                     scheduled.push(Queued::Lane { key, hash, class });
                 }
+                openings.push(effects.into_opening());
             }
             true
         });

@@ -7,7 +7,7 @@ use super::super::message::{Accepted, Job, Queued, RetryDue, WakeUp, Work};
 use super::super::outcome::Tally;
 use crate::clock::Instant;
 use crate::discipline::Delayed;
-use crate::lanes::Due;
+use crate::lanes::{Due, Effects};
 use crate::rt::{Mutex, lock};
 use crate::types::{Spec, Types};
 
@@ -131,9 +131,16 @@ impl<T: Spec> Engine<T> {
         if self.settings.delayed == Delayed::Wait && accepted.key.is_some() {
             return Some(accepted);
         }
-        let Some(until) = accepted.obligation.waits_until(now) else {
+        let Some(mut until) = accepted.obligation.not_before(now) else {
             return Some(accepted);
         };
+        if let Some(expires_at) = accepted.obligation.expires_at() {
+            // Expired by then, it settles when it expires.
+            until = until.min(self.rules.moment(expires_at, now));
+            if until <= now {
+                return Some(accepted);
+            }
+        }
         self.stall_outside(&mut accepted);
         if let Some(at) = self.clocks.later.insert(accepted, stamp, until) {
             self.arm_wake_up(WakeUp::Later(at), at, now);
@@ -158,11 +165,12 @@ impl<T: Spec> Engine<T> {
             }
             WakeUp::Forget => self.forget_rates(now),
             WakeUp::Lane { key, hash, due } => {
-                let step = self.step(&key, hash, now, |lane| {
-                    lane.wake(due, now, &self.rules, self.lanes.spares())
+                let mut effects = Effects::new();
+                let found = self.step(&key, hash, now, &mut effects, |lane, effects| {
+                    lane.wake(due, now, &self.rules, self.lanes.spares(), effects);
                 });
-                if let Some(step) = step {
-                    let out = self.apply(tally, key, hash, step, jobs);
+                if found {
+                    let out = self.apply(tally, key, hash, &mut effects, jobs);
                     jobs.extend(out);
                 }
             }
@@ -177,18 +185,26 @@ impl<T: Spec> Engine<T> {
                 Some(Job::again(None, 0, held).into())
             }
             RetryDue::Lane { key, hash, until } => {
-                let step = self.step(&key, hash, now, |lane| {
-                    lane.wake(Due::Backoff(until), now, &self.rules, self.lanes.spares())
+                let mut effects = Effects::new();
+                let found = self.step(&key, hash, now, &mut effects, |lane, effects| {
+                    let due = Due::Backoff(until);
+                    lane.wake(due, now, &self.rules, self.lanes.spares(), effects);
                 });
-                let Some(mut step) = step else {
+                if !found {
                     self.clocks.drop_outdated();
                     return None;
-                };
-                if step.take_stale() {
+                }
+                if std::mem::take(&mut effects.stale) {
                     // An operator has let it out before.
                     self.clocks.drop_outdated();
                 }
-                self.apply(&mut Tally::default(), key, hash, step, &mut Vec::new())
+                self.apply(
+                    &mut Tally::default(),
+                    key,
+                    hash,
+                    &mut effects,
+                    &mut Vec::new(),
+                )
             }
         }
     }

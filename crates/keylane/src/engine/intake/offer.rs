@@ -6,6 +6,7 @@ use super::super::room::Freed;
 use super::super::{Engine, HandedBack, Overflow};
 use crate::clock::Instant;
 use crate::error::Failure;
+use crate::lanes::Effects;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {
@@ -27,14 +28,16 @@ impl<T: Spec> Engine<T> {
             asked = Some(key);
             last
         };
-        let step = self.step_or_make(&key, hash, now, |lane| {
-            lane.offer(parked, now, &self.rules, self.lanes.spares(), recall)
+        let mut effects = Effects::new();
+        self.step_or_make(&key, hash, now, &mut effects, |lane, effects| {
+            let spares = self.lanes.spares();
+            lane.offer(parked, now, &self.rules, spares, recall, effects);
         });
         if asked.is_some() {
             self.drop_quietly(asked);
         }
-        let depth = step.depth();
-        let out = self.apply(tally, key, hash, step, jobs);
+        let depth = effects.depth;
+        let out = self.apply(tally, key, hash, &mut effects, jobs);
         jobs.extend(out);
         depth
     }

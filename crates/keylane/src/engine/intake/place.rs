@@ -40,7 +40,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         jobs: &'a mut Vec<Queued<T>>,
         grown: &'a mut DepthFilter,
     ) -> Self {
-        let is_slow = resharding.is_some() || engine.may_have_options();
+        let is_slow = resharding.is_some() || engine.may_be_untimely();
         Self {
             engine,
             now: clock::now(),

@@ -12,6 +12,7 @@ use super::super::Engine;
 use super::super::outcome::Tally;
 use crate::clock::{self, Alarm};
 use crate::discipline::VersionStore;
+use crate::lanes::Effects;
 use crate::rt::{Arc, mpsc};
 use crate::types::Spec;
 use crate::unwind::{caught, dropped};
@@ -155,15 +156,22 @@ impl<T: Spec> Engine<T> {
         // A panic of the key's own `Eq` or `Clone` must not end the task: other keys wait for it.
         let learned = caught(|| {
             let now = clock::now();
-            let step = self.step(&key, hash, now, |lane| match record {
-                Some(version) => lane.recorded(version),
-                None => lane.learn(last, now, &self.rules, self.lanes.spares()),
-            });
-            let Some(step) = step else {
+            let mut effects = Effects::new();
+            let found = self.step(
+                &key,
+                hash,
+                now,
+                &mut effects,
+                |lane, effects| match record {
+                    Some(version) => lane.recorded(version, effects),
+                    None => lane.learn(last, now, &self.rules, self.lanes.spares(), effects),
+                },
+            );
+            if !found {
                 return self.drop_quietly(key);
-            };
+            }
             let mut tally = Tally::default();
-            self.apply_and_enqueue(&mut tally, key, hash, step);
+            self.apply_and_enqueue(&mut tally, key, hash, &mut effects);
             self.flush(&mut tally);
         });
         if learned.is_err() {

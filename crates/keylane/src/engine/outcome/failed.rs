@@ -234,15 +234,17 @@ impl<T: Spec> Engine<T> {
     ) -> Option<Queued<T>> {
         self.note_stalled(hash, held.envelope.accepted_at);
         let mut held = Some(Box::new(held));
+        let mut effects = Effects::new();
         let tried = caught(|| {
-            self.step(&key, hash, clock::now(), |lane| match held.take() {
-                Some(held) => lane.hold(held, hold),
-                None => Effects::new(),
+            self.step(&key, hash, clock::now(), &mut effects, |lane, effects| {
+                if let Some(held) = held.take() {
+                    lane.hold(held, hold, effects);
+                }
             })
         });
         match (tried, held) {
-            (Ok(Some(step)), None) => {
-                let queued = self.apply(tally, key, hash, step, &mut Vec::new());
+            (Ok(true), None) => {
+                let queued = self.apply(tally, key, hash, &mut effects, &mut Vec::new());
                 self.flush(tally);
                 queued
             }

@@ -16,6 +16,7 @@ use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack, Stage};
 use crate::error::Failure;
 use crate::handler::Context;
+use crate::lanes::Effects;
 use crate::rt::Arc;
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned};
@@ -288,19 +289,20 @@ impl<T: Spec> Engine<T> {
         let Some(key) = key else { return };
         let now = clock::now();
         let mut back = Some(back);
+        let mut effects = Effects::new();
         let ended = caught(|| {
-            self.step(key, hash, now, |lane| {
+            self.step(key, hash, now, &mut effects, |lane, effects| {
                 let back = back.take().unwrap_or_default();
-                lane.end_batch(back, &self.rules, self.lanes.spares())
+                lane.end_batch(back, &self.rules, self.lanes.spares(), effects);
             })
         });
         match ended {
-            Ok(Some(step)) => {
+            Ok(true) => {
                 let owner = key.clone();
-                let none = self.apply(tally, owner, hash, step, &mut Vec::new());
+                let none = self.apply(tally, owner, hash, &mut effects, &mut Vec::new());
                 assert!(none.is_none(), "the head of the batch is still to settle");
             }
-            Ok(None) => {}
+            Ok(false) => {}
             Err(_) => self.count_lost(),
         }
         for Parked { message, envelope } in back.into_iter().flatten() {

@@ -53,12 +53,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
             work: _,
         } = job;
         context.key = key;
-        context.set_version(
-            envelope
-                .obligation
-                .options()
-                .map_or(0, |options| options.version),
-        );
+        context.set_version(envelope.obligation.version());
         let (stopwatch, watched) = engine.start(context, hash, attempt, envelope.accepted_at);
         let (input, kept) = W::keep(engine, &mut envelope, message);
         let in_flight = Self {
@@ -90,10 +85,9 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
     #[inline]
     pub(super) fn settle(&mut self, engine: &Arc<Engine<T>>, tally: &mut Tally, answer: T::Output) {
         if let Some(envelope) = &mut self.envelope {
-            if engine.loads.is_some()
-                && let Some(options) = envelope.obligation.options()
-            {
-                engine.note_recorded(self.context.key.as_ref(), self.hash, options.version);
+            if engine.loads.is_some() {
+                let version = envelope.obligation.version();
+                engine.note_recorded(self.context.key.as_ref(), self.hash, version);
             }
             engine.settle_in_place(tally, envelope, Outcome::Done(answer));
         }

@@ -202,7 +202,7 @@ impl<T: Spec> RunnerSlot<T> {
                 None
             }
             Queued::Job(job)
-                if !job.envelope.obligation.has_options() && !self.engine.has_paused() =>
+                if !job.envelope.obligation.may_be_untimely() && !self.engine.has_paused() =>
             {
                 Some(job)
             }

@@ -45,18 +45,17 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         now: Instant,
         rules: &Rules,
         spares: &Spares<T>,
-    ) -> Result<Effects<T, H, G>, Undecidable> {
-        let mut effects = Effects::new();
-        let done = &mut effects;
+        effects: &mut Effects<T, H, G>,
+    ) -> Result<(), Undecidable> {
         match decision {
-            Decision::Pause => self.pause(done),
-            Decision::Resume => self.resume_by(now, rules, done)?,
-            Decision::Skip => self.skip(now, rules, spares, done)?,
-            Decision::RetryNow => self.retry_now(done)?,
-            Decision::Replace => self.replace(done)?,
-            Decision::Purge => self.purge(done),
+            Decision::Pause => self.pause(effects),
+            Decision::Resume => self.resume_by(now, rules, effects)?,
+            Decision::Skip => self.skip(now, rules, spares, effects)?,
+            Decision::RetryNow => self.retry_now(effects)?,
+            Decision::Replace => self.replace(effects)?,
+            Decision::Purge => self.purge(effects),
         }
-        Ok(effects)
+        Ok(())
     }
 
     fn pause(&mut self, effects: &mut Effects<T, H, G>) {
@@ -125,7 +124,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             State::Ready | State::Running { .. } => return Err(Undecidable::InFlight),
             State::Backoff { .. } | State::Halted { .. } => {
                 self.count_held(effects);
-                effects.taken = self.take_head().map(|head| (head, Taken::Skipped));
+                effects.rare_mut().taken = self.take_head().map(|head| (head, Taken::Skipped));
                 self.advance(now, rules, false, effects);
                 return Ok(());
             }
@@ -180,7 +179,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         self.leave_halt(effects);
         let (is_out, is_paused) = (self.is_out(), self.is_paused());
         let (head, parked) = self.hand_back();
-        effects.taken = head.map(|head| (head, Taken::Purged));
+        if let Some(head) = head {
+            effects.rare_mut().taken = Some((head, Taken::Purged));
+        }
         for parked in parked {
             effects.left.push((parked, Left::Purged));
         }

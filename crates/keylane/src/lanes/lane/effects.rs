@@ -8,13 +8,15 @@ use crate::clock::Instant;
 
 /// What follows from a decision of a lane. The engine applies the first part under the lock of the
 /// lane's shard, and the second part after the lock is released.
+///
+/// The caller makes it, and the lane writes into it: what a lane returned would be moved several
+/// times for each message. What few decisions have is behind one pointer.
 #[must_use = "messages, room, senders and timers wait for it"]
 pub(crate) struct Effects<T: Item, H, G> {
     // Under the lock.
-    /// The lane is empty and has nothing to wait for: it goes.
+    /// The lane is empty and has nothing to wait for: it goes, and its key remembers
+    /// [`Lane::memory`](super::Lane::memory).
     pub(crate) removes: bool,
-    /// What the key of a lane that goes remembers.
-    pub(crate) memory: Memory,
     /// Messages that are no load any more.
     pub(crate) stall: Stall,
     /// Lanes that wait for a decision: one more, or one less.
@@ -26,41 +28,71 @@ pub(crate) struct Effects<T: Item, H, G> {
 
     // Without it.
     pub(crate) out: Out<T, H>,
-    pub(crate) opening: Opening<G>,
-    /// The head that the lane held, which settles.
-    pub(crate) taken: Option<(Box<H>, Taken)>,
     /// Messages that left the lane without having started.
     pub(crate) left: Few<(T, Left)>,
-    /// What is left of messages that settle with another one.
-    pub(crate) bodies: Few<T::Body>,
-    /// Two messages to be merged by the user's function: the one that waited, and the newcomer.
-    pub(crate) merge: Option<Box<(T, T)>>,
-    /// Missing versions that were given up, or halted the lane.
-    pub(crate) gap: Option<Gap>,
-    /// A question to the version store, or a version to record there.
-    pub(crate) store: Option<Store>,
     /// The timer of a lane that waits, or of the head that it holds.
     pub(crate) wake: Option<Due>,
-    /// The timer of the first message that expires.
-    pub(crate) expires_at: Option<Instant>,
-    /// The timer of a gap: since when the version is missing, and until when it is waited for.
-    pub(crate) gap_until: Option<(Instant, Instant)>,
-    /// The acceptance of the oldest message that may wait for long from now on.
-    pub(crate) stalled_since: Option<u64>,
     /// A timer of a head in backoff finds, or found, another state than it was armed for.
     pub(crate) stale: bool,
     /// How deep the lane is now.
     pub(crate) depth: usize,
     /// Whether the lane waits, or holds its head: then the end must hand back what is in it.
     pub(crate) holds: bool,
+    /// What few decisions have; see [`rare_mut`](Self::rare_mut).
+    pub(crate) rare: Option<Box<Rare<T, H, G>>>,
+}
+
+/// The effects that few decisions have. They are applied after the lock is released.
+pub(crate) struct Rare<T: Item, H, G> {
+    pub(crate) opening: Opening<G>,
+    /// The head that the lane held, which settles.
+    pub(crate) taken: Option<(Box<H>, Taken)>,
+    /// What is left of messages that settle with another one.
+    pub(crate) bodies: Vec<T::Body>,
+    /// Two messages to be merged by the user's function: the one that waited, and the newcomer.
+    pub(crate) merge: Option<(T, T)>,
+    /// Missing versions that were given up, or halted the lane.
+    pub(crate) gap: Option<Gap>,
+    /// A question to the version store, or a version to record there.
+    pub(crate) store: Option<Store>,
+    /// The timer of the first message that expires, in nanoseconds since the epoch of the rules.
+    pub(crate) expires_at: Option<u64>,
+    /// The timer of a gap: since when the version is missing, and until when it is waited for.
+    pub(crate) gap_until: Option<(Instant, Instant)>,
+    /// The acceptance of the oldest message that may wait for long from now on.
+    pub(crate) stalled_since: Option<u64>,
+}
+
+impl<T: Item, H, G> Default for Effects<T, H, G> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Item, H, G> Default for Rare<T, H, G> {
+    fn default() -> Self {
+        Self {
+            opening: Opening::Nothing,
+            taken: None,
+            bodies: Vec::new(),
+            merge: None,
+            gap: None,
+            store: None,
+            expires_at: None,
+            gap_until: None,
+            stalled_since: None,
+        }
+    }
 }
 
 /// What goes into the ready queue.
 #[derive(Debug)]
 pub(crate) enum Out<T, H> {
     Nothing,
-    /// The lane, to be asked for its next message.
-    Lane,
+    /// The lane, to be asked for its next message. It is as urgent as the first one in it.
+    Lane {
+        class: u8,
+    },
     /// This message, which is the head now.
     Message(T),
     /// The head that the lane held.
@@ -170,33 +202,36 @@ pub(crate) enum Store {
 
 /// None, one, or more. One of them costs no allocation.
 #[derive(Debug)]
-pub(crate) struct Few<T> {
-    first: Option<T>,
-    more: Vec<T>,
+pub(crate) enum Few<T> {
+    None,
+    One(T),
+    More(Vec<T>),
 }
 
 impl<T> Few<T> {
-    pub(crate) const fn new() -> Self {
-        Self {
-            first: None,
-            more: Vec::new(),
-        }
-    }
-
+    #[inline]
     pub(crate) fn push(&mut self, item: T) {
-        match &self.first {
-            None => self.first = Some(item),
-            Some(_) => self.more.push(item),
-        }
+        *self = match std::mem::replace(self, Self::None) {
+            Self::None => Self::One(item),
+            Self::One(first) => Self::More(vec![first, item]),
+            Self::More(mut all) => {
+                all.push(item);
+                Self::More(all)
+            }
+        };
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_none()
+        matches!(self, Self::None)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.first.iter().chain(&self.more)
+    pub(crate) fn as_slice(&self) -> &[T] {
+        match self {
+            Self::None => &[],
+            Self::One(one) => std::slice::from_ref(one),
+            Self::More(all) => all,
+        }
     }
 }
 
@@ -205,7 +240,12 @@ impl<T> IntoIterator for Few<T> {
     type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::vec::IntoIter<T>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.first.into_iter().chain(self.more)
+        let (one, more) = match self {
+            Self::None => (None, Vec::new()),
+            Self::One(one) => (Some(one), Vec::new()),
+            Self::More(all) => (None, all),
+        };
+        one.into_iter().chain(more)
     }
 }
 
@@ -214,35 +254,63 @@ impl<T: Item, H, G> Effects<T, H, G> {
     pub(crate) const fn new() -> Self {
         Self {
             removes: false,
-            memory: Memory {
-                version: None,
-                tat: 0,
-            },
             stall: Stall::None,
             halted: Change::None,
             paused: Change::None,
             full: Change::None,
             out: Out::Nothing,
-            opening: Opening::Nothing,
-            taken: None,
-            left: Few::new(),
-            bodies: Few::new(),
-            merge: None,
-            gap: None,
-            store: None,
+            left: Few::None,
             wake: None,
-            expires_at: None,
-            gap_until: None,
-            stalled_since: None,
             stale: false,
             depth: 0,
             holds: false,
+            rare: None,
         }
+    }
+
+    /// The effects that few decisions have, made if there are none yet.
+    #[cold]
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare<T, H, G> {
+        self.rare.get_or_insert_default()
+    }
+
+    /// What becomes of the senders at the lane's gate.
+    pub(crate) fn into_opening(self) -> Opening<G> {
+        self.rare.map_or(Opening::Nothing, |rare| rare.opening)
+    }
+
+    /// Whether two messages are to become one before either may start.
+    #[inline]
+    pub(super) fn merges(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.merge.is_some())
+    }
+
+    /// Messages that leave the lane without having started, its head included.
+    pub(crate) fn leaving(&self) -> usize {
+        let taken = self.rare.as_ref().and_then(|rare| rare.taken.as_ref());
+        self.left.as_slice().len() + usize::from(taken.is_some())
+    }
+
+    /// Whether a gauge goes up or down.
+    #[inline]
+    pub(crate) fn changes(&self) -> bool {
+        let none = [Change::None; 3];
+        [self.halted, self.paused, self.full] != none
+    }
+
+    /// Whether something follows besides what goes into the ready queue.
+    #[inline]
+    pub(crate) fn has_others(&self) -> bool {
+        self.rare.is_some()
+            || self.wake.is_some()
+            || self.stale
+            || self.full == Change::Up
+            || !self.left.is_empty()
     }
 
     /// Whether the lane's limit came into force: it became full, or turned a message away.
     pub(crate) fn overflows(&self) -> bool {
         let turned_away = |(_, left): &(T, Left)| matches!(left, Left::Displaced | Left::Refused);
-        self.full == Change::Up || self.left.iter().any(turned_away)
+        self.full == Change::Up || self.left.as_slice().iter().any(turned_away)
     }
 }

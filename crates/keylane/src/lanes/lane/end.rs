@@ -48,16 +48,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// No more senders come: those at the gate are let go, and a batch waits for no more messages.
-    pub(crate) fn close(&mut self) -> Effects<T, H, G> {
-        let mut effects = Effects::new();
-        self.remove_gate(&mut effects);
+    pub(crate) fn close(&mut self, effects: &mut Effects<T, H, G>) {
+        self.remove_gate(effects);
         if let State::Waiting {
             reason: super::WaitReason::Linger,
             ..
         } = self.state
         {
-            self.schedule(&mut effects);
+            self.schedule(effects);
         }
-        effects
     }
 }

@@ -15,7 +15,7 @@ mod state;
 pub(crate) use state::{Event, Phase, State, Timer, WaitReason};
 
 mod effects;
-pub(crate) use effects::{Change, Effects, Left, Out, Stall, Store, Taken};
+pub(crate) use effects::{Change, Effects, Few, Left, Out, Stall, Store, Taken};
 
 mod gate;
 pub(crate) use gate::{Gate, Opening};
@@ -98,8 +98,9 @@ struct More<T, G> {
     watermark: Option<u64>,
     /// The word of the rate: when the next message is due in theory; 0 before the first.
     tat: u64,
-    /// When the timer of the first message that expires goes off.
-    expiry: Option<Instant>,
+    /// When the timer of the first message that expires goes off, in nanoseconds since the epoch of
+    /// the rules.
+    expiry: Option<u64>,
     plan: Plan<T>,
 }
 

@@ -21,13 +21,11 @@ pub(crate) enum Hold {
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// A runner took this lane out of the ready queue: what starts now.
-    pub(crate) fn next(&mut self, now: Instant, rules: &Rules) -> Effects<T, H, G> {
-        let mut effects = Effects::new();
-        self.pick(now, rules, &mut effects);
+    pub(crate) fn next(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        self.pick(now, rules, effects);
         if !effects.removes {
-            self.open_or_renew_gate(rules, &mut effects);
+            self.open_or_renew_gate(rules, effects);
         }
-        effects
     }
 
     /// The head settled, in any lane: what comes out next.
@@ -47,7 +45,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         self.ask();
         let at_once = at_once && rules.rate.is_none();
         if self.parked_len() > 0 && !at_once && !rules.starts_early() {
-            effects.out = Out::Lane;
+            effects.out = self.queued();
         } else {
             self.pick(now, rules, effects);
         }
@@ -74,8 +72,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// The head comes back, because it may not go on now. What waits with it is no load.
-    pub(crate) fn hold(&mut self, head: Box<H>, hold: Hold) -> Effects<T, H, G> {
-        let mut effects = Effects::new();
+    pub(crate) fn hold(&mut self, head: Box<H>, hold: Hold, effects: &mut Effects<T, H, G>) {
         match hold {
             Hold::Retry(until) => {
                 self.back_off(head, until);
@@ -92,7 +89,6 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         effects.stall = Stall::Lane;
         effects.holds = true;
-        effects
     }
 
     /// A message was out and has not started: its key is paused, or its time has not come. It comes
@@ -102,8 +98,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         items: Vec<T>,
         until: Option<Instant>,
         spares: &Spares<T>,
-    ) -> Effects<T, H, G> {
-        let mut effects = Effects::new();
+        effects: &mut Effects<T, H, G>,
+    ) {
         let reason = match self.is_paused() {
             true => WaitReason::Paused,
             false => WaitReason::Delay,
@@ -115,8 +111,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if let Some(more) = &mut self.more {
             more.plan.reset_batch();
         }
-        self.wait(reason, until, &mut effects);
-        effects
+        self.wait(reason, until, effects);
     }
 
     /// A batch is over, and these messages of it go back into the lane, in front of all others.
@@ -125,8 +120,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         back: Vec<T>,
         rules: &Rules,
         spares: &Spares<T>,
-    ) -> Effects<T, H, G> {
-        let mut effects = Effects::new();
+        effects: &mut Effects<T, H, G>,
+    ) {
         if let Some(more) = &mut self.more {
             more.plan.reset_batch();
         }
@@ -135,11 +130,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             let expires_at = item.expires_at();
             self.put_back(item, spares);
             if let Some(at) = expires_at {
-                self.watch_until(at, &mut effects);
+                self.watch_until(at, effects);
             }
         }
-        self.open_gate(self.depth(rules), rules, &mut effects);
-        effects
+        self.open_gate(self.depth(rules), rules, effects);
     }
 
     /// Decides what starts, what is waited for, or that the lane goes.
@@ -148,7 +142,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             return self.wait(WaitReason::Paused, None, effects);
         }
         while let Some(first) = self.oldest_parked() {
-            if first.is_expired(now) {
+            if rules.expires && first.is_expired(rules.stamp(now)) {
                 if let Some(expired) = self.pop() {
                     effects.left.push((expired, Left::Expired));
                 }
@@ -193,7 +187,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if self.is_stalled() {
             effects.stall = effects.stall.with_lane();
             let oldest = self.oldest_parked().filter(|_| reason != WaitReason::Rate);
-            effects.stalled_since = oldest.map(Item::accepted_at);
+            if let Some(oldest) = oldest {
+                effects.rare_mut().stalled_since = Some(oldest.accepted_at());
+            }
         }
     }
 
@@ -212,7 +208,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             let mut members = Vec::new();
             while members.len() + 1 < batch.max
                 && let Some(next) = self.oldest_parked()
-                && !next.is_expired(now)
+                && !(rules.expires && next.is_expired(rules.stamp(now)))
                 && next.delayed_until(now).is_none()
             {
                 members.extend(self.pop());
@@ -250,20 +246,32 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             return self.wait(reason, until, effects);
         }
         if let Some(version) = self.unrecorded(rules) {
-            effects.store = Some(Store::Record(version));
+            effects.rare_mut().store = Some(Store::Record(version));
             return self.wait(WaitReason::Record, None, effects);
         }
         self.check(Event::Leave);
         self.leave(effects);
     }
 
-    /// The lane goes, and its key remembers what it must.
+    /// The lane goes.
     pub(super) fn leave(&mut self, effects: &mut Effects<T, H, G>) {
         self.remove_gate(effects);
-        effects.memory = Memory {
+        effects.removes = true;
+    }
+
+    /// What the key of a lane that goes remembers.
+    #[inline]
+    pub(crate) fn memory(&self) -> Memory {
+        Memory {
             version: self.passed(),
             tat: self.more.as_ref().map_or(0, |more| more.tat),
-        };
-        effects.removes = true;
+        }
+    }
+
+    /// What stands for this lane in the ready queue.
+    pub(super) fn queued(&self) -> Out<T, H> {
+        Out::Lane {
+            class: self.oldest_parked().map_or(0, Item::class),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::item::Item;
 use super::super::rules::{PlanRules, Rules};
-use super::effects::{Effects, Left, Out, Stall};
+use super::effects::{Effects, Left, Stall};
 use super::gate::Gate;
 use super::plan::Sequencer;
 use super::state::{Event, State, WaitReason};
@@ -19,8 +19,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         rules: &Rules,
         spares: &Spares<T>,
         recall: impl FnOnce() -> Option<u64>,
-    ) -> Effects<T, H, G> {
-        let mut effects = Effects::new();
+        effects: &mut Effects<T, H, G>,
+    ) {
         if self.is_stalled() {
             effects.stall = Stall::Lane;
         }
@@ -33,17 +33,15 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 effects.turn_away(parked);
             }
             PlanRules::Coalesce(coalesce) => {
-                self.coalesce(*coalesce, item, rules, spares, &mut effects);
+                self.coalesce(*coalesce, item, rules, spares, effects);
             }
             PlanRules::Sequence(sequence) => {
-                let (at, effects) = ((now, sequence), &mut effects);
-                self.sequence(item, at, rules, spares, recall, effects);
+                self.sequence(item, (now, sequence), rules, spares, recall, effects);
             }
         }
-        if effects.merge.is_none() {
-            self.come_in(now, rules, &mut effects);
+        if !effects.merges() {
+            self.come_in(now, rules, effects);
         }
-        effects
     }
 
     /// Takes the one message that two have become, out of the lane: their
@@ -54,15 +52,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         now: Instant,
         rules: &Rules,
         spares: &Spares<T>,
-    ) -> Effects<T, H, G> {
-        let mut effects = Effects::new();
+        effects: &mut Effects<T, H, G>,
+    ) {
         if self.is_stalled() {
             effects.stall = Stall::Lane;
         }
         self.push(item, spares);
         self.forget_delay();
-        self.come_in(now, rules, &mut effects);
-        effects
+        self.come_in(now, rules, effects);
     }
 
     /// What is in the lane now may start, expire, or be too much.
@@ -77,10 +74,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             // key could take all the room from the others.
             effects.stall = effects.stall.with_lane();
         }
+        self.stir(now, rules, effects);
         if rules.expires {
+            // If it waits. One that went out is checked when a runner takes it.
             self.watch_newest(effects);
         }
-        self.stir(now, rules, effects);
         self.vacate_if_empty(now, rules, effects);
         effects.holds |= matches!(self.state, State::Waiting { .. });
     }
@@ -147,7 +145,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// Puts a waiting lane into the ready queue.
     pub(super) fn schedule(&mut self, effects: &mut Effects<T, H, G>) {
         self.enter(Event::Schedule, State::Scheduled);
-        effects.out = Out::Lane;
+        effects.out = self.queued();
     }
 
     /// A lane that waits for an operator's decision about a gap stops doing so.
@@ -174,11 +172,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// Arms the timer of a message that expires then.
-    pub(super) fn watch_until(&mut self, at: Instant, effects: &mut Effects<T, H, G>) {
+    pub(super) fn watch_until(&mut self, at: u64, effects: &mut Effects<T, H, G>) {
         let armed = self.more.as_ref().and_then(|more| more.expiry);
         if armed.is_none_or(|armed| armed > at) {
             self.more_mut().expiry = Some(at);
-            effects.expires_at = Some(at);
+            effects.rare_mut().expires_at = Some(at);
         }
     }
 

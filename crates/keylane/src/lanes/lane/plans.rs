@@ -12,6 +12,7 @@ use super::{
 };
 use crate::clock::Instant;
 use crate::discipline::{Mode, OnGap, Start};
+use crate::lanes::item::Item;
 use crate::lanes::rules::{
     AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor,
 };
@@ -198,13 +199,23 @@ impl World {
             id: self.next,
             version: if sequences { version } else { 0 },
             not_before: (delay > 0).then(|| after(delay)),
-            expires_at: lifetime.filter(|_| self.rules.expires).map(after),
+            expires_at: lifetime
+                .filter(|_| self.rules.expires)
+                .map(|millis| self.rules.stamp(after(millis))),
             ..Message::default()
         };
         self.messages.insert(self.next, None);
         let (tat, passed) = (self.tat, self.passed);
         let lane = self.lane.get_or_insert_with(|| TestLane::empty(tat));
-        let effects = lane.offer(message, self.now, &self.rules, &self.spares, || passed);
+        let (recall, mut effects) = (|| passed, Effects::new());
+        lane.offer(
+            message,
+            self.now,
+            &self.rules,
+            &self.spares,
+            recall,
+            &mut effects,
+        );
         self.apply(effects);
     }
 
@@ -214,11 +225,12 @@ impl World {
             Some(Queued::Message(message)) => self.start(message),
             Some(Queued::Lane) => {
                 let lane = self.lane.as_mut().expect("a lane that is queued is there");
-                let effects = lane.next(self.now, &self.rules);
+                let mut effects = Effects::new();
+                lane.next(self.now, &self.rules, &mut effects);
                 self.apply(effects);
                 if let Some(Queued::Message(message)) = self.queued.take() {
                     for started in [&message].into_iter().chain(&message.members) {
-                        let is_late = started.expires_at.is_some_and(|at| at <= self.now);
+                        let is_late = started.is_expired(self.rules.stamp(self.now));
                         let is_early = started.not_before.is_some_and(|at| at > self.now);
                         assert!(!is_late && !is_early, "it starts at the wrong time");
                     }
@@ -281,7 +293,8 @@ impl World {
             .expect("a lane whose head is out is there");
         let mut effects = Effects::new();
         if self.rules.batch().is_some() {
-            let ended = lane.end_batch(Vec::new(), &self.rules, &self.spares);
+            let mut ended = Effects::new();
+            lane.end_batch(Vec::new(), &self.rules, &self.spares, &mut ended);
             self.apply(ended);
         }
         let lane = self.lane.as_mut().expect("its head is still out");
@@ -311,7 +324,8 @@ impl World {
             .as_mut()
             .expect("a lane whose head is out is there");
         if self.rules.batch().is_some() {
-            let ended = lane.end_batch(Vec::new(), &self.rules, &self.spares);
+            let mut ended = Effects::new();
+            lane.end_batch(Vec::new(), &self.rules, &self.spares, &mut ended);
             self.apply(ended);
         }
         let hold = match halts {
@@ -319,7 +333,8 @@ impl World {
             false => Hold::Retry(self.now + Duration::from_millis(10)),
         };
         let lane = self.lane.as_mut().expect("its head is still out");
-        let effects = lane.hold(Box::new(head), hold);
+        let mut effects = Effects::new();
+        lane.hold(Box::new(head), hold, &mut effects);
         self.apply(effects);
     }
 
@@ -335,7 +350,8 @@ impl World {
             .lane
             .as_mut()
             .expect("a lane whose head is out is there");
-        let effects = lane.end_batch(members, &self.rules, &self.spares);
+        let mut effects = Effects::new();
+        lane.end_batch(members, &self.rules, &self.spares, &mut effects);
         self.apply(effects);
     }
 
@@ -349,11 +365,12 @@ impl World {
             let due = match kind {
                 0 => Due::Backoff(armed),
                 1 => Due::Wait(armed),
-                2 => Due::Expiry(armed),
+                2 => Due::Expiry(self.rules.stamp(armed)),
                 _ => Due::Gap(armed),
             };
             if let Some(lane) = &mut self.lane {
-                let effects = lane.wake(due, self.now, &self.rules, &self.spares);
+                let mut effects = Effects::new();
+                lane.wake(due, self.now, &self.rules, &self.spares, &mut effects);
                 self.apply(effects);
             }
         }
@@ -366,7 +383,9 @@ impl World {
             self.lane.get_or_insert_with(|| TestLane::empty(tat));
         }
         let Some(lane) = &mut self.lane else { return };
-        if let Ok(effects) = lane.decide(decision, self.now, &self.rules, &self.spares) {
+        let mut effects = Effects::new();
+        let decided = lane.decide(decision, self.now, &self.rules, &self.spares, &mut effects);
+        if decided.is_ok() {
             self.apply(effects);
         }
     }
@@ -376,10 +395,11 @@ impl World {
             return;
         };
         let Some(lane) = &mut self.lane else { return };
-        let effects = match asked {
-            Store::Load => lane.learn(last, self.now, &self.rules, &self.spares),
-            Store::Record(version) => lane.recorded(version),
-        };
+        let mut effects = Effects::new();
+        match asked {
+            Store::Load => lane.learn(last, self.now, &self.rules, &self.spares, &mut effects),
+            Store::Record(version) => lane.recorded(version, &mut effects),
+        }
         self.apply(effects);
     }
 
@@ -397,21 +417,23 @@ impl World {
             let lane = self.lane.take().expect("it was there");
             let left = lane.parked_len() + usize::from(lane.first_early().is_some());
             assert_eq!(left, 0, "a lane goes with messages in it");
-            self.passed = self.passed.max(effects.memory.version);
-            self.tat = effects.memory.tat;
+            let memory = lane.memory();
+            self.passed = self.passed.max(memory.version);
+            self.tat = memory.tat;
             assert!(self.running.is_none() && self.queued.is_none());
         }
+        let rare = effects.rare.map_or_else(Default::default, |rare| *rare);
         for (message, why) in effects.left {
             self.settle_left(message, why);
         }
-        for body in effects.bodies {
+        for body in rare.bodies {
             assert!(self.merged.insert(body), "{body} is merged twice");
         }
-        if let Some((head, _)) = effects.taken {
+        if let Some((head, _)) = rare.taken {
             self.settle_started(*head);
         }
-        if effects.store.is_some() {
-            self.asked = effects.store;
+        if rare.store.is_some() {
+            self.asked = rare.store;
         }
         match effects.wake {
             Some(Due::Backoff(at)) => self.arm(at, 0, at),
@@ -419,15 +441,16 @@ impl World {
             Some(Due::Expiry(_) | Due::Gap(_)) => unreachable!("they have fields of their own"),
             None => {}
         }
-        if let Some(at) = effects.expires_at {
+        if let Some(at) = rare.expires_at {
+            let at = self.rules.moment(at, self.now);
             self.arm(at, 2, at);
         }
-        if let Some((since, until)) = effects.gap_until {
+        if let Some((since, until)) = rare.gap_until {
             self.arm(until, 3, since);
         }
         let queued = match effects.out {
             Out::Nothing => None,
-            Out::Lane => Some(Queued::Lane),
+            Out::Lane { .. } => Some(Queued::Lane),
             Out::Message(message) => Some(Queued::Message(message)),
             Out::Head { head, .. } => Some(Queued::Message(*head)),
         };
@@ -436,13 +459,13 @@ impl World {
             assert!(self.running.is_none(), "the lane is queued and runs");
             self.queued = queued;
         }
-        if let Some(pair) = effects.merge {
-            let (waited, mut newcomer) = *pair;
+        if let Some((waited, mut newcomer)) = rare.merge {
             let body = newcomer.absorb(waited);
             assert!(self.merged.insert(body));
             let tat = self.tat;
             let lane = self.lane.get_or_insert_with(|| TestLane::empty(tat));
-            let effects = lane.offer_merged(newcomer, self.now, &self.rules, &self.spares);
+            let (now, mut effects) = (self.now, Effects::new());
+            lane.offer_merged(newcomer, now, &self.rules, &self.spares, &mut effects);
             self.apply(effects);
         }
     }
@@ -462,7 +485,7 @@ impl World {
                 has_plan(matches!(self.rules.plan, PlanRules::Coalesce(_)));
             }
             Left::Duplicate | Left::BehindGap => has_plan(self.rules.sequence().is_some()),
-            Left::Expired => assert!(message.expires_at.is_some_and(|at| at <= self.now)),
+            Left::Expired => assert!(message.is_expired(self.rules.stamp(self.now))),
             Left::Displaced | Left::Refused | Left::Skipped | Left::Purged => {}
         }
         self.settle(message.id, "left");
@@ -568,7 +591,6 @@ impl World {
 
 impl Message {
     fn absorb(&mut self, waited: Self) -> u32 {
-        use crate::lanes::item::Item;
         self.absorb_older(waited)
     }
 }

@@ -65,8 +65,8 @@ fn lane_in(phase: Phase, parked: bool) -> TestLane {
         }
         Phase::Waiting => lane = TestLane::empty(0),
         Phase::Running => lane.suspend(clock::now(), 1, 0),
-        Phase::Backoff => effects = lane.hold(head, Hold::Retry(clock::now())),
-        Phase::Halted => effects = lane.hold(head, Hold::Halt),
+        Phase::Backoff => lane.hold(head, Hold::Retry(clock::now()), &mut effects),
+        Phase::Halted => lane.hold(head, Hold::Halt, &mut effects),
     }
     drop(effects);
     if parked {
@@ -101,9 +101,9 @@ fn happen(mut lane: TestLane, event: Event) -> Phase {
             Next::Start(started) => assert_eq!(started.id, 2, "the message behind the head"),
         },
         Event::Ask => lane.ask(),
-        Event::BackOff => effects = lane.hold(head, Hold::Retry(now)),
+        Event::BackOff => lane.hold(head, Hold::Retry(now), &mut effects),
         Event::Due => assert_eq!(lane.due().id, 1),
-        Event::Halt => effects = lane.hold(head, Hold::Halt),
+        Event::Halt => lane.hold(head, Hold::Halt, &mut effects),
         Event::Resume => lane
             .resume_by(now, &rules, &mut effects)
             .expect("it is halted"),

@@ -15,7 +15,7 @@ pub(super) struct Message {
     pub(super) id: u32,
     pub(super) version: u64,
     pub(super) not_before: Option<Instant>,
-    pub(super) expires_at: Option<Instant>,
+    pub(super) expires_at: Option<u64>,
     /// The messages that were merged into it, the oldest first.
     pub(super) merged: Vec<u32>,
     pub(super) members: Vec<Message>,
@@ -41,11 +41,15 @@ impl Item for Message {
         self.version
     }
 
+    fn class(&self) -> u8 {
+        0
+    }
+
     fn not_before(&self) -> Option<Instant> {
         self.not_before
     }
 
-    fn expires_at(&self) -> Option<Instant> {
+    fn expires_at(&self) -> Option<u64> {
         self.expires_at
     }
 

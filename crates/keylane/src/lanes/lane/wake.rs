@@ -16,8 +16,8 @@ pub(crate) enum Due {
     Backoff(Instant),
     /// The lane waits until then.
     Wait(Instant),
-    /// A message in the lane expires then.
-    Expiry(Instant),
+    /// A message in the lane expires then, in nanoseconds since the epoch of the rules.
+    Expiry(u64),
     /// A version is missing since then.
     Gap(Instant),
 }
@@ -30,15 +30,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         now: Instant,
         rules: &Rules,
         spares: &Spares<T>,
-    ) -> Effects<T, H, G> {
-        let mut effects = Effects::new();
+        effects: &mut Effects<T, H, G>,
+    ) {
         match due {
-            Due::Backoff(until) => self.backoff_due(until, now, &mut effects),
-            Due::Wait(until) => self.wait_due(until, now, &mut effects),
-            Due::Expiry(at) => self.expiry_due(at, now, rules, &mut effects),
-            Due::Gap(since) => self.gap_due(since, now, rules, spares, &mut effects),
+            Due::Backoff(until) => self.backoff_due(until, now, effects),
+            Due::Wait(until) => self.wait_due(until, now, effects),
+            Due::Expiry(at) => self.expiry_due(at, now, rules, effects),
+            Due::Gap(since) => self.gap_due(since, now, rules, spares, effects),
         }
-        effects
     }
 
     fn backoff_due(&mut self, armed: Instant, now: Instant, effects: &mut Effects<T, H, G>) {
@@ -83,7 +82,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     fn expiry_due(
         &mut self,
-        armed: Instant,
+        armed: u64,
         now: Instant,
         rules: &Rules,
         effects: &mut Effects<T, H, G>,
@@ -92,10 +91,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             Some(more) if more.expiry == Some(armed) => more.expiry = None,
             _ => return,
         }
-        if armed > now + TICK {
+        if armed > rules.stamp(now + TICK) {
             return self.watch_until(armed, effects);
         }
-        let moment = now.max(armed);
+        let moment = rules.stamp(now).max(armed);
         for expired in self.extract(|parked| parked.is_expired(moment)) {
             effects.left.push((expired, Left::Expired));
         }

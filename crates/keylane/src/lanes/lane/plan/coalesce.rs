@@ -22,12 +22,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         // At an exact limit nothing more is kept for the sake of its receipt.
         let shares = coalesce.shares && !is_full;
         match coalesce.survivor {
-            Survivor::First if shares => effects.bodies.push(waits.absorb_newer(item)),
+            Survivor::First if shares => {
+                effects.rare_mut().bodies.push(waits.absorb_newer(item));
+            }
             Survivor::First => effects.left.push((item, Left::Declined)),
             Survivor::Latest => {
                 let mut old = std::mem::replace(waits, item);
                 if shares {
-                    effects.bodies.push(waits.absorb_older(old));
+                    effects.rare_mut().bodies.push(waits.absorb_older(old));
                 } else {
                     waits.inherit_merged(&mut old);
                     effects.left.push((old, Left::Superseded));
@@ -42,7 +44,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 effects.left.push((old, Left::Displaced));
                 self.forget_delay();
             }
-            Survivor::Merged => effects.merge = self.pop().map(|old| Box::new((old, item))),
+            Survivor::Merged => effects.rare_mut().merge = self.pop().map(|old| (old, item)),
         }
     }
 }

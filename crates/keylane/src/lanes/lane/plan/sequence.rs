@@ -25,7 +25,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if self.sequencer().is_none() {
             let sequencer = begin(sequence, version, recall(), now);
             if sequencer.is_unknown() {
-                effects.store = Some(Store::Load);
+                effects.rare_mut().store = Some(Store::Load);
             }
             self.more_mut().plan = Plan::Sequence(sequencer);
         }
@@ -68,13 +68,13 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         now: Instant,
         rules: &Rules,
         spares: &Spares<T>,
-    ) -> Effects<T, H, G> {
-        let mut effects = Effects::new();
+        effects: &mut Effects<T, H, G>,
+    ) {
         let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer_mut()) else {
-            return effects;
+            return;
         };
         if !sequencer.is_unknown() {
-            return effects;
+            return;
         }
         let first = match sequence.start {
             Start::At(first) => Some(first),
@@ -88,9 +88,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             self.more_mut().plan = Plan::Stateless;
         }
         self.line_up(sequence.has_gaps(), now, spares);
-        self.watch_gap(sequence, None, &mut effects);
-        self.move_on(now, rules, &mut effects);
-        effects
+        self.watch_gap(sequence, None, effects);
+        self.move_on(now, rules, effects);
     }
 
     /// The version store knows this version, by the attempt that handled it.
@@ -101,19 +100,17 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// The version store knows this version now: a lane that waited for that goes on.
-    pub(crate) fn recorded(&mut self, version: u64) -> Effects<T, H, G> {
-        let mut effects = Effects::new();
+    pub(crate) fn recorded(&mut self, version: u64, effects: &mut Effects<T, H, G>) {
         self.note_recorded(version);
         if self.wait_reason() != Some(WaitReason::Record) {
-            return effects;
+            return;
         }
         if self.is_paused() {
             let (reason, until) = (WaitReason::Paused, None);
             self.enter(Event::Wait, State::Waiting { reason, until });
         } else {
-            self.schedule(&mut effects);
+            self.schedule(effects);
         }
-        effects
     }
 
     /// The time of a gap has come, if it is still the same.
@@ -134,11 +131,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         let until = later(since, sequence.patience);
         if until > now + TICK {
-            effects.gap_until = Some((since, until));
+            effects.rare_mut().gap_until = Some((since, until));
             return;
         }
         self.give_gap_up(sequence, now, spares, effects);
-        effects.gap = effects.gap.or(gap);
+        effects.rare_mut().gap = gap;
         self.watch_gap(sequence, Some(since), effects);
         self.move_on(now, rules, effects);
     }
@@ -186,7 +183,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 until: wait,
             },
         );
-        effects.gap_until = Some((now, until));
+        effects.rare_mut().gap_until = Some((now, until));
     }
 
     /// What a lane waits for while nothing in it is next.
@@ -260,7 +257,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         let gap = self.sequencer().and_then(Sequencer::gap);
         let gap = gap.map(|gap| gap.since);
         if let Some(since) = gap.filter(|_| gap != had_gap) {
-            effects.gap_until = Some((since, later(since, sequence.patience)));
+            effects.rare_mut().gap_until = Some((since, later(since, sequence.patience)));
         }
     }
 
@@ -278,19 +275,19 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         let Some(gap) = sequencer.gap() else { return };
         match sequence.on_gap {
             OnGap::Skip => {
-                effects.gap = Some(gap);
+                effects.rare_mut().gap = Some(gap);
                 sequencer.skip_gap();
                 self.line_up(true, now, spares);
             }
             OnGap::DeadLetter => {
-                effects.gap = Some(gap);
+                effects.rare_mut().gap = Some(gap);
                 for behind in sequencer.take_early() {
                     effects.left.push((behind, Left::BehindGap));
                 }
             }
             OnGap::Halt => {
                 if self.wait_reason() == Some(WaitReason::Gap) {
-                    effects.gap = Some(gap);
+                    effects.rare_mut().gap = Some(gap);
                     effects.halted.up();
                     let (reason, until) = (WaitReason::HaltedGap, None);
                     self.enter(Event::Wait, State::Waiting { reason, until });
