@@ -13,7 +13,7 @@ use super::{Engine, Lane, Stage};
 use crate::clock::{self, Instant};
 use crate::discipline::Forgotten;
 use crate::error::Failure;
-use crate::lanes::{Due, Effects, Few, Gap, Item, Keep, Left, Opening, Out, Stall, Store, Taken};
+use crate::lanes::{Due, Effects, Few, Gap, Item, Keep, Left, Opening, Out, Store, Taken};
 use crate::rate::Remembered;
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, shielded};
@@ -21,7 +21,8 @@ use crate::unwind::{caught, shielded};
 /// The decision of a lane of this engine.
 pub(super) type LaneEffects<T> = Effects<Parked<T>, Held<T>, super::Gate>;
 
-/// What is seen under the lock of a shard, and carried out once it is released.
+/// What is seen under the lock of a shard, and carried out once it is released. Most steps have
+/// nothing of it.
 #[must_use = "room, the router and what keys remember wait for it"]
 pub(super) struct Unlocked<T: Types> {
     freed: Freed,
@@ -34,7 +35,6 @@ pub(super) struct Unlocked<T: Types> {
 }
 
 impl<T: Types> Default for Unlocked<T> {
-    #[inline]
     fn default() -> Self {
         Self {
             freed: Freed::default(),
@@ -42,6 +42,15 @@ impl<T: Types> Default for Unlocked<T> {
             forgotten: None,
             forget_at: None,
         }
+    }
+}
+
+impl<T: Types> Unlocked<T> {
+    fn is_some(&self) -> bool {
+        self.freed != Freed::default()
+            || self.drained
+            || self.forgotten.is_some()
+            || self.forget_at.is_some()
     }
 }
 
@@ -56,18 +65,8 @@ impl<T: Spec> Engine<T> {
         effects: &mut LaneEffects<T>,
         decide: impl FnOnce(&mut Lane<T>, &mut LaneEffects<T>),
     ) -> bool {
-        let mut unlocked = Unlocked::default();
-        let found = self.lanes.step(
-            hash,
-            key,
-            || None,
-            |lane| {
-                decide(lane, effects);
-                self.apply_locked(lane, key, hash, now, effects, &mut unlocked)
-            },
-        );
-        self.apply_unlocked(unlocked);
-        found
+        let make = || None;
+        self.step_in(key, hash, now, make, effects, decide)
     }
 
     /// Takes a step in the lane of a key, which is made if there is none.
@@ -80,17 +79,33 @@ impl<T: Spec> Engine<T> {
         effects: &mut LaneEffects<T>,
         decide: impl FnOnce(&mut Lane<T>, &mut LaneEffects<T>),
     ) {
-        let mut unlocked = Unlocked::default();
-        self.lanes.step(
-            hash,
-            key,
-            || Some(Lane::<T>::empty(self.recall_rate(hash, now))),
-            |lane| {
-                decide(lane, effects);
-                self.apply_locked(lane, key, hash, now, effects, &mut unlocked)
-            },
-        );
-        self.apply_unlocked(unlocked);
+        let make = || Some(Lane::<T>::empty(self.recall_rate(hash, now)));
+        self.step_in(key, hash, now, make, effects, decide);
+    }
+
+    #[inline]
+    fn step_in(
+        &self,
+        key: &T::Key,
+        hash: u64,
+        now: Instant,
+        make: impl FnOnce() -> Option<Lane<T>>,
+        effects: &mut LaneEffects<T>,
+        decide: impl FnOnce(&mut Lane<T>, &mut LaneEffects<T>),
+    ) -> bool {
+        let mut unlocked = None;
+        let found = self.lanes.step(hash, key, make, |lane| {
+            decide(lane, effects);
+            unlocked = self.apply_locked(lane, key, hash, now, effects);
+            match effects.removes {
+                true => Keep::Remove,
+                false => Keep::Stay,
+            }
+        });
+        if let Some(unlocked) = unlocked {
+            self.apply_unlocked(unlocked);
+        }
+        found
     }
 
     /// Applies what must be seen together with the decision. Under the shard's lock.
@@ -102,16 +117,28 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         now: Instant,
         effects: &mut LaneEffects<T>,
-        unlocked: &mut Unlocked<T>,
-    ) -> Keep {
-        if effects.stall != Stall::None {
-            self.room.stall(lane, effects.stall, &mut unlocked.freed);
+    ) -> Option<Unlocked<T>> {
+        // A plain lane has no version, rate or watermark.
+        if effects.is_plain() && lane.is_plain() {
+            return None;
         }
-        if effects.changes() {
-            change_gauge(&self.halted, effects.halted);
-            change_gauge(&self.slow_path.paused, effects.paused);
-            self.room.count_full(hash, effects.full);
-        }
+        self.apply_more_locked(lane, key, hash, now, effects)
+    }
+
+    #[inline(never)]
+    fn apply_more_locked(
+        &self,
+        lane: &mut Lane<T>,
+        key: &T::Key,
+        hash: u64,
+        now: Instant,
+        effects: &mut LaneEffects<T>,
+    ) -> Option<Unlocked<T>> {
+        let mut unlocked = Unlocked::default();
+        self.room.stall(lane, effects.stall, &mut unlocked.freed);
+        change_gauge(&self.halted, effects.halted);
+        change_gauge(&self.slow_path.paused, effects.paused);
+        self.room.count_full(hash, effects.full);
         if let Some(rare) = &mut effects.rare
             && rare.expires_at.is_some()
             && self.clocks.wake_ups.len() >= self.settings.capacity.saturating_mul(2)
@@ -133,19 +160,15 @@ impl<T: Spec> Engine<T> {
             // Under the lock, so that a lane without its watermark has always been reported.
             self.note_drained(key);
         }
-        if !effects.removes {
-            return Keep::Stay;
-        }
-        if !lane.is_plain() {
+        if effects.removes {
             let memory = lane.memory();
             unlocked.forget_at = self.remember_rate(hash, memory.tat, now);
             unlocked.forgotten = self.remember_version(key, hash, memory.version, now);
         }
-        Keep::Remove
+        unlocked.is_some().then_some(unlocked)
     }
 
     /// Carries out what was seen under the lock.
-    #[inline]
     pub(super) fn apply_unlocked(&self, unlocked: Unlocked<T>) {
         let Unlocked {
             freed,
@@ -204,14 +227,20 @@ impl<T: Spec> Engine<T> {
         effects: &mut LaneEffects<T>,
         letters: &mut Vec<Queued<T>>,
     ) -> Option<Queued<T>> {
-        if effects.has_others()
-            && let Some(pair) = self.apply_others(tally, &key, hash, effects, letters)
-        {
-            return self.merge(tally, key, hash, pair, letters);
+        if effects.has_others() || effects.holds {
+            if let Some(pair) = self.apply_others(tally, &key, hash, effects, letters) {
+                return self.merge(tally, key, hash, pair, letters);
+            }
+            if effects.holds && self.shutdown.stage() > Stage::Open {
+                return self.apply_at_end(tally, key, hash, letters);
+            }
         }
-        if effects.holds && self.shutdown.stage() > Stage::Open {
-            return self.apply_at_end(tally, key, hash, letters);
-        }
+        self.let_go(key, hash, effects)
+    }
+
+    /// What goes into the ready queue.
+    #[inline]
+    fn let_go(&self, key: T::Key, hash: u64, effects: &mut LaneEffects<T>) -> Option<Queued<T>> {
         match std::mem::replace(&mut effects.out, Out::Nothing) {
             Out::Nothing => {
                 if std::mem::needs_drop::<T::Key>() {
@@ -227,6 +256,36 @@ impl<T: Spec> Engine<T> {
                 counts,
             } => Some(self.let_out(key, hash, *head, restarts, counts).into()),
         }
+    }
+
+    /// Applies what followed from a head that settled, or from a lane that was asked.
+    #[inline]
+    pub(super) fn follow(
+        &self,
+        key: T::Key,
+        hash: u64,
+        effects: &mut LaneEffects<T>,
+    ) -> Option<Queued<T>> {
+        if effects.has_others() || effects.holds {
+            return self.follow_others(key, hash, effects);
+        }
+        self.let_go(key, hash, effects)
+    }
+
+    #[inline(never)]
+    fn follow_others(
+        &self,
+        key: T::Key,
+        hash: u64,
+        effects: &mut LaneEffects<T>,
+    ) -> Option<Queued<T>> {
+        let (mut tally, mut letters) = (Tally::default(), Vec::new());
+        let queued = self.apply(&mut tally, key, hash, effects, &mut letters);
+        assert!(letters.is_empty(), "only what comes in can be turned away");
+        if !tally.is_empty() {
+            self.flush(&mut tally);
+        }
+        queued
     }
 
     /// Applies all but what goes into the ready queue. Returns two messages that are to be merged.

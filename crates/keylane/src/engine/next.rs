@@ -5,9 +5,12 @@ use super::message::{Held, Job, Parked, Queued, Work};
 use super::outcome::{Outcome, Tally};
 use super::{Engine, Lane};
 use crate::clock;
-use crate::lanes::{Effects, Hold, Keep, Next};
+use crate::lanes::{Effects, Hold, Next};
 use crate::types::Spec;
 use crate::unwind::cloned;
+
+/// What follows from a plain lane that took the slow path.
+type Slow<T> = (LaneEffects<T>, Option<Unlocked<T>>);
 
 impl<T: Spec> Engine<T> {
     /// Moves a lane on after its job has settled. Returns the next job, or the scheduled lane
@@ -22,8 +25,9 @@ impl<T: Spec> Engine<T> {
         self.lanes.advance(hash, &key, |lane| {
             // Hardly any lane is full, paused or has a watermark; only those take the slow path.
             if !lane.is_plain() {
-                let slow = slow.insert(Box::default());
-                return Some(((), self.advance_slowly(lane, &key, hash, slow)));
+                let (next, effects) = self.advance_slowly(lane, &key, hash);
+                slow = Some(effects);
+                return Some(((), next));
             }
             let next = match lane.finish() {
                 // Made here and handed past the map, so that the message is moved once.
@@ -37,7 +41,9 @@ impl<T: Spec> Engine<T> {
         })?;
         if let Some(slow) = slow {
             let (mut effects, unlocked) = *slow;
-            self.apply_unlocked(unlocked);
+            if let Some(unlocked) = unlocked {
+                self.apply_unlocked(unlocked);
+            }
             return self.follow(key, hash, &mut effects);
         }
         let mut job = job?;
@@ -53,14 +59,15 @@ impl<T: Spec> Engine<T> {
         lane: &mut Lane<T>,
         key: &T::Key,
         hash: u64,
-        slow: &mut (LaneEffects<T>, Unlocked<T>),
-    ) -> Next<Parked<T>> {
-        let (now, (effects, unlocked)) = (clock::now(), slow);
-        lane.advance(now, &self.rules, false, effects);
-        match self.apply_locked(lane, key, hash, now, effects, unlocked) {
-            Keep::Stay => Next::Stay,
-            Keep::Remove => Next::Remove,
-        }
+    ) -> (Next<Parked<T>>, Box<Slow<T>>) {
+        let (now, mut effects) = (clock::now(), Effects::new());
+        lane.advance(now, &self.rules, false, &mut effects);
+        let unlocked = self.apply_locked(lane, key, hash, now, &mut effects);
+        let next = match effects.removes {
+            true => Next::Remove,
+            false => Next::Stay,
+        };
+        (next, Box::new((effects, unlocked)))
     }
 
     /// The same in a lane with a discipline.
@@ -101,18 +108,6 @@ impl<T: Spec> Engine<T> {
                 }
             }
         }
-    }
-
-    /// Carries out what followed from a head that settled, or from a lane that was asked.
-    fn follow(&self, key: T::Key, hash: u64, effects: &mut LaneEffects<T>) -> Option<Queued<T>> {
-        let mut tally = Tally::default();
-        let mut letters = Vec::new();
-        let queued = self.apply(&mut tally, key, hash, effects, &mut letters);
-        assert!(letters.is_empty(), "only what comes in can be turned away");
-        if !tally.is_empty() {
-            self.flush(&mut tally);
-        }
-        queued
     }
 
     /// Checks a job that may have to wait: its key is paused, or it has options. Returns the job

@@ -50,7 +50,7 @@ pub(crate) struct Room {
 }
 
 /// Room to return after the lock is released: returning it wakes senders.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Freed {
     messages: usize,
     bytes: usize,

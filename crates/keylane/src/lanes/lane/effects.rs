@@ -291,11 +291,13 @@ impl<T: Item, H, G> Effects<T, H, G> {
         self.left.as_slice().len() + usize::from(taken.is_some())
     }
 
-    /// Whether a gauge goes up or down.
+    /// Whether nothing is to be applied under the lock of a lane that has nothing to remember.
     #[inline]
-    pub(crate) fn changes(&self) -> bool {
-        let none = [Change::None; 3];
-        [self.halted, self.paused, self.full] != none
+    pub(crate) fn is_plain(&self) -> bool {
+        let changes = |change: Change| change != Change::None;
+        self.rare.is_none()
+            && self.stall == Stall::None
+            && !(changes(self.halted) | changes(self.paused) | changes(self.full))
     }
 
     /// Whether something follows besides what goes into the ready queue.

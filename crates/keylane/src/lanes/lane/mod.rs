@@ -384,6 +384,7 @@ impl<T, H, G> Lane<T, H, G> {
     }
 
     /// Goes into another state, if the table allows it.
+    #[inline]
     fn enter(&mut self, event: Event, state: State<H>) {
         let after = self.check(event);
         self.state = state;
@@ -399,6 +400,7 @@ impl<T, H, G> Lane<T, H, G> {
     }
 
     /// The phase after an event, which must be one that can happen.
+    #[inline]
     fn check(&self, event: Event) -> Phase {
         let phase = self.phase();
         let after = phase.after(event, self.parked_len() > 0);
