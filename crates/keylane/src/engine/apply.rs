@@ -118,6 +118,14 @@ impl<T: Spec> Engine<T> {
         now: Instant,
         effects: &mut LaneEffects<T>,
     ) -> Option<Unlocked<T>> {
+        if effects.expires_at.is_some()
+            && self.clocks.wake_ups.len() >= self.settings.capacity.saturating_mul(2)
+        {
+            // Timers outlive what they were armed for. With too many of them, messages settle as
+            // expired when a runner takes them, and not at their deadline.
+            effects.expires_at = None;
+            lane.unwatch();
+        }
         // A plain lane has no version, rate or watermark.
         if effects.is_plain() && lane.is_plain() {
             return None;
@@ -139,15 +147,6 @@ impl<T: Spec> Engine<T> {
         change_gauge(&self.halted, effects.halted);
         change_gauge(&self.slow_path.paused, effects.paused);
         self.room.count_full(hash, effects.full);
-        if let Some(rare) = &mut effects.rare
-            && rare.expires_at.is_some()
-            && self.clocks.wake_ups.len() >= self.settings.capacity.saturating_mul(2)
-        {
-            // Timers outlive what they were armed for. With too many of them, messages settle as
-            // expired when a runner takes them, and not at their deadline.
-            rare.expires_at = None;
-            lane.unwatch();
-        }
         let starts = match &effects.out {
             Out::Message(item) => Some(item),
             _ => None,
@@ -227,6 +226,10 @@ impl<T: Spec> Engine<T> {
         effects: &mut LaneEffects<T>,
         letters: &mut Vec<Queued<T>>,
     ) -> Option<Queued<T>> {
+        if let Some(at) = effects.expires_at {
+            let (key, due) = (key.clone(), Due::Expiry(at));
+            self.arm_wake_up(WakeUp::Lane { key, hash, due }, at);
+        }
         if effects.has_others() || effects.holds {
             if let Some(pair) = self.apply_others(tally, &key, hash, effects, letters) {
                 return self.merge(tally, key, hash, pair, letters);
@@ -266,7 +269,7 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         effects: &mut LaneEffects<T>,
     ) -> Option<Queued<T>> {
-        if effects.has_others() || effects.holds {
+        if effects.has_others() || effects.holds || effects.expires_at.is_some() {
             return self.follow_others(key, hash, effects);
         }
         self.let_go(key, hash, effects)
@@ -305,7 +308,7 @@ impl<T: Spec> Engine<T> {
         if let Some(accepted_at) = rare.stalled_since {
             self.note_stalled(hash, accepted_at);
         }
-        self.arm_timers(key, hash, effects.wake, rare.expires_at, rare.gap_until);
+        self.arm_timers(key, hash, effects.wake, rare.gap_until);
         if effects.stale {
             self.clocks.outdate();
         }
@@ -376,36 +379,27 @@ impl<T: Spec> Engine<T> {
         key: &T::Key,
         hash: u64,
         wake: Option<Due>,
-        expires_at: Option<u64>,
         gap_until: Option<(Instant, Instant)>,
     ) {
-        if wake.is_none() && expires_at.is_none() && gap_until.is_none() {
-            return;
-        }
-        let now = clock::now();
         match wake {
             None => {}
             Some(Due::Expiry(_)) => unreachable!("it has a field of its own"),
             Some(Due::Backoff(until)) => {
                 let key = key.clone();
-                self.arm_retry(RetryDue::Lane { key, hash, until }, until, now);
+                self.arm_retry(RetryDue::Lane { key, hash, until }, until);
             }
             Some(due @ (Due::Wait(at) | Due::Gap(at))) => {
-                self.wake_at(key, hash, due, at, now);
+                self.wake_at(key, hash, due, at);
             }
         }
-        if let Some(at) = expires_at {
-            let moment = self.rules.moment(at, now);
-            self.wake_at(key, hash, Due::Expiry(at), moment, now);
-        }
         if let Some((since, until)) = gap_until {
-            self.wake_at(key, hash, Due::Gap(since), until, now);
+            self.wake_at(key, hash, Due::Gap(since), until);
         }
     }
 
-    fn wake_at(&self, key: &T::Key, hash: u64, due: Due, at: Instant, now: Instant) {
+    fn wake_at(&self, key: &T::Key, hash: u64, due: Due, at: Instant) {
         let key = key.clone();
-        self.arm_wake_up(WakeUp::Lane { key, hash, due }, at, now);
+        self.arm_wake_up(WakeUp::Lane { key, hash, due }, self.clocks.stamp(at));
     }
 
     /// Gives a message that left its lane its outcome, or makes it a letter.
@@ -538,9 +532,7 @@ impl<T: Spec> Engine<T> {
     }
 
     fn forget_rates_at(&self, at: u64) {
-        let now = clock::now();
-        let at = self.rules.moment(at, now);
-        self.arm_wake_up(WakeUp::Forget, at, now);
+        self.arm_wake_up(WakeUp::Forget, at);
     }
 
     /// The time has come to forget rates that say nothing any more.

@@ -31,13 +31,14 @@ pub(crate) struct Clocks<T: Types> {
 
 impl<T: Types> Clocks<T> {
     pub(super) fn new(runtime: &Handle) -> Self {
+        let epoch = clock::now();
         Self {
             clock: RuntimeClock::new(runtime),
-            epoch: clock::now(),
-            retries: Timers::new(runtime.clone()),
+            epoch,
+            retries: Timers::new(runtime.clone(), epoch),
             stale: AtomicUsize::new(0),
             postponed: AtomicUsize::new(0),
-            wake_ups: Timers::new(runtime.clone()),
+            wake_ups: Timers::new(runtime.clone(), epoch),
             later: Later::new(),
             keyless: Keyless::new(),
         }

@@ -1,22 +1,25 @@
-//! When the heads in backoff are due.
+//! When something of a lane is due.
 
 use std::task::{Context, Poll};
+#[cfg(not(keylane_shuttle))]
 use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{self, Handle, Mutex, lock};
+use crate::rt::{Handle, Mutex, lock};
 
 /// The longest time in the wheel; a longer wait comes due here and is armed again.
 ///
 /// The wheel holds 2^36 milliseconds and counts from the last time that anything was due, so this
 /// leaves three quarters for how long ago that may be.
+#[cfg(not(keylane_shuttle))]
 const LONGEST: Duration = Duration::from_millis(1 << 34);
 
 #[cfg(not(keylane_shuttle))]
-type Wheel<D> = tokio_util::time::DelayQueue<D>;
+use wheel::Wheel;
+
 #[cfg(keylane_shuttle)]
-type Wheel<D> = modelled::DelayQueue<D>;
+use modelled::Wheel;
 
 /// One timer for all lanes: a backoff costs an entry here and no sleeping task.
 ///
@@ -28,6 +31,8 @@ pub(crate) struct Timers<D> {
     /// There is none while nothing is armed: it is 6 KiB.
     wheel: Mutex<Option<Wheel<D>>>,
     runtime: Handle,
+    /// Times are nanoseconds since then.
+    epoch: Instant,
     /// How many are armed, so that a dispatcher without failures never asks the wheel. Partner of
     /// the router's registration: the call that arms the first one wakes the router after counting
     /// it.
@@ -35,26 +40,26 @@ pub(crate) struct Timers<D> {
 }
 
 impl<D> Timers<D> {
-    pub(crate) fn new(runtime: Handle) -> Self {
+    pub(crate) fn new(runtime: Handle, epoch: Instant) -> Self {
         Self {
             wheel: Mutex::new(None),
             runtime,
+            epoch,
             armed: AtomicUsize::new(0),
         }
     }
 
-    /// Arms a timer. True: the router was not asking the wheel, and must be woken.
+    /// Arms a timer, in nanoseconds since the epoch. True: the router was not asking the wheel, and
+    /// must be woken.
     ///
     /// May be called under a shard's lock: it wakes only the dispatcher's own task.
     #[must_use = "the router may sleep"]
-    pub(crate) fn arm(&self, due: D, until: Instant, now: Instant) -> bool {
-        let wait = until.saturating_duration_since(now).min(LONGEST);
+    pub(crate) fn arm(&self, due: D, at: u64) -> bool {
         let mut wheel = lock(&self.wheel);
         // Made anew after each idle time: an empty wheel counts from its last use, perhaps years
         // ago.
-        rt::inside(&self.runtime, || {
-            wheel.get_or_insert_with(Wheel::new).insert(due, wait);
-        });
+        let wheel = wheel.get_or_insert_with(|| Wheel::new(&self.runtime, self.epoch));
+        wheel.insert(&self.runtime, due, at);
         self.armed.fetch_add(1, Ordering::SeqCst) == 0
     }
 
@@ -69,9 +74,7 @@ impl<D> Timers<D> {
             return Poll::Pending;
         };
         let before = due.len();
-        while let Poll::Ready(Some(expired)) = wheel.poll_expired(cx) {
-            due.push(expired.into_inner());
-        }
+        wheel.take_due(cx, due);
         let expired = due.len() - before;
         if self.armed.fetch_sub(expired, Ordering::SeqCst) == expired {
             *slot = None;
@@ -95,63 +98,135 @@ impl<D> Timers<D> {
     }
 }
 
+/// Tokio's timer wheel, which is asked once for all that is due in the same millisecond.
+#[cfg(not(keylane_shuttle))]
+mod wheel {
+    use std::collections::BTreeMap;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use tokio_util::time::DelayQueue;
+
+    use super::LONGEST;
+    use crate::clock::{self, Instant};
+    use crate::rt::{self, Handle};
+
+    const NANOS_PER_TICK: u64 = 1_000_000;
+
+    #[derive(Debug)]
+    pub(super) struct Wheel<D> {
+        epoch: Instant,
+        /// The ticks in which something is due: milliseconds since the epoch.
+        ticks: DelayQueue<u64>,
+        /// What is due in each of them, but for the latest one.
+        due: BTreeMap<u64, Vec<D>>,
+        /// The tick that was armed last, and what is due in it. Times often come in order, and many
+        /// in the same millisecond.
+        latest: (u64, Vec<D>),
+    }
+
+    impl<D> Wheel<D> {
+        pub(super) fn new(runtime: &Handle, epoch: Instant) -> Self {
+            Self {
+                epoch,
+                ticks: rt::inside(runtime, DelayQueue::new),
+                due: BTreeMap::new(),
+                latest: (0, Vec::new()),
+            }
+        }
+
+        #[inline]
+        pub(super) fn insert(&mut self, runtime: &Handle, due: D, at: u64) {
+            let tick = at.div_ceil(NANOS_PER_TICK);
+            if tick != self.latest.0 || self.latest.1.is_empty() {
+                self.turn_to(runtime, tick);
+            }
+            self.latest.1.push(due);
+        }
+
+        /// This tick is the latest one from now on.
+        #[inline(never)]
+        fn turn_to(&mut self, runtime: &Handle, tick: u64) {
+            let next = self.due.remove(&tick);
+            if next.is_none() {
+                let since_epoch = Duration::from_millis(tick);
+                rt::inside(runtime, || {
+                    let elapsed = clock::now().saturating_duration_since(self.epoch);
+                    let wait = since_epoch.saturating_sub(elapsed).min(LONGEST);
+                    self.ticks.insert(tick, wait);
+                });
+            }
+            let next = (tick, next.unwrap_or_default());
+            let (before, due) = std::mem::replace(&mut self.latest, next);
+            if !due.is_empty() {
+                self.due.insert(before, due);
+            }
+        }
+
+        /// Takes what is due into `due`.
+        pub(super) fn take_due(&mut self, cx: &mut Context<'_>, due: &mut Vec<D>) {
+            while let Poll::Ready(Some(tick)) = self.ticks.poll_expired(cx) {
+                let tick = tick.into_inner();
+                if tick == self.latest.0 {
+                    due.append(&mut self.latest.1);
+                } else if let Some(mut expired) = self.due.remove(&tick) {
+                    due.append(&mut expired);
+                }
+            }
+        }
+    }
+}
+
 /// A wheel without time: under the model checker every timer may fire at any moment.
 #[cfg(keylane_shuttle)]
 mod modelled {
-    use std::task::{Context, Poll, Waker};
+    use std::task::{Context, Waker};
     use std::time::Duration;
 
     use crate::clock::{self, Instant};
-    use crate::rt;
+    use crate::rt::{self, Handle};
 
     #[derive(Debug)]
-    pub(super) struct DelayQueue<D> {
-        armed: Vec<(Instant, D)>,
+    pub(super) struct Wheel<D> {
+        epoch: Instant,
+        armed: Vec<(u64, D)>,
         waker: Option<Waker>,
     }
 
-    impl<D> DelayQueue<D> {
-        pub(super) fn new() -> Self {
+    impl<D> Wheel<D> {
+        pub(super) fn new(_: &Handle, epoch: Instant) -> Self {
             Self {
+                epoch,
                 armed: Vec::new(),
                 waker: None,
             }
         }
 
-        pub(super) fn insert(&mut self, due: D, wait: Duration) {
-            self.armed.push((clock::now() + wait, due));
+        pub(super) fn insert(&mut self, _: &Handle, due: D, at: u64) {
+            self.armed.push((at, due));
             if let Some(waker) = self.waker.take() {
                 waker.wake();
             }
         }
 
         /// The earliest timer fires, or none yet: the die decides, and asks to be thrown again.
-        pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<D>>> {
-            let times = self.armed.iter().enumerate();
-            let earliest = times.min_by_key(|(_, (until, _))| *until).map(|(at, _)| at);
-            match earliest {
-                Some(at) if rt::one_in(2) => {
-                    let (until, due) = self.armed.remove(at);
-                    clock::reach(until);
-                    Poll::Ready(Some(Expired(due)))
-                }
-                Some(_) => {
-                    cx.waker().wake_by_ref();
-                    Poll::Pending
-                }
-                None => {
-                    self.waker = Some(cx.waker().clone());
-                    Poll::Pending
+        pub(super) fn take_due(&mut self, cx: &mut Context<'_>, due: &mut Vec<D>) {
+            loop {
+                let times = self.armed.iter().enumerate();
+                let earliest = times.min_by_key(|(_, (at, _))| *at).map(|(index, _)| index);
+                match earliest {
+                    Some(index) if rt::one_in(2) => {
+                        let (at, expired) = self.armed.remove(index);
+                        clock::reach(self.epoch + Duration::from_nanos(at));
+                        due.push(expired);
+                    }
+                    Some(_) => return cx.waker().wake_by_ref(),
+                    None => {
+                        self.waker = Some(cx.waker().clone());
+                        return;
+                    }
                 }
             }
-        }
-    }
-
-    pub(super) struct Expired<D>(D);
-
-    impl<D> Expired<D> {
-        pub(super) fn into_inner(self) -> D {
-            self.0
         }
     }
 }

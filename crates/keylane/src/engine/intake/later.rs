@@ -106,16 +106,18 @@ impl<T: Types> Waiting<T> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// Arms a timer, and wakes the router so that it polls the wheel.
-    pub(in super::super) fn arm_wake_up(&self, wake_up: WakeUp<T::Key>, at: Instant, now: Instant) {
-        if self.clocks.wake_ups.arm(wake_up, at, now) {
+    /// Arms a timer, in nanoseconds since the epoch, and wakes the router so that it polls the
+    /// wheel.
+    #[inline]
+    pub(in super::super) fn arm_wake_up(&self, wake_up: WakeUp<T::Key>, at: u64) {
+        if self.clocks.wake_ups.arm(wake_up, at) {
             self.shutdown.nudge();
         }
     }
 
     /// The same for a job in backoff.
-    pub(in super::super) fn arm_retry(&self, due: RetryDue<T::Key>, at: Instant, now: Instant) {
-        if self.clocks.retries.arm(due, at, now) {
+    pub(in super::super) fn arm_retry(&self, due: RetryDue<T::Key>, at: Instant) {
+        if self.clocks.retries.arm(due, self.clocks.stamp(at)) {
             self.shutdown.nudge();
         }
     }
@@ -143,7 +145,7 @@ impl<T: Spec> Engine<T> {
         }
         self.stall_outside(&mut accepted);
         if let Some(at) = self.clocks.later.insert(accepted, stamp, until) {
-            self.arm_wake_up(WakeUp::Later(at), at, now);
+            self.arm_wake_up(WakeUp::Later(at), self.clocks.stamp(at));
         }
         None
     }
@@ -160,7 +162,7 @@ impl<T: Spec> Engine<T> {
         match wake_up {
             WakeUp::Later(at) => {
                 if let Some(next) = self.clocks.later.take_due(at, now, returning) {
-                    self.arm_wake_up(WakeUp::Later(next), next, now);
+                    self.arm_wake_up(WakeUp::Later(next), self.clocks.stamp(next));
                 }
             }
             WakeUp::Forget => self.forget_rates(now),

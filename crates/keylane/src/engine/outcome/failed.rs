@@ -181,7 +181,7 @@ impl<T: Spec> Engine<T> {
             self.room
                 .stall_obligation(&mut held.envelope.obligation, &mut freed);
             let number = self.clocks.keyless.insert(held);
-            self.arm_retry(RetryDue::Keyless(number), until, now);
+            self.arm_retry(RetryDue::Keyless(number), until);
             self.room.free(freed);
             // The end may have begun meanwhile, and the router may have swept for the last time.
             if self.shutdown.hands_back()

@@ -75,7 +75,14 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
 }
 
 /// A batch whose handler has returned.
-pub(crate) struct Finished<T: Types> {
+pub(crate) enum Finished<T: Types> {
+    /// It was one message, which has settled. Its lane has this hash.
+    Settled(u64),
+    Open(Box<OpenBatch<T>>),
+}
+
+/// A batch that has not settled.
+pub(crate) struct OpenBatch<T: Types> {
     first: Open<T>,
     members: Vec<BatchMember<T>>,
     answer: Result<Answers<T>, Box<Failure<T::Error>>>,
@@ -140,17 +147,24 @@ where
 
     fn finish(
         engine: &Arc<Engine<T>>,
-        _: &mut Tally,
+        tally: &mut Tally,
         in_flight: &mut InFlight<'_, T, KeptBatch<T>>,
-        answer: Result<Self::Answer, Box<Failure<T::Error>>>,
+        mut answer: Result<Self::Answer, Box<Failure<T::Error>>>,
     ) -> Finished<T> {
         in_flight.answered(engine, &answer);
         let members = std::mem::take(&mut in_flight.kept().members);
-        Finished {
+        if members.is_empty()
+            && let Ok(answers) = &mut answer
+            && let Some(answer) = sole_success(answers)
+        {
+            in_flight.settle(engine, tally, answer);
+            return Finished::Settled(in_flight.hash());
+        }
+        Finished::Open(Box::new(OpenBatch {
             first: in_flight.open(),
             members,
             answer,
-        }
+        }))
     }
 
     fn advance(
@@ -159,7 +173,21 @@ where
         context: &mut Context<T::Key>,
         finished: Finished<T>,
     ) -> Option<Queued<T>> {
-        engine.after_batch(tally, context, finished)
+        match finished {
+            Finished::Settled(hash) => engine.advance(context.key.take(), hash),
+            Finished::Open(batch) => engine.after_batch(tally, context, *batch),
+        }
+    }
+}
+
+/// The answer to a batch of one message, if it is a success.
+fn sole_success<O, E>(answers: &mut Vec<Result<O, E>>) -> Option<O> {
+    match answers.pop() {
+        Some(Ok(answer)) if answers.is_empty() => Some(answer),
+        last => {
+            answers.extend(last);
+            None
+        }
     }
 }
 
@@ -178,9 +206,9 @@ impl<T: Spec> Engine<T> {
         self: &Arc<Self>,
         tally: &mut Tally,
         context: &mut Context<T::Key>,
-        finished: Finished<T>,
+        batch: OpenBatch<T>,
     ) -> Option<Queued<T>> {
-        let Finished {
+        let OpenBatch {
             first:
                 Open {
                     hash,
@@ -189,7 +217,7 @@ impl<T: Spec> Engine<T> {
                 },
             members,
             answer,
-        } = finished;
+        } = batch;
         let had_members = !members.is_empty();
         let first = std::iter::once(BatchMember { envelope, kept });
         let all = first.chain(members);

@@ -24,6 +24,9 @@ pub(crate) struct Backlog<T> {
     more: VecDeque<VecDeque<T>>,
     /// Emptied chunks, for the next ones that are needed.
     spare: Vec<VecDeque<T>>,
+    /// When the timer of the first item that expires goes off, in nanoseconds since the epoch of
+    /// the rules. It is here because nothing else in a lane expires.
+    pub(super) expiry: Option<u64>,
 }
 
 impl<T> Backlog<T> {
@@ -32,6 +35,7 @@ impl<T> Backlog<T> {
             first: VecDeque::new(),
             more: VecDeque::new(),
             spare: Vec::new(),
+            expiry: None,
         }
     }
 
@@ -117,6 +121,10 @@ impl<T> Backlog<T> {
         self.first.iter_mut().chain(self.more.iter_mut().flatten())
     }
 
+    pub(crate) fn back(&self) -> Option<&T> {
+        self.more.back().unwrap_or(&self.first).back()
+    }
+
     pub(crate) fn front(&self) -> Option<&T> {
         self.first.front()
     }
@@ -154,6 +162,7 @@ impl<T> Spares<T> {
         debug_assert!(backlog.is_empty(), "a spare backlog holds nothing");
         // The next lane may be a short one, and there are many of these.
         backlog.spare.truncate(1);
+        backlog.expiry = None;
         let mut spares = lock(&self.0);
         if spares.len() < SPARES {
             spares.push(backlog);

@@ -32,6 +32,8 @@ pub(crate) struct Effects<T: Item, H, G> {
     pub(crate) left: Few<(T, Left)>,
     /// The timer of a lane that waits, or of the head that it holds.
     pub(crate) wake: Option<Due>,
+    /// The timer of the first message that expires, in nanoseconds since the epoch of the rules.
+    pub(crate) expires_at: Option<u64>,
     /// A timer of a head in backoff finds, or found, another state than it was armed for.
     pub(crate) stale: bool,
     /// How deep the lane is now.
@@ -55,8 +57,6 @@ pub(crate) struct Rare<T: Item, H, G> {
     pub(crate) gap: Option<Gap>,
     /// A question to the version store, or a version to record there.
     pub(crate) store: Option<Store>,
-    /// The timer of the first message that expires, in nanoseconds since the epoch of the rules.
-    pub(crate) expires_at: Option<u64>,
     /// The timer of a gap: since when the version is missing, and until when it is waited for.
     pub(crate) gap_until: Option<(Instant, Instant)>,
     /// The acceptance of the oldest message that may wait for long from now on.
@@ -78,7 +78,6 @@ impl<T: Item, H, G> Default for Rare<T, H, G> {
             merge: None,
             gap: None,
             store: None,
-            expires_at: None,
             gap_until: None,
             stalled_since: None,
         }
@@ -261,6 +260,7 @@ impl<T: Item, H, G> Effects<T, H, G> {
             out: Out::Nothing,
             left: Few::None,
             wake: None,
+            expires_at: None,
             stale: false,
             depth: 0,
             holds: false,

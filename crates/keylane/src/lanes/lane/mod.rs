@@ -98,9 +98,6 @@ struct More<T, G> {
     watermark: Option<u64>,
     /// The word of the rate: when the next message is due in theory; 0 before the first.
     tat: u64,
-    /// When the timer of the first message that expires goes off, in nanoseconds since the epoch of
-    /// the rules.
-    expiry: Option<u64>,
     plan: Plan<T>,
 }
 
@@ -111,7 +108,6 @@ impl<T, G> Default for More<T, G> {
             full: None,
             watermark: None,
             tat: 0,
-            expiry: None,
             plan: Plan::Stateless,
         }
     }

@@ -165,25 +165,26 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     /// Arms the timer of the newest message, if it expires before the one that is armed.
     fn watch_newest(&mut self, effects: &mut Effects<T, H, G>) {
-        let newest = self.parked_mut().next_back();
-        if let Some(at) = newest.and_then(|newest| newest.expires_at()) {
+        let newest = self.parked.as_ref().and_then(|parked| parked.back());
+        if let Some(at) = newest.and_then(Item::expires_at) {
             self.watch_until(at, effects);
         }
     }
 
     /// Arms the timer of a message that expires then.
     pub(super) fn watch_until(&mut self, at: u64, effects: &mut Effects<T, H, G>) {
-        let armed = self.more.as_ref().and_then(|more| more.expiry);
-        if armed.is_none_or(|armed| armed > at) {
-            self.more_mut().expiry = Some(at);
-            effects.rare_mut().expires_at = Some(at);
+        if let Some(parked) = &mut self.parked
+            && parked.expiry.is_none_or(|armed| armed > at)
+        {
+            parked.expiry = Some(at);
+            effects.expires_at = Some(at);
         }
     }
 
     /// The timer that was asked for is not armed after all: there are too many.
     pub(crate) fn unwatch(&mut self) {
-        if let Some(more) = &mut self.more {
-            more.expiry = None;
+        if let Some(parked) = &mut self.parked {
+            parked.expiry = None;
         }
     }
 }

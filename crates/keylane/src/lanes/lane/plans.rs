@@ -441,7 +441,7 @@ impl World {
             Some(Due::Expiry(_) | Due::Gap(_)) => unreachable!("they have fields of their own"),
             None => {}
         }
-        if let Some(at) = rare.expires_at {
+        if let Some(at) = effects.expires_at {
             let at = self.rules.moment(at, self.now);
             self.arm(at, 2, at);
         }

@@ -87,8 +87,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         rules: &Rules,
         effects: &mut Effects<T, H, G>,
     ) {
-        match &mut self.more {
-            Some(more) if more.expiry == Some(armed) => more.expiry = None,
+        match &mut self.parked {
+            Some(parked) if parked.expiry == Some(armed) => parked.expiry = None,
             _ => return,
         }
         if armed > rules.stamp(now + TICK) {
