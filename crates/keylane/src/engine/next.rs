@@ -4,7 +4,7 @@ use super::apply::{LaneEffects, Unlocked};
 use super::message::{Held, Job, Parked, Queued, Work};
 use super::outcome::{Outcome, Tally};
 use super::{Engine, Lane};
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::lanes::{Effects, Hold, Next};
 use crate::types::Spec;
 use crate::unwind::cloned;
@@ -74,7 +74,7 @@ impl<T: Spec> Engine<T> {
     // Out of line, to keep the path of plain lanes short.
     #[inline(never)]
     fn advance_by_plan(&self, key: T::Key, hash: u64) -> Option<Queued<T>> {
-        let now = clock::now();
+        let now = self.now_if(self.rules.advances_by_the_time());
         let mut effects = Effects::new();
         let found = self.step(&key, hash, now, &mut effects, |lane, effects| {
             lane.advance(now, &self.rules, false, effects);
@@ -83,6 +83,16 @@ impl<T: Spec> Engine<T> {
             return None;
         }
         self.follow(key, hash, &mut effects)
+    }
+
+    /// The time for a decision of a lane. Reading the clock costs as much as the decision, so lanes
+    /// that do not look at the time get any.
+    #[inline]
+    fn now_if(&self, depends_on_it: bool) -> Instant {
+        match depends_on_it || self.may_be_untimely() {
+            true => clock::now(),
+            false => self.clocks.epoch,
+        }
     }
 
     /// A runner took a scheduled lane out of the ready queue. Returns the job that starts, if any.
@@ -96,7 +106,7 @@ impl<T: Spec> Engine<T> {
             match asked {
                 Queued::Job(job) => return Some(job),
                 Queued::Lane { key, hash, .. } => {
-                    let now = clock::now();
+                    let now = self.now_if(self.rules.asks_the_time());
                     let mut effects = Effects::new();
                     let found = self.step(&key, hash, now, &mut effects, |lane, effects| {
                         lane.next(now, &self.rules, effects);

@@ -115,6 +115,23 @@ impl Rules {
         self.rate.is_none() && matches!(self.plan, PlanRules::Sequence(_))
     }
 
+    /// Whether what starts next in a lane depends on the time, if no message in it is delayed.
+    pub(crate) fn asks_the_time(&self) -> bool {
+        match &self.plan {
+            PlanRules::Fifo | PlanRules::Coalesce(_) => self.rate.is_some() || self.expires,
+            PlanRules::Batch(batch) => {
+                self.rate.is_some() || self.expires || !batch.linger.is_zero()
+            }
+            PlanRules::Sequence(_) => true,
+        }
+    }
+
+    /// Whether it depends on the time how a lane goes on when its head has settled, if no message
+    /// in it is delayed.
+    pub(crate) fn advances_by_the_time(&self) -> bool {
+        self.rate.is_some() || matches!(self.plan, PlanRules::Sequence(_))
+    }
+
     /// Whether the senders of a full lane are held back.
     pub(crate) fn has_gates(&self) -> bool {
         self.at_limit == AtLimit::Park && !self.holds_two_at_most()
