@@ -9,9 +9,7 @@ use keylane::routing::{HashLane, HashLanes};
 use keylane::watching::LaneState;
 use keylane::{Dispatcher, OnExhausted};
 use keylane_testkit::ScriptError;
-use keylane_testkit::scenario::Message;
-
-use crate::support::{quiet, within};
+use keylane_testkit::scenario::{Message, settle, within};
 
 #[tokio::test(start_paused = true)]
 async fn an_old_lane_that_is_halted_is_found_by_its_number() {
@@ -30,11 +28,11 @@ async fn an_old_lane_that_is_halted_is_found_by_its_number() {
     let moves = (0..).find(|key| lanes.lane_of(&Some(*key)).index() == 1);
     let key = moves.unwrap();
     lanes.send(Message::new(key, 0)).await.unwrap();
-    quiet().await;
+    settle().await;
     let mut resized = pin!(lanes.resize(1));
     assert!(is_pending(resized.as_mut()).await);
     lanes.send(Message::new(key, 1)).await.unwrap();
-    quiet().await;
+    settle().await;
     // The key belongs to the new lane, and waits for the old one.
     assert_eq!(lanes.lane_of(&Some(key)).index(), 0);
     assert!(is_pending(resized.as_mut()).await);

@@ -16,15 +16,15 @@ use keylane::error::BuildError;
 use keylane::routing::HashLanes;
 use keylane::watching::LaneState;
 use keylane::{Context, Dispatcher, OnExhausted, OnGap, Rate, Sequence};
-use keylane_testkit::ScriptError;
-use keylane_testkit::scenario::{self, MS, Message, SECOND, ScriptedDispatcher};
+use keylane_testkit::scenario::{
+    self, MS, Message, SECOND, ScriptedDispatcher, settle, within, within_years,
+};
+use keylane_testkit::{Act, ScriptError};
 use tokio::runtime::{self, Runtime};
 use tokio::time::Instant;
 
 use crate::states::{State, arrange};
-use crate::support::{
-    Act, CAPACITY, HOUR, Recorder, at, dispatcher, quiet, rounded, send_all, within,
-};
+use crate::support::{CAPACITY, HOUR, Recorder, at, dispatcher, rounded, send_all};
 
 /// Where an operator may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ async fn a_gap_is_skipped() {
         let recorder = Recorder::new();
         let jobs = dispatcher()
             .sequence(versions(OnGap::Halt))
-            .spawn(recorder.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::ok()))
             .unwrap();
         send_all(&jobs, 1, [2, 4]).await;
         at(&recorder, 20_000).await;
@@ -144,7 +144,7 @@ async fn the_last_message_of_a_rate_is_skipped() {
         let jobs = dispatcher()
             .rate_per_key(Rate::per(1, SECOND))
             .on_exhausted(OnExhausted::Halt)
-            .spawn(recorder.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
+            .spawn(recorder.handler(|id, _| if id == 1 { Act::error() } else { Act::ok() }))
             .unwrap();
         send_all(&jobs, 1, [1]).await;
         at(&recorder, 100).await;
@@ -170,7 +170,7 @@ async fn a_halted_gap_is_resumed() {
         let recorder = Recorder::new();
         let jobs = dispatcher()
             .sequence(versions(OnGap::Halt))
-            .spawn(recorder.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::ok()))
             .unwrap();
         send_all(&jobs, 1, [2]).await;
         at(&recorder, 20_000).await;
@@ -319,7 +319,7 @@ async fn outcome(state: State, call: Call, place: Option<Place>) -> String {
         None => (call(&jobs), Other(None)),
         Some(place) => place.call(|| call(&jobs)),
     };
-    quiet().await;
+    settle().await;
     // What is armed from now on shares the wheel with what the call has armed.
     if !jobs.is_closed() {
         jobs.send_when(Message::new(5, 50), 100 * MS).await.unwrap();
@@ -329,7 +329,7 @@ async fn outcome(state: State, call: Call, place: Option<Place>) -> String {
     for _ in 0..2 {
         let _ = jobs.lane(&1).resume();
     }
-    let report = within(async { jobs.drain().await }).await;
+    let report = within_years(async { jobs.drain().await }).await;
     recorder.judge(&jobs, &report, CAPACITY);
     let mut words = Vec::new();
     for receipt in receipts {
@@ -379,7 +379,7 @@ async fn the_functions_of_a_permit() {
         let recorder = Recorder::new();
         let jobs = dispatcher()
             .expire_after(10 * SECOND)
-            .spawn(recorder.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::ok()))
             .unwrap();
         at(&recorder, 5_000).await;
         let mut permits = Vec::new();
@@ -424,7 +424,7 @@ async fn a_lifetime_is_measured_by_the_dispatchers_clock() {
         let recorder = Recorder::new();
         let jobs = dispatcher()
             .expire_after(SECOND)
-            .spawn(recorder.handler(|_, _| Act::Takes(2_000)))
+            .spawn(recorder.handler(|_, _| Act::ok().sleeps(2 * SECOND)))
             .unwrap();
         at(&recorder, 3_600_000).await;
         let (sent, _other) = place.call(|| [1, 2].map(|id| jobs.try_send(Message::new(1, id))));
@@ -445,7 +445,7 @@ async fn a_deadline_is_measured_by_the_dispatchers_clock() {
         let case = format!("{place:?}");
         let recorder = Recorder::new();
         let jobs = dispatcher()
-            .spawn(recorder.handler(|_, _| Act::Never))
+            .spawn(recorder.handler(|_, _| Act::never()))
             .unwrap();
         send_all(&jobs, 1, [1]).await;
         at(&recorder, 3_600_000).await;
@@ -470,7 +470,7 @@ async fn the_last_handle_is_dropped() {
         let recorder = Recorder::new();
         let jobs = dispatcher()
             .rate_per_key(Rate::per(1, SECOND))
-            .spawn(recorder.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::ok()))
             .unwrap();
         send_all(&jobs, 1, [1, 2, 3]).await;
         let mut events = jobs.events();
@@ -516,7 +516,7 @@ async fn a_dispatcher_is_started_elsewhere() {
     let built = PLACES.map(|place| {
         let recorder = Recorder::new();
         let (built, _other) =
-            place.call(|| dispatcher().spawn(recorder.handler(|_, _| Act::Ok)).err());
+            place.call(|| dispatcher().spawn(recorder.handler(|_, _| Act::ok())).err());
         built
     });
     std::panic::set_hook(hook);

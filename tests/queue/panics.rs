@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use keylane::Queue;
 use keylane::queue::Redelivery;
+use keylane_testkit::scenario::within;
 
-use crate::support::{TIME, within};
+use crate::support::TIME;
 
 /// A message whose drop panics.
 struct Bomb(u64);

@@ -9,10 +9,11 @@ use std::time::Duration;
 use keylane::Queue;
 use keylane::error::BuildError;
 use keylane::queue::{EnqueueError, Lease, LeaseError, Redelivery, TryDequeueError};
+use keylane_testkit::scenario::{MS, quiet, within};
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
 
-use crate::support::{Job, Jobs, MS, TIME, builder, holding, jobs, lease, quiet, rest, within};
+use crate::support::{Job, Jobs, TIME, builder, holding, jobs, lease, rest};
 
 const KEYS: u64 = 7;
 const JOBS: u64 = 4_000;

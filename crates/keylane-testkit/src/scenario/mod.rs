@@ -39,4 +39,4 @@ pub use producer::Producer;
 pub use random::Random;
 pub use receipts::{Receipts, outcome};
 pub use runtime::{on_both, paused, repeats, threads};
-pub use wait::{MS, SECOND, drop_after_polls, quiet, until, within};
+pub use wait::{MS, SECOND, drop_after_polls, quiet, settle, until, within, within_years};
