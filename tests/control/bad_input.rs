@@ -139,7 +139,7 @@ async fn a_lifetime_that_panics_accepts_nothing() {
     assert_eq!((report.accepted, report.done), (1, 1));
 }
 
-/// Nobody resumes it: its senders feel its limit, and nobody else does.
+/// It is not resumed: its senders feel its limit, and no others do.
 #[tokio::test(start_paused = true)]
 async fn one_key_paused_for_ever() {
     for thinks in [false, true] {

@@ -304,7 +304,7 @@ async fn a_time_that_is_over_is_now() {
     }
 }
 
-/// A message without a key is nobody's head, and its delay is no retry.
+/// A message without a key is the head of no lane, and its delay is no retry.
 #[tokio::test(start_paused = true)]
 async fn keyless_messages_are_delayed() {
     for delayed in [Delayed::Wait, Delayed::Pass] {

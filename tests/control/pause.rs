@@ -274,7 +274,7 @@ async fn a_paused_key_takes_no_room() {
     }
 }
 
-/// A drain does not wait for somebody to resume.
+/// A drain does not wait for an operator to resume.
 #[tokio::test(start_paused = true)]
 async fn a_drain_hands_back_what_is_paused() {
     // Paused before the drain or during it, with the head in flight, failing, or at rest.
@@ -305,7 +305,7 @@ async fn a_drain_hands_back_what_is_paused() {
                 lane.pause();
             }
             let report = tokio::time::timeout(SECOND, drain).await;
-            let report = report.expect("nobody resumes it");
+            let report = report.expect("a drain waits for no operator");
             recorder.judge(&dispatcher, &report, CAPACITY);
             let mut words = Vec::new();
             for receipt in receipts {

@@ -347,7 +347,7 @@ impl Model {
         self.go_on(key);
     }
 
-    /// Handlers succeed at once from here on, and nobody decides any more.
+    /// Handlers succeed at once from here on, and the operator decides no more.
     fn end(&mut self, end: u8) {
         for key in 1..=KEYS {
             if end == 2 {

@@ -125,7 +125,7 @@ fn a_panic_is_shared_as_a_failure() {
     });
 }
 
-/// Without a receipt nobody asks for a clone.
+/// Without a receipt the engine makes no clone.
 #[derive(Debug)]
 struct Costly(Arc<AtomicU64>, bool);
 
@@ -240,7 +240,7 @@ fn at_an_exact_limit_sharing_ends_and_coalescing_does_not() {
     }
 }
 
-/// An abort in the middle: everybody hears of it.
+/// An abort in the middle: each receipt hears of it.
 #[test]
 fn an_abort_resolves_every_share() {
     for name in ["first", "latest", "merge"] {

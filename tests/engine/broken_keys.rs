@@ -103,7 +103,7 @@ impl Clone for Broken {
 
 impl Drop for Broken {
     fn drop(&mut self) {
-        // A second panic while one unwinds ends the process, and nobody can help it.
+        // A second panic while one unwinds ends the process, which no dispatcher can prevent.
         if !std::thread::panicking() {
             self.fuse.burn(Part::Drop);
         }

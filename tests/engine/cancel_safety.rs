@@ -265,7 +265,7 @@ fn an_ending_dropped_at_each_poll_goes_on() {
                     assert!(producer.dispatcher.is_closed());
                     gate.open();
                     let second = within(async { producer.dispatcher.drain().await }).await;
-                    // Whoever was there for it got the messages, and nobody got them twice.
+                    // One of the two reports has the messages, and no message is in both.
                     let back = second.handed_back as usize;
                     let returned = first.map_or(0, |report| report.returned.len());
                     assert_eq!(returned + second.returned.len(), back);

@@ -1,4 +1,4 @@
-//! `OnExhausted::Halt`: the lane stops, and somebody decides.
+//! `OnExhausted::Halt`: the lane stops, and an operator decides.
 
 use keylane::error::{Failure, LaneError, ReceiptError};
 use keylane::watching::LaneState;
@@ -36,7 +36,7 @@ async fn halted(script: Script, history: &History) -> (Producer, MailLane, Scrip
 }
 
 #[test]
-fn nothing_of_the_key_starts_until_somebody_decides() {
+fn nothing_of_the_key_starts_until_an_operator_decides() {
     paused().block_on(async {
         let history = History::new();
         let (producer, lane, mut receipt) = halted(Script::new(&history), &history).await;

@@ -1,4 +1,4 @@
-//! What handlers, senders, operators and settings may do at worst, and nobody else feels it.
+//! What handlers, senders, operators and settings may do at worst, and no other key feels it.
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
@@ -319,7 +319,7 @@ fn a_resumed_head_that_is_handed_back_knows_its_attempts() {
 /// Where to tell of a drop, and where to wait for its end.
 type Told = (mpsc::Sender<()>, mpsc::Receiver<()>);
 
-/// A message whose drop waits, once it is told to: whoever drops it stands there.
+/// A message whose drop waits, once it is told to: the thread that drops it stands there.
 #[derive(Clone)]
 struct Slow(Arc<Mutex<Option<Told>>>);
 
@@ -334,7 +334,7 @@ impl Drop for Slow {
     }
 }
 
-/// The operator has the head in hand when the runtime goes: nobody else can settle it.
+/// The operator has the head in hand when the runtime goes: only the operator can settle it.
 #[test]
 fn skipping_while_the_runtime_goes_ends_with_a_report() {
     let runtime = threads();

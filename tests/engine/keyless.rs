@@ -8,7 +8,7 @@ use keylane_testkit::scenario::{
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
 #[test]
-fn they_run_side_by_side_and_behind_nobody() {
+fn they_run_side_by_side_and_behind_no_other() {
     paused().block_on(async {
         let history = History::new();
         let gate = Gate::new();

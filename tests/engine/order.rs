@@ -45,7 +45,7 @@ fn first_attempts_start_in_the_order_of_acceptance() {
             senders.spawn(async move {
                 for n in 0..120 {
                     if n % 3 == 0 {
-                        // One key for all: whoever holds the lock is the next in order.
+                        // One key for all: the sender that holds the lock is the next in order.
                         let _turn = shared.lock().await;
                         producer.send(1_000).await;
                     } else {
@@ -136,7 +136,7 @@ fn a_new_message_does_not_overtake_a_parked_one() {
         for round in 0..20 {
             producer.send_all(1, 2).await;
             gate.arrivals(1).await;
-            // The key becomes free, and before anybody has noticed the next message is there.
+            // The key becomes free, and before the dispatcher has noticed the next message is there.
             gate.release(1);
             producer.try_send(1).unwrap();
             for _ in 0..round {

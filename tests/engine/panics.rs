@@ -333,7 +333,7 @@ fn in_the_debug_of_the_error() {
     });
 }
 
-/// Answers and errors that nobody waits for are dropped by the engine.
+/// Answers and errors without a receipt are dropped by the engine.
 #[test]
 fn in_the_drop_of_answers_and_errors() {
     #[derive(Debug)]
@@ -368,7 +368,7 @@ fn in_the_drop_of_answers_and_errors() {
     });
 }
 
-/// A receipt is polled by whoever holds it, with a waker that may be anything.
+/// A receipt is polled by any task that holds it, with a waker that may be anything.
 #[test]
 fn in_the_waker_of_a_receipt() {
     struct Touchy;

@@ -74,7 +74,7 @@ fn runtime_dropped_on_two_threads() {
     }
 }
 
-/// Somebody who outlives the runtime has asked for the report: it stands only when all is settled.
+/// A task that outlives the runtime has asked for the report: it stands only when all is settled.
 #[test]
 fn runtime_dropped_while_another_one_waits_for_the_report() {
     let other = threads();

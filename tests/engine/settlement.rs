@@ -220,7 +220,7 @@ fn by_the_end_of_the_runtime() {
     assert_nothing_left(&orders);
 }
 
-/// Nobody has asked for a receipt: the same counts, and what is handed back is in the report.
+/// No sender has asked for a receipt: the same counts, and what is handed back is in the report.
 #[test]
 fn without_receipts_too() {
     paused().block_on(async {

@@ -325,7 +325,7 @@ fn nothing_is_left_of_a_dispatcher_that_has_ended() {
     }
 }
 
-/// A lane that was paused while its head was with its handler has nobody to resume it at the end.
+/// A lane that was paused while its head was with its handler is not resumed at the end.
 #[test]
 fn a_drain_hands_back_what_waits_in_a_paused_lane_behind_a_head_in_flight() {
     paused().block_on(async {

@@ -163,7 +163,7 @@ fn callers_that_give_up_leave_room_for_the_others() {
 }
 
 /// Runners become holders, come back, find pollers enough, rest and are summoned again, all the
-/// time and on two threads: whoever takes a turn without being a poller breaks the count of them.
+/// time and on two threads: a runner that takes a turn without being a poller breaks the count of them.
 #[test]
 fn lanes_by_the_thousand_whose_handlers_wait() {
     const KEYS: u64 = 5_000;
@@ -194,7 +194,7 @@ fn lanes_by_the_thousand_whose_handlers_wait() {
     }
 }
 
-/// A receipt that nobody waits for any more is no reason to stop.
+/// A receipt that was dropped is no reason to stop.
 #[test]
 fn receipts_that_are_dropped_change_nothing() {
     paused().block_on(async {

@@ -37,7 +37,7 @@ pub(crate) struct Naive {
     /// What each head does. Messages without a lane are their own heads.
     heads: BTreeMap<Id, Doing>,
     /// How many came into each lane since it was empty whose senders were on their way when it
-    /// became full. Each of them may let in one more: nobody takes back what was granted meanwhile.
+    /// became full. Each of them may let in one more: what was granted meanwhile is not taken back.
     excess: BTreeMap<Key, usize>,
     /// How many messages have left the channel for sure: those accepted when it was last quiet.
     routed: usize,

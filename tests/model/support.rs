@@ -215,7 +215,7 @@ impl Harness {
         self.naive.compare(&self.orders);
     }
 
-    /// Answers whoever waits until the report is there.
+    /// Answers all handlers that wait, until the report is there.
     pub(crate) async fn run_out(mut self) {
         if !self.ending {
             self.end(End::Drain(None));

@@ -72,7 +72,7 @@ async fn a_close_finishes_the_batch_in_the_handler() {
     }
 }
 
-/// A halted batch that nobody decides about comes back whole, in order.
+/// A halted batch without a decision comes back whole, in order.
 #[tokio::test(start_paused = true)]
 async fn a_halted_batch_is_handed_back() {
     let recorder = Recorder::new();

@@ -32,7 +32,7 @@ async fn up_to_max_messages_of_one_key_in_order() {
     assert_eq!(report.done, 10);
 }
 
-/// A batch is as large as it can be when it starts, and not when somebody looked.
+/// A batch is as large as it can be when it starts, and not when its lane became ready.
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_put_together_when_it_starts() {
     let recorder = Recorder::new();

@@ -299,7 +299,7 @@ fn a_runtime_that_is_dropped_ends_a_change() {
         producer.send(troubled()).await;
         until(|| producer.dispatcher.stats().in_flight == 1).await;
         let lanes = producer.dispatcher.clone();
-        // Asked for out of the runtime, where nobody drops it.
+        // Asked for outside the runtime, which would drop it.
         let changed = std::thread::spawn(move || paused().block_on(lanes.resize(8)));
         until(|| producer.dispatcher.lanes() == 8).await;
         let mut receipts = Vec::new();

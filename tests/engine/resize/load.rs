@@ -63,7 +63,7 @@ fn a_thousand_changes_are_right_for_each_user() {
     });
 }
 
-/// Changes that nobody waits for, and many at once: the last one counts.
+/// Changes that no task waits for, and many at once: the last one counts.
 #[test]
 fn changes_may_be_dropped_and_come_all_at_once() {
     on_both(|| async {

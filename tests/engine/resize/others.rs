@@ -66,7 +66,7 @@ fn lanes_that_stay_need_not_drain() {
 }
 
 /// A user that waits for its old lane has the limit of a lane, and then its sender waits: there is room
-/// for everybody else.
+/// for all others.
 #[test]
 fn a_hot_user_that_waits_takes_no_room_from_others() {
     paused().block_on(async {

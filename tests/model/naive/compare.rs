@@ -183,7 +183,7 @@ impl Naive {
         assert!(fits, "key {key} is {view:?}, and its head {head} {doing:?}");
     }
 
-    /// Whoever waits has a reason.
+    /// A sender that waits has a reason.
     fn check_senders(&self) {
         for id in &self.senders {
             let key = self.messages[id].message.key;

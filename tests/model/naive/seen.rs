@@ -122,7 +122,7 @@ impl Naive {
                     if !found_room {
                         let excess = self.excess.get_mut(&key).filter(|excess| **excess > 0);
                         let excess =
-                            excess.expect("nobody else makes a lane deeper than its limit");
+                            excess.expect("nothing else makes a lane deeper than its limit");
                         *excess -= 1;
                     }
                     self.lanes.entry(key).or_default().push_back(id);
@@ -194,7 +194,7 @@ impl Naive {
             After::Halt if has_lane && self.stage == Stage::Open => {
                 self.heads.insert(id, Doing::Halted);
             }
-            // Nobody will decide any more.
+            // The operator decides no more.
             After::Halt if has_lane => self.hand_back(id),
             After::Halt | After::Discard => {
                 self.settle(id, Settled::Discarded);

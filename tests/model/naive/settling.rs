@@ -26,8 +26,8 @@ impl Naive {
             return;
         }
         if lane.iter().all(|id| self.may_be_in_channel(*id)) {
-            // The gate went with the lane, and whoever waited at it is on the way. What is still in
-            // the channel finds no lane.
+            // The gate went with the lane, and the senders that waited at it are on their way. What
+            // is still in the channel finds no lane.
             for sender in self.senders.clone() {
                 let entry = self.entry(sender);
                 entry.found_room |= entry.message.key == Some(key);

@@ -13,14 +13,14 @@ impl Naive {
         self.senders.iter().copied()
     }
 
-    /// Receipts that somebody waits for.
+    /// Receipts that are waited for.
     pub(crate) fn receipts(&self) -> impl Iterator<Item = Id> {
         let accepted = self.accepted.iter().copied();
         accepted.filter(|id| self.messages[id].has_receipt && !self.messages[id].resolved)
     }
 
-    /// The head that a decision would be about. `Err`: its time has just come, and nobody can say
-    /// whether it is out already.
+    /// The head that a decision would be about. `Err`: its time has just come, and it may be out
+    /// already.
     pub(crate) fn decidable(&self, key: Key, decision: Decision) -> Result<Option<Id>, ()> {
         let head = self.lanes.get(&key).and_then(|lane| lane.front().copied());
         let Some(head) = head else { return Ok(None) };
@@ -64,7 +64,7 @@ impl Naive {
         self.pass += time;
     }
 
-    /// Somebody sends a message.
+    /// A sender has a message.
     pub(crate) fn offered(&mut self, message: &Message, submit: bool) {
         let entry = Entry {
             message: message.clone(),
@@ -127,7 +127,7 @@ impl Naive {
         }
     }
 
-    /// Nothing starts any more. What is not in somebody's hands goes back.
+    /// Nothing starts any more. What is neither with its handler nor with the sink goes back.
     pub(super) fn stop(&mut self, stage: Stage) {
         self.stage = self.stage.max(stage);
         for (id, doing) in self.heads.clone() {

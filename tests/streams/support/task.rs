@@ -86,6 +86,6 @@ pub(crate) fn run<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = task.poll(&mut future) {
             return output;
         }
-        assert!(task.was_woken(), "nobody would poll this again");
+        assert!(task.was_woken(), "it would not be polled again");
     }
 }
