@@ -415,11 +415,12 @@ async fn in_batches() {
     }
 }
 
+/// A drain waits for it, and so does a dispatcher without handles; a close and an abort hand it back.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_due_at_the_end() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
         for key in [Some(1), None] {
-            for end in 0..3 {
+            for end in ["drain", "close", "abort", "drop"] {
                 let recorder = Recorder::new();
                 let dispatcher = dispatcher()
                     .delayed(delayed)
@@ -433,48 +434,46 @@ async fn what_is_not_due_at_the_end() {
                     .send_when(Message::new(key, 2), SECOND)
                     .await
                     .unwrap();
-                if end != 2 {
+                if ["drain", "close"].contains(&end) {
                     settle().await;
                 }
-                let report = within(async {
-                    match end {
-                        0 => dispatcher.drain().await,
-                        1 => dispatcher.close().await,
-                        _ => dispatcher.abort().await,
+                let case = format!("{end} {delayed:?} {key:?}");
+                let report = match end {
+                    "drain" => within(async { dispatcher.drain().await }).await,
+                    "close" => within(async { dispatcher.close().await }).await,
+                    "abort" => within(async { dispatcher.abort().await }).await,
+                    _ => {
+                        drop(dispatcher);
+                        assert_eq!(within(receipt).await, Ok(1), "{case}");
+                        settle().await;
+                        let mut times = recorder.times();
+                        times.sort_unstable();
+                        assert_eq!(times, [(1_000, 1), (1_000, 2)], "{case}");
+                        continue;
                     }
-                })
-                .await;
+                };
                 recorder.judge(&dispatcher, &report, CAPACITY);
                 let answer = outcome(&receipt.await);
-                if end == 0 {
-                    assert_eq!((report.done, answer, recorder.now()), (2, "done", 1_000));
+                if end == "drain" {
+                    assert_eq!(
+                        (report.done, answer, recorder.now()),
+                        (2, "done", 1_000),
+                        "{case}"
+                    );
                 } else {
                     assert_eq!(
                         (report.handed_back, answer, recorder.now()),
-                        (2, "handed back", 0)
+                        (2, "handed back", 0),
+                        "{case}"
                     );
-                    assert_eq!(report.returned[0].message, Some(Message::new(key, 2)));
+                    assert_eq!(
+                        report.returned[0].message,
+                        Some(Message::new(key, 2)),
+                        "{case}"
+                    );
                 }
             }
         }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dispatcher_that_is_dropped_handles_it_in_time() {
-    for delayed in [Delayed::Wait, Delayed::Pass] {
-        let recorder = Recorder::new();
-        let dispatcher = dispatcher()
-            .delayed(delayed)
-            .spawn(recorder.handler(|_, _| Act::ok()))
-            .unwrap();
-        let receipt = dispatcher
-            .submit_when(Message::new(1, 1), SECOND)
-            .await
-            .unwrap();
-        drop(dispatcher);
-        assert_eq!(receipt.await.unwrap(), 1);
-        assert_eq!(recorder.times(), [(1_000, 1)]);
     }
 }
 
