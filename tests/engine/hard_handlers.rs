@@ -17,8 +17,7 @@ use keylane_testkit::scenario::{
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// One handler waits, so another runner has taken over from its own; the next one keeps its thread.
-/// With a second thread all others run.
+/// One handler waits, and the next one keeps its thread. With a second thread all others run.
 #[test]
 fn a_blocked_thread_beside_a_waiting_handler_stops_no_other() {
     threads().block_on(async {
