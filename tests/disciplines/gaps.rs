@@ -7,12 +7,12 @@ use std::time::Duration;
 use keylane::error::{Failure, LaneError, ReceiptError};
 use keylane::watching::LaneState;
 use keylane::{OnExhausted, OnGap};
+use keylane_testkit::scenario::{MS, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 use tokio::time::Instant;
 
 use crate::sequence::contiguous;
 use crate::support::{Client, Job, jobs, scripted};
-use keylane_testkit::scenario::{MS, paused, quiet};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -2,11 +2,11 @@
 
 use keylane::watching::LaneState;
 use keylane::{OnGap, Overflow, Retry, Sequence};
+use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use proptest::prelude::*;
 
 use crate::support::{Client, Job, jobs, scripted};
-use keylane_testkit::scenario::{SECOND, paused, quiet};
 
 pub(crate) fn contiguous() -> Sequence<u64, Job> {
     Sequence::contiguous(|job: &Job| job.version)

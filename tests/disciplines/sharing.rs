@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use keylane::error::{BuildError, Failure, ReceiptError};
 use keylane::{Coalesce, Dispatcher, OnExhausted, Overflow};
+use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script, ScriptError};
 
 use crate::support::{Client, Job, jobs, merging, scripted};
-use keylane_testkit::scenario::{paused, quiet};
 
 fn policy(name: &str, history: &History) -> Coalesce<Job> {
     match name {
@@ -91,7 +91,7 @@ fn failures_and_dead_letters_are_shared() {
                     true => OnExhausted::dead_letter(letters.sink(|job: &Job| job.id)),
                 };
                 let client = five(name, Act::error(), &history, exhausted).await;
-                tokio::time::sleep(keylane_testkit::scenario::SECOND).await;
+                tokio::time::sleep(SECOND).await;
                 let stands = if name == "first" { 2 } else { 5 };
                 let answers = client.answered();
                 for id in 2..=5 {

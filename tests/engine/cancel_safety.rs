@@ -1,13 +1,13 @@
 //! Every public future, dropped at every await: nothing is accepted that was not said to be, nothing
 //! twice, and no room is lost.
 
-use keylane_testkit::scenario::drop_after_polls;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::task::Poll;
 
 use keylane::Overflow;
 use keylane_testkit::scenario::{
-    Message, Producer, SECOND, assert_nothing_left, dispatcher, paused, quiet, scripted, within,
+    Message, Producer, SECOND, assert_nothing_left, dispatcher, drop_after_polls, paused, quiet,
+    scripted, within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 

@@ -1,18 +1,16 @@
 //! G3: a key that is slow, failing, backing off, halted or blocked for ever delays no other, also
 //! when capacity is scarce.
 
-use keylane_testkit::Id;
-use keylane_testkit::scenario::quiet;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use tokio::task::JoinSet;
 
 use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
-    MS, Producer, SECOND, dispatcher, on_both, paused, scripted, threads, within,
+    MS, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, threads, within,
 };
-use keylane_testkit::{Act, Drained, Evidence, Gate, History, Rule, Script};
+use keylane_testkit::{Act, Drained, Evidence, Gate, History, Id, Rule, Script};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// The key that is in trouble.

@@ -7,10 +7,10 @@ use std::future::IntoFuture;
 
 use futures::FutureExt;
 use keylane::error::{ReserveError, SendError, TrySendError};
+use keylane_testkit::scenario::{Message, Random, paused, repeats, threads, until};
 use tokio::runtime::Runtime;
 
 use crate::support::Life;
-use keylane_testkit::scenario::{Message, Random, paused, repeats, threads, until};
 
 /// Lives to a random point; the senders are left to themselves.
 fn live(runtime: &Runtime, seed: u64) -> Life {

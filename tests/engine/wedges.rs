@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use tokio::task::JoinSet;
 
 use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
@@ -12,6 +11,7 @@ use keylane_testkit::scenario::{
     scripted, threads, within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Rule, Script};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// How an attempt can go wrong.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keylane::Retry;
+use keylane_testkit::scenario::{MS, Random, on_both, scripted, within};
 use keylane_testkit::{Act, Evidence, History, Script};
 
 use super::support::{Producer, finish, hashed};
-use keylane_testkit::scenario::{MS, Random, on_both, scripted, within};
 
 const USERS: u64 = 60;
 

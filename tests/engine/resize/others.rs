@@ -3,10 +3,10 @@
 
 use keylane::Overflow;
 use keylane::error::TrySendError;
+use keylane_testkit::scenario::{MS, paused, quiet, scripted, within};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use super::support::{Producer, begin, finish, hashed, users};
-use keylane_testkit::scenario::{MS, paused, quiet, scripted, within};
 
 /// The user whose handler does not end, of lane 0.
 fn blocker() -> u64 {
