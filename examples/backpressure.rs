@@ -89,7 +89,7 @@ async fn lane_capacity() -> Result<(), Error> {
 }
 
 async fn without_waiting() -> Result<(), Error> {
-    println!("3. room for 8 messages, but 3 of each device; nobody waits");
+    println!("3. room for 8 messages, but 3 of each device; no sender waits");
     let readings = Dispatcher::builder(|reading: &Reading| reading.device)
         .capacity(8)
         .lane_capacity(3, Overflow::Reject)

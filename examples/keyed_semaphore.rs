@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    examples::log_to_stderr("warn");
     let semaphore = KeyedSemaphore::builder()
         .concurrency(64)
         .lane_capacity(100)

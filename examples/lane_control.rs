@@ -89,7 +89,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("   instead of {wrong:?}");
     look(&ledger).await;
 
-    println!("skip on bob: nobody knows what his second one should have said");
+    println!("skip on bob: what his second one should have said is not known");
     bob.skip()?;
     look(&ledger).await;
 

@@ -34,6 +34,7 @@ const LEASE: Duration = Duration::from_millis(200);
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    examples::log_to_stderr("warn");
     let queue = Queue::builder(|job: &Job| job.user)
         .capacity(100)
         .lease_time(LEASE)

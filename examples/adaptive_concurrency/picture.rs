@@ -104,7 +104,7 @@ impl<'a> Picture<'a> {
             r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="13">
 <style>.grid{{stroke:#e3e6ea}}.title{{fill:#333;font-weight:bold}}.left{{fill:#666;text-anchor:end}}.middle{{fill:#666;text-anchor:middle}}.change{{stroke:#999;stroke-dasharray:3 4}}.halo{{paint-order:stroke;stroke:white;stroke-width:5px;stroke-linejoin:round}}</style>
 <rect width="100%" height="100%" fill="white"/>
-<text x="{LEFT}" y="34" font-size="20" font-weight="bold">The limit finds what the service can do, and nobody told it</text>
+<text x="{LEFT}" y="34" font-size="20" font-weight="bold">The limit finds what the service can do without being told</text>
 <text x="{LEFT}" y="58" fill="#555">Always more to do than can be done. In the short dips the limit is halved, to see how long an attempt takes without a queue.</text>
 <path d="M470 92h30" stroke="{LIMIT}" stroke-width="2"/><text x="508" y="96" fill="{LIMIT}" font-weight="bold">keylane's limit</text>
 <path d="M640 92h30" stroke="{PLACES}" stroke-width="4" stroke-opacity="0.75"/><text x="678" y="96" fill="{PLACES}" font-weight="bold">what the service can do at once</text>"##

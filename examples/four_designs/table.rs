@@ -26,7 +26,7 @@ pub(crate) fn heading(traffic: &Traffic) -> String {
         traffic.slow.as_millis(),
         traffic.lanes,
         if mates.is_empty() {
-            "nobody".to_owned()
+            "no other user".to_owned()
         } else {
             mates.join(", ")
         },

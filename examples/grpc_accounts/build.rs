@@ -1,4 +1,4 @@
-//! The service's methods: what `accounts.proto` says, so that nobody needs `protoc`.
+//! The service's methods: what `accounts.proto` says, so that no build needs `protoc`.
 
 use tonic_build::manual::{Builder, Method, Service};
 

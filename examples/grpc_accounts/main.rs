@@ -94,7 +94,7 @@ Ctrl-C stops the server.
 "#
     );
     let stop = async {
-        // An error means that nobody can press it: then it is over at once, and not never.
+        // An error means that Ctrl-C cannot be caught: then the server stops at once, and not never.
         let _ = tokio::signal::ctrl_c().await;
         println!("stopping: no more calls are taken, those that are in are finished");
     };

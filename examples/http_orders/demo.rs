@@ -115,7 +115,7 @@ impl Demo {
         .await
     }
 
-    /// Over HTTP nobody tells when an order has its place, so it looks.
+    /// No answer over HTTP says when an order has its place, so it looks.
     async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) -> Result<(), Failure> {
         let looks = async {
             while !is_so(self) {

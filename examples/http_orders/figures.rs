@@ -9,7 +9,7 @@ use crate::app::Lanes;
 /// Bounds of the histograms, in seconds.
 const BOUNDS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 30.0];
 
-/// How often what was measured is added up, also when nobody asks.
+/// How often what was measured is added up, also when no request asks for it.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// The recorder of this process.

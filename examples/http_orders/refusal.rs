@@ -11,7 +11,7 @@ use tower::timeout::error::Elapsed;
 /// Why an order was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("nobody knows whose order this is")]
+    #[error("this order names no user")]
     NoUser,
     #[error("this is not an order: {0}")]
     BadOrder(String),

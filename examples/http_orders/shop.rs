@@ -16,7 +16,7 @@ const REMEMBERED: usize = 1_000;
 /// Longest name of an item, in bytes.
 const LONGEST: usize = 64;
 
-/// What somebody wants.
+/// What a user orders.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Order {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use keylane::error::{BuildError, LaneError};
 use keylane::{Overflow, Rate};
-use keylane_testkit::ScriptError;
-use keylane_testkit::scenario::{MS, Message};
+use keylane_testkit::scenario::{MS, Message, within};
+use keylane_testkit::{Act, ScriptError};
 
-use crate::support::{Act, CAPACITY, HOUR, Recorder, at, dispatcher, send_all, within};
+use crate::support::{CAPACITY, HOUR, Recorder, at, dispatcher, send_all};
 
 async fn all(batch: Vec<Message>) -> Result<Vec<u64>, ScriptError> {
     Ok(batch.iter().map(|message| message.id).collect())
@@ -20,7 +20,7 @@ async fn settings_that_let_nothing_start_are_refused() {
     let spawn = |rate| {
         dispatcher()
             .rate_per_key(rate)
-            .spawn(recorder.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::ok()))
             .err()
     };
     for rate in [
@@ -49,7 +49,7 @@ async fn settings_that_let_nothing_start_are_refused() {
     };
     assert_eq!(batches(0), zero("batch"));
     assert_eq!(batches(usize::MAX), None);
-    let handler = || recorder.handler(|_, _| Act::Ok);
+    let handler = || recorder.handler(|_, _| Act::ok());
     assert_eq!(
         dispatcher().batch(0, MS).spawn(handler()).err(),
         Some(BuildError::Batch)
@@ -87,14 +87,14 @@ async fn settings_that_let_nothing_start_are_refused() {
 async fn a_lifetime_that_is_set_again() {
     let recorder = Recorder::new();
     let builder = dispatcher().expire_after(Duration::ZERO).expire_after(HOUR);
-    let jobs_ = builder.spawn(recorder.handler(|_, _| Act::Ok)).unwrap();
+    let jobs_ = builder.spawn(recorder.handler(|_, _| Act::ok())).unwrap();
     send_all(&jobs_, 1, [1]).await;
     assert_eq!(recorder.finish(jobs_).await.done, 1);
     let zero = dispatcher()
         .expire_by(|_| None)
         .expire_after(Duration::ZERO);
     assert_eq!(
-        zero.spawn(recorder.handler(|_, _| Act::Ok)).err(),
+        zero.spawn(recorder.handler(|_, _| Act::ok())).err(),
         Some(BuildError::Zero("expire_after"))
     );
 }
@@ -127,7 +127,7 @@ async fn a_lifetime_that_panics_accepts_nothing() {
                 None
             }
         })
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     let sender = tokio::spawn({
         let dispatcher = dispatcher.clone();
@@ -139,7 +139,7 @@ async fn a_lifetime_that_panics_accepts_nothing() {
     assert_eq!((report.accepted, report.done), (1, 1));
 }
 
-/// Nobody resumes it: its senders feel its limit, and nobody else does.
+/// It is not resumed: its senders feel its limit, and no others do.
 #[tokio::test(start_paused = true)]
 async fn one_key_paused_for_ever() {
     for thinks in [false, true] {
@@ -148,7 +148,7 @@ async fn one_key_paused_for_ever() {
         if thinks {
             builder = builder.expire_after(1_000 * HOUR);
         }
-        let dispatcher = builder.spawn(recorder.handler(|_, _| Act::Ok)).unwrap();
+        let dispatcher = builder.spawn(recorder.handler(|_, _| Act::ok())).unwrap();
         dispatcher.lane(&1).pause();
         for id in 1..=10 {
             send_all(&dispatcher, 1, [id]).await;
@@ -182,7 +182,7 @@ async fn a_replacement_that_does_not_fit() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
         .capacity_bytes(100, |message| message.id as usize)
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     let lane = dispatcher.lane(&1);
     lane.pause();
@@ -215,7 +215,7 @@ async fn a_replacement_has_its_own_size() {
     let dispatcher = dispatcher()
         .capacity_bytes(100, |message| message.id as usize)
         .stalled_capacity(0)
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     let lane = dispatcher.lane(&1);
     lane.pause();

@@ -5,10 +5,11 @@ use std::time::Duration;
 use keylane::error::SendError;
 use keylane::watching::LaneState;
 use keylane::{Delayed, Retry, RetryBudget};
-use keylane_testkit::scenario::{MS, Message, SECOND, outcome};
+use keylane_testkit::Act;
+use keylane_testkit::scenario::{MS, Message, SECOND, outcome, settle, within, within_years};
 use tokio::time::Instant;
 
-use crate::support::{Act, CAPACITY, HOUR, Recorder, at, dispatcher, quiet, send_all, within};
+use crate::support::{CAPACITY, HOUR, Recorder, at, dispatcher, send_all};
 
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -16,7 +17,7 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 async fn later_messages_wait() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     send_all(&dispatcher, 1, [1]).await;
     dispatcher
@@ -33,7 +34,7 @@ async fn later_messages_wait() {
         .await
         .unwrap();
     send_all(&dispatcher, 2, [21]).await;
-    quiet().await;
+    settle().await;
     let view = dispatcher.inspect(&1).unwrap();
     assert_eq!(
         (view.state, view.depth),
@@ -57,8 +58,8 @@ async fn later_messages_wait() {
 async fn the_first_later_message_comes_behind_plain_ones_that_are_ready() {
     let recorder = Recorder::new();
     let handler = recorder.handler(|id, _| match id {
-        100 => Act::Takes(100),
-        _ => Act::Ok,
+        100 => Act::ok().sleeps(100 * MS),
+        _ => Act::ok(),
     });
     let dispatcher = dispatcher()
         .concurrency(1)
@@ -66,11 +67,11 @@ async fn the_first_later_message_comes_behind_plain_ones_that_are_ready() {
         .spawn(handler)
         .unwrap();
     send_all(&dispatcher, 9, [100]).await;
-    quiet().await;
+    settle().await;
     send_all(&dispatcher, 1, [1]).await;
     send_all(&dispatcher, 2, [2]).await;
     send_all(&dispatcher, None, [7]).await;
-    quiet().await;
+    settle().await;
     dispatcher
         .send_when(Message::new(1, 3), 50 * MS)
         .await
@@ -116,7 +117,7 @@ async fn later_messages_pass() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
         .delayed(Delayed::Pass)
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     dispatcher
         .send_when(Message::new(1, 1), 100 * MS)
@@ -128,7 +129,7 @@ async fn later_messages_pass() {
         .await
         .unwrap();
     send_all(&dispatcher, 1, [4]).await;
-    quiet().await;
+    settle().await;
     assert_eq!(
         (dispatcher.inspect(&1), dispatcher.stats().lanes),
         (None, 0)
@@ -144,7 +145,7 @@ async fn one_that_was_passed_comes_behind_what_is_parked() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
         .delayed(Delayed::Pass)
-        .spawn(recorder.handler(|_, _| Act::Takes(60)))
+        .spawn(recorder.handler(|_, _| Act::ok().sleeps(60 * MS)))
         .unwrap();
     dispatcher
         .send_when(Message::new(1, 1), 50 * MS)
@@ -165,7 +166,7 @@ async fn ten_thousand_at_once_in_their_order() {
         let dispatcher = dispatcher()
             .delayed(delayed)
             .lane_capacity(20_000, keylane::Overflow::Wait)
-            .spawn(recorder.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::ok()))
             .unwrap();
         let due = Instant::now() + SECOND;
         for id in 0..10_000 {
@@ -174,7 +175,7 @@ async fn ten_thousand_at_once_in_their_order() {
                 .await
                 .unwrap();
         }
-        quiet().await;
+        settle().await;
         assert_eq!(recorder.calls(), []);
         assert_eq!(
             (dispatcher.stats().stalled, dispatcher.stats().capacity_left),
@@ -197,7 +198,7 @@ async fn a_jump_of_time_keeps_the_order_of_the_times() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
         .delayed(Delayed::Pass)
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     for id in 0..100 {
         dispatcher
@@ -208,9 +209,9 @@ async fn a_jump_of_time_keeps_the_order_of_the_times() {
             .await
             .unwrap();
     }
-    quiet().await;
+    settle().await;
     tokio::time::advance(HOUR).await;
-    quiet().await;
+    settle().await;
     let order = |id: &u64| (id * 37) % 100;
     assert!(
         recorder.ids().is_sorted_by_key(order),
@@ -225,7 +226,7 @@ async fn a_jump_of_time_keeps_the_order_of_the_times() {
 async fn a_time_that_does_not_exist() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     assert_eq!(
         dispatcher
@@ -250,7 +251,7 @@ async fn a_very_long_time_is_kept() {
             let recorder = Recorder::new();
             let dispatcher = dispatcher()
                 .delayed(delayed)
-                .spawn(recorder.handler(|_, _| Act::Ok))
+                .spawn(recorder.handler(|_, _| Act::ok()))
                 .unwrap();
             dispatcher
                 .send_when(Message::new(key, 1), 3 * 365 * 24 * HOUR)
@@ -261,7 +262,7 @@ async fn a_very_long_time_is_kept() {
                 .await
                 .unwrap();
             let report =
-                within(async { dispatcher.drain().within(4 * 365 * 24 * HOUR).await }).await;
+                within_years(async { dispatcher.drain().within(4 * 365 * 24 * HOUR).await }).await;
             assert_eq!(
                 (report.done, report.handed_back),
                 (1, 1),
@@ -279,7 +280,7 @@ async fn a_time_that_is_over_is_now() {
         let recorder = Recorder::new();
         let dispatcher = dispatcher()
             .delayed(delayed)
-            .spawn(recorder.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::ok()))
             .unwrap();
         let past = Instant::now();
         at(&recorder, 100).await;
@@ -295,7 +296,7 @@ async fn a_time_that_is_over_is_now() {
             .send_when(Message::new(1, 3), Duration::ZERO)
             .await
             .unwrap();
-        quiet().await;
+        settle().await;
         let mut times = recorder.times();
         times.sort();
         assert_eq!(times, [(100, 1), (100, 2), (100, 3)]);
@@ -303,7 +304,7 @@ async fn a_time_that_is_over_is_now() {
     }
 }
 
-/// A message without a key is nobody's head, and its delay is no retry.
+/// A message without a key is the head of no lane, and its delay is no retry.
 #[tokio::test(start_paused = true)]
 async fn keyless_messages_are_delayed() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
@@ -312,7 +313,7 @@ async fn keyless_messages_are_delayed() {
             .delayed(delayed)
             .retry(Retry::fixed(MS))
             .retry_budget(RetryBudget::new().ratio(0.0).min_per_second(1))
-            .spawn(recorder.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::ok()))
             .unwrap();
         for id in 0..100 {
             dispatcher
@@ -347,7 +348,7 @@ async fn delayed_messages_take_no_other_keys_room() {
             .capacity(10)
             .lane_capacity(100, keylane::Overflow::Wait)
             .delayed(delayed)
-            .spawn(recorder.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::ok()))
             .unwrap();
         for id in 1..=8 {
             dispatcher
@@ -355,17 +356,17 @@ async fn delayed_messages_take_no_other_keys_room() {
                 .await
                 .unwrap();
         }
-        quiet().await;
+        settle().await;
         for id in 21..=60 {
             dispatcher.try_send(Message::new(2, id)).unwrap();
-            quiet().await;
+            settle().await;
         }
         assert_eq!(
             (dispatcher.stats().capacity_left, dispatcher.stats().stalled),
             (10, 8),
             "{delayed:?}"
         );
-        let report = within(async { dispatcher.drain().await }).await;
+        let report = within_years(async { dispatcher.drain().await }).await;
         assert_eq!((report.done, recorder.now()), (48, 3_600_000));
         recorder.judge(&dispatcher, &report, 10);
     }
@@ -414,15 +415,16 @@ async fn in_batches() {
     }
 }
 
+/// A drain waits for it, and so does a dispatcher without handles; a close and an abort hand it back.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_due_at_the_end() {
     for delayed in [Delayed::Wait, Delayed::Pass] {
         for key in [Some(1), None] {
-            for end in 0..3 {
+            for end in ["drain", "close", "abort", "drop"] {
                 let recorder = Recorder::new();
                 let dispatcher = dispatcher()
                     .delayed(delayed)
-                    .spawn(recorder.handler(|_, _| Act::Ok))
+                    .spawn(recorder.handler(|_, _| Act::ok()))
                     .unwrap();
                 let receipt = dispatcher
                     .submit_when(Message::new(key, 1), SECOND)
@@ -432,48 +434,46 @@ async fn what_is_not_due_at_the_end() {
                     .send_when(Message::new(key, 2), SECOND)
                     .await
                     .unwrap();
-                if end != 2 {
-                    quiet().await;
+                if ["drain", "close"].contains(&end) {
+                    settle().await;
                 }
-                let report = within(async {
-                    match end {
-                        0 => dispatcher.drain().await,
-                        1 => dispatcher.close().await,
-                        _ => dispatcher.abort().await,
+                let case = format!("{end} {delayed:?} {key:?}");
+                let report = match end {
+                    "drain" => within(async { dispatcher.drain().await }).await,
+                    "close" => within(async { dispatcher.close().await }).await,
+                    "abort" => within(async { dispatcher.abort().await }).await,
+                    _ => {
+                        drop(dispatcher);
+                        assert_eq!(within(receipt).await, Ok(1), "{case}");
+                        settle().await;
+                        let mut times = recorder.times();
+                        times.sort_unstable();
+                        assert_eq!(times, [(1_000, 1), (1_000, 2)], "{case}");
+                        continue;
                     }
-                })
-                .await;
+                };
                 recorder.judge(&dispatcher, &report, CAPACITY);
                 let answer = outcome(&receipt.await);
-                if end == 0 {
-                    assert_eq!((report.done, answer, recorder.now()), (2, "done", 1_000));
+                if end == "drain" {
+                    assert_eq!(
+                        (report.done, answer, recorder.now()),
+                        (2, "done", 1_000),
+                        "{case}"
+                    );
                 } else {
                     assert_eq!(
                         (report.handed_back, answer, recorder.now()),
-                        (2, "handed back", 0)
+                        (2, "handed back", 0),
+                        "{case}"
                     );
-                    assert_eq!(report.returned[0].message, Some(Message::new(key, 2)));
+                    assert_eq!(
+                        report.returned[0].message,
+                        Some(Message::new(key, 2)),
+                        "{case}"
+                    );
                 }
             }
         }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dispatcher_that_is_dropped_handles_it_in_time() {
-    for delayed in [Delayed::Wait, Delayed::Pass] {
-        let recorder = Recorder::new();
-        let dispatcher = dispatcher()
-            .delayed(delayed)
-            .spawn(recorder.handler(|_, _| Act::Ok))
-            .unwrap();
-        let receipt = dispatcher
-            .submit_when(Message::new(1, 1), SECOND)
-            .await
-            .unwrap();
-        drop(dispatcher);
-        assert_eq!(receipt.await.unwrap(), 1);
-        assert_eq!(recorder.times(), [(1_000, 1)]);
     }
 }
 
@@ -487,7 +487,7 @@ async fn a_drain_does_not_start_what_is_stopped() {
             builder = builder.on_exhausted(keylane::OnExhausted::Halt);
         }
         let dispatcher = builder
-            .spawn(recorder.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
+            .spawn(recorder.handler(|id, _| if id == 1 { Act::error() } else { Act::ok() }))
             .unwrap();
         if !halts {
             dispatcher.lane(&1).pause();
@@ -497,7 +497,7 @@ async fn a_drain_does_not_start_what_is_stopped() {
             .await
             .unwrap();
         send_all(&dispatcher, 1, [1, 2]).await;
-        quiet().await;
+        settle().await;
         let report = recorder.finish(dispatcher).await;
         assert_eq!(report.handed_back, 3, "halts: {halts}");
         let ids: Vec<_> = report
@@ -518,7 +518,7 @@ async fn a_delayed_message_expires() {
             let dispatcher = dispatcher()
                 .delayed(delayed)
                 .expire_after(100 * MS)
-                .spawn(recorder.handler(|_, _| Act::Ok))
+                .spawn(recorder.handler(|_, _| Act::ok()))
                 .unwrap();
             let receipt = dispatcher
                 .submit_when(Message::new(key, 1), HOUR)

@@ -5,11 +5,10 @@ use std::time::Duration;
 use keylane::error::ReceiptError;
 use keylane::watching::LaneState;
 use keylane::{Coalesce, Rate, Retry};
-use keylane_testkit::scenario::{MS, Message, SECOND, outcome};
+use keylane_testkit::Act;
+use keylane_testkit::scenario::{MS, Message, SECOND, outcome, settle, within};
 
-use crate::support::{
-    Act, CAPACITY, HOUR, Recorder, at, dispatcher, quiet, send_all, submit_all, within,
-};
+use crate::support::{CAPACITY, HOUR, Recorder, at, dispatcher, send_all, submit_all};
 
 /// A lifetime of so many milliseconds as the number says in its last three digits.
 fn told(message: &Message) -> Option<Duration> {
@@ -22,7 +21,7 @@ async fn what_is_too_old_when_it_comes_does_not_start() {
         let recorder = Recorder::new();
         let dispatcher = dispatcher()
             .expire_by(told)
-            .spawn(recorder.handler(|_, _| Act::Ok))
+            .spawn(recorder.handler(|_, _| Act::ok()))
             .unwrap();
         let mut receipts = submit_all(&dispatcher, key, [1_000, 2_010])
             .await
@@ -45,14 +44,14 @@ async fn what_waits_expires_at_its_time() {
         .retry(Retry::fixed(HOUR))
         .spawn(recorder.handler(|id, _| {
             if id == 999 {
-                Act::Takes(1_000)
+                Act::ok().sleeps(SECOND)
             } else {
-                Act::Ok
+                Act::ok()
             }
         }))
         .unwrap();
     send_all(&dispatcher, 1, [999]).await;
-    quiet().await;
+    settle().await;
     let lives = [500, 100, 300, 100, 200, 999, 400];
     let mut waiting = Vec::new();
     for (n, life) in (1..).zip(lives) {
@@ -108,9 +107,9 @@ async fn whatever_the_lane_waits_for() {
         let dispatcher = builder
             .spawn(recorder.handler(move |_, attempt| {
                 if [0, 4].contains(&why) && attempt == 1 {
-                    Act::Fail
+                    Act::error()
                 } else {
-                    Act::Ok
+                    Act::ok()
                 }
             }))
             .unwrap();
@@ -122,7 +121,7 @@ async fn whatever_the_lane_waits_for() {
                 .unwrap(),
             _ => dispatcher.send(Message::new(1, 1)).await.unwrap(),
         }
-        quiet().await;
+        settle().await;
         let receipts = submit_all(&dispatcher, 1, 2..=4).await;
         at(&recorder, 99).await;
         assert_eq!(dispatcher.stats().expired, 0, "{why}");
@@ -156,12 +155,12 @@ async fn a_head_that_backs_off_expires_when_it_is_due() {
     let dispatcher = dispatcher()
         .expire_by(|message| (message.id == 1).then_some(50 * MS))
         .retry(Retry::fixed(100 * MS))
-        .spawn(recorder.handler(|id, _| if id == 1 { Act::Fail } else { Act::Ok }))
+        .spawn(recorder.handler(|id, _| if id == 1 { Act::error() } else { Act::ok() }))
         .unwrap();
     let receipt = dispatcher.submit(Message::new(1, 1)).await.unwrap();
     send_all(&dispatcher, 1, [2]).await;
     assert_eq!(outcome(&receipt.await), "expired");
-    quiet().await;
+    settle().await;
     assert_eq!(recorder.times(), [(0, 1), (100, 2)]);
     let report = recorder.finish(dispatcher).await;
     assert_eq!((report.expired, report.done), (1, 1));
@@ -177,9 +176,9 @@ async fn what_waits_for_a_permit_expires_at_its_time() {
         .expire_by(|message| (message.id < 20).then_some(100 * MS))
         .spawn(recorder.handler(|id, _| {
             if id > 20 {
-                Act::Takes(HOUR.as_millis() as u64)
+                Act::ok().sleeps(HOUR)
             } else {
-                Act::Ok
+                Act::ok()
             }
         }))
         .unwrap();
@@ -244,7 +243,7 @@ async fn lifetimes_without_an_end() {
         let recorder = Recorder::new();
         let dispatcher = dispatcher()
             .expire_after(life)
-            .spawn(recorder.handler(|_, _| Act::Takes(10)))
+            .spawn(recorder.handler(|_, _| Act::ok().sleeps(10 * MS)))
             .unwrap();
         send_all(&dispatcher, 1, 1..=3).await;
         let report = recorder.finish(dispatcher).await;
@@ -262,14 +261,14 @@ async fn a_coalesced_message_expires_with_those_it_stands_for() {
         .expire_by(|message| (message.id > 1).then_some(100 * MS))
         .spawn(recorder.handler(|id, _| {
             if id == 1 {
-                Act::Takes(HOUR.as_millis() as u64)
+                Act::ok().sleeps(HOUR)
             } else {
-                Act::Ok
+                Act::ok()
             }
         }))
         .unwrap();
     send_all(&dispatcher, 1, [1]).await;
-    quiet().await;
+    settle().await;
     let receipts = submit_all(&dispatcher, 1, 2..=4).await;
     let mut words = Vec::new();
     for receipt in receipts {
@@ -297,7 +296,7 @@ async fn thousands_expire_each_at_its_time() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
         .expire_by(told)
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     for key in 0..500 {
         dispatcher.lane(&key).pause();

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::{Delayed, Rate, Retry};
-use keylane_testkit::scenario::{Message, outcome, paused};
+use keylane_testkit::Act;
+use keylane_testkit::scenario::{Message, outcome, paused, settle, within};
 use proptest::prelude::*;
 
-use crate::support::{Act, CAPACITY, Recorder, Refusal, at, dispatcher, quiet, within};
+use crate::support::{CAPACITY, Recorder, Refusal, at, dispatcher};
 
 #[derive(Clone, Debug)]
 struct Plan {
@@ -29,10 +30,27 @@ enum Step {
         key: u64,
         life: Option<u64>,
         delay: u64,
-        act: Act,
+        work: Work,
     },
     Operate(u64, Operation),
     Pass(u64),
+}
+
+/// What a handler does: how many milliseconds it takes, and whether it succeeds.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    takes: u64,
+    ok: bool,
+}
+
+impl Work {
+    fn act(self) -> Act {
+        let act = if self.ok { Act::ok() } else { Act::error() };
+        match self.takes {
+            0 => act,
+            takes => act.sleeps(Duration::from_millis(takes)),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +63,8 @@ enum Operation {
 }
 
 fn steps() -> impl Strategy<Value = Step> {
-    let act = prop_oneof![
-        3 => Just(Act::Ok),
-        2 => Just(Act::Fail),
-        3 => (1..30_u64).prop_map(Act::Takes),
-        2 => (1..30_u64).prop_map(Act::FailsAfter),
-    ];
+    let takes = prop_oneof![Just(0), 1..30_u64];
+    let work = (takes, prop::bool::weighted(0.6)).prop_map(|(takes, ok)| Work { takes, ok });
     let life = prop::option::of(0..80_u64);
     let delay = prop_oneof![3 => Just(0), 1 => 1..60_u64];
     let operation = prop::sample::select(vec![
@@ -62,8 +76,8 @@ fn steps() -> impl Strategy<Value = Step> {
         Operation::RetryNow,
     ]);
     prop_oneof![
-        6 => (0..3_u64, life, delay, act)
-            .prop_map(|(key, life, delay, act)| Step::Send { key, life, delay, act }),
+        6 => (0..3_u64, life, delay, work)
+            .prop_map(|(key, life, delay, work)| Step::Send { key, life, delay, work }),
         3 => (0..3_u64, operation).prop_map(|(key, what)| Step::Operate(key, what)),
         4 => (1..60_u64).prop_map(Step::Pass),
     ]
@@ -113,7 +127,7 @@ type Told = Arc<Mutex<BTreeMap<u64, (u64, &'static str)>>>;
 
 async fn live(plan: Plan) {
     let recorder = Recorder::new();
-    let acts: Arc<Mutex<BTreeMap<u64, Act>>> = Arc::default();
+    let works: Arc<Mutex<BTreeMap<u64, Work>>> = Arc::default();
     let lives: Arc<Mutex<BTreeMap<u64, u64>>> = Arc::default();
     let mut builder = dispatcher()
         .concurrency(plan.concurrency)
@@ -135,9 +149,9 @@ async fn live(plan: Plan) {
         builder = builder.rate_per_key(Rate::per(1, Duration::from_millis(period)).burst(burst));
     }
     let dispatcher = {
-        let acts = Arc::clone(&acts);
+        let works = Arc::clone(&works);
         builder
-            .spawn(recorder.handler(move |id, _| acts.lock().unwrap()[&id]))
+            .spawn(recorder.handler(move |id, _| works.lock().unwrap()[&id].act()))
             .unwrap()
     };
     let mut sent: BTreeMap<u64, Sent> = BTreeMap::new();
@@ -150,10 +164,10 @@ async fn live(plan: Plan) {
                 key,
                 life,
                 delay,
-                act,
+                work,
             } => {
                 let id = sent.len() as u64;
-                acts.lock().unwrap().insert(id, act);
+                works.lock().unwrap().insert(id, work);
                 if let Some(life) = life {
                     lives.lock().unwrap().insert(id, life);
                 }
@@ -198,7 +212,7 @@ async fn live(plan: Plan) {
             }
             Step::Pass(ms) => at(&recorder, recorder.now() + ms).await,
         }
-        quiet().await;
+        settle().await;
         assert_eq!(dispatcher.stats().paused, paused.len());
         for call in &recorder.calls()[before..] {
             let key = sent[&call.ids[0]].key;
@@ -238,7 +252,7 @@ async fn live(plan: Plan) {
         }
     })
     .await;
-    quiet().await;
+    settle().await;
     recorder.judge(&dispatcher, &report, CAPACITY);
     assert_eq!(report.accepted, sent.len() as u64);
     assert!(plan.close || report.handed_back == 0, "{report:?}");

@@ -2,12 +2,12 @@
 
 use keylane::error::LaneError;
 use keylane::{Retry, RetryBudget};
-use keylane_testkit::scenario::{MS, Message, outcome};
+use keylane_testkit::Act;
+use keylane_testkit::scenario::{MS, Message, outcome, settle, within_years};
 
 use crate::states::{State, arrange};
 use crate::support::{
-    Act, CAPACITY, HOUR, PLAIN_OUTCOMES, Recorder, at, dispatcher, quiet, send_all, submit_all,
-    within,
+    CAPACITY, HOUR, PLAIN_OUTCOMES, Recorder, at, dispatcher, send_all, submit_all,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ async fn each_operation_in_each_state() {
             };
             let (said, words) = expected(state, operation);
             assert_eq!(answer, said, "{case}");
-            quiet().await;
+            settle().await;
             let is_paused = state.is_paused() && operation != Resume;
             assert_eq!(dispatcher.stats().paused, usize::from(is_paused), "{case}");
             let before = recorder.calls().len();
@@ -92,10 +92,10 @@ async fn each_operation_in_each_state() {
             }
             for _ in 0..2 {
                 let _ = lane.resume();
-                quiet().await;
+                settle().await;
             }
             let replaced = operation == Replace && said == "ok";
-            let report = within(async { dispatcher.drain().await }).await;
+            let report = within_years(async { dispatcher.drain().await }).await;
             recorder.judge(&dispatcher, &report, CAPACITY);
             let mut told = Vec::new();
             for (n, receipt) in receipts.into_iter().enumerate() {
@@ -130,7 +130,7 @@ async fn a_pause_in_each_state() {
         assert_eq!(dispatcher.stats().paused, 1, "{state:?}");
         for _ in 0..2 {
             let _ = lane.resume();
-            quiet().await;
+            settle().await;
         }
         at(&recorder, 50 * 3_600_000).await;
         assert_eq!(dispatcher.stats().lanes, 0, "{state:?}");
@@ -164,7 +164,7 @@ async fn each_pair_of_operations_in_each_state() {
                         RetryNow => drop(lane.retry_now()),
                     }
                 }
-                let report = within(async { dispatcher.drain().await }).await;
+                let report = within_years(async { dispatcher.drain().await }).await;
                 recorder.judge(&dispatcher, &report, CAPACITY);
                 for receipt in receipts {
                     assert!(
@@ -186,14 +186,20 @@ async fn retry_now_needs_no_budget() {
             builder = builder.retry_budget(RetryBudget::new().ratio(0.0).min_per_second(1));
         }
         let dispatcher = builder
-            .spawn(recorder.handler(|_, attempt| if attempt == 1 { Act::Fail } else { Act::Ok }))
+            .spawn(recorder.handler(|_, attempt| {
+                if attempt == 1 {
+                    Act::error()
+                } else {
+                    Act::ok()
+                }
+            }))
             .unwrap();
         for key in 1..=3 {
             send_all(&dispatcher, key, [key]).await;
         }
         at(&recorder, 5).await;
         dispatcher.lane(&1).retry_now().unwrap();
-        quiet().await;
+        settle().await;
         assert_eq!(recorder.times()[3..], [(5, 1)]);
         assert_eq!(dispatcher.stats().backing_off, 2);
         at(&recorder, 50).await;
@@ -206,7 +212,7 @@ async fn retry_now_needs_no_budget() {
                 .unwrap();
             dispatcher.lane(&waits).retry_now().unwrap();
         }
-        quiet().await;
+        settle().await;
         let stats = dispatcher.stats();
         assert_eq!((stats.done, stats.retries), (3, 3), "budget: {budget}");
         at(&recorder, 5_000).await;
@@ -223,12 +229,12 @@ async fn retry_now_needs_no_budget() {
 async fn a_lane_is_skipped_to_its_end() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     let lane = dispatcher.lane(&1);
     lane.pause();
     let receipts = submit_all(&dispatcher, 1, 1..=3).await;
-    quiet().await;
+    settle().await;
     for (n, receipt) in receipts.into_iter().enumerate() {
         assert_eq!(lane.inspect().unwrap().depth, 3 - n);
         lane.skip().unwrap();
@@ -256,7 +262,7 @@ async fn a_purge_while_a_batch_is_in_the_handler() {
         })
         .unwrap();
     let receipts = submit_all(&dispatcher, 1, 1..=4).await;
-    quiet().await;
+    settle().await;
     assert_eq!(dispatcher.lane(&1).purge(), 2);
     assert_eq!(dispatcher.inspect(&1).unwrap().depth, 2);
     at(&recorder, 20).await;

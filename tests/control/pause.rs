@@ -5,17 +5,16 @@ use std::future::IntoFuture;
 use keylane::error::LaneError;
 use keylane::watching::LaneState;
 use keylane::{Retry, RetryBudget};
-use keylane_testkit::scenario::{MS, Message, SECOND, outcome};
+use keylane_testkit::Act;
+use keylane_testkit::scenario::{MS, Message, SECOND, outcome, settle, within};
 
-use crate::support::{
-    Act, CAPACITY, HOUR, Recorder, at, dispatcher, quiet, rounded, send_all, submit_all, within,
-};
+use crate::support::{CAPACITY, HOUR, Recorder, at, dispatcher, rounded, send_all, submit_all};
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_key_starts_nothing_until_it_is_resumed() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
-        .spawn(recorder.handler(|_, _| Act::Takes(10)))
+        .spawn(recorder.handler(|_, _| Act::ok().sleeps(10 * MS)))
         .unwrap();
     send_all(&dispatcher, 1, 1..=3).await;
     send_all(&dispatcher, 2, 21..=23).await;
@@ -45,12 +44,12 @@ async fn a_turn_in_the_ready_queue_does_not_start() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
         .concurrency(1)
-        .spawn(recorder.handler(|_, _| Act::Takes(10)))
+        .spawn(recorder.handler(|_, _| Act::ok().sleeps(10 * MS)))
         .unwrap();
     send_all(&dispatcher, 9, [90]).await;
-    quiet().await;
+    settle().await;
     send_all(&dispatcher, 1, [1, 2]).await;
-    quiet().await;
+    settle().await;
     assert_eq!(dispatcher.inspect(&1).unwrap().state, LaneState::Ready);
     dispatcher.lane(&1).pause();
     at(&recorder, 100).await;
@@ -67,7 +66,7 @@ async fn a_turn_in_the_ready_queue_does_not_start() {
 async fn a_key_that_is_not_there_is_paused_twice() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     let lane = dispatcher.lane(&1);
     assert_eq!(lane.resume(), Err(LaneError::NotHalted(())));
@@ -94,13 +93,13 @@ async fn a_key_that_is_not_there_is_paused_twice() {
     at(&recorder, 100).await;
     assert_eq!(recorder.ids(), [21]);
     lane.resume().unwrap();
-    quiet().await;
+    settle().await;
     assert_eq!(recorder.ids(), [21, 1, 2, 3]);
     assert_eq!((lane.inspect(), dispatcher.stats().lanes), (None, 0));
     // And an empty one that is resumed is gone.
     lane.pause();
     lane.resume().unwrap();
-    quiet().await;
+    settle().await;
     assert_eq!(lane.inspect(), None);
     recorder.finish(dispatcher).await;
 }
@@ -112,8 +111,8 @@ async fn a_pause_in_backoff_resumed_before_and_after_its_time() {
         let dispatcher = dispatcher()
             .retry(Retry::fixed(100 * MS).max_attempts(2))
             .spawn(recorder.handler(|id, attempt| match (id, attempt) {
-                (1, 1) => Act::Fail,
-                _ => Act::Ok,
+                (1, 1) => Act::error(),
+                _ => Act::ok(),
             }))
             .unwrap();
         send_all(&dispatcher, 1, [1, 2]).await;
@@ -145,9 +144,9 @@ async fn a_retry_in_the_ready_queue_does_not_start() {
         .concurrency(1)
         .retry(Retry::fixed(10 * MS).max_attempts(2))
         .spawn(recorder.handler(|id, attempt| match (id, attempt) {
-            (1, 1) => Act::Fail,
-            (90, _) => Act::Takes(50),
-            _ => Act::Ok,
+            (1, 1) => Act::error(),
+            (90, _) => Act::ok().sleeps(50 * MS),
+            _ => Act::ok(),
         }))
         .unwrap();
     send_all(&dispatcher, 1, [1, 2]).await;
@@ -160,7 +159,7 @@ async fn a_retry_in_the_ready_queue_does_not_start() {
     let view = dispatcher.inspect(&1).unwrap();
     assert_eq!((view.state, view.depth), (LaneState::Paused, 2));
     dispatcher.lane(&1).resume().unwrap();
-    quiet().await;
+    settle().await;
     let calls: Vec<_> = recorder
         .calls()
         .into_iter()
@@ -179,8 +178,8 @@ async fn the_count_of_those_in_backoff_is_right_after_a_pause() {
         let dispatcher = dispatcher()
             .retry(Retry::fixed(10 * MS).max_attempts(2))
             .spawn(recorder.handler(|id, attempt| match (id, attempt) {
-                (1 | 21, 1) => Act::Fail,
-                _ => Act::Ok,
+                (1 | 21, 1) => Act::error(),
+                _ => Act::ok(),
             }))
             .unwrap();
         send_all(&dispatcher, 1, [1]).await;
@@ -196,7 +195,7 @@ async fn the_count_of_those_in_backoff_is_right_after_a_pause() {
         }
         lane.resume().unwrap();
         send_all(&dispatcher, 2, [21]).await;
-        quiet().await;
+        settle().await;
         assert_eq!(dispatcher.stats().backing_off, 1, "decision {decide}");
         recorder.finish(dispatcher).await;
     }
@@ -208,10 +207,16 @@ async fn a_paused_retry_costs_no_budget() {
     let dispatcher = dispatcher()
         .retry(Retry::fixed(10 * MS).max_attempts(2))
         .retry_budget(RetryBudget::new().ratio(0.0).min_per_second(1))
-        .spawn(recorder.handler(|_, attempt| if attempt == 1 { Act::Fail } else { Act::Ok }))
+        .spawn(recorder.handler(|_, attempt| {
+            if attempt == 1 {
+                Act::error()
+            } else {
+                Act::ok()
+            }
+        }))
         .unwrap();
     send_all(&dispatcher, 1, [1]).await;
-    quiet().await;
+    settle().await;
     dispatcher.lane(&1).pause();
     at(&recorder, 50).await;
     assert_eq!(dispatcher.stats().retries, 0);
@@ -219,7 +224,7 @@ async fn a_paused_retry_costs_no_budget() {
     at(&recorder, 70).await;
     assert_eq!(recorder.times(), [(0, 1), (50, 2), (60, 2)]);
     dispatcher.lane(&1).resume().unwrap();
-    quiet().await;
+    settle().await;
     assert_eq!(dispatcher.stats().done, 2);
     recorder.finish(dispatcher).await;
 }
@@ -232,11 +237,17 @@ async fn a_paused_key_takes_no_room() {
         let dispatcher = dispatcher()
             .capacity(10)
             .lane_capacity(100, keylane::Overflow::Wait)
-            .spawn(recorder.handler(|id, _| if id == 1 { Act::Takes(10) } else { Act::Ok }))
+            .spawn(recorder.handler(|id, _| {
+                if id == 1 {
+                    Act::ok().sleeps(10 * MS)
+                } else {
+                    Act::ok()
+                }
+            }))
             .unwrap();
         if running {
             send_all(&dispatcher, 1, 1..=6).await;
-            quiet().await;
+            settle().await;
             dispatcher.lane(&1).pause();
             at(&recorder, 20).await;
             assert_eq!(
@@ -247,12 +258,12 @@ async fn a_paused_key_takes_no_room() {
             dispatcher.lane(&1).pause();
             for id in 2..=7 {
                 send_all(&dispatcher, 1, [id]).await;
-                quiet().await;
+                settle().await;
             }
         }
         for id in 21..=60 {
             dispatcher.try_send(Message::new(2, id)).unwrap();
-            quiet().await;
+            settle().await;
         }
         let stats = dispatcher.stats();
         assert_eq!(stats.capacity_left, 10, "running: {running}");
@@ -263,11 +274,11 @@ async fn a_paused_key_takes_no_room() {
     }
 }
 
-/// A drain does not wait for somebody to resume.
+/// A drain does not wait for an operator to resume.
 #[tokio::test(start_paused = true)]
 async fn a_drain_hands_back_what_is_paused() {
     // Paused before the drain or during it, with the head in flight, failing, or at rest.
-    for (act, retries) in [(Act::Takes(100), false), (Act::FailsAfter(100), true)] {
+    for retries in [false, true] {
         for (pause_at, drain_at) in [(50, 60), (60, 50)] {
             let recorder = Recorder::new();
             let mut builder = dispatcher();
@@ -275,7 +286,11 @@ async fn a_drain_hands_back_what_is_paused() {
                 builder = builder.retry(Retry::fixed(HOUR));
             }
             let dispatcher = builder
-                .spawn(recorder.handler(move |id, _| if id == 1 { act } else { Act::Ok }))
+                .spawn(recorder.handler(move |id, _| match (id, retries) {
+                    (1, false) => Act::ok().sleeps(100 * MS),
+                    (1, true) => Act::error().sleeps(100 * MS),
+                    _ => Act::ok(),
+                }))
                 .unwrap();
             let receipts = submit_all(&dispatcher, 1, 1..=3).await;
             at(&recorder, pause_at.min(drain_at)).await;
@@ -290,7 +305,7 @@ async fn a_drain_hands_back_what_is_paused() {
                 lane.pause();
             }
             let report = tokio::time::timeout(SECOND, drain).await;
-            let report = report.expect("nobody resumes it");
+            let report = report.expect("a drain waits for no operator");
             recorder.judge(&dispatcher, &report, CAPACITY);
             let mut words = Vec::new();
             for receipt in receipts {
@@ -300,7 +315,7 @@ async fn a_drain_hands_back_what_is_paused() {
             assert_eq!(
                 words,
                 [first, "handed back", "handed back"],
-                "{act:?} {pause_at}"
+                "retries: {retries}, paused at {pause_at}"
             );
             assert_eq!(dispatcher.stats().paused, 0);
         }
@@ -311,7 +326,7 @@ async fn a_drain_hands_back_what_is_paused() {
 async fn pausing_after_the_end_leaves_nothing() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     dispatcher.lane(&1).pause();
     dispatcher.lane(&2).pause();
@@ -340,7 +355,7 @@ fn operators_race_with_runners() {
             if thinks {
                 builder = builder.expire_after(HOUR);
             }
-            let dispatcher = builder.spawn(recorder.handler(|_, _| Act::Ok)).unwrap();
+            let dispatcher = builder.spawn(recorder.handler(|_, _| Act::ok())).unwrap();
             let operators: Vec<_> = (0..3)
                 .map(|n| {
                     let lane = dispatcher.lane(&(n % 2));

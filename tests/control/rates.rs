@@ -4,22 +4,23 @@ use std::time::Duration;
 
 use keylane::watching::LaneState;
 use keylane::{Rate, Retry};
-use keylane_testkit::scenario::{MS, Message, SECOND};
+use keylane_testkit::Act;
+use keylane_testkit::scenario::{MS, Message, SECOND, settle, within};
 
-use crate::support::{Act, CAPACITY, HOUR, Recorder, at, dispatcher, quiet, send_all, within};
+use crate::support::{CAPACITY, HOUR, Recorder, at, dispatcher, send_all};
 
 #[tokio::test(start_paused = true)]
 async fn a_burst_and_then_evenly() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
         .rate_per_key(Rate::per_second(10).burst(3))
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     at(&recorder, 1_000).await;
     send_all(&dispatcher, 1, 1..=6).await;
     send_all(&dispatcher, 2, 21..=24).await;
     send_all(&dispatcher, None, 31..=39).await;
-    quiet().await;
+    settle().await;
     // A limited key holds no runner, and says why it waits.
     let stats = dispatcher.stats();
     assert_eq!((stats.in_flight, stats.ready, stats.done), (0, 0, 15));
@@ -57,7 +58,7 @@ async fn a_rate_is_remembered_without_a_lane_until_it_has_recovered() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
         .rate_per_key(Rate::per_second(10).burst(2))
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     send_all(&dispatcher, 1, [1, 2]).await;
     at(&recorder, 100).await;
@@ -85,7 +86,7 @@ async fn no_end_waits_for_a_rate_that_is_only_remembered() {
     for end in 0..4 {
         let recorder = Recorder::new();
         let dispatcher = builder()
-            .spawn(recorder.handler(|_, _| Act::Takes(1)))
+            .spawn(recorder.handler(|_, _| Act::ok().sleeps(MS)))
             .unwrap();
         for key in 0..10 {
             send_all(&dispatcher, key, [key]).await;
@@ -114,7 +115,7 @@ async fn thousands_of_keys_each_at_its_own_rate() {
     let dispatcher = dispatcher()
         .concurrency(2)
         .rate_per_key(Rate::per_second(1).burst(2))
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     for n in 0..4 {
         for key in 0..3_000 {
@@ -141,9 +142,9 @@ async fn retries_are_not_counted() {
         .retry(Retry::fixed(10 * MS).max_attempts(4))
         .spawn(recorder.handler(|id, attempt| {
             if id == 1 && attempt < 4 {
-                Act::Fail
+                Act::error()
             } else {
-                Act::Ok
+                Act::ok()
             }
         }))
         .unwrap();
@@ -186,7 +187,13 @@ async fn what_waits_for_a_runner_has_not_started() {
         .concurrency(1)
         .quantum(1)
         .rate_per_key(Rate::per_second(10).burst(2))
-        .spawn(recorder.handler(|id, _| if id > 20 { Act::Takes(95) } else { Act::Ok }))
+        .spawn(recorder.handler(|id, _| {
+            if id > 20 {
+                Act::ok().sleeps(95 * MS)
+            } else {
+                Act::ok()
+            }
+        }))
         .unwrap();
     send_all(&dispatcher, 1, 1..=6).await;
     for key in 2..=5 {
@@ -210,7 +217,7 @@ async fn a_purge_forgets_no_rate() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
         .rate_per_key(Rate::per_second(1))
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     send_all(&dispatcher, 1, 1..=3).await;
     at(&recorder, 100).await;
@@ -226,13 +233,13 @@ async fn a_purge_forgets_no_rate() {
 async fn a_slow_rate_drains_in_its_own_time_and_closes_at_once() {
     let rated = || dispatcher().rate_per_key(Rate::per(1, 24 * HOUR));
     let recorder = Recorder::new();
-    let dispatcher = rated().spawn(recorder.handler(|_, _| Act::Ok)).unwrap();
+    let dispatcher = rated().spawn(recorder.handler(|_, _| Act::ok())).unwrap();
     send_all(&dispatcher, 1, 1..=3).await;
     let report = recorder.finish(dispatcher).await;
     assert_eq!((report.done, recorder.now()), (3, 2 * 24 * 3_600_000));
 
     let recorder = Recorder::new();
-    let dispatcher = rated().spawn(recorder.handler(|_, _| Act::Ok)).unwrap();
+    let dispatcher = rated().spawn(recorder.handler(|_, _| Act::ok())).unwrap();
     send_all(&dispatcher, 1, 1..=3).await;
     let report = dispatcher.drain().within(SECOND).await;
     assert_eq!(
@@ -247,14 +254,14 @@ async fn a_pause_and_a_rate_together() {
     let recorder = Recorder::new();
     let dispatcher = dispatcher()
         .rate_per_key(Rate::per_second(1))
-        .spawn(recorder.handler(|_, _| Act::Ok))
+        .spawn(recorder.handler(|_, _| Act::ok()))
         .unwrap();
     send_all(&dispatcher, 1, 1..=3).await;
     at(&recorder, 500).await;
     dispatcher.lane(&1).pause();
     at(&recorder, 600).await;
     dispatcher.lane(&1).resume().unwrap();
-    quiet().await;
+    settle().await;
     assert_eq!(
         dispatcher.inspect(&1).unwrap().state,
         LaneState::RateLimited { due_in: 400 * MS }
@@ -263,7 +270,7 @@ async fn a_pause_and_a_rate_together() {
     dispatcher.lane(&1).pause();
     at(&recorder, 5_500).await;
     dispatcher.lane(&1).resume().unwrap();
-    quiet().await;
+    settle().await;
     assert_eq!(recorder.times(), [(0, 1), (1_000, 2), (5_500, 3)]);
     recorder.finish(dispatcher).await;
 }

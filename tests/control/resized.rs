@@ -1,17 +1,14 @@
 //! A lane that halts while the number of lanes changes can be named by its number.
 
-use std::future::{Future, poll_fn};
 use std::num::NonZeroUsize;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::pin::pin;
 
+use futures::FutureExt;
 use keylane::routing::{HashLane, HashLanes};
 use keylane::watching::LaneState;
 use keylane::{Dispatcher, OnExhausted};
 use keylane_testkit::ScriptError;
-use keylane_testkit::scenario::Message;
-
-use crate::support::{quiet, within};
+use keylane_testkit::scenario::{Message, settle, within};
 
 #[tokio::test(start_paused = true)]
 async fn an_old_lane_that_is_halted_is_found_by_its_number() {
@@ -30,14 +27,14 @@ async fn an_old_lane_that_is_halted_is_found_by_its_number() {
     let moves = (0..).find(|key| lanes.lane_of(&Some(*key)).index() == 1);
     let key = moves.unwrap();
     lanes.send(Message::new(key, 0)).await.unwrap();
-    quiet().await;
+    settle().await;
     let mut resized = pin!(lanes.resize(1));
-    assert!(is_pending(resized.as_mut()).await);
+    assert!(resized.as_mut().now_or_never().is_none());
     lanes.send(Message::new(key, 1)).await.unwrap();
-    quiet().await;
+    settle().await;
     // The key belongs to the new lane, and waits for the old one.
     assert_eq!(lanes.lane_of(&Some(key)).index(), 0);
-    assert!(is_pending(resized.as_mut()).await);
+    assert!(resized.as_mut().now_or_never().is_none());
     let halted: Vec<_> = (0..2)
         .map(|index| lanes.lane(&HashLane::numbered(index)))
         .filter(|lane| {
@@ -51,8 +48,4 @@ async fn an_old_lane_that_is_halted_is_found_by_its_number() {
     within(resized).await.unwrap();
     let report = within(async { lanes.drain().await }).await;
     assert_eq!((report.done, report.discarded), (1, 1));
-}
-
-async fn is_pending<T>(mut future: Pin<&mut impl Future<Output = T>>) -> bool {
-    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use keylane::watching::LaneState;
 use keylane::{OnExhausted, Rate, Retry};
-use keylane_testkit::ScriptError;
-use keylane_testkit::scenario::{MS, Message, ScriptedDispatcher, ScriptedReceipt};
+use keylane_testkit::scenario::{MS, Message, ScriptedDispatcher, ScriptedReceipt, settle};
+use keylane_testkit::{Act, History, LetterBox, ScriptError};
 
-use crate::support::{Act, HOUR, Recorder, at, dispatcher, quiet, rounded, send_all, submit_all};
+use crate::support::{HOUR, Recorder, at, dispatcher, rounded, send_all, submit_all};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -104,7 +104,7 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
     let recorder = Recorder::new();
     let calls = Arc::new(AtomicU32::new(0));
     let act = move |id: u64, _: u32| match (id, state) {
-        (1, State::Refused) => Act::Fail,
+        (1, State::Refused) => Act::error(),
         (
             1,
             State::Backoff
@@ -112,9 +112,9 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
             | State::PausedBackoff
             | State::PausedDue
             | State::PausedHalted,
-        ) if calls.fetch_add(1, Ordering::Relaxed) == 0 => Act::Fail,
-        (1, State::Running) | (90, _) => Act::Takes(100),
-        _ => Act::Ok,
+        ) if calls.fetch_add(1, Ordering::Relaxed) == 0 => Act::error(),
+        (1, State::Running) | (90, _) => Act::ok().sleeps(100 * MS),
+        _ => Act::ok(),
     };
     let builder = dispatcher();
     let spawned = match state {
@@ -133,7 +133,11 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
             .on_exhausted(OnExhausted::Halt)
             .spawn(recorder.handler(act)),
         State::Refused => builder
-            .on_exhausted(OnExhausted::DeadLetter(Arc::new(Sink(AtomicU32::new(0)))))
+            .on_exhausted(OnExhausted::dead_letter(
+                LetterBox::new(&History::new())
+                    .refuses(1)
+                    .sink(|message: &Message| message.id),
+            ))
             .spawn(recorder.handler(act)),
         State::RateLimited => builder
             .rate_per_key(Rate::per(1, HOUR))
@@ -155,7 +159,7 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
         State::Paused | State::PausedEmpty => lane.pause(),
         _ => {}
     }
-    quiet().await;
+    settle().await;
     let mut receipts = Vec::new();
     if state == State::Delayed {
         receipts.push(
@@ -168,7 +172,7 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
     } else if state.holds() {
         receipts = submit_all(&dispatcher, 1, [1, 2]).await;
     }
-    quiet().await;
+    settle().await;
     if matches!(
         state,
         State::PausedBackoff | State::PausedDue | State::PausedHalted
@@ -194,20 +198,4 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
         "{state:?}"
     );
     (recorder, dispatcher, receipts)
-}
-
-/// Refuses the first letter.
-struct Sink(AtomicU32);
-
-#[keylane::async_trait]
-impl keylane::DeadLetterSink<u64, Message, ScriptError> for Sink {
-    async fn accept(
-        &self,
-        _: &keylane::DeadLetter<u64, Message, ScriptError>,
-    ) -> Result<(), keylane::error::BoxError> {
-        match self.0.fetch_add(1, Ordering::Relaxed) {
-            0 => Err("not now".into()),
-            _ => Ok(()),
-        }
-    }
 }

@@ -1,5 +1,5 @@
-//! Handlers that do as told, a recorder that writes down when each was called and for what, and the
-//! judge of the end.
+//! Handlers that follow a script, a recorder that writes down when each was called and for what, and
+//! the judge of the end.
 //!
 //! `History` has no event for a batch, and these tests are about moments, so they record calls.
 
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use keylane::error::ReceiptError;
 use keylane::{Builder, Context, Dispatcher, Report};
-use keylane_testkit::ScriptError;
 use keylane_testkit::scenario::{
     self, Message, ScriptedDispatcher, ScriptedReceipt, assert_no_engine_panics,
-    assert_nothing_left, assert_report_adds_up,
+    assert_nothing_left, assert_report_adds_up, settle, within_years,
 };
+use keylane_testkit::{Act, History, Script, ScriptError};
 use tokio::time::Instant;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -45,19 +45,6 @@ pub(crate) fn dispatcher()
         .stuck_after(1_000 * HOUR)
 }
 
-/// What a handler does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
-    Ok,
-    Fail,
-    Panic,
-    /// Succeeds after so many milliseconds.
-    Takes(u64),
-    /// Fails after so many milliseconds.
-    FailsAfter(u64),
-    Never,
-}
-
 /// A call of the handler: when, in milliseconds since the start; for which messages; which attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
@@ -69,6 +56,7 @@ pub(crate) struct Call {
 /// Writes down every call. Clones are the same recorder.
 #[derive(Clone)]
 pub(crate) struct Recorder {
+    history: History,
     start: Instant,
     seen: Arc<Mutex<Seen>>,
 }
@@ -89,26 +77,25 @@ type BatchHandling = std::pin::Pin<Box<dyn Future<Output = Result<Vec<u64>, Scri
 impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
+            history: History::new(),
             start: Instant::now(),
             seen: Arc::default(),
         }
     }
 
-    /// A handler of single messages.
+    /// A handler of single messages that does what `act` says for the id and the attempt.
     pub(crate) fn handler(
         &self,
         act: impl Fn(u64, u32) -> Act + Send + Sync + 'static,
     ) -> impl Fn(Context<u64>, Message) -> Handling + Send + Sync + 'static {
         let recorder = self.clone();
-        let act = Arc::new(act);
-        move |context, message| {
-            let (recorder, act) = (recorder.clone(), Arc::clone(&act));
+        let script = Script::new(&self.history).choose(move |cue| act(cue.id, cue.attempt));
+        move |context, Message { key, id }| {
+            let (recorder, script) = (recorder.clone(), script.clone());
             Box::pin(async move {
                 let attempt = context.attempt();
-                let _running = recorder.begin(message.key, vec![message.id], attempt);
-                perform(act(message.id, attempt), message.id)
-                    .await
-                    .map(|()| message.id)
+                let _running = recorder.begin(key, vec![id], attempt);
+                script.run(key, id, attempt).await
             })
         }
     }
@@ -178,7 +165,7 @@ impl Recorder {
 
     /// Drains and judges.
     pub(crate) async fn finish(&self, dispatcher: ScriptedDispatcher) -> Report<u64, Message> {
-        let report = within(async { dispatcher.drain().await }).await;
+        let report = within_years(async { dispatcher.drain().await }).await;
         self.judge(&dispatcher, &report, CAPACITY);
         report
     }
@@ -218,41 +205,10 @@ impl Drop for Running {
     }
 }
 
-pub(crate) async fn perform(act: Act, id: u64) -> Result<(), ScriptError> {
-    match act {
-        Act::Ok => Ok(()),
-        Act::Fail => Err(ScriptError::Error(id)),
-        // The hook, which would print it, is not called.
-        Act::Panic => std::panic::resume_unwind(Box::new("as told")),
-        Act::Takes(ms) => {
-            tokio::time::sleep(Duration::from_millis(ms)).await;
-            Ok(())
-        }
-        Act::FailsAfter(ms) => {
-            tokio::time::sleep(Duration::from_millis(ms)).await;
-            Err(ScriptError::Error(id))
-        }
-        Act::Never => std::future::pending().await,
-    }
-}
-
-/// A message that never comes is a failure and not a test that hangs. Paused time: over at once.
-pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
-    let years = Duration::from_secs(20 * 365 * 24 * 3600);
-    tokio::time::timeout(years, work).await.expect("it ends")
-}
-
-/// Until nothing moves any more without time.
-pub(crate) async fn quiet() {
-    for _ in 0..200 {
-        tokio::task::yield_now().await;
-    }
-}
-
 /// Until so many milliseconds since the start of the recorder.
 pub(crate) async fn at(recorder: &Recorder, ms: u64) {
     tokio::time::sleep_until(recorder.start + Duration::from_millis(ms)).await;
-    quiet().await;
+    settle().await;
 }
 
 /// Sends messages of one key, in order.

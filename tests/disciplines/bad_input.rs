@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use keylane::error::{BuildError, Failure, ReceiptError};
 use keylane::{Coalesce, Dispatcher, OnGap, Sequence};
+use keylane_testkit::scenario::{MS, SECOND, paused, quiet, within};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use crate::sequence::{contiguous, monotonic, versions};
 use crate::support::{Client, Job, jobs, scripted};
-use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 
 #[test]
 fn settings_that_cannot_work_are_named() {
@@ -285,7 +285,7 @@ fn messages_that_panic_when_they_are_dropped() {
             assert!(drops.load(Ordering::Relaxed) >= 4);
             gate.open();
             tokio::time::sleep(MS).await;
-            let report = keylane_testkit::scenario::within(async { jobs.drain().await }).await;
+            let report = within(async { jobs.drain().await }).await;
             assert_eq!((report.done, report.coalesced), (2, 4), "{policy}");
             assert_eq!(jobs.stats().lanes, 0);
         });

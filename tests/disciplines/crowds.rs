@@ -1,11 +1,11 @@
 //! Very many messages of one key.
 
 use keylane::{Coalesce, Overflow};
+use keylane_testkit::scenario::{paused, quiet, threads};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use crate::sequence::contiguous;
 use crate::support::{Client, Job, jobs, merging, scripted};
-use keylane_testkit::scenario::{paused, quiet, threads};
 
 const MANY: usize = 10_000;
 

@@ -1,11 +1,14 @@
 //! The end in the midst: the accounting is exact, and every receipt resolves.
 
 use keylane::{Coalesce, OnGap, Overflow, Retry};
+use keylane_testkit::scenario::{
+    MS, Random, SECOND, assert_no_engine_panics, assert_nothing_left, paused, quiet, threads,
+    until, within,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use crate::sequence::contiguous;
 use crate::support::{Client, Job, Jobs, jobs, merging, scripted};
-use keylane_testkit::scenario::{MS, Random, SECOND, paused, quiet, threads, within};
 
 fn end(jobs: &Jobs, way: u64) -> keylane::Shutdown<u64, Job, u64, keylane_testkit::ScriptError> {
     match way {
@@ -73,8 +76,8 @@ fn coalescing_lanes_meet_each_end() {
                 count("handed back") + count("interrupted"),
                 report.handed_back
             );
-            keylane_testkit::scenario::assert_nothing_left(&client.jobs);
-            keylane_testkit::scenario::assert_no_engine_panics();
+            assert_nothing_left(&client.jobs);
+            assert_no_engine_panics();
         });
     }
 }
@@ -139,8 +142,7 @@ fn the_runtime_is_dropped_in_the_midst() {
                 gate.arrivals(1).await;
                 client.submit_versions(1, [2, 3, 9]).await;
                 let stats = || client.jobs.stats();
-                keylane_testkit::scenario::until(|| stats().accepted == 4 && stats().ready == 0)
-                    .await;
+                until(|| stats().accepted == 4 && stats().ready == 0).await;
                 client
             });
             drop(runtime);
@@ -149,7 +151,7 @@ fn the_runtime_is_dropped_in_the_midst() {
             let stats = client.jobs.stats();
             let settled = stats.handed_back + stats.coalesced;
             assert_eq!(settled, 4, "{stats:?}");
-            keylane_testkit::scenario::assert_no_engine_panics();
+            assert_no_engine_panics();
         }
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use keylane::error::{Failure, LaneError, ReceiptError};
 use keylane::watching::LaneState;
 use keylane::{OnExhausted, OnGap};
+use keylane_testkit::scenario::{MS, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 use tokio::time::Instant;
 
 use crate::sequence::contiguous;
 use crate::support::{Client, Job, jobs, scripted};
-use keylane_testkit::scenario::{MS, paused, quiet};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -59,7 +59,7 @@ impl Drop for Listening {
 }
 
 /// The one subscriber of the process: others that come and go in other threads would make `tracing`
-/// forget now and then that somebody listens.
+/// forget now and then that there is a listener.
 struct Ears;
 
 impl Gaps {
@@ -463,7 +463,7 @@ fn a_drain_with_a_halted_gap() {
 
 /// Other keys go on beside a key that waits for a version, also with one handler at a time.
 #[test]
-fn a_gap_holds_nobody_else_up() {
+fn a_gap_holds_no_other_key_up() {
     paused().block_on(async {
         let history = History::new();
         let jobs = jobs()

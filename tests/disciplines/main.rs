@@ -1,7 +1,8 @@
 //! The disciplines `Coalesce` and `Sequence`: what they promise, sentence by sentence, and attacks.
-
-// A helper of a test is a test: where one panics, the test has failed.
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 mod support;
 

@@ -4,23 +4,20 @@
 //! receipt has said and how deep each key is are compared. A step of time is longer than a retry waits and
 //! no multiple of a gap's patience, so that no two moments meet.
 
-use keylane_testkit::scenario::Held;
-use keylane_testkit::scenario::Receipts;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keylane::{Coalesce, Context, OnExhausted, OnGap, Retry};
+use keylane_testkit::scenario::{
+    Held, Receipts, assert_no_engine_panics, assert_nothing_left, paused, quiet, repeats, within,
+};
 use keylane_testkit::{History, Id, Key, LetterBox, ScriptError};
 use proptest::prelude::*;
 
 use crate::sequence::contiguous;
 use crate::support::{Job, Jobs, jobs, word};
-use keylane_testkit::scenario::{
-    assert_no_engine_panics, assert_nothing_left, paused, quiet, within,
-};
 
 const RETRY: u64 = 100;
 const STEP: u64 = 400;
@@ -98,7 +95,7 @@ proptest! {
 
 /// More of them by an environment variable, for the soak.
 fn cases() -> u32 {
-    keylane_testkit::scenario::repeats("KEYLANE_DISCIPLINE_CASES", 600) as u32
+    repeats("KEYLANE_DISCIPLINE_CASES", 600) as u32
 }
 
 /// A message, and those that settle with it.
@@ -347,7 +344,7 @@ impl Model {
         self.go_on(key);
     }
 
-    /// Handlers succeed at once from here on, and nobody decides any more.
+    /// Handlers succeed at once from here on, and the operator decides no more.
     fn end(&mut self, end: u8) {
         for key in 1..=KEYS {
             if end == 2 {

@@ -2,11 +2,11 @@
 
 use keylane::watching::LaneState;
 use keylane::{OnGap, Overflow, Retry, Sequence};
+use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use proptest::prelude::*;
 
 use crate::support::{Client, Job, jobs, scripted};
-use keylane_testkit::scenario::{SECOND, paused, quiet};
 
 pub(crate) fn contiguous() -> Sequence<u64, Job> {
     Sequence::contiguous(|job: &Job| job.version)
@@ -192,7 +192,7 @@ fn a_copy_is_a_duplicate_wherever_the_first_one_is() {
     });
 }
 
-/// Early messages wait for somebody else's: they take no room from other keys.
+/// Early messages wait for messages of other senders: they take no room from other keys.
 #[test]
 fn early_messages_are_no_load() {
     paused().block_on(async {
@@ -223,9 +223,9 @@ fn early_messages_are_no_load() {
     });
 }
 
-/// Early messages fill a lane; whoever brings what it waits for is not made to wait for them.
+/// Early messages fill a lane; the sender of what it waits for is not made to wait for them.
 #[test]
-fn a_full_lane_lets_in_who_brings_the_missing_version() {
+fn a_full_lane_lets_in_the_missing_version() {
     for overflow in [Overflow::Wait, Overflow::Reject] {
         paused().block_on(async {
             let history = History::new();

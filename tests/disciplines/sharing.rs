@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use keylane::error::{BuildError, Failure, ReceiptError};
 use keylane::{Coalesce, Dispatcher, OnExhausted, Overflow};
+use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script, ScriptError};
 
 use crate::support::{Client, Job, jobs, merging, scripted};
-use keylane_testkit::scenario::{paused, quiet};
 
 fn policy(name: &str, history: &History) -> Coalesce<Job> {
     match name {
@@ -91,7 +91,7 @@ fn failures_and_dead_letters_are_shared() {
                     true => OnExhausted::dead_letter(letters.sink(|job: &Job| job.id)),
                 };
                 let client = five(name, Act::error(), &history, exhausted).await;
-                tokio::time::sleep(keylane_testkit::scenario::SECOND).await;
+                tokio::time::sleep(SECOND).await;
                 let stands = if name == "first" { 2 } else { 5 };
                 let answers = client.answered();
                 for id in 2..=5 {
@@ -125,7 +125,7 @@ fn a_panic_is_shared_as_a_failure() {
     });
 }
 
-/// Without a receipt nobody asks for a clone.
+/// Without a receipt the engine makes no clone.
 #[derive(Debug)]
 struct Costly(Arc<AtomicU64>, bool);
 
@@ -240,7 +240,7 @@ fn at_an_exact_limit_sharing_ends_and_coalescing_does_not() {
     }
 }
 
-/// An abort in the middle: everybody hears of it.
+/// An abort in the middle: each receipt hears of it.
 #[test]
 fn an_abort_resolves_every_share() {
     for name in ["first", "latest", "merge"] {

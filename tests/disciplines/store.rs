@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use keylane::error::{BoxError, Failure, ReceiptError};
 use keylane::watching::LaneState;
 use keylane::{OnGap, Retry, VersionStore, async_trait};
+use keylane_testkit::scenario::{MS, Random, SECOND, paused, quiet, within};
 use keylane_testkit::{Act, Evidence, Gate, History, Id, Script};
 
 use crate::sequence::{contiguous, monotonic};
 use crate::support::{Client, Job, Jobs, jobs, scripted, word};
-use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 
 /// A table of versions that does as it is told.
 #[derive(Default)]
@@ -220,7 +220,7 @@ fn a_store_whose_futures_panic_in_drop() {
             table.panics.store(false, Ordering::SeqCst);
         }
         // The end is near in any case: what counts is that there is one.
-        let report = keylane_testkit::scenario::within(async { client.jobs.close().await }).await;
+        let report = within(async { client.jobs.close().await }).await;
         assert_eq!(report.accepted, 3);
     });
 }
@@ -253,7 +253,7 @@ fn a_record_that_fails_fails_the_attempt() {
 fn a_crash_repeats_and_never_skips() {
     for seed in 0..20 {
         paused().block_on(async {
-            let mut dice = keylane_testkit::scenario::Random::new(seed);
+            let mut dice = Random::new(seed);
             let table = Arc::new(Table::default());
             let seen = Arc::new(Mutex::new(Vec::new()));
             let mut lives = 0;
@@ -422,7 +422,7 @@ fn the_end_while_the_store_is_asked() {
                 true => client.jobs.abort(),
                 false => client.jobs.close(),
             };
-            let report = keylane_testkit::scenario::within(async { ending.await }).await;
+            let report = within(async { ending.await }).await;
             let (report, _) = client.judge(report, Evidence::new().sequencing());
             assert_eq!(report.handed_back, 2);
         });

@@ -166,7 +166,8 @@ impl Client {
                 Ok(of) => self.history.coalesced(id, *of),
                 Err(ReceiptError::Declined(_)) => {
                     let into = survivor.get(&key).copied();
-                    self.history.coalesced(id, into.expect("somebody waits"));
+                    self.history
+                        .coalesced(id, into.expect("an older message waits"));
                     continue;
                 }
                 Err(ReceiptError::Superseded(_)) => gone.entry(key).or_default().push(id),

@@ -2,11 +2,11 @@
 
 use keylane::OnGap;
 use keylane::watching::LaneState;
+use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use crate::sequence::{contiguous, monotonic};
 use crate::support::{Client, jobs, scripted};
-use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 
 #[test]
 fn a_key_is_remembered_when_its_lane_is_gone() {

@@ -32,7 +32,7 @@ impl Counter {
     async fn serve(&self) {
         let inside = self.inside.fetch_add(1, Ordering::Relaxed) + 1;
         self.busiest.fetch_max(inside, Ordering::Relaxed);
-        let seat = self.seats.acquire().await.expect("nobody closes it");
+        let seat = self.seats.acquire().await.expect("it stays open");
         tokio::time::sleep(10 * MS).await;
         drop(seat);
         self.inside.fetch_sub(1, Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl Counter {
             let (places, fewer) = (Arc::clone(&self.seats), (open - seats) as u32);
             tokio::spawn(async move {
                 let permits = places.acquire_many(fewer).await;
-                permits.expect("nobody closes it").forget();
+                permits.expect("it stays open").forget();
             });
         }
     }

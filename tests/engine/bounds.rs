@@ -1,8 +1,7 @@
 //! G6: every queue has a limit, a default, and a documented behaviour at the limit.
 
-use keylane::Overflow;
-use keylane::Retry;
 use keylane::error::{SendError, TrySendError};
+use keylane::{Overflow, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, assert_nothing_left, dispatcher, paused, quiet, scripted,
 };

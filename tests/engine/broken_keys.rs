@@ -2,139 +2,41 @@
 //! with its report, and takes neither a message nor the process with it.
 
 use std::future::IntoFuture;
-use std::hash::{Hash, Hasher};
-use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use keylane::{Dispatcher, OnExhausted, Report, Retry};
 use keylane_testkit::Gate;
 use keylane_testkit::scenario::{
-    MS, assert_no_engine_panics, assert_report_adds_up, on_both, paused, quiet, within,
+    BrokenKey, Fuse, MS, Part, assert_no_engine_panics, assert_report_adds_up, on_both, paused,
+    quiet, within,
 };
 
 const KEYS: u64 = 10;
 /// The key whose handler always fails.
 const FAILING: u64 = 3;
 
-/// What of a key panics.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Part {
-    Eq,
-    Clone,
-    Drop,
-}
-
-/// At every call, once it is lit.
-const ALWAYS: usize = usize::MAX;
-
-/// Goes off at a certain call of one part of any key, counted from when it is lit.
-struct Fuse {
-    part: Part,
-    call: usize,
-    left: AtomicUsize,
-}
-
-impl Fuse {
-    fn new(part: Part, call: usize) -> Arc<Self> {
-        Arc::new(Self {
-            part,
-            call,
-            left: AtomicUsize::new(0),
-        })
-    }
-
-    fn light(&self) {
-        self.left.store(self.call, Ordering::SeqCst);
-    }
-
-    /// True if it went off.
-    fn put_out(&self) -> bool {
-        [0, ALWAYS].contains(&self.left.swap(0, Ordering::SeqCst))
-    }
-
-    /// Panics without calling the hook: what is expected need not be printed.
-    fn burn(&self, part: Part) {
-        if part != self.part {
-            return;
-        }
-        let left = self
-            .left
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
-                0 => None,
-                ALWAYS => Some(ALWAYS),
-                left => Some(left - 1),
-            });
-        if matches!(left, Ok(1 | ALWAYS)) {
-            resume_unwind(Box::new("a part of a key panics"));
-        }
-    }
-}
-
-struct Broken {
-    n: u64,
-    fuse: Arc<Fuse>,
-}
-
-impl PartialEq for Broken {
-    fn eq(&self, other: &Self) -> bool {
-        self.fuse.burn(Part::Eq);
-        self.n == other.n
-    }
-}
-
-impl Eq for Broken {}
-
-impl Hash for Broken {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.n.hash(state);
-    }
-}
-
-impl Clone for Broken {
-    fn clone(&self) -> Self {
-        self.fuse.burn(Part::Clone);
-        Self {
-            n: self.n,
-            fuse: Arc::clone(&self.fuse),
-        }
-    }
-}
-
-impl Drop for Broken {
-    fn drop(&mut self) {
-        // A second panic while one unwinds ends the process, and nobody can help it.
-        if !std::thread::panicking() {
-            self.fuse.burn(Part::Drop);
-        }
-    }
-}
-
-type Orders = Dispatcher<Broken, u64, u64, ()>;
+type Orders = Dispatcher<BrokenKey, u64, u64, ()>;
 
 /// Handlers wait at the gate; those of one key fail, back off and halt.
 fn orders(fuse: &Arc<Fuse>, gate: &Gate, concurrency: usize) -> Orders {
     let (fuse, gate) = (Arc::clone(fuse), gate.clone());
-    Dispatcher::builder(move |n: &u64| Broken {
-        n: n % KEYS,
-        fuse: Arc::clone(&fuse),
-    })
-    .concurrency(concurrency)
-    .retry(Retry::fixed(MS).max_attempts(2))
-    .on_exhausted(OnExhausted::Halt)
-    .spawn(move |n: u64| {
-        let pass = gate.pass();
-        async move {
-            pass.await;
-            if n % KEYS == FAILING { Err(()) } else { Ok(n) }
-        }
-    })
-    .unwrap()
+    Dispatcher::builder(move |n: &u64| BrokenKey::new(n % KEYS, &fuse))
+        .concurrency(concurrency)
+        .retry(Retry::fixed(MS).max_attempts(2))
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(move |n: u64| {
+            let pass = gate.pass();
+            async move {
+                pass.await;
+                if n % KEYS == FAILING { Err(()) } else { Ok(n) }
+            }
+        })
+        .unwrap()
 }
 
 /// The messages came in as they are numbered.
 #[track_caller]
-fn assert_in_order(report: &Report<Broken, u64>) {
+fn assert_in_order(report: &Report<BrokenKey, u64>) {
     let returned: Vec<_> = report
         .returned
         .iter()
@@ -155,10 +57,14 @@ enum When {
     Aborting,
 }
 
-/// A whole life. True if the fuse went off in it.
-async fn goes_off(part: Part, call: usize, when: When, concurrency: usize) -> bool {
-    println!("{part:?} at call {call}, {when:?}, {concurrency} at once");
-    let fuse = Fuse::new(part, call);
+/// A whole life, with a part that panics at this call or at each. True if the fuse went off in it.
+async fn goes_off(part: Part, call: Option<usize>, when: When, concurrency: usize) -> bool {
+    println!("{part:?} at call {call:?}, {when:?}, {concurrency} at once");
+    let fuse = Fuse::new();
+    let light = || match call {
+        Some(call) => fuse.light_at(part, call),
+        None => fuse.light(part),
+    };
     let gate = Gate::new();
     let orders = orders(&fuse, &gate, concurrency);
     let mut receipts = Vec::new();
@@ -175,11 +81,11 @@ async fn goes_off(part: Part, call: usize, when: When, concurrency: usize) -> bo
         }
     }
     if when == When::Arriving {
-        fuse.light();
+        light();
         quiet().await;
     } else {
         within(gate.arrivals(concurrency.min(10))).await;
-        fuse.light();
+        light();
     }
     if when == When::Answering {
         gate.open();
@@ -210,12 +116,12 @@ async fn goes_off(part: Part, call: usize, when: When, concurrency: usize) -> bo
 fn breaks(part: Part, when: When) {
     for concurrency in [2, 256] {
         on_both(|| async move {
-            goes_off(part, ALWAYS, when, concurrency).await;
+            goes_off(part, None, when, concurrency).await;
         });
         // Once, at each of the calls that such a life makes.
         paused().block_on(async {
             let mut call = 1;
-            while goes_off(part, call, when, concurrency).await {
+            while goes_off(part, Some(call), when, concurrency).await {
                 call += 1;
             }
         });
@@ -234,7 +140,7 @@ fn in_clone_where_messages_arrive() {
 
 #[test]
 fn in_drop_where_messages_arrive() {
-    breaks(Part::Drop, When::Arriving);
+    breaks(Part::LoneDrop, When::Arriving);
 }
 
 #[test]
@@ -249,7 +155,7 @@ fn in_clone_where_handlers_answer() {
 
 #[test]
 fn in_drop_where_handlers_answer() {
-    breaks(Part::Drop, When::Answering);
+    breaks(Part::LoneDrop, When::Answering);
 }
 
 #[test]
@@ -264,7 +170,7 @@ fn in_clone_at_close() {
 
 #[test]
 fn in_drop_at_close() {
-    breaks(Part::Drop, When::Closing);
+    breaks(Part::LoneDrop, When::Closing);
 }
 
 #[test]
@@ -279,7 +185,7 @@ fn in_clone_at_abort() {
 
 #[test]
 fn in_drop_at_abort() {
-    breaks(Part::Drop, When::Aborting);
+    breaks(Part::LoneDrop, When::Aborting);
 }
 
 /// More than the dispatcher takes from its channel at once, and it breaks in the middle.
@@ -287,18 +193,57 @@ fn in_drop_at_abort() {
 fn what_a_break_sends_back_is_in_order() {
     paused().block_on(async {
         for call in [1, 20, 255, 256, 257, 400] {
-            let fuse = Fuse::new(Part::Eq, call);
+            let fuse = Fuse::new();
             let orders = orders(&fuse, &Gate::new(), 256);
             for n in 0..600 {
                 orders.try_send(n).unwrap();
             }
-            fuse.light();
+            fuse.light_at(Part::Eq, call);
             quiet().await;
             let report = within(orders.close().into_future()).await;
             assert!(fuse.put_out(), "it went off");
             assert_report_adds_up(&report);
             assert_eq!((report.accepted, report.done), (600, 0));
             assert_in_order(&report);
+        }
+    });
+}
+
+/// Keys are compared in the dispatcher's own tasks, where nothing but the dispatcher can fail: it
+/// ends by itself, with its report.
+#[test]
+fn one_comparison_that_panics_is_an_abort() {
+    on_both(|| async {
+        // In the task that finds the lane of an arrival, or in the one that is done with a message.
+        for arrives in [true, false] {
+            let fuse = Fuse::new();
+            let gate = Gate::new();
+            let orders = orders(&fuse, &gate, 256);
+            let mut receipts = Vec::new();
+            for n in [0, 1, 2, 10, 11, 12, 20, 21, 22] {
+                receipts.push(orders.submit(n).await.unwrap());
+            }
+            within(gate.arrivals(3)).await;
+            fuse.light_at(Part::Eq, 1);
+            if arrives {
+                for n in 30..40 {
+                    match orders.try_submit(n) {
+                        Ok(receipt) => receipts.push(receipt),
+                        Err(_) => break,
+                    }
+                }
+            } else {
+                gate.open();
+            }
+            let accepted = receipts.len() as u64;
+            let mut done = 0;
+            for receipt in receipts {
+                done += u64::from(within(receipt).await.is_ok());
+            }
+            let report = within(async { orders.drain().await }).await;
+            assert_report_adds_up(&report);
+            assert_eq!((report.accepted, report.done), (accepted, done));
+            assert!(orders.is_closed());
         }
     });
 }

@@ -29,7 +29,7 @@ fn no_timers() {
         .build()
         .unwrap();
     let script = Script::new(&History::new());
-    // The probe of the timers panics inside, and is caught: nobody need see it.
+    // The probe of the timers panics inside, and is caught: it need not be printed.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let error = runtime.block_on(async { dispatcher().spawn(scripted(script)).unwrap_err() });
@@ -137,7 +137,7 @@ fn letters_need_a_sink() {
     );
 }
 
-/// Nobody can send to what was not built, and nothing of it is left.
+/// There is no handle to what was not built, and nothing of it is left.
 #[test]
 fn what_is_refused_leaves_nothing_running() {
     paused().block_on(async {

@@ -7,7 +7,8 @@ use keylane::error::{BoxError, Failure, ReceiptError};
 use keylane::watching::LaneState;
 use keylane::{DeadLetter, DeadLetterSink, OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
-    MS, Message, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, within,
+    MS, Message, Producer, SECOND, ScriptedReceipt, dispatcher, on_both, paused, quiet, scripted,
+    within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Key, LetterBox, Rule, Script, ScriptError};
 use tokio::time::Instant;
@@ -71,10 +72,7 @@ impl DeadLetterSink<Key, Message, ScriptError> for Shelf {
 }
 
 /// The first message of key 1 fails; a second one is behind it.
-async fn fail_one(
-    history: &History,
-    shelf: &Shelf,
-) -> (Producer, keylane_testkit::scenario::ScriptedReceipt) {
+async fn fail_one(history: &History, shelf: &Shelf) -> (Producer, ScriptedReceipt) {
     let script = Script::new(history).message(1, Act::error());
     let orders = dispatcher()
         .on_exhausted(OnExhausted::dead_letter(shelf.clone()))

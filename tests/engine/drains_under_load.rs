@@ -2,8 +2,9 @@
 //!
 //! `KEYLANE_DRAINS` says how many.
 
-use crate::support::{End, Life};
 use keylane_testkit::scenario::{Random, paused, repeats, threads};
+
+use crate::support::{End, Life};
 
 /// Lives to a random point and ends in a random way, while senders still send.
 async fn live(seed: u64) {

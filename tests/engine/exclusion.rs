@@ -1,15 +1,12 @@
 //! G1: the handler never runs for two messages of one key at the same time.
 
-use keylane::Dispatcher;
-use keylane::Retry;
-use keylane_testkit::scenario::paused;
-use keylane_testkit::scenario::{MS, Producer, Random, dispatcher, on_both, scripted};
-use keylane_testkit::{Act, Evidence, History, Script};
-use std::hash::Hash;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use keylane::{Dispatcher, Retry};
+use keylane_testkit::scenario::{MS, Producer, Random, dispatcher, on_both, paused, scripted};
+use keylane_testkit::{Act, Evidence, History, Script};
 
 /// Every way in which a handler can take its time, mixed.
 fn busy(history: &History, seed: u64) -> Script {

@@ -1,10 +1,11 @@
-//! `OnExhausted::Halt`: the lane stops, and somebody decides.
+//! `OnExhausted::Halt`: the lane stops, and an operator decides.
 
 use keylane::error::{Failure, LaneError, ReceiptError};
 use keylane::watching::LaneState;
 use keylane::{Dispatcher, Lane, OnExhausted, Retry};
 use keylane_testkit::scenario::{
-    MS, Message, Producer, SECOND, ScriptedReceipt, dispatcher, paused, quiet, scripted,
+    MS, Message, Producer, SECOND, ScriptedReceipt, dispatcher, paused, quiet, scripted, threads,
+    within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Id, Key, Script, ScriptError};
 
@@ -36,7 +37,7 @@ async fn halted(script: Script, history: &History) -> (Producer, MailLane, Scrip
 }
 
 #[test]
-fn nothing_of_the_key_starts_until_somebody_decides() {
+fn nothing_of_the_key_starts_until_an_operator_decides() {
     paused().block_on(async {
         let history = History::new();
         let (producer, lane, mut receipt) = halted(Script::new(&history), &history).await;
@@ -316,7 +317,7 @@ fn a_keyless_message_is_discarded() {
 /// Decisions race with each other and with the handlers; each halt is decided once.
 #[test]
 fn many_operators_decide_each_halt_once() {
-    keylane_testkit::scenario::threads().block_on(async {
+    threads().block_on(async {
         let history = History::new();
         let script = Script::new(&history).otherwise(Act::error().yields(1));
         let orders = dispatcher()
@@ -337,10 +338,7 @@ fn many_operators_decide_each_halt_once() {
                 skipped
             });
         }
-        let skipped: u64 = keylane_testkit::scenario::within(operators.join_all())
-            .await
-            .iter()
-            .sum();
+        let skipped: u64 = within(operators.join_all()).await.iter().sum();
         assert_eq!(skipped, 200);
         producer.finish(Evidence::new().discarded(ids)).await;
     });

@@ -1,4 +1,4 @@
-//! What handlers, senders, operators and settings may do at worst, and nobody else feels it.
+//! What handlers, senders, operators and settings may do at worst, and no other key feels it.
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
@@ -17,8 +17,7 @@ use keylane_testkit::scenario::{
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// One handler waits, so another runner has taken over from its own; the next one keeps its thread.
-/// With a second thread all others run.
+/// One handler waits, and the next one keeps its thread. With a second thread all others run.
 #[test]
 fn a_blocked_thread_beside_a_waiting_handler_stops_no_other() {
     threads().block_on(async {
@@ -319,7 +318,7 @@ fn a_resumed_head_that_is_handed_back_knows_its_attempts() {
 /// Where to tell of a drop, and where to wait for its end.
 type Told = (mpsc::Sender<()>, mpsc::Receiver<()>);
 
-/// A message whose drop waits, once it is told to: whoever drops it stands there.
+/// A message whose drop waits, once it is told to: the thread that drops it stands there.
 #[derive(Clone)]
 struct Slow(Arc<Mutex<Option<Told>>>);
 
@@ -334,7 +333,7 @@ impl Drop for Slow {
     }
 }
 
-/// The operator has the head in hand when the runtime goes: nobody else can settle it.
+/// The operator has the head in hand when the runtime goes: only the operator can settle it.
 #[test]
 fn skipping_while_the_runtime_goes_ends_with_a_report() {
     let runtime = threads();

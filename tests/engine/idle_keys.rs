@@ -2,9 +2,9 @@
 
 use keylane::watching::{LaneState, Stats};
 use keylane::{OnExhausted, Overflow, Retry};
-use keylane_testkit::scenario::threads;
 use keylane_testkit::scenario::{
-    MS, Producer, SECOND, assert_nothing_left, dispatcher, on_both, paused, quiet, scripted, within,
+    MS, Producer, SECOND, assert_nothing_left, dispatcher, on_both, paused, quiet, scripted,
+    threads, within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use tokio::task::JoinSet;

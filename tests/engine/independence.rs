@@ -1,18 +1,16 @@
 //! G3: a key that is slow, failing, backing off, halted or blocked for ever delays no other, also
 //! when capacity is scarce.
 
-use keylane_testkit::Id;
-use keylane_testkit::scenario::quiet;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use tokio::task::JoinSet;
 
 use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
-    MS, Producer, SECOND, dispatcher, on_both, paused, scripted, threads, within,
+    MS, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, threads, within,
 };
-use keylane_testkit::{Act, Drained, Evidence, Gate, History, Rule, Script};
+use keylane_testkit::{Act, Drained, Evidence, Gate, History, Id, Rule, Script};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// The key that is in trouble.
@@ -28,7 +26,7 @@ enum Trouble {
     Blocked,
     /// It fails each time, and is tried again for ever.
     BacksOff,
-    /// It was given up on, and nobody decides.
+    /// It was given up on, and the operator does not decide.
     Halted,
     /// Its handler takes much longer than the others'.
     Slow,
@@ -200,7 +198,12 @@ fn busy_handlers_run_side_by_side() {
         let dispatcher = Dispatcher::builder(|message: &(usize, u32)| *message)
             .spawn(move |(pair, _): (usize, u32)| {
                 let meeting = Arc::clone(&meeting);
-                async move { meeting[pair].meet().then_some(()).ok_or("nobody came") }
+                async move {
+                    meeting[pair]
+                        .meet()
+                        .then_some(())
+                        .ok_or("the other one did not come")
+                }
             })
             .unwrap();
         // From a worker and in one poll, so that both come to the dispatcher together.
@@ -338,7 +341,7 @@ fn a_blocked_key_does_not_starve_those_behind_it() {
         let producer = Producer::new(&history, orders);
         let mut halted = Vec::new();
         let mut per_key: HashMap<u64, u32> = HashMap::new();
-        // The two in trouble are in front of everybody, and come again and again.
+        // The two in trouble are in front of all others, and come again and again.
         for n in 0..300 {
             let key = if n % 3 == 0 { n % 2 } else { 2 + n % 50 };
             let id = producer.send(key).await;

@@ -1,4 +1,4 @@
-//! `Overflow`: what a full lane does, to its own key and to nobody else.
+//! `Overflow`: what a full lane does, to its own key and to no other.
 
 use futures::FutureExt;
 use keylane::Overflow;
@@ -73,7 +73,7 @@ fn wait_lets_senders_in_one_by_one_in_the_order_in_which_they_came() {
     }
 }
 
-/// A lane of one is gone when its message is done, and its gate with it: nobody stays behind.
+/// A lane of one is gone when its message is done, and its gate with it: no sender stays behind.
 #[test]
 fn wait_at_a_lane_of_one_leaves_no_sender_behind() {
     paused().block_on(async {

@@ -3,11 +3,10 @@
 use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::hash::{Hash, Hasher};
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as TaskContext, Poll};
 
 use keylane::error::{Failure, ReceiptError};
@@ -17,7 +16,7 @@ use keylane_testkit::scenario::{
     MS, Producer, Random, SECOND, assert_no_engine_panics, assert_report_adds_up, dispatcher,
     on_both, paused, quiet, scripted, within,
 };
-use keylane_testkit::{Act, Evidence, Gate, History, Script};
+use keylane_testkit::{Act, Evidence, History, Script};
 
 /// Panics without calling the hook: what is expected need not be printed.
 fn panics(text: &'static str) -> ! {
@@ -333,7 +332,7 @@ fn in_the_debug_of_the_error() {
     });
 }
 
-/// Answers and errors that nobody waits for are dropped by the engine.
+/// Answers and errors without a receipt are dropped by the engine.
 #[test]
 fn in_the_drop_of_answers_and_errors() {
     #[derive(Debug)]
@@ -368,7 +367,7 @@ fn in_the_drop_of_answers_and_errors() {
     });
 }
 
-/// A receipt is polled by whoever holds it, with a waker that may be anything.
+/// A receipt is polled by any task that holds it, with a waker that may be anything.
 #[test]
 fn in_the_waker_of_a_receipt() {
     struct Touchy;
@@ -420,82 +419,6 @@ fn in_the_waker_of_a_receipt() {
         assert_report_adds_up(&report);
         assert_eq!((report.done, report.handed_back), (3, 2));
         assert_no_engine_panics();
-    });
-}
-
-/// A key whose comparison panics once, when it is told to.
-#[derive(Clone)]
-struct Prickly {
-    n: u64,
-    panics: Arc<AtomicBool>,
-}
-
-impl PartialEq for Prickly {
-    fn eq(&self, other: &Self) -> bool {
-        if self.panics.swap(false, Ordering::SeqCst) {
-            panics("the comparison of keys panics");
-        }
-        self.n == other.n
-    }
-}
-
-impl Eq for Prickly {}
-
-impl Hash for Prickly {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.n.hash(state);
-    }
-}
-
-/// Keys are compared in the dispatcher's own tasks, where nothing but the dispatcher can fail: it is
-/// an abort, with its report.
-#[test]
-fn in_the_comparison_of_keys() {
-    on_both(|| async {
-        // In the task that finds the lane of an arrival, or in the one that is done with a message.
-        for arrives in [true, false] {
-            let armed = Arc::new(AtomicBool::new(false));
-            let arming = Arc::clone(&armed);
-            let gate = Gate::new();
-            let hold = gate.clone();
-            let orders = Dispatcher::builder(move |n: &u64| Prickly {
-                n: n % 3,
-                panics: Arc::clone(&arming),
-            })
-            .spawn(move |n: u64| {
-                let pass = hold.pass();
-                async move {
-                    pass.await;
-                    Ok::<_, ()>(n)
-                }
-            })
-            .unwrap();
-            let mut receipts = Vec::new();
-            for n in 1..10 {
-                receipts.push(orders.submit(n).await.unwrap());
-            }
-            within(gate.arrivals(3)).await;
-            armed.store(true, Ordering::SeqCst);
-            if arrives {
-                for n in 10..20 {
-                    match orders.try_submit(n) {
-                        Ok(receipt) => receipts.push(receipt),
-                        Err(_) => break,
-                    }
-                }
-            } else {
-                gate.open();
-            }
-            let accepted = receipts.len() as u64;
-            let mut done = 0;
-            for receipt in receipts {
-                done += u64::from(within(receipt).await.is_ok());
-            }
-            let report = within(async { orders.drain().await }).await;
-            assert_report_adds_up(&report);
-            assert_eq!((report.accepted, report.done), (accepted, done));
-            assert!(orders.is_closed());
-        }
     });
 }
 

@@ -49,7 +49,7 @@ fn a_burst_and_then_evenly_whatever_the_keys() {
 }
 
 #[test]
-fn what_nobody_used_is_saved_up_to_the_burst() {
+fn what_was_not_used_is_saved_up_to_the_burst() {
     paused().block_on(async {
         let (producer, history, since) = prompt(Rate::per_second(10).burst(2));
         for wait in [0, 10_000, 100] {
@@ -130,7 +130,7 @@ fn one_permit_is_enough_and_its_end_is_not_missed() {
 }
 
 #[test]
-fn a_key_that_holds_its_handler_keeps_nobody_from_the_rate() {
+fn a_key_that_holds_its_handler_keeps_no_other_from_the_rate() {
     paused().block_on(async {
         let history = History::new();
         let gate = Gate::new();

@@ -7,14 +7,13 @@ mod others;
 mod support;
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use keylane::Dispatcher;
 use keylane::error::ResizeError;
 use keylane::routing::HashLanes;
-use keylane_testkit::scenario::{paused, threads, within};
+use keylane_testkit::scenario::{Random, paused, threads, within};
 
 const USERS: u64 = 200;
 
@@ -69,10 +68,9 @@ fn a_thousand_changes_under_load_break_no_order() {
                 }
             })
         };
-        let mut dice = 7_u64;
+        let mut dice = Random::new(7);
         for _ in 0..1_000 {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let count = 1 + (dice >> 33) as usize % 40;
+            let count = 1 + dice.below(40) as usize;
             within(orders.resize(count)).await.unwrap();
             assert_eq!(orders.lanes(), count);
         }

@@ -296,7 +296,7 @@ fn a_budget_grows_with_the_traffic() {
 
 /// The first attempts of other messages are no retries and need no budget.
 #[test]
-fn a_budget_that_is_used_up_stops_nobody_else() {
+fn a_budget_that_is_used_up_stops_no_first_attempt() {
     paused().block_on(async {
         let history = History::new();
         let script = Script::new(&history).key(0, Act::error());

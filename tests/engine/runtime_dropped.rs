@@ -7,10 +7,10 @@ use std::future::IntoFuture;
 
 use futures::FutureExt;
 use keylane::error::{ReserveError, SendError, TrySendError};
+use keylane_testkit::scenario::{Message, Random, paused, repeats, threads, until};
 use tokio::runtime::Runtime;
 
 use crate::support::Life;
-use keylane_testkit::scenario::{Message, Random, paused, repeats, threads, until};
 
 /// Lives to a random point; the senders are left to themselves.
 fn live(runtime: &Runtime, seed: u64) -> Life {
@@ -74,7 +74,7 @@ fn runtime_dropped_on_two_threads() {
     }
 }
 
-/// Somebody who outlives the runtime has asked for the report: it stands only when all is settled.
+/// A task that outlives the runtime has asked for the report: it stands only when all is settled.
 #[test]
 fn runtime_dropped_while_another_one_waits_for_the_report() {
     let other = threads();

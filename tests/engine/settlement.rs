@@ -5,15 +5,11 @@
 use futures::FutureExt;
 use keylane::error::{Failure, ReceiptError};
 use keylane::{OnExhausted, Overflow, Retry};
-use keylane_testkit::Evidence;
-use keylane_testkit::scenario::Producer;
-use keylane_testkit::scenario::on_both;
-use keylane_testkit::scenario::within;
 use keylane_testkit::scenario::{
-    MS, Message, SECOND, ScriptedDispatcher, ScriptedReceipt, assert_nothing_left,
-    assert_report_adds_up, dispatcher, paused, quiet, scripted,
+    MS, Message, Producer, SECOND, ScriptedDispatcher, ScriptedReceipt, assert_nothing_left,
+    assert_report_adds_up, dispatcher, on_both, paused, quiet, scripted, within,
 };
-use keylane_testkit::{Act, Gate, History, LetterBox, Script, ScriptError};
+use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script, ScriptError};
 
 fn message(key: u64, id: u64) -> Message {
     Message { key: Some(key), id }
@@ -220,7 +216,7 @@ fn by_the_end_of_the_runtime() {
     assert_nothing_left(&orders);
 }
 
-/// Nobody has asked for a receipt: the same counts, and what is handed back is in the report.
+/// No sender has asked for a receipt: the same counts, and what is handed back is in the report.
 #[test]
 fn without_receipts_too() {
     paused().block_on(async {

@@ -1,14 +1,13 @@
 //! The ways to the end: several at once, given up half-way, by dropping every handle; and what
 //! handlers, senders and handles see of it.
 
-use keylane::Overflow;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use keylane::error::{ReceiptError, ReserveError, SendError, TrySendError};
-use keylane::{Context, Dispatcher, Retry};
+use keylane::{Context, Dispatcher, Overflow, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, assert_nothing_left, assert_report_adds_up, dispatcher, on_both,
     paused, quiet, scripted, within,
@@ -325,7 +324,7 @@ fn nothing_is_left_of_a_dispatcher_that_has_ended() {
     }
 }
 
-/// A lane that was paused while its head was with its handler has nobody to resume it at the end.
+/// A lane that was paused while its head was with its handler is not resumed at the end.
 #[test]
 fn a_drain_hands_back_what_waits_in_a_paused_lane_behind_a_head_in_flight() {
     paused().block_on(async {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use keylane::Dispatcher;
-use keylane_testkit::scenario::{MS, threads, until, within};
+use keylane_testkit::scenario::{MS, paused, threads, until, within};
 
 #[test]
 fn a_handler_that_blocks_in_its_call_is_reported_once() {
@@ -61,7 +61,7 @@ fn reported_once(in_call: bool) {
 /// One that waits as it should may take as long as it likes.
 #[test]
 fn a_handler_that_waits_is_not_stuck() {
-    keylane_testkit::scenario::paused().block_on(async {
+    paused().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .stuck_after(4 * MS)
             .spawn(|n: u64| async move {

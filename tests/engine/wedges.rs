@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use tokio::task::JoinSet;
 
 use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
@@ -12,6 +11,7 @@ use keylane_testkit::scenario::{
     scripted, threads, within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Rule, Script};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// How an attempt can go wrong.
@@ -163,7 +163,7 @@ fn callers_that_give_up_leave_room_for_the_others() {
 }
 
 /// Runners become holders, come back, find pollers enough, rest and are summoned again, all the
-/// time and on two threads: whoever takes a turn without being a poller breaks the count of them.
+/// time and on two threads: a runner that takes a turn without being a poller breaks the count of them.
 #[test]
 fn lanes_by_the_thousand_whose_handlers_wait() {
     const KEYS: u64 = 5_000;
@@ -194,7 +194,7 @@ fn lanes_by_the_thousand_whose_handlers_wait() {
     }
 }
 
-/// A receipt that nobody waits for any more is no reason to stop.
+/// A receipt that was dropped is no reason to stop.
 #[test]
 fn receipts_that_are_dropped_change_nothing() {
     paused().block_on(async {

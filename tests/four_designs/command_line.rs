@@ -1,9 +1,9 @@
 //! What the command line takes, and what comes out.
 
-use keylane_testkit::scenario::paused;
 use std::path::Path;
 
 use clap::CommandFactory;
+use keylane_testkit::scenario::paused;
 use tempfile::TempDir;
 
 use crate::arguments::Arguments;

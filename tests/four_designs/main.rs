@@ -1,7 +1,7 @@
 //! The `four_designs` example: what it says about the designs is so, and its picture shows it.
 //!
-//! The example's own modules run in this process and in stopped time: whoever waits there waits for
-//! another message, and not for a busy machine.
+//! The example's own modules run in this process and in stopped time: a message that waits there
+//! waits for another message, and not for a busy machine.
 #![cfg(not(keylane_shuttle))]
 #![allow(
     clippy::unwrap_used,

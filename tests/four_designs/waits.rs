@@ -1,7 +1,8 @@
 //! Who waits for whom.
 
-use keylane_testkit::scenario::paused;
 use std::time::Duration;
+
+use keylane_testkit::scenario::paused;
 
 use crate::handler::Handler;
 use crate::support::run;

@@ -1,9 +1,9 @@
 //! I13: at quiescence lanes = 0, all room is back, and so is the heap.
 
-use keylane_testkit::scenario::{paused, threads};
 use std::time::Duration;
 
 use keylane::{Dispatcher, Overflow, Retry};
+use keylane_testkit::scenario::{paused, threads};
 use keylane_testkit::{Evidence, History, Rule};
 
 use crate::support::Counting;

@@ -17,11 +17,15 @@ static COUNTER: LazyLock<Mutex<dhat::Profiler>> = LazyLock::new(|| {
 });
 
 /// The right to count: other tests of this process wait meanwhile.
-pub(crate) struct Counting(#[allow(dead_code)] MutexGuard<'static, dhat::Profiler>);
+pub(crate) struct Counting {
+    _profiler: MutexGuard<'static, dhat::Profiler>,
+}
 
 impl Counting {
     pub(crate) fn begin() -> Self {
-        Self(COUNTER.lock().unwrap_or_else(PoisonError::into_inner))
+        Self {
+            _profiler: COUNTER.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Bytes in use.

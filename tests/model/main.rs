@@ -8,8 +8,10 @@
 //! halted lanes, an end. After every step the harness runs until nothing moves without time, the
 //! model checks each event against its rules, and all that can be seen from outside is compared.
 
-// A helper of a test is a test: where one panics, the test has failed.
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 mod events;
 mod naive;

@@ -58,7 +58,7 @@ pub(crate) enum Step {
     Answer(Index, Answer),
     /// Time passes.
     Pass(Duration),
-    /// Somebody decides about a lane, halted or not.
+    /// The operator decides about a lane, halted or not.
     Decide(Key, Decision, Kind),
     /// The sink takes letters from now on, or refuses them.
     Sink(bool),
@@ -106,7 +106,7 @@ pub(crate) fn plans() -> impl Strategy<Value = Plan> {
         |(mut settings, mut steps, end)| {
             if let Some((at, end)) = end {
                 if let End::Drain(Some(_)) = end {
-                    // Nobody could tell which of two timers dropped a handler.
+                    // The model could not tell which of two timers dropped a handler.
                     settings.timeout = None;
                 }
                 steps.insert(at.index(steps.len() + 1), Step::End(end));
@@ -146,7 +146,7 @@ fn settings() -> impl Strategy<Value = Settings> {
                 let (attempts, delay, exhausted) = failing;
                 let (timeout, sink, quantum) = rest;
                 // What a full lane does with a message is decided when it is routed. With senders that
-                // wait for the capacity several may be routed in one step, and nobody could tell.
+                // wait for the capacity several may be routed in one step, in an order that is not known.
                 let decides = matches!(overflow, Overflow::DropOldest | Overflow::DeadLetter);
                 Settings {
                     concurrency,

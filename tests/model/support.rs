@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use keylane::error::{BoxError, ReceiptError, TrySendError};
 use keylane::{Context, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Receipt, Retry};
-use keylane_testkit::scenario::{Held, MS};
+use keylane_testkit::scenario::{Held, MS, settle};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -205,19 +205,17 @@ impl Harness {
 
     /// Runs until nothing moves without time, and compares.
     pub(crate) async fn settle(&mut self) {
-        // Time goes on by itself when everybody waits for it.
+        // Time goes on by itself when all tasks wait for it.
         sleep(self.naive.take_pass() + MS).await;
-        // Whoever else was due at this very moment.
-        for _ in 0..64 {
-            tokio::task::yield_now().await;
-        }
+        // Other tasks may be due at this very moment.
+        settle().await;
         for (at, event) in self.log.take() {
             self.naive.see(at, event);
         }
         self.naive.compare(&self.orders);
     }
 
-    /// Answers whoever waits until the report is there.
+    /// Answers all handlers that wait, until the report is there.
     pub(crate) async fn run_out(mut self) {
         if !self.ending {
             self.end(End::Drain(None));

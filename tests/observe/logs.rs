@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::{Dispatcher, Retry};
+use keylane_testkit::scenario::paused;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
-
-use crate::support::run;
 
 /// What was written.
 #[derive(Clone, Default)]
@@ -44,7 +43,7 @@ fn lines_with(filter: &str) -> Vec<String> {
         .with_writer(lines.clone())
         .finish();
     let _on = tracing::subscriber::set_default(subscriber);
-    run(async {
+    paused().block_on(async {
         let orders = Dispatcher::builder(|order: &u32| *order)
             .trace_keys()
             .retry(Retry::fixed(Duration::from_secs(1)).max_attempts(2))

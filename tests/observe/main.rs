@@ -7,7 +7,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod support;
+mod recorder;
 
 mod logs;
 mod spans;

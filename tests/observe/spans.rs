@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use keylane::error::BoxError;
 use keylane::{DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retry};
+use keylane_testkit::scenario::paused;
 use tracing::Instrument;
 
-use crate::support::recorder::{Record, Recorder};
-use crate::support::run;
+use crate::recorder::{Record, Recorder};
 
 /// A key and a payload that must not be seen.
 const SECRET: &str = "ada@example.org";
@@ -50,7 +50,7 @@ macro_rules! fail_twice {
 
 #[test]
 fn a_span_for_each_attempt_with_the_hash_of_the_key() {
-    run(async {
+    paused().block_on(async {
         let (recorder, _recording) = Recorder::start();
         fail_twice!(Dispatcher::builder(|order: &Order| order.user.clone()));
         let spans = recorder.spans();
@@ -96,7 +96,7 @@ fn a_span_for_each_attempt_with_the_hash_of_the_key() {
 
 #[test]
 fn the_key_itself_by_choice() {
-    run(async {
+    paused().block_on(async {
         let (recorder, _recording) = Recorder::start();
         fail_twice!(Dispatcher::builder(|order: &Order| order.user.clone()).trace_keys());
         let spans = recorder.spans();
@@ -126,7 +126,7 @@ fn a_key_is_escaped_and_cut() {
             f.write_str(&self.0)
         }
     }
-    run(async {
+    paused().block_on(async {
         let (recorder, _recording) = Recorder::start();
         let orders = Dispatcher::builder(|raw: &Raw| raw.clone())
             .trace_keys()
@@ -154,7 +154,7 @@ fn a_key_whose_debug_panics_stops_nothing() {
             std::panic::resume_unwind(Box::new("the key has no words"))
         }
     }
-    run(async {
+    paused().block_on(async {
         let (recorder, _recording) = Recorder::start();
         let orders = Dispatcher::builder(|n: &u32| Unspeakable(n % 2))
             .trace_keys()
@@ -178,7 +178,7 @@ fn a_key_whose_debug_panics_stops_nothing() {
 
 #[test]
 fn a_keyless_message_is_shown_as_such() {
-    run(async {
+    paused().block_on(async {
         let (recorder, _recording) = Recorder::start();
         let orders = Dispatcher::key_by_opt(|_: &u32| None::<u32>)
             .spawn(|_: u32| async move { Ok::<(), ()>(()) })
@@ -202,7 +202,7 @@ fn trouble_is_logged_without_keys_and_payloads() {
             Err(format!("no room\n{}", "for it ".repeat(100)).into())
         }
     }
-    run(async {
+    paused().block_on(async {
         let (recorder, _recording) = Recorder::start();
         for halts in [false, true] {
             let policy = if halts {
@@ -253,7 +253,7 @@ fn trouble_is_logged_without_keys_and_payloads() {
 /// What is printed of handles, messages and errors says nothing about keys and payloads either.
 #[test]
 fn debug_shows_no_keys_and_no_payloads() {
-    run(async {
+    paused().block_on(async {
         let builder = Dispatcher::builder(|order: &Order| order.user.clone());
         let mut shown = format!("{builder:?}");
         let orders = builder

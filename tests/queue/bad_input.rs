@@ -5,8 +5,9 @@ use std::time::Duration;
 use keylane::Queue;
 use keylane::error::BuildError;
 use keylane::queue::{LeaseError, Redelivery};
+use keylane_testkit::scenario::{MS, quiet};
 
-use crate::support::{MS, TIME, builder, holding, lease, quiet, rest};
+use crate::support::{TIME, builder, holding, lease, rest};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 

@@ -1,6 +1,8 @@
 //! Every future of the queue, dropped at every poll.
 
-use crate::support::{builder, give_up_after, holding, jobs, lease, quiet, rest, within};
+use keylane_testkit::scenario::{drop_after_polls, quiet, within};
+
+use crate::support::{builder, holding, jobs, lease, rest};
 
 /// A message that a dropped `dequeue` was about to get goes to the next, and no lease is left
 /// behind.
@@ -16,7 +18,7 @@ async fn dequeue_dropped_at_each_poll() {
                     _ => holding(&[(1, 1), (1, 2)]),
                 };
                 let mut held = (obstacle == 2).then(|| lease(&queue));
-                let answer = give_up_after(polls, queue.dequeue(), async |poll| {
+                let answer = drop_after_polls(polls, queue.dequeue(), async |poll| {
                     if poll == cleared {
                         match obstacle {
                             0 => {}
@@ -46,7 +48,11 @@ async fn dequeue_dropped_at_each_poll() {
 async fn a_wake_up_passes_on() {
     let queue = jobs();
     let mut first = Box::pin(queue.dequeue());
-    assert!(give_up_after(1, &mut first, async |_| {}).await.is_none());
+    assert!(
+        drop_after_polls(1, &mut first, async |_| {})
+            .await
+            .is_none()
+    );
     let second = {
         let queue = queue.clone();
         tokio::spawn(async move { *queue.dequeue().await.unwrap() })
@@ -66,7 +72,7 @@ async fn enqueue_dropped_at_each_poll() {
                 for number in room..2 {
                     queue.try_enqueue((1, number)).unwrap();
                 }
-                let answer = give_up_after(polls, queue.enqueue((2, 9)), async |poll| {
+                let answer = drop_after_polls(polls, queue.enqueue((2, 9)), async |poll| {
                     if poll == cleared {
                         lease(&queue).complete().unwrap();
                     }
@@ -89,7 +95,7 @@ async fn drain_dropped_at_each_poll() {
     for polls in 0..4 {
         let queue = holding(&[(1, 1), (1, 2)]);
         let held = lease(&queue);
-        let answer = give_up_after(polls, queue.drain(), async |_| quiet().await).await;
+        let answer = drop_after_polls(polls, queue.drain(), async |_| quiet().await).await;
         assert_eq!((answer, queue.is_closed()), (None, polls > 0));
         held.complete().unwrap();
         assert_eq!(rest(&queue), [(1, 2)]);
@@ -105,12 +111,12 @@ async fn a_future_dropped_at_the_end_of_its_budget() {
     queue.try_enqueue((1, 1)).unwrap();
     use_up_budget().await;
     assert!(
-        give_up_after(1, queue.enqueue((1, 2)), async |_| {})
+        drop_after_polls(1, queue.enqueue((1, 2)), async |_| {})
             .await
             .is_none()
     );
     assert!(
-        give_up_after(1, queue.dequeue(), async |_| {})
+        drop_after_polls(1, queue.dequeue(), async |_| {})
             .await
             .is_none()
     );

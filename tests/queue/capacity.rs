@@ -1,8 +1,9 @@
 //! The capacity, and the tasks that wait at it.
 
 use keylane::queue::{EnqueueError, Redelivery, TryEnqueueError};
+use keylane_testkit::scenario::{quiet, within};
 
-use crate::support::{Jobs, TIME, builder, lease, next, quiet, rest, within};
+use crate::support::{Jobs, TIME, builder, lease, next, rest};
 
 fn full() -> Jobs {
     let queue = builder().capacity(2).spawn().unwrap();

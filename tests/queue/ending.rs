@@ -1,8 +1,9 @@
 //! Close, drain, and taking back.
 
 use keylane::queue::{Redelivery, TryDequeueError};
+use keylane_testkit::scenario::{MS, quiet, within};
 
-use crate::support::{MS, TIME, holding, jobs, lease, next, quiet, rest, within};
+use crate::support::{TIME, holding, jobs, lease, next, rest};
 
 #[tokio::test(start_paused = true)]
 async fn what_is_parked_can_be_leased_after_close() {

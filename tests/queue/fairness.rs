@@ -1,8 +1,9 @@
 //! Keys come out in the order in which they became ready.
 
 use keylane::queue::Redelivery;
+use keylane_testkit::scenario::quiet;
 
-use crate::support::{holding, jobs, lease, next, quiet, rest};
+use crate::support::{holding, jobs, lease, next, rest};
 
 #[tokio::test(start_paused = true)]
 async fn keys_take_turns() {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use keylane::queue::{Lease, LeaseError, Redelivery};
+use keylane_testkit::scenario::{MS, quiet, within};
 use tokio::time::Instant;
 
-use crate::support::{MS, TIME, builder, holding, lease, quiet, rest, within};
+use crate::support::{TIME, builder, holding, lease, rest};
 
 #[tokio::test(start_paused = true)]
 async fn a_waiting_dequeue_gets_the_message_when_its_lease_expires() {

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use keylane::queue::{LeaseError, Redelivery, TryDequeueError, TryEnqueueError};
+use keylane_testkit::scenario::{MS, paused, within};
 use proptest::prelude::*;
 
-use crate::support::{Job, Jobs, MS, builder};
+use crate::support::{Job, Jobs, builder};
 
 const CAPACITY: usize = 12;
 const LANE_CAPACITY: usize = 6;
@@ -203,12 +204,7 @@ proptest! {
 
     #[test]
     fn the_queue_is_its_naive_model(steps in steps()) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(run(steps));
+        paused().block_on(run(steps));
     }
 }
 
@@ -360,7 +356,7 @@ fn compare(queue: &Jobs, naive: &Naive) {
 async fn finish(queue: Jobs, naive: Naive) {
     queue.close();
     let mut left = Vec::new();
-    while let Some(lease) = crate::support::within(queue.dequeue()).await {
+    while let Some(lease) = within(queue.dequeue()).await {
         left.push(*lease);
         lease.complete().unwrap();
     }

@@ -1,8 +1,9 @@
 //! One message of a key at a time, and in order.
 
 use keylane::queue::Redelivery;
+use keylane_testkit::scenario::{MS, quiet};
 
-use crate::support::{MS, holding, lease, next, quiet, rest};
+use crate::support::{holding, lease, next, rest};
 
 #[tokio::test(start_paused = true)]
 async fn only_keys_that_are_not_leased_are_handed_out() {

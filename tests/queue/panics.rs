@@ -1,14 +1,13 @@
 //! The user's code panics: no task is stuck, and no message is lost.
 
-use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use keylane::Queue;
 use keylane::queue::Redelivery;
+use keylane_testkit::scenario::{BrokenKey, Fuse, Part, within};
 
-use crate::support::{TIME, within};
+use crate::support::TIME;
 
 /// A message whose drop panics.
 struct Bomb(u64);
@@ -50,92 +49,19 @@ async fn a_message_that_panics_in_its_drop() {
     );
 }
 
-/// A key that panics where it is told to.
-#[derive(Clone)]
-struct Key {
-    number: u64,
-    switches: Arc<Switches>,
-}
-
-#[derive(Default)]
-struct Switches {
-    eq: AtomicBool,
-    clone: AtomicBool,
-    drop: AtomicBool,
-    panics: AtomicUsize,
-}
-
-impl Switches {
-    fn at(&self, switch: &AtomicBool) {
-        if switch.load(Ordering::SeqCst) {
-            self.panics.fetch_add(1, Ordering::SeqCst);
-            panic!("the key");
-        }
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.switches.at(&self.switches.eq);
-        self.number == other.number
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.number.hash(state);
-    }
-}
-
-struct Cloned(Key);
-
-impl Clone for Cloned {
-    fn clone(&self) -> Self {
-        self.0.switches.at(&self.0.switches.clone);
-        Self(self.0.clone())
-    }
-}
-
-impl PartialEq for Cloned {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Cloned {}
-
-impl Hash for Cloned {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl Drop for Cloned {
-    fn drop(&mut self) {
-        self.0.switches.at(&self.0.switches.drop);
-    }
-}
-
-fn queue(switches: &Arc<Switches>) -> Queue<Cloned, u64> {
-    let switches = Arc::clone(switches);
-    Queue::builder(move |number: &u64| {
-        Cloned(Key {
-            number: number / 10,
-            switches: Arc::clone(&switches),
-        })
-    })
-    .capacity(10)
-    .spawn()
-    .unwrap()
+fn queue(fuse: &Arc<Fuse>) -> Queue<BrokenKey, u64> {
+    let fuse = Arc::clone(fuse);
+    Queue::builder(move |number: &u64| BrokenKey::new(number / 10, &fuse))
+        .capacity(10)
+        .spawn()
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_panics_in_its_drop() {
-    let switches = Arc::new(Switches::default());
-    let queue = queue(&switches);
-    switches.drop.store(true, Ordering::SeqCst);
+    let fuse = Fuse::new();
+    let queue = queue(&fuse);
+    fuse.light(Part::Drop);
     for number in [10, 11, 20] {
         queue.enqueue(number).await.unwrap();
     }
@@ -147,25 +73,20 @@ async fn a_key_that_panics_in_its_drop() {
     assert_eq!(done, [10, 20, 11]);
     assert_eq!(within(queue.drain()).await.completed, 3);
     // Both lanes and all three messages had a key of their own.
-    assert_eq!(switches.panics.load(Ordering::SeqCst), 5);
+    assert_eq!(fuse.panics(), 5);
 }
 
 /// Nothing is accepted, and the room is free again.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_panics_on_its_way_in() {
-    let switches = Arc::new(Switches::default());
-    let queue = queue(&switches);
-    for switch in [&switches.clone, &switches.eq] {
+    let fuse = Fuse::new();
+    let queue = queue(&fuse);
+    for (part, number) in [(Part::Clone, 20), (Part::Eq, 11)] {
         queue.enqueue(10).await.unwrap();
-        switch.store(true, Ordering::SeqCst);
-        let number = if std::ptr::eq(switch, &switches.eq) {
-            11
-        } else {
-            20
-        };
+        fuse.light(part);
         let sent = catch_unwind(AssertUnwindSafe(|| queue.try_enqueue(number)));
         assert!(sent.is_err());
-        switch.store(false, Ordering::SeqCst);
+        assert!(fuse.put_out());
         assert_eq!(queue.len(), 1);
         let lease = queue.try_dequeue().unwrap();
         lease.complete().unwrap();
@@ -185,8 +106,8 @@ async fn a_key_that_panics_on_its_way_in() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_panics_in_the_queue() {
     for way in 0..3 {
-        let switches = Arc::new(Switches::default());
-        let queue = queue(&switches);
+        let fuse = Fuse::new();
+        let queue = queue(&fuse);
         for number in [10, 11, 12] {
             queue.enqueue(number).await.unwrap();
         }
@@ -196,7 +117,7 @@ async fn a_key_that_panics_in_the_queue() {
             tokio::spawn(async move { queue.dequeue().await.map(|lease| *lease) })
         };
         tokio::task::yield_now().await;
-        switches.eq.store(true, Ordering::SeqCst);
+        fuse.light(Part::Eq);
         let left: &[u64] = match way {
             0 => {
                 lease.complete().unwrap();
@@ -207,9 +128,9 @@ async fn a_key_that_panics_in_the_queue() {
                 &[10, 11, 12]
             }
             _ => {
-                switches.eq.store(false, Ordering::SeqCst);
+                fuse.put_out();
                 lease.fail(Redelivery::After(TIME)).unwrap();
-                switches.eq.store(true, Ordering::SeqCst);
+                fuse.light(Part::Eq);
                 tokio::time::sleep(2 * TIME).await;
                 &[10, 11, 12]
             }

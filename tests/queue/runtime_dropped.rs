@@ -1,20 +1,13 @@
 //! The runtime of the queue is dropped while another one still uses the queue.
 
 use keylane::queue::EnqueueError;
+use keylane_testkit::scenario::paused;
 
 use crate::support::{builder, lease, rest};
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-}
-
 #[test]
 fn no_task_waits_and_nothing_is_lost() {
-    let first = runtime();
+    let first = paused();
     let queue = first.block_on(async {
         let queue = builder().spawn().unwrap();
         for job in [(1, 1), (1, 2), (2, 1)] {
@@ -25,7 +18,7 @@ fn no_task_waits_and_nothing_is_lost() {
     let held = lease(&queue);
     drop(first);
 
-    runtime().block_on(async {
+    paused().block_on(async {
         assert_eq!(
             queue.enqueue((3, 1)).await,
             Err(EnqueueError::Closed((3, 1)))

@@ -3,16 +3,16 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 use keylane::Queue;
 use keylane::error::BuildError;
 use keylane::queue::{EnqueueError, Lease, LeaseError, Redelivery, TryDequeueError};
-use tokio::runtime::{Handle, Runtime};
+use keylane_testkit::scenario::{Elsewhere, MS, paused, quiet, within};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::support::{Job, Jobs, MS, TIME, builder, holding, jobs, lease, quiet, rest, within};
+use crate::support::{Job, Jobs, TIME, builder, holding, jobs, lease, rest};
 
 const KEYS: u64 = 7;
 const JOBS: u64 = 4_000;
@@ -97,45 +97,10 @@ fn order_and_exclusion_among_workers_on_threads() {
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Where a function of a queue is called: on a thread that is in no runtime, or in a runtime whose
-/// time is far ahead. That runtime stays and is never polled again: what depends on it never
-/// happens.
-struct Caller {
-    idle: Option<Runtime>,
-}
-
-impl Caller {
-    /// One of each. The paused time of the home runtime is ahead of the system's.
-    async fn all() -> [Self; 2] {
-        tokio::time::advance(DAY).await;
-        let runtime = thread::spawn(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_time()
-                .start_paused(true)
-                .build()
-                .unwrap();
-            runtime.block_on(tokio::time::advance(30 * DAY));
-            runtime
-        });
-        let idle = runtime.join().unwrap();
-        [Self { idle: None }, Self { idle: Some(idle) }]
-    }
-
-    fn call<T: Send>(&self, function: impl FnOnce() -> T + Send) -> T {
-        let call = || match &self.idle {
-            None => function(),
-            Some(runtime) => runtime.block_on(async { function() }),
-        };
-        thread::scope(|scope| scope.spawn(call).join().unwrap())
-    }
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.idle.take() {
-            runtime.shutdown_background();
-        }
-    }
+/// Each place, with the paused time of the home runtime a day ahead of the system's.
+async fn places() -> [Elsewhere; 5] {
+    tokio::time::advance(DAY).await;
+    Elsewhere::all()
 }
 
 /// Waits for the next message in a task of the home runtime, and says when it came.
@@ -151,30 +116,30 @@ fn waiting(queue: &Jobs) -> tokio::task::JoinHandle<Option<(Job, Instant)>> {
 
 #[tokio::test(start_paused = true)]
 async fn try_enqueue_elsewhere() {
-    for caller in Caller::all().await {
+    for place in places().await {
         let queue = jobs();
         let task = waiting(&queue);
         quiet().await;
         let now = Instant::now();
-        caller.call(|| queue.try_enqueue((1, 1)).unwrap());
+        place.call(|| queue.try_enqueue((1, 1)).unwrap());
         assert_eq!(within(task).await.unwrap(), Some(((1, 1), now)));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn try_dequeue_elsewhere() {
-    for caller in Caller::all().await {
+    for place in places().await {
         let queue = holding(&[(1, 1)]);
         // The driver sleeps without an alarm.
         quiet().await;
         let now = Instant::now();
-        let lease = caller.call(|| queue.try_dequeue().unwrap());
+        let lease = place.call(|| queue.try_dequeue().unwrap());
         assert_eq!(lease.expires_at(), Some(now + TIME));
-        let error = caller.call(|| queue.try_dequeue().unwrap_err());
+        let error = place.call(|| queue.try_dequeue().unwrap_err());
         assert_eq!(error, TryDequeueError::Empty);
         let task = waiting(&queue);
         assert_eq!(within(task).await.unwrap(), Some(((1, 1), now + TIME)));
-        let refused = caller.call(move || lease.complete());
+        let refused = place.call(move || lease.complete());
         assert_eq!(refused, Err(LeaseError::Expired));
     }
 }
@@ -182,14 +147,14 @@ async fn try_dequeue_elsewhere() {
 /// A lease that has expired is seen before the driver has seen it, and a delay that has ended too.
 #[tokio::test(start_paused = true)]
 async fn try_dequeue_elsewhere_before_the_driver() {
-    for caller in Caller::all().await {
+    for place in places().await {
         let queue = holding(&[(1, 1), (2, 1)]);
         let _late = lease(&queue);
         lease(&queue).fail(Redelivery::After(TIME)).unwrap();
         quiet().await;
         tokio::time::advance(TIME - MS).await;
         assert_eq!(queue.leased(), 1, "the driver has not run");
-        let got = caller.call(|| [(); 2].map(|()| *queue.try_dequeue().unwrap()));
+        let got = place.call(|| [(); 2].map(|()| *queue.try_dequeue().unwrap()));
         assert_eq!(got, [(1, 1), (2, 1)]);
     }
 }
@@ -218,14 +183,14 @@ async fn a_lease_ended_elsewhere() {
             5 * MS,
         ),
     ];
-    for caller in Caller::all().await {
+    for place in places().await {
         for (end, next, after) in ends {
             let queue = holding(&[(1, 1), (1, 2)]);
             let held = lease(&queue);
             let task = waiting(&queue);
             quiet().await;
             let now = Instant::now();
-            assert_eq!(caller.call(|| end(held)), Ok(()));
+            assert_eq!(place.call(|| end(held)), Ok(()));
             assert_eq!(within(task).await.unwrap(), Some((next, now + after)));
         }
     }
@@ -233,28 +198,28 @@ async fn a_lease_ended_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_extended_elsewhere() {
-    for caller in Caller::all().await {
+    for place in places().await {
         let queue = holding(&[(1, 1)]);
         let held = lease(&queue);
         quiet().await;
         let now = Instant::now();
-        caller.call(|| held.extend(2 * TIME).unwrap());
+        place.call(|| held.extend(2 * TIME).unwrap());
         let task = waiting(&queue);
         let got = within(task).await.unwrap();
         assert_eq!(got, Some(((1, 1), now + 2 * TIME)));
-        let refused = caller.call(|| held.extend(TIME));
+        let refused = place.call(|| held.extend(TIME));
         assert_eq!(refused, Err(LeaseError::Expired));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_read_elsewhere() {
-    for caller in Caller::all().await {
+    for place in places().await {
         let queue = holding(&[(1, 2)]);
         let held = lease(&queue);
         let expires_at = Instant::now() + TIME;
         tokio::time::sleep(MS).await;
-        caller.call(|| {
+        place.call(|| {
             assert_eq!(held.expires_at(), Some(expires_at));
             assert_eq!(held.time_left(), TIME - MS);
             assert!(format!("{held:?}").contains("time_left: 29.999s"));
@@ -262,7 +227,7 @@ async fn a_lease_read_elsewhere() {
             assert_eq!((held.attempt(), held.token()), (1, 1));
         });
         tokio::time::sleep(TIME).await;
-        caller.call(|| {
+        place.call(|| {
             assert_eq!(
                 (held.expires_at(), held.time_left()),
                 (None, Duration::ZERO)
@@ -273,7 +238,7 @@ async fn a_lease_read_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn take_parked_and_close_elsewhere() {
-    for caller in Caller::all().await {
+    for place in places().await {
         let queue = builder().capacity(3).spawn().unwrap();
         for job in [(1, 1), (2, 1), (2, 2)] {
             queue.try_enqueue(job).unwrap();
@@ -284,7 +249,7 @@ async fn take_parked_and_close_elsewhere() {
             tokio::spawn(async move { queue.enqueue((3, 1)).await })
         };
         quiet().await;
-        let mut back = caller.call(|| {
+        let mut back = place.call(|| {
             let back = queue.take_parked();
             let back = back.into_iter().map(|back| back.into_message().unwrap());
             back.collect::<Vec<_>>()
@@ -302,7 +267,7 @@ async fn take_parked_and_close_elsewhere() {
             tokio::spawn(async move { queue.enqueue((3, 4)).await })
         };
         quiet().await;
-        caller.call(|| queue.close());
+        place.call(|| queue.close());
         let refused = within(sender).await.unwrap();
         assert_eq!(refused, Err(EnqueueError::Closed((3, 4))));
         held.complete().unwrap();
@@ -312,17 +277,17 @@ async fn take_parked_and_close_elsewhere() {
             async move { queue.drain().await }
         });
         quiet().await;
-        assert_eq!(caller.call(|| rest(&queue)), [(3, 3)]);
+        assert_eq!(place.call(|| rest(&queue)), [(3, 3)]);
         assert_eq!(within(task).await.unwrap().completed, 3);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_read_elsewhere() {
-    for caller in Caller::all().await {
+    for place in places().await {
         let queue = holding(&[(1, 1), (1, 2)]);
         let held = lease(&queue);
-        caller.call(|| {
+        place.call(|| {
             assert_eq!(
                 (queue.len(), queue.leased(), queue.capacity()),
                 (2, 1, 65_536)
@@ -340,13 +305,13 @@ async fn a_queue_read_elsewhere() {
 async fn the_last_handle_dropped_elsewhere() {
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let before = tasks();
-    for caller in Caller::all().await {
+    for place in places().await {
         for has_alarm in [false, true] {
             let queue = holding(&[(1, 1)]);
             let held = has_alarm.then(|| lease(&queue));
             quiet().await;
             assert_eq!(tasks(), before + 1);
-            caller.call(|| drop((queue, held)));
+            place.call(|| drop((queue, held)));
             tokio::task::yield_now().await;
             assert_eq!(tasks(), before);
         }
@@ -357,7 +322,7 @@ async fn the_last_handle_dropped_elsewhere() {
 #[tokio::test(start_paused = true)]
 async fn spawned_from_another_thread() {
     let home = Handle::current();
-    let queue = Caller { idle: None }.call(|| {
+    let queue = Elsewhere::thread().call(|| {
         assert_eq!(builder().spawn().unwrap_err(), BuildError::NoRuntime);
         let _entered = home.enter();
         jobs()
@@ -378,12 +343,7 @@ fn the_time_of_a_runtime_of_many_threads() {
         .build()
         .unwrap();
     let queue = home.block_on(async { builder().lease_time(DAY).spawn().unwrap() });
-    let paused = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    paused.block_on(async {
+    paused().block_on(async {
         queue.try_enqueue((1, 1)).unwrap();
         let held = lease(&queue);
         tokio::time::advance(2 * DAY).await;

@@ -1,7 +1,8 @@
 //! Each kind of change, through each design: the end is what git lists.
 
-use crate::support::{DESIGNS, Edit, Repo, replay};
 use keylane_testkit::scenario::Random;
+
+use crate::support::{DESIGNS, Edit, Repo, replay};
 
 /// All that a history may hold, in one: 32 events on 22 paths.
 fn every_kind_of_change() -> Repo {

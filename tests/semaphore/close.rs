@@ -1,13 +1,11 @@
 //! The close: waiters fail, permits stay valid, and nothing new is acquired.
 
-use std::sync::Arc;
 use std::task::Poll;
 
 use keylane::semaphore::{AcquireError, Closed, TryAcquireError, TryReserveError};
+use keylane_testkit::scenario::Wakes;
 
-use crate::support::{
-    Semaphore, Wakes, acquire, assert_idle, permit, poll, poll_with, semaphore, wide,
-};
+use crate::support::{Semaphore, acquire, assert_idle, permit, poll, semaphore, wide};
 
 #[test]
 fn waiters_fail() {
@@ -21,11 +19,11 @@ fn waiters_fail() {
     assert_eq!(reservation.len(), 5);
     let mut reserve = semaphore.reserve();
     let mut waiters = [parked, called, behind, keyless];
-    let wakes: Vec<Arc<Wakes>> = (0..5).map(|_| Arc::default()).collect();
+    let wakes: Vec<_> = (0..5).map(|_| Wakes::new()).collect();
     for (waiter, wakes) in waiters.iter_mut().zip(&wakes) {
-        assert!(poll_with(waiter, wakes).is_pending());
+        assert!(wakes.poll(waiter).is_pending());
     }
-    assert!(poll_with(&mut reserve, &wakes[4]).is_pending());
+    assert!(wakes[4].poll(&mut reserve).is_pending());
 
     semaphore.close();
     semaphore.close();

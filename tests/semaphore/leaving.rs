@@ -1,11 +1,11 @@
 //! A waiter that is dropped leaves at once, whatever its stage.
 
-use std::sync::Arc;
 use std::task::Poll;
 
 use keylane::semaphore::AcquireError;
+use keylane_testkit::scenario::Wakes;
 
-use crate::support::{Wakes, acquire, assert_idle, permit, poll, poll_with, semaphore, wide};
+use crate::support::{acquire, assert_idle, permit, poll, semaphore, wide};
 
 #[test]
 fn while_parked() {
@@ -33,8 +33,8 @@ fn while_queued() {
     let held = acquire(&semaphore, 0);
     let mut lane: Vec<_> = (0..3).map(|_| acquire(&semaphore, 1)).collect();
     let mut other = acquire(&semaphore, 2);
-    let wakes = Arc::default();
-    assert!(poll_with(&mut lane[1], &wakes).is_pending());
+    let wakes = Wakes::new();
+    assert!(wakes.poll(&mut lane[1]).is_pending());
     drop(lane.remove(0));
     assert_eq!(
         (
@@ -222,9 +222,9 @@ fn leaving_wakes_no_waiter_without_a_reason() {
     let semaphore = semaphore(100, 1, 100);
     let held = acquire(&semaphore, 0);
     let mut lane: Vec<_> = (0..4).map(|_| acquire(&semaphore, 1)).collect();
-    let wakes: Vec<Arc<Wakes>> = (0..4).map(|_| Arc::default()).collect();
+    let wakes: Vec<_> = (0..4).map(|_| Wakes::new()).collect();
     for (waiter, wakes) in lane.iter_mut().zip(&wakes) {
-        assert!(poll_with(waiter, wakes).is_pending());
+        assert!(wakes.poll(waiter).is_pending());
     }
     drop(lane.remove(1));
     drop(lane.remove(0));

@@ -1,10 +1,8 @@
 //! The order of permits.
 
-use std::sync::Arc;
+use keylane_testkit::scenario::Wakes;
 
-use crate::support::{
-    Wakes, acquire, assert_idle, is_full, permit, poll, poll_with, semaphore, wide,
-};
+use crate::support::{acquire, assert_idle, is_full, permit, poll, semaphore, wide};
 
 #[test]
 fn permits_come_in_the_order_of_acquire_whichever_is_polled_first() {
@@ -52,10 +50,10 @@ fn only_the_next_one_is_woken() {
     let semaphore = wide();
     let held = acquire(&semaphore, 1);
     let mut waiters: Vec<_> = (0..3).map(|_| acquire(&semaphore, 1)).collect();
-    let wakes: Vec<Arc<Wakes>> = (0..3).map(|_| Arc::default()).collect();
+    let wakes: Vec<_> = (0..3).map(|_| Wakes::new()).collect();
     for (waiter, wakes) in waiters.iter_mut().zip(&wakes) {
-        assert!(poll_with(waiter, wakes).is_pending());
-        assert!(poll_with(waiter, wakes).is_pending());
+        assert!(wakes.poll(waiter).is_pending());
+        assert!(wakes.poll(waiter).is_pending());
     }
     let counts = || wakes.iter().map(|wakes| wakes.count()).collect::<Vec<_>>();
     assert_eq!(counts(), [0, 0, 0]);

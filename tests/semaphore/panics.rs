@@ -3,74 +3,18 @@
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
 
 use keylane::KeyedSemaphore;
 use keylane::semaphore::Closed;
+use keylane_testkit::scenario::{BrokenKey, Fuse, Part};
 
 use crate::support::{acquire, assert_idle, permit, poll, wide};
 
-const HASH: u8 = 1;
-const EQ: u8 = 2;
-const CLONE: u8 = 3;
-const DROP: u8 = 4;
-
-/// What panics now, and how often it did.
-#[derive(Default)]
-struct Switch {
-    on: AtomicU8,
-    panics: AtomicUsize,
-}
-
-impl Switch {
-    fn set(&self, what: u8) {
-        self.on.store(what, Ordering::SeqCst);
-    }
-
-    fn at(&self, what: u8) {
-        if self.on.load(Ordering::SeqCst) == what {
-            self.panics.fetch_add(1, Ordering::SeqCst);
-            panic!("the key");
-        }
-    }
-}
-
-/// A key that panics where it is told to.
-struct Key(u64, Arc<Switch>);
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.1.at(EQ);
-        self.0 == other.0
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.1.at(HASH);
-        self.0.hash(state);
-    }
-}
-
-impl Clone for Key {
-    fn clone(&self) -> Self {
-        self.1.at(CLONE);
-        Self(self.0, Arc::clone(&self.1))
-    }
-}
-
-impl Drop for Key {
-    fn drop(&mut self) {
-        self.1.at(DROP);
-    }
-}
-
 struct Fixture {
-    semaphore: KeyedSemaphore<Key>,
-    switch: Arc<Switch>,
+    semaphore: KeyedSemaphore<BrokenKey>,
+    fuse: Arc<Fuse>,
 }
 
 impl Fixture {
@@ -80,29 +24,29 @@ impl Fixture {
             .concurrency(concurrency);
         Self {
             semaphore: builder.lane_capacity(10).build().unwrap(),
-            switch: Arc::default(),
+            fuse: Fuse::new(),
         }
     }
 
-    fn key(&self, number: u64) -> Key {
-        Key(number, Arc::clone(&self.switch))
+    fn key(&self, number: u64) -> BrokenKey {
+        BrokenKey::new(number, &self.fuse)
     }
 }
 
 #[test]
 fn of_a_new_waiter() {
-    for (what, tries) in [
-        (HASH, false),
-        (EQ, false),
-        (CLONE, false),
-        (HASH, true),
-        (EQ, true),
+    for (part, tries) in [
+        (Part::Hash, false),
+        (Part::Eq, false),
+        (Part::Clone, false),
+        (Part::Hash, true),
+        (Part::Eq, true),
     ] {
         let fixture = Fixture::new(1);
         let mut held = acquire(&fixture.semaphore, fixture.key(1));
         let mut parked = acquire(&fixture.semaphore, fixture.key(1));
-        fixture.switch.set(what);
-        let key = fixture.key(if what == CLONE { 2 } else { 1 });
+        fixture.fuse.light(part);
+        let key = fixture.key(if part == Part::Clone { 2 } else { 1 });
         let acquired = catch_unwind(AssertUnwindSafe(|| {
             if tries {
                 drop(fixture.semaphore.try_acquire(key));
@@ -111,7 +55,7 @@ fn of_a_new_waiter() {
             }
         }));
         assert!(acquired.is_err());
-        fixture.switch.set(0);
+        fixture.fuse.put_out();
         assert_eq!(fixture.semaphore.len(), 2, "the capacity is free");
         assert!(!fixture.semaphore.is_closed());
         assert!(matches!(poll(&mut held), Poll::Ready(Ok(_))));
@@ -125,7 +69,7 @@ fn of_a_new_waiter() {
 #[test]
 fn in_its_drop() {
     let fixture = Fixture::new(1);
-    fixture.switch.set(DROP);
+    fixture.fuse.light(Part::Drop);
     for number in [1, 1, 2, 1] {
         drop(acquire(&fixture.semaphore, fixture.key(number)));
     }
@@ -134,7 +78,7 @@ fn in_its_drop() {
     drop(held);
     assert!(matches!(poll(&mut next), Poll::Ready(Ok(_))));
     assert!(!fixture.semaphore.is_closed());
-    assert_eq!(fixture.switch.panics.load(Ordering::SeqCst), 4 * 2 + 3);
+    assert_eq!(fixture.fuse.panics(), 4 * 2 + 3);
     assert_idle(&fixture.semaphore);
 }
 
@@ -144,7 +88,7 @@ fn in_its_drop_while_another_panic_unwinds() {
     let fixture = Fixture::new(1);
     let held = acquire(&fixture.semaphore, fixture.key(1)).try_into_permit();
     let mut next = acquire(&fixture.semaphore, fixture.key(1));
-    fixture.switch.set(DROP);
+    fixture.fuse.light(Part::Drop);
     let unwound = catch_unwind(AssertUnwindSafe(move || {
         let _held = held;
         panic!("the work");
@@ -163,9 +107,9 @@ fn while_others_wait_for_its_lane() {
             .map(|_| acquire(&fixture.semaphore, fixture.key(1)))
             .collect();
         let mut other = acquire(&fixture.semaphore, fixture.key(2));
-        fixture.switch.set(EQ);
+        fixture.fuse.light(Part::Eq);
         drop(waiters.remove(leaves));
-        fixture.switch.set(0);
+        fixture.fuse.put_out();
         assert!(fixture.semaphore.is_closed());
         // The permit that was dropped went to the other key.
         let had = matches!(poll(&mut other), Poll::Ready(Ok(_)));

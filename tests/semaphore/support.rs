@@ -2,9 +2,7 @@
 //! is polled and when.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use keylane::KeyedSemaphore;
 use keylane::semaphore::{Acquire, AcquireError, KeyedPermit};
@@ -43,33 +41,11 @@ pub(crate) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Polls once with a waker that counts.
-pub(crate) fn poll_with<F: Future + Unpin>(future: &mut F, wakes: &Arc<Wakes>) -> Poll<F::Output> {
-    let waker = Waker::from(Arc::clone(wakes));
-    Pin::new(future).poll(&mut Context::from_waker(&waker))
-}
-
 /// The permit of a waiter that was granted.
 pub(crate) fn permit(waiter: &mut Acquire<u64>) -> KeyedPermit<u64> {
     match poll(waiter) {
         Poll::Ready(permit) => permit.unwrap(),
         Poll::Pending => panic!("it was not granted"),
-    }
-}
-
-/// Counts how often it is woken.
-#[derive(Default)]
-pub(crate) struct Wakes(AtomicUsize);
-
-impl Wakes {
-    pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-impl Wake for Wakes {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 

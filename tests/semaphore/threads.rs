@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use keylane::KeyedSemaphore;
+use keylane_testkit::scenario::{Random, drop_after_polls};
 
 use crate::support::{Semaphore, acquire, assert_idle, permit, poll, semaphore, wide};
 
@@ -45,10 +46,9 @@ fn order_and_exclusion_among_threads() {
             );
             let (numbers, last) = (Arc::clone(&numbers), Arc::clone(&last));
             runtime.spawn(async move {
-                let mut dice = task * 7_919 + 1;
+                let mut dice = Random::new(task);
                 for _ in 0..2_000 {
-                    dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let roll = dice >> 33;
+                    let roll = dice.below(1 << 31);
                     let key = roll % KEYS;
                     let reservation = semaphore.reserve().await.unwrap();
                     let entered = {
@@ -66,13 +66,8 @@ fn order_and_exclusion_among_threads() {
                             continue;
                         }
                         1 => {
-                            let mut waiter = waiter;
-                            let waits = std::future::poll_fn(|cx| {
-                                std::task::Poll::Ready(std::pin::Pin::new(&mut waiter).poll(cx))
-                            });
-                            drop(waits.await);
-                            tokio::task::yield_now().await;
-                            drop(waiter);
+                            let yields = async |_| tokio::task::yield_now().await;
+                            drop(drop_after_polls(1, waiter, yields).await);
                             continue;
                         }
                         _ => {}
@@ -85,7 +80,7 @@ fn order_and_exclusion_among_threads() {
                     assert!(permits.fetch_add(1, Ordering::SeqCst) < 3, "concurrency");
                     let before = last.lock().unwrap().insert(key, number);
                     assert!(before.unwrap_or_default() < number, "order");
-                    if roll % 3 == 0 {
+                    if roll.is_multiple_of(3) {
                         tokio::task::yield_now().await;
                     }
                     permits.fetch_sub(1, Ordering::SeqCst);

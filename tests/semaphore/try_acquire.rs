@@ -1,10 +1,9 @@
 //! `try_acquire`: a permit now, or the key back and nothing changed.
 
-use std::sync::Arc;
-
 use keylane::semaphore::TryAcquireError;
+use keylane_testkit::scenario::Wakes;
 
-use crate::support::{Semaphore, Wakes, acquire, assert_idle, permit, poll_with, semaphore, wide};
+use crate::support::{Semaphore, acquire, assert_idle, permit, semaphore, wide};
 
 #[track_caller]
 fn assert_no_permit(semaphore: &Semaphore, key: u64) {
@@ -42,8 +41,8 @@ fn a_key_that_is_held_or_waited_for() {
     let held = semaphore.try_acquire(1).unwrap();
     assert_no_permit(&semaphore, 1);
     let mut next = acquire(&semaphore, 1);
-    let wakes = Arc::<Wakes>::default();
-    assert!(poll_with(&mut next, &wakes).is_pending());
+    let wakes = Wakes::new();
+    assert!(wakes.poll(&mut next).is_pending());
     assert_no_permit(&semaphore, 1);
     assert_eq!(wakes.count(), 0);
     drop(held);

@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use keylane::semaphore::{Acquire, Closed};
+use keylane_testkit::scenario::Wakes;
 
-use crate::support::{
-    Semaphore, Wakes, acquire, assert_idle, permit, poll, poll_with, semaphore, wide,
-};
+use crate::support::{Semaphore, acquire, assert_idle, permit, poll, semaphore, wide};
 
 /// Does something once, when it is woken.
 struct Does(Mutex<Option<Box<dyn FnOnce() + Send>>>, AtomicUsize);
@@ -192,7 +191,7 @@ fn that_own_waiters_of_the_same_lane() {
 #[test]
 fn of_waiters_that_have_left_are_dropped_at_once() {
     let semaphore = semaphore(100, 1, 100);
-    let wakes: Arc<Wakes> = Arc::default();
+    let wakes = Wakes::new();
     let _held = acquire(&semaphore, 0);
     let _room: Vec<_> = (0..90).map(|_| semaphore.try_reserve().unwrap()).collect();
     let mut waiters: Vec<_> = [0, 0, 0, 0, 1, 2, 3, 4, 5]
@@ -200,10 +199,10 @@ fn of_waiters_that_have_left_are_dropped_at_once() {
         .into();
     let mut reserves: Vec<_> = (0..4).map(|_| semaphore.reserve()).collect();
     for waiter in &mut waiters {
-        assert!(poll_with(waiter, &wakes).is_pending());
+        assert!(wakes.poll(waiter).is_pending());
     }
     for reserve in &mut reserves {
-        assert!(poll_with(reserve, &wakes).is_pending());
+        assert!(wakes.poll(reserve).is_pending());
     }
     assert_eq!(Arc::strong_count(&wakes), 1 + 13);
     drop(reserves.remove(2));
@@ -247,14 +246,14 @@ fn that_panic_in_their_drop() {
     let held = acquire(&semaphore, 1);
     let mut replaced = acquire(&semaphore, 1);
     let mut leaves = acquire(&semaphore, 1);
-    let wakes = Arc::default();
+    let wakes = Wakes::new();
     {
         // The waiter keeps the last waker only.
         let waker = brittle();
         register(&mut replaced, &waker);
     }
     register(&mut leaves, &brittle());
-    let polled = catch_unwind(AssertUnwindSafe(|| poll_with(&mut replaced, &wakes)));
+    let polled = catch_unwind(AssertUnwindSafe(|| wakes.poll(&mut replaced)));
     assert!(polled.is_err(), "its old waker panicked in the poll");
     drop(leaves);
     drop(held);
@@ -269,9 +268,9 @@ fn of_another_task() {
     let semaphore = wide();
     let held = acquire(&semaphore, 1);
     let mut waiter = acquire(&semaphore, 1);
-    let (first, second) = (Arc::<Wakes>::default(), Arc::<Wakes>::default());
-    assert!(poll_with(&mut waiter, &first).is_pending());
-    assert!(poll_with(&mut waiter, &second).is_pending());
+    let (first, second) = (Wakes::new(), Wakes::new());
+    assert!(first.poll(&mut waiter).is_pending());
+    assert!(second.poll(&mut waiter).is_pending());
     assert_eq!(Arc::strong_count(&first), 1);
     drop(held);
     assert_eq!((first.count(), second.count()), (0, 1));

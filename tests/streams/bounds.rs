@@ -1,4 +1,4 @@
-//! What is inside has limits, and whoever reaches one is alone in feeling it.
+//! What is inside has limits, and only the key that reaches one feels it.
 
 use std::task::Poll;
 

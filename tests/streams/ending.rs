@@ -32,7 +32,7 @@ fn a_dropped_adapter_drops_its_futures_and_what_is_parked() {
 }
 
 #[test]
-fn a_dropped_adapter_leaves_nobody_in_flight() {
+fn a_dropped_adapter_leaves_nothing_in_flight() {
     let scenario = Scenario::of(&[(1, 1), (2, 1), (1, 1)]);
     let mut answers = scenario
         .stream()

@@ -190,7 +190,7 @@ fn the_size_of_a_stream_that_may_stop() {
 }
 
 #[test]
-fn endless_errors_of_the_source_keep_nobody_from_finishing() {
+fn endless_errors_of_the_source_keep_no_element_from_finishing() {
     let done = std::cell::Cell::new(false);
     let endless = stream::iter(0_u64..).map(|n| if n == 0 { Ok(n) } else { Err(n) });
     let mut all = endless

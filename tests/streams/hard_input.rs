@@ -1,4 +1,4 @@
-//! Sources, keys and consumers that do what they should not, or what hardly anybody does.
+//! Sources, keys and consumers that do what they should not, or what they rarely do.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -12,7 +12,7 @@ use keylane::stream::OnError;
 
 use crate::support::{Scenario, Task};
 
-/// Equal to nobody while it lies, itself included.
+/// Equal to no key while it lies, not even to itself.
 #[derive(Clone)]
 struct Liar {
     key: u64,
@@ -44,7 +44,7 @@ fn take_all<S: Stream + FusedStream + Unpin>(task: &Task, all: &mut S) -> (Vec<S
                 assert!(all.is_terminated());
                 return (answers, panics);
             }
-            Ok(Poll::Pending) => panic!("nobody would poll this again"),
+            Ok(Poll::Pending) => panic!("it would not be polled again"),
             Err(_) => panics += 1,
         }
     }
@@ -52,7 +52,7 @@ fn take_all<S: Stream + FusedStream + Unpin>(task: &Task, all: &mut S) -> (Vec<S
 }
 
 #[test]
-fn a_key_that_is_not_equal_to_itself_wedges_nobody() {
+fn a_key_that_is_not_equal_to_itself_wedges_no_other() {
     // Four of the liar, of which three are parked when it begins to lie; then many others.
     let elements = |lies: &Rc<Cell<bool>>| {
         let liar = (0..4).map(|_| 0);

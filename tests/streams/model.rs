@@ -239,7 +239,7 @@ impl<'a> Harness<'a> {
         self.scenario.see(|state| {
             for (key, parked) in Self::parked(state) {
                 let flies = state.flying.values().any(|flying| flying.key == key);
-                assert!(flies, "{parked} of key {key} wait for nobody");
+                assert!(flies, "{parked} of key {key} wait for no element in flight");
                 // Behind the one in flight; one more may be held.
                 assert!(parked <= self.plan.lane_capacity);
             }

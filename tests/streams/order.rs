@@ -1,4 +1,4 @@
-//! Order of each key, order of the answers, and that a key waits for nobody but itself.
+//! Order of each key, order of the answers, and that a key waits for no other key.
 
 use std::task::Poll;
 
@@ -156,7 +156,7 @@ fn the_consumer_stops_asking_and_asks_again() {
         match task.settle(&mut answers) {
             Poll::Ready(answer) => all.extend(answer),
             Poll::Pending => {
-                // Nobody asks while everything finishes; then it is asked from another task.
+                // No task asks while all elements finish; then it is asked from another task.
                 let flying = scenario.in_flight();
                 flying.into_iter().for_each(|n| scenario.release(n));
                 task = Task::new();

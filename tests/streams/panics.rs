@@ -163,7 +163,7 @@ impl Hash for Touchy {
 }
 
 #[test]
-fn a_key_that_throws_when_it_is_compared_wedges_nobody() {
+fn a_key_that_throws_when_it_is_compared_wedges_no_other() {
     // One of these comparisons lets an element in, another one moves a lane on.
     let mut costs = Vec::new();
     for at in 1..30 {

@@ -128,7 +128,7 @@ async fn a_dispatcher_that_closes_gives_the_held_message_back() {
 }
 
 #[tokio::test]
-async fn a_closed_sink_takes_no_more_and_closes_nobody_else() {
+async fn a_closed_sink_takes_no_more_and_closes_no_other() {
     let gate = Gate::new();
     gate.open();
     let orders = orders(&gate, 8);
@@ -171,7 +171,7 @@ async fn a_dropped_sink_drops_the_held_message_alone() {
 }
 
 #[tokio::test]
-async fn whoever_asked_last_is_woken() {
+async fn the_task_that_asked_last_is_woken() {
     let gate = Gate::new();
     let orders = orders(&gate, 1);
     let mut sink = orders.sink();

@@ -1,34 +1,15 @@
 //! `Dispatcher::events`: every kind, the loss count, the end of the stream.
 
-use keylane_testkit::scenario::{MS, threads};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures::{FutureExt, StreamExt};
-use keylane::error::{BoxError, BuildError};
+use keylane::error::BuildError;
 use keylane::watching::Event;
-use keylane::{
-    DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, OnGap, Overflow, Retry, Sequence,
-};
-use keylane_testkit::Gate;
+use keylane::{Dispatcher, OnExhausted, OnGap, Overflow, Retry, Sequence};
+use keylane_testkit::scenario::{MS, paused, threads};
+use keylane_testkit::{Gate, History, LetterBox};
 use tokio::time::Instant;
-
-/// Refuses the first letter, and says how many it has accepted.
-#[derive(Clone, Default)]
-struct Shelf {
-    tries: Arc<AtomicUsize>,
-}
-
-#[keylane::async_trait]
-impl DeadLetterSink<u64, u64, &'static str> for Shelf {
-    async fn accept(&self, _: &DeadLetter<u64, u64, &'static str>) -> Result<(), BoxError> {
-        match self.tries.fetch_add(1, Ordering::Relaxed) {
-            0 => Err("full".into()),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// What happened, without the time, to be compared.
 fn text(event: Event<u64>) -> String {
@@ -58,10 +39,10 @@ async fn all(events: keylane::watching::Events<u64>) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_letter_is_an_event_when_the_sink_has_it() {
-    let shelf = Shelf::default();
+    let letters = LetterBox::new(&History::new()).refuses(1);
     let orders = Dispatcher::key_by_opt(|n: &u64| (*n > 0).then_some(*n))
         .retry(Retry::fixed(1_000 * MS).max_attempts(2))
-        .on_exhausted(OnExhausted::dead_letter(shelf.clone()))
+        .on_exhausted(OnExhausted::dead_letter(letters.sink(|n: &u64| *n)))
         .spawn(|_: u64| async move { Err::<(), _>("no") })
         .unwrap();
     let start = Instant::now();
@@ -69,7 +50,7 @@ async fn a_dead_letter_is_an_event_when_the_sink_has_it() {
     orders.send(7).await.unwrap();
     tokio::time::sleep(1_050 * MS).await;
     // Given up on, and refused by the sink.
-    assert_eq!(shelf.tries.load(Ordering::Relaxed), 1);
+    assert_eq!((letters.refused().len(), letters.letters().len()), (1, 0));
     assert_eq!(events.try_recv(), None);
     let event = events.recv().await.unwrap();
     let since = event.at() - start;
@@ -161,9 +142,10 @@ async fn a_full_lane_is_an_event_by_its_policy() {
     ] {
         let gate = Gate::new();
         let shut = gate.clone();
+        let letters = LetterBox::new(&History::new()).refuses(1);
         let orders = Dispatcher::builder(|n: &u64| *n)
             .lane_capacity(4, policy)
-            .overflow_sink(Shelf::default())
+            .overflow_sink(letters.sink(|n: &u64| *n))
             .spawn(move |_: u64| {
                 let pass = shut.pass();
                 async move {
@@ -271,10 +253,7 @@ async fn the_stream_ends_for_each_that_waits_however_the_dispatcher_ends() {
 
 #[test]
 fn the_stream_ends_with_the_runtime() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = paused();
     let (orders, mut events) = runtime.block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .spawn(|_: u64| std::future::pending::<Result<(), ()>>())

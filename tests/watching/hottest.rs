@@ -1,11 +1,11 @@
 //! `Dispatcher::hottest`: by depth, by age, by busy time; which keys are found, and which drop out.
 
-use keylane_testkit::scenario::{MS, Random, SECOND};
 use std::collections::HashMap;
 
 use futures::FutureExt;
 use keylane::watching::{HotBy, HotKey};
 use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
+use keylane_testkit::scenario::{MS, Random, SECOND};
 use keylane_testkit::{Gate, Pass};
 
 fn keys(hottest: &[HotKey<u64>]) -> Vec<u64> {

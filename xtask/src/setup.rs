@@ -154,7 +154,7 @@ fn apt_get(prefix: &[&str], subcommand: &str) -> Command {
     let mut words = prefix.iter().chain(&["apt-get"]);
     let mut command = Command::new(words.next().expect("at least apt-get itself"));
     command.args(words).arg(subcommand);
-    // Nobody is there to answer a package's questions.
+    // No user is there to answer a package's questions.
     command.env("DEBIAN_FRONTEND", "noninteractive");
     command
 }

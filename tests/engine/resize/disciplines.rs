@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use keylane::routing::{HashLane, HashLanes};
 use keylane::{Coalesce, Dispatcher, OnExhausted, Overflow, Rate, Report};
+use keylane_testkit::scenario::{MS, Message, Random, on_both, paused, quiet, scripted, within};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
 use super::lanes;
 use super::support::{Producer, begin, finish, hashed, users};
-use keylane_testkit::scenario::{MS, Message, Random, on_both, paused, quiet, scripted, within};
 
 /// A user and a number.
 type Order = (u64, u64);

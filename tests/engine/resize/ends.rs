@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use keylane::error::{ReceiptError, ResizeError};
 use keylane::{Delayed, OnExhausted, Overflow, Retry};
+use keylane_testkit::scenario::{
+    MS, Message, SECOND, paused, quiet, scripted, threads, until, within,
+};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
 use super::support::{Producer, begin, finish, hashed, judge, users};
-use keylane_testkit::scenario::{MS, SECOND, paused, quiet, scripted, threads, until, within};
 
 /// The user of lane 0 who stays there, and is in trouble.
 fn troubled() -> u64 {
@@ -31,7 +33,7 @@ fn retries_and_letters_of_the_old_lane_come_first() {
         let lanes = hashed(4)
             .retry(Retry::fixed(SECOND).max_attempts(2))
             .on_exhausted(OnExhausted::DeadLetter(Arc::new(
-                letters.sink(|message: &keylane_testkit::scenario::Message| message.id),
+                letters.sink(|message: &Message| message.id),
             )))
             .spawn(scripted(script))
             .unwrap();
@@ -128,7 +130,7 @@ fn what_comes_back_is_in_the_order_of_acceptance() {
         let letters = LetterBox::new(&history).refuses(usize::MAX);
         let lanes = hashed(2)
             .lane_capacity(2, Overflow::DeadLetter)
-            .overflow_sink(letters.sink(|message: &keylane_testkit::scenario::Message| message.id))
+            .overflow_sink(letters.sink(|message: &Message| message.id))
             .spawn(scripted(script))
             .unwrap();
         let producer = Producer::new(&history, lanes);
@@ -299,7 +301,7 @@ fn a_runtime_that_is_dropped_ends_a_change() {
         producer.send(troubled()).await;
         until(|| producer.dispatcher.stats().in_flight == 1).await;
         let lanes = producer.dispatcher.clone();
-        // Asked for out of the runtime, where nobody drops it.
+        // Asked for outside the runtime, which would drop it.
         let changed = std::thread::spawn(move || paused().block_on(lanes.resize(8)));
         until(|| producer.dispatcher.lanes() == 8).await;
         let mut receipts = Vec::new();
@@ -338,7 +340,7 @@ fn delayed_messages_and_changes() {
             let script = Script::new(&history);
             let lanes = hashed(4).delayed(delayed).spawn(scripted(script)).unwrap();
             let mut ids = Vec::new();
-            let later = |n: u64| keylane_testkit::scenario::Message {
+            let later = |n: u64| Message {
                 key: Some(mover()),
                 id: n,
             };

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keylane::Retry;
+use keylane_testkit::scenario::{MS, Random, on_both, scripted, within};
 use keylane_testkit::{Act, Evidence, History, Script};
 
 use super::support::{Producer, finish, hashed};
-use keylane_testkit::scenario::{MS, Random, on_both, scripted, within};
 
 const USERS: u64 = 60;
 
@@ -63,7 +63,7 @@ fn a_thousand_changes_are_right_for_each_user() {
     });
 }
 
-/// Changes that nobody waits for, and many at once: the last one counts.
+/// Changes that no task waits for, and many at once: the last one counts.
 #[test]
 fn changes_may_be_dropped_and_come_all_at_once() {
     on_both(|| async {

@@ -3,10 +3,10 @@
 
 use keylane::Overflow;
 use keylane::error::TrySendError;
+use keylane_testkit::scenario::{MS, paused, quiet, scripted, within};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use super::support::{Producer, begin, finish, hashed, users};
-use keylane_testkit::scenario::{MS, paused, quiet, scripted, within};
 
 /// The user whose handler does not end, of lane 0.
 fn blocker() -> u64 {
@@ -66,7 +66,7 @@ fn lanes_that_stay_need_not_drain() {
 }
 
 /// A user that waits for its old lane has the limit of a lane, and then its sender waits: there is room
-/// for everybody else.
+/// for all others.
 #[test]
 fn a_hot_user_that_waits_takes_no_room_from_others() {
     paused().block_on(async {

@@ -5,19 +5,16 @@
 //! judges both.
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
 use keylane::error::{BoxError, Failure, ReceiptError, SendError, TrySendError};
 use keylane::{DeadLetter, DeadLetterSink, OnExhausted, Overflow, Report, Retry};
 use keylane_testkit::scenario::{
-    MS, Message, Producer, Random, ScriptedReceipt, assert_report_adds_up, dispatcher, scripted,
-    within,
+    MS, Message, Producer, Random, ScriptedReceipt, assert_report_adds_up, dispatcher,
+    drop_after_polls, scripted, within,
 };
 use keylane_testkit::{Act, Evidence, History, Id, Key, LetterBox, Rule, Script, ScriptError};
 use tokio::task::JoinSet;
@@ -376,14 +373,12 @@ async fn send(
     let receipt = match dice.below(5) {
         // Given up after the first poll: by what is promised, it was not accepted then.
         0 => {
-            let mut submit = pin!(producer.dispatcher.submit(message));
-            match poll_fn(|cx| Poll::Ready(submit.as_mut().poll(cx))).await {
-                Poll::Ready(answer) => answer.map_err(TrySendError::from),
-                Poll::Pending => {
-                    sending.fail();
-                    return true;
-                }
-            }
+            let submit = producer.dispatcher.submit(message);
+            let Some(answer) = drop_after_polls(1, submit, async |_| {}).await else {
+                sending.fail();
+                return true;
+            };
+            answer.map_err(TrySendError::from)
         }
         1 => producer.dispatcher.try_submit(message),
         2 => match producer.dispatcher.reserve().await {

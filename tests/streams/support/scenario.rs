@@ -125,7 +125,7 @@ impl Scenario {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes everybody for nothing.
+    /// Wakes all tasks for nothing.
     pub(crate) fn disturb(&self) {
         let wakers: Vec<Waker> = self.see(|state| {
             let flying = state.flying.values();

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
 use futures::Stream;
+use keylane_testkit::scenario::Wakes;
 
 /// What scripted panics throw. It is thrown without the panic hook, so nothing is printed.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,36 +17,25 @@ pub(crate) fn throw(n: usize) -> ! {
     resume_unwind(Box::new(Scripted(n)))
 }
 
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
 #[derive(Clone)]
-pub(crate) struct Task(Arc<Woken>);
+pub(crate) struct Task(Arc<Wakes>);
 
 impl Task {
     pub(crate) fn new() -> Self {
-        Self(Arc::default())
+        Self(Wakes::new())
     }
 
     /// Whether it was woken since this was asked last.
     pub(crate) fn was_woken(&self) -> bool {
-        self.0.0.swap(0, Ordering::SeqCst) > 0
+        self.0.take() > 0
     }
 
     pub(crate) fn next<S: Stream + Unpin>(&self, stream: &mut S) -> Poll<Option<S::Item>> {
-        let waker = Waker::from(Arc::clone(&self.0));
-        Pin::new(stream).poll_next(&mut Context::from_waker(&waker))
+        Pin::new(stream).poll_next(&mut Context::from_waker(&self.0.waker()))
     }
 
     pub(crate) fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
-        let waker = Waker::from(Arc::clone(&self.0));
-        Pin::new(future).poll(&mut Context::from_waker(&waker))
+        self.0.poll(future)
     }
 
     /// As `next`, also as often as the task wakes itself.
@@ -86,6 +75,6 @@ pub(crate) fn run<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = task.poll(&mut future) {
             return output;
         }
-        assert!(task.was_woken(), "nobody would poll this again");
+        assert!(task.was_woken(), "it would not be polled again");
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn liveness(story: &Story<'_>) -> Judgement {
     } else if evidence.faults.is_none() && !story.breaks.is_empty() {
         judgement.missing("when the faults stopped");
     } else {
-        nobody_waits(story, &mut judgement);
+        no_key_waits(story, &mut judgement);
     }
     judgement
 }
@@ -79,7 +79,7 @@ fn work_ended(story: &Story<'_>, id: Id, message: &Message) -> Option<usize> {
     Some(message.dead.iter().copied().fold(ended, usize::max))
 }
 
-fn nobody_waits(story: &Story<'_>, judgement: &mut Judgement) {
+fn no_key_waits(story: &Story<'_>, judgement: &mut Judgement) {
     let Some(last_time) = story.last_time() else {
         return;
     };
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn i11_a_lane_that_nobody_takes_up_again_waits() {
+    fn i11_a_lane_that_is_not_taken_up_again_waits() {
         let bad = two().at(1000).done(1);
         let evidence = limits(&bad).quiescent(bad.time(2001));
         let also = [Rule::NoLoss];

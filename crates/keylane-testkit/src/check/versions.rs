@@ -109,7 +109,7 @@ fn reports(story: &Story<'_>, gaps: &Gaps, judgement: &mut Judgement) {
                 } else if ids.iter().any(|id| settled(&id)) {
                     version += 1;
                 } else {
-                    let what = format!("version {version} is missing, and nobody was told");
+                    let what = format!("version {version} is missing, and no gap was reported");
                     let at = story.messages[&other].done.clone();
                     let ids = vec![one, other];
                     judgement.broken(story, key, ids, at, what);

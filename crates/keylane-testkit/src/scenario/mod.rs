@@ -19,7 +19,9 @@
 //! });
 //! ```
 
+mod broken_key;
 mod dispatcher;
+mod elsewhere;
 mod engine_panics;
 mod held;
 mod judge;
@@ -29,8 +31,11 @@ mod random;
 mod receipts;
 mod runtime;
 mod wait;
+mod wakes;
 
+pub use broken_key::{BrokenKey, Fuse, Part};
 pub use dispatcher::{ScriptedDispatcher, ScriptedReceipt, dispatcher, scripted};
+pub use elsewhere::Elsewhere;
 pub use engine_panics::{assert_no_engine_panics, watch_for_engine_panics};
 pub use held::Held;
 pub use judge::{RULES_OF_A_WHOLE_LIFE, assert_nothing_left, assert_report_adds_up, judge};
@@ -39,4 +44,5 @@ pub use producer::Producer;
 pub use random::Random;
 pub use receipts::{Receipts, outcome};
 pub use runtime::{on_both, paused, repeats, threads};
-pub use wait::{MS, SECOND, drop_after_polls, quiet, until, within};
+pub use wait::{MS, SECOND, drop_after_polls, quiet, settle, until, within, within_years};
+pub use wakes::Wakes;

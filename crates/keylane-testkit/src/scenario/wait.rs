@@ -21,10 +21,29 @@ pub async fn within<T>(work: impl Future<Output = T>) -> T {
     ended.expect("it ends within two minutes")
 }
 
+/// [`within`] with a limit of twenty years. For paused time, where the work itself may wait for
+/// years: a limit of two minutes would end first.
+///
+/// # Panics
+///
+/// If `work` has not ended by then.
+pub async fn within_years<T>(work: impl Future<Output = T>) -> T {
+    let ended = tokio::time::timeout(20 * 365 * 24 * 3_600 * SECOND, work).await;
+    ended.expect("it ends within twenty years")
+}
+
 /// With paused time: waits until no task can go on without the clock. The clock is then a
-/// millisecond later.
+/// millisecond later. [`settle`] waits without the clock.
 pub async fn quiet() {
     tokio::time::sleep(MS).await;
+}
+
+/// With one thread: gives way to the other tasks 200 times, so that each has gone as far as it can
+/// without the clock. The clock does not move.
+pub async fn settle() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Waits until `is_true` returns true. Does not use the clock, so it also works on several threads.

@@ -41,7 +41,7 @@ pub(super) async fn retries_come_first() {
         witness.submit(&orders, 2, &[30, 31]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;
@@ -61,7 +61,7 @@ pub(super) async fn others_go_on() {
         witness.send(&orders, 1, &[30]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;
@@ -106,7 +106,7 @@ pub(super) async fn timed_out_attempts() {
         witness.submit(&orders, 2, &[20, 21]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;

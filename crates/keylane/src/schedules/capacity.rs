@@ -19,10 +19,10 @@ pub(super) async fn of_one() {
     let reserves = {
         let (witness, orders) = (witness.clone(), orders.clone());
         task(async move {
-            let unused = orders.reserve().await.expect("nobody closes");
+            let unused = orders.reserve().await.expect("it stays open");
             pause().await;
             drop(unused);
-            let permit = orders.reserve().await.expect("nobody closes");
+            let permit = orders.reserve().await.expect("it stays open");
             let tried = orders.try_send(message(2, 40));
             assert!(matches!(tried, Err(TrySendError::Full(_))), "{tried:?}");
             witness.sent(41, permit.send(message(2, 41)));
@@ -31,7 +31,7 @@ pub(super) async fn of_one() {
     pause().await;
     gives_up.abort();
     for sender in senders.into_iter().chain([reserves]) {
-        sender.await.expect("nobody stops this sender");
+        sender.await.expect("this sender is not stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, vec![gives_up]).await;
@@ -53,7 +53,7 @@ pub(super) async fn of_bytes() {
     pause().await;
     gives_up.abort();
     for sender in senders {
-        sender.await.expect("nobody stops this sender");
+        sender.await.expect("this sender is not stopped");
     }
     let left = orders
         .engine

@@ -44,7 +44,7 @@ pub(super) async fn latest_meets_completion() {
         witness.submit(&orders, 2, &[30]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     judge_last(&witness);
     let ending = orders.drain();
@@ -68,7 +68,7 @@ pub(super) async fn first_and_retries() {
         witness.submit(&orders, 1, &[20, 21]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;
@@ -89,7 +89,7 @@ pub(super) async fn merge_meets_the_pick() {
         witness.send(&orders, 2, &[30, 31]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     judge_last(&witness);
     let ending = orders.drain();

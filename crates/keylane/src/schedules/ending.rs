@@ -84,9 +84,9 @@ pub(super) async fn twice() {
     };
     pause().await;
     let mut report = any_end(&orders).await;
-    let mut other = other.await.expect("nobody stops an end");
+    let mut other = other.await.expect("no end is stopped");
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     assert_eq!(report.accepted, other.accepted);
     assert_eq!(report.interrupted, other.interrupted);
@@ -111,7 +111,7 @@ pub(super) async fn by_the_last_handle() {
     };
     witness.clone().vanish(orders).await;
     for sender in senders.into_iter().chain([permit]) {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     assert_eq!(witness.done(), 7, "all that was accepted is handled");
 }

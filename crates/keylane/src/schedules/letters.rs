@@ -31,7 +31,7 @@ pub(super) async fn before_the_next() {
         witness.submit(&orders, 2, &[30, 31]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;
@@ -46,7 +46,7 @@ pub(super) async fn refused_at_first() {
         witness.submit(&orders, 2, &[20, 21]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;

@@ -48,7 +48,7 @@ pub(super) async fn pause_meets_completion() {
     ];
     pause_and_resume(&orders).await;
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;
@@ -86,7 +86,7 @@ pub(super) async fn purge_meets_completion() {
         pause().await;
     }
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;

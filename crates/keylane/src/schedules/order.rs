@@ -15,7 +15,7 @@ pub(super) async fn two_keys_three_producers() {
         witness.submit(&orders, 2, &[30, 31]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;
@@ -34,7 +34,7 @@ pub(super) async fn one_runner_for_all() {
         witness.submit(&orders, 3, &[30]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     assert_eq!(witness.done(), 5, "every receipt was answered");
     let ending = orders.drain();
@@ -51,14 +51,14 @@ pub(super) async fn keyless_beside_keys() {
         task(async move {
             for number in [20, 21] {
                 let sent = orders.submit(Message { key: None, number }).await;
-                let receipt = witness.sent(number, sent).expect("nobody closes");
+                let receipt = witness.sent(number, sent).expect("it stays open");
                 let _ = witness.answered(number, receipt).await;
             }
         })
     };
     let keyed = witness.send(&orders, 1, &[10, 11]);
     for sender in [keyless, keyed] {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;

@@ -25,7 +25,7 @@ pub(super) async fn wait() {
     pause().await;
     gives_up.abort();
     for sender in senders {
-        sender.await.expect("nobody stops this sender");
+        sender.await.expect("this sender is not stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, vec![gives_up]).await;
@@ -51,7 +51,7 @@ pub(super) async fn wait_behind_a_stalled_head() {
         witness.send(&orders, 1, &[20, 21]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;
@@ -90,13 +90,13 @@ pub(super) async fn reject() {
                             sent => break sent,
                         }
                     };
-                    witness.sent(number, sent).expect("nobody closes");
+                    witness.sent(number, sent).expect("it stays open");
                 }
             })
         })
         .collect();
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;
@@ -113,7 +113,7 @@ pub(super) async fn drop_oldest() {
         witness.submit(&orders, 1, &[20, 21]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;

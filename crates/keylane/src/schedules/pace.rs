@@ -20,13 +20,13 @@ pub(super) async fn grows_for_who_waits() {
             async move {
                 met[place].add_permits(1);
                 let other = met[1 - place].acquire().await;
-                other.map(|_| ()).map_err(|_| "nobody closes it")
+                other.map(|_| ()).map_err(|_| "it stays open")
             }
         })
         .expect("the settings are right");
     let mut receipts = Vec::new();
     for place in [0, 1] {
-        receipts.push(orders.submit(place).await.expect("nobody closes"));
+        receipts.push(orders.submit(place).await.expect("it stays open"));
     }
     pause().await;
     let raised = Decided {
@@ -71,7 +71,7 @@ pub(super) async fn shrinks_and_grows() {
     };
     orders.engine.set_pace(late);
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     assert_eq!(orders.stats().concurrency_limit, 3);
     let ending = orders.drain();
@@ -104,7 +104,7 @@ pub(super) async fn is_measured() {
         })
         .collect();
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     let report = ending.await;

@@ -45,7 +45,7 @@ pub(super) async fn lets_all_go_in_time() {
     let since = clock::now();
     let orders = witness.spawn(builder().rate(Rate::per(1, EVERY)), |_, _| Act::Succeed);
     for sender in loaded(&witness, &orders).await {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;

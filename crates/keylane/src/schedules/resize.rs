@@ -30,7 +30,7 @@ struct User {
 
 impl Users {
     fn with<R>(&self, user: u8, see: impl FnOnce(&mut User) -> R) -> R {
-        let mut users = self.0.lock().expect("nobody panics while looking");
+        let mut users = self.0.lock().expect("no task panics while it looks");
         see(users.entry(user).or_default())
     }
 
@@ -86,7 +86,7 @@ impl Users {
     ) -> u64 {
         let report = ending.await;
         for task in tasks {
-            task.await.expect("nobody stops it");
+            task.await.expect("it is not stopped");
         }
         let stats = lanes.stats();
         let settled = report.done + report.handed_back;
@@ -97,7 +97,7 @@ impl Users {
             "{stats:?}"
         );
         let (mut accepted, mut done) = (0, 0);
-        for (user, seen) in &*self.0.lock().expect("nobody panics while looking") {
+        for (user, seen) in &*self.0.lock().expect("no task panics while it looks") {
             assert!(seen.wrong.is_empty(), "of user {user}: {:#?}", seen.wrong);
             accepted += seen.accepted;
             done += seen.done;
@@ -159,14 +159,14 @@ pub(super) async fn twice_under_load() {
     let change = {
         let lanes = lanes.clone();
         task(async move {
-            lanes.resize(4).await.expect("nobody closes");
-            lanes.resize(2).await.expect("nobody closes");
+            lanes.resize(4).await.expect("it stays open");
+            lanes.resize(2).await.expect("it stays open");
         })
     };
     tasks.push(users.send(&lanes, 2, 1..3));
     tasks.push(change);
     for task in tasks {
-        task.await.expect("nobody stops it");
+        task.await.expect("it is not stopped");
     }
     let ending = lanes.drain();
     let handed_back = users.conclude(lanes, ending, Vec::new()).await;

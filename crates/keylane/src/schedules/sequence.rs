@@ -44,7 +44,7 @@ pub(super) async fn gap_is_filled_and_skipped() {
         witness.submit(&orders, 1, &[20]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     judge_versions(&witness);
     let ending = orders.drain();
@@ -66,7 +66,7 @@ pub(super) async fn gap_is_filled_and_halts() {
         pause().await;
     }
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     assert_eq!(witness.started(1), [10, 20, 30, 40]);
     let ending = orders.drain();
@@ -91,7 +91,7 @@ pub(super) async fn full_lane() {
         witness.submit(&orders, 1, &[10]),
     ];
     for sender in senders {
-        sender.await.expect("nobody stops a sender");
+        sender.await.expect("no sender is stopped");
     }
     let ending = orders.drain();
     witness.clone().conclude(orders, ending, Vec::new()).await;

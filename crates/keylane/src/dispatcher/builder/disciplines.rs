@@ -1,7 +1,5 @@
 //! What a lane does with a new message, and what it lets start.
 
-use std::fmt;
-use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use super::settings::Builder;
@@ -9,14 +7,7 @@ use crate::discipline::{Coalesce, Delayed, Discipline, Sequence};
 use crate::engine::Share;
 use crate::lanes::BatchRules;
 
-impl<K, M, E, F, S> Builder<K, M, E, F, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// Keeps at most one message of a key in flight and at most one waiting: see [`Coalesce`].
     pub fn coalesce(mut self, coalesce: Coalesce<M>) -> Self {
         self.config.settings.discipline = Discipline::Coalesce(coalesce);
@@ -34,7 +25,7 @@ where
     pub fn share_answers<O>(mut self) -> Self
     where
         O: Clone + 'static,
-        E: Clone,
+        E: Clone + 'static,
     {
         self.config.share = Some(Box::new(Share {
             answer: O::clone,

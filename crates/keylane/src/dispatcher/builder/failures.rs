@@ -1,7 +1,5 @@
 //! What happens to a message that fails.
 
-use std::fmt;
-use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use super::settings::Builder;
@@ -9,14 +7,7 @@ use crate::letter::{DeadLetterSink, OnExhausted};
 use crate::retry::{Retry, RetryBudget};
 use crate::rt::Arc;
 
-impl<K, M, E, F, S> Builder<K, M, E, F, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// Drops an attempt that takes longer, as failed with
     /// [`Failure::TimedOut`](crate::error::Failure::TimedOut).
     ///

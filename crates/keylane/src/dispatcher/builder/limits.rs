@@ -1,21 +1,11 @@
 //! How much at once, and how often: concurrency, capacities, rates, priority.
 
-use std::fmt;
-use std::hash::{BuildHasher, Hash};
-
 use super::settings::Builder;
 use crate::adaptive::Adaptive;
 use crate::engine::Overflow;
 use crate::rate::Rate;
 
-impl<K, M, E, F, S> Builder<K, M, E, F, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// Most handlers in flight at once.
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.config.concurrency = handlers;

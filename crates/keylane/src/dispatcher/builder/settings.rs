@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{Hash, RandomState};
 use std::marker::PhantomData;
 
 use crate::discipline::Sequence;
@@ -140,14 +140,7 @@ impl<K, M, E, F> Builder<K, M, E, F> {
     }
 }
 
-impl<K, M, E, F, S> Builder<K, M, E, F, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// A name, to tell several dispatchers of one process apart: the label `dispatcher` of its
     /// metrics (feature `metrics`).
     pub fn name(mut self, name: impl Into<String>) -> Self {

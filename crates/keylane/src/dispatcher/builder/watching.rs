@@ -1,19 +1,11 @@
 //! What the dispatcher shows while it runs.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use super::settings::Builder;
 
-impl<K, M, E, F, S> Builder<K, M, E, F, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-    F: Fn(&M) -> Option<K> + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// After how long a handler that does not return from a poll is reported as stuck.
     ///
     /// A handler must not block its thread: it keeps one of the runtime's workers from every other
