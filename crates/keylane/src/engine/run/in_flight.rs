@@ -53,7 +53,9 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
             work: _,
         } = job;
         context.key = key;
-        context.set_version(envelope.obligation.version());
+        if engine.has_discipline {
+            context.set_version(envelope.obligation.version());
+        }
         let (stopwatch, watched) = engine.start(context, hash, attempt, envelope.accepted_at);
         let (input, kept) = W::keep(engine, &mut envelope, message);
         let in_flight = Self {

@@ -6,7 +6,8 @@
 //!
 //! A lane with a discipline has more to decide: [`offer`](Lane::offer) takes a message,
 //! [`next`](Lane::next) says what starts, [`decide`](Lane::decide) carries out what an operator wants, and
-//! a few more take what a timer or the version store has to say. All of them return [`Effects`].
+//! a few more take what a timer or the version store has to say. All of them write what follows
+//! into [`Effects`].
 
 mod backlog;
 pub(crate) use backlog::Spares;

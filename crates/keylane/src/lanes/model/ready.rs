@@ -246,10 +246,10 @@ impl World {
     /// What a poller got that asked for a job.
     fn taken(&mut self, number: Number, taken: Take<Job>) {
         if let Take::Aside(recruit) = taken {
-            assert!(self.jobs.len() > 1, "it steps aside for nobody");
+            assert!(self.jobs.len() > 1, "it steps aside for no other job");
             assert!(
                 !matches!(recruit, Recruit::None),
-                "it steps aside for nobody"
+                "it steps aside for no other job"
             );
             self.runner(number).role = Role::Poller;
             return self.recruit(recruit);
@@ -282,7 +282,7 @@ impl World {
             Take::Idle => {
                 runner.role = Role::Idle;
                 runner.waits = false;
-                assert!(!self.closed, "nobody waits at a closed queue");
+                assert!(!self.closed, "no runner waits at a closed queue");
                 // Its task comes among the idle ones before it lets others run.
                 self.poll_summons(number);
             }
@@ -367,7 +367,7 @@ impl World {
             "{polled:?} for runner {number}"
         );
         match polled {
-            Poll::Pending => assert!(waits && !self.closed, "nobody waits at a closed queue"),
+            Poll::Pending => assert!(waits && !self.closed, "no runner waits at a closed queue"),
             Poll::Ready(true) => {}
             Poll::Ready(false) => {
                 assert!(self.closed);
@@ -453,7 +453,10 @@ impl World {
         assert!(self.idle() <= self.limits.idle, "{} idle", self.idle());
         let comes =
             starting > 0 || pollers == self.limits.pollers || active >= self.limits.concurrency;
-        assert!(self.jobs.is_empty() || comes, "jobs wait, and nobody comes");
+        assert!(
+            self.jobs.is_empty() || comes,
+            "jobs wait, and no runner comes"
+        );
     }
 
     /// All runners go on until nothing is left to do.
@@ -477,7 +480,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn nobody_is_forgotten(limits in limits(), steps in steps()) {
+    fn no_runner_is_forgotten(limits in limits(), steps in steps()) {
         let mut world = World::new(limits);
         for step in steps {
             world.step(step);

@@ -39,7 +39,7 @@ pub(crate) use queue::Ranked;
 
 /// What the caller must do about runners.
 #[derive(Debug)]
-#[must_use = "jobs would wait for a runner that nobody starts"]
+#[must_use = "jobs would wait for a runner that is never started"]
 pub(crate) enum Recruit {
     None,
     /// Wake this idle runner: it is a poller already.

@@ -1,4 +1,4 @@
-//! Which class goes next, so that urgent ones go first and no one waits for ever.
+//! Which class goes next, so that urgent ones go first and none waits for ever.
 
 /// Most classes of priority.
 pub(crate) const CLASSES: usize = 8;
@@ -11,8 +11,7 @@ const BOUND: u8 = 16;
 /// The choice between classes, of which 0 is the most urgent.
 ///
 /// The most urgent class that waits goes next, unless some class would then be passed over more
-/// than
-/// [`BOUND`] times in a row. Each class that waits has a deadline, the choice before which it must
+/// than [`BOUND`] times in a row. Each class that waits has a deadline, the choice before which it must
 /// go; as with earliest-deadline-first scheduling (Liu and Layland, 1973), all deadlines can be
 /// met as long as at most `r + 1` of them are `r` choices away or less. If exactly that many are,
 /// the earliest one goes.
@@ -80,7 +79,7 @@ mod tests {
         for _ in 0..BOUND {
             assert_eq!(order.choose(0b11), 0);
         }
-        assert_eq!(order.choose(0b01), 0, "nobody else waits");
+        assert_eq!(order.choose(0b01), 0, "no other class waits");
         for _ in 0..BOUND {
             assert_eq!(order.choose(0b11), 0, "it has only just come");
         }
@@ -98,7 +97,7 @@ mod tests {
         assert!(chosen.iter().all(|count| *count >= 95), "{chosen:?}");
     }
 
-    /// ClassOrder that come, by class, before each choice.
+    /// How many jobs come, by class, before each choice.
     fn arrivals() -> impl Strategy<Value = Vec<[u8; CLASSES]>> {
         let count = prop_oneof![6 => Just(0_u8), 3 => Just(1), 1 => 2..40_u8];
         prop::collection::vec(prop::array::uniform(count), 1..300)
@@ -108,7 +107,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1_000))]
 
         #[test]
-        fn nobody_is_passed_over_more_often_than_the_bound(arrivals in arrivals()) {
+        fn no_class_is_passed_over_more_often_than_the_bound(arrivals in arrivals()) {
             let mut order = ClassOrder::default();
             let mut waiting = [0_u32; CLASSES];
             let mut passed = [0_u32; CLASSES];
@@ -121,7 +120,7 @@ mod tests {
                     continue;
                 }
                 let next = order.choose(bits);
-                prop_assert!(waiting[next] > 0, "nobody waits in class {next}");
+                prop_assert!(waiting[next] > 0, "nothing waits in class {next}");
                 waiting[next] -= 1;
                 let most_urgent = bits.trailing_zeros() as usize;
                 let close = u32::from(BOUND) + 1 - CLASSES as u32;

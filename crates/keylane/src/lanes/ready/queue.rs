@@ -143,7 +143,7 @@ impl<T: Ranked> Line<T> {
         }
     }
 
-    /// How many wait that are worth a runner's coming.
+    /// How many wait that may start now.
     #[inline]
     pub(super) fn startable(&self) -> usize {
         match &self.rules {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_waits_and_is_worth_nobodys_coming() {
+    fn what_is_refused_waits_and_recruits_no_runner() {
         let mut line = line(once_in_a_lifetime(), 1, [Attempt(0); 3]);
         assert_eq!((line.len(), line.startable()), (3, 3));
         assert_eq!(line.pop(), Some(Attempt(0)));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_goes_on_unless_somebody_more_urgent_waits() {
+    fn a_lane_goes_on_unless_a_more_urgent_one_waits() {
         let mut line = line(None, 3, [Attempt(2), Attempt(1)]);
         assert_eq!(line.go_on(Attempt(1)), Some(Attempt(1)));
         assert_eq!(line.go_on(Attempt(2)), Some(Attempt(1)));
