@@ -59,10 +59,15 @@ impl Tree {
         Ok(tree)
     }
 
+    /// The files that `patch` changes, paths inside the copy.
+    pub(crate) fn changed(&self, patch: &Path) -> Result<Vec<String>, Error> {
+        git::changed(&self.folder, patch)
+    }
+
     /// Applies `patch`, a path inside the copy.
     pub(crate) fn apply(&self, patch: &Path) -> Result<Patched, Error> {
         let mut originals = Vec::new();
-        for path in git::changed(&self.folder, patch)? {
+        for path in self.changed(patch)? {
             let path = self.folder.join(path);
             let original = read_if_any(&path)?;
             originals.push((path, original));
@@ -75,6 +80,25 @@ impl Tree {
             }
         }
         Ok(patched)
+    }
+
+    /// Writes these files, paths inside the copy.
+    pub(crate) fn replace(&self, files: Vec<(String, String)>) -> Result<Patched, Error> {
+        let mut patched = Patched {
+            originals: Vec::new(),
+        };
+        for (path, text) in files {
+            let path = self.folder.join(path);
+            patched.originals.push((path.clone(), read_if_any(&path)?));
+            write(&path, text.as_bytes())?;
+        }
+        Ok(patched)
+    }
+
+    /// The text of a file, a path inside the copy.
+    pub(crate) fn read(&self, path: &str) -> Result<String, Error> {
+        let read = fs::read_to_string(self.folder.join(path));
+        read.map_err(|error| format!("{path}: {error}").into())
     }
 
     /// Lets `cargo`, a command of the workspace, work in the copy instead.
@@ -249,6 +273,21 @@ diff --git a/src/lib.rs b/src/lib.rs
         assert!(modified(&file) > before, "cargo sees that it has changed");
         drop(tree.apply(Path::new("two.patch")).unwrap());
         assert_eq!(workspace.in_copy("src/lib.rs"), "one\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn files_are_replaced_and_put_back() {
+        let workspace = Workspace::new("replaces");
+        let tree = workspace.copy();
+        let files = [("src/lib.rs", "1\n"), ("src/new.rs", "new")];
+        let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
+        let replaced = tree.replace(files.into()).unwrap();
+        assert_eq!(tree.read("src/lib.rs").unwrap(), "1\n");
+        assert_eq!(tree.read("src/new.rs").unwrap(), "new");
+        replaced.revert().unwrap();
+        assert_eq!(tree.read("src/lib.rs").unwrap(), "one\ntwo\nthree\n");
+        let error = tree.read("src/new.rs").unwrap_err().to_string();
+        assert!(error.starts_with("src/new.rs: "), "{error}");
     }
 
     #[test]

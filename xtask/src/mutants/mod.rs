@@ -2,8 +2,9 @@
 //!
 //! A planted bug is a patch, `xtask/mutants/<name>.patch`; the product itself knows nothing of it.
 //! The table `xtask/mutants.txt` names the test that must fail once the patch is applied. Patches
-//! are applied one after the other to a copy of the workspace below `target/mutants`, never to the
-//! workspace.
+//! are applied to a copy of the workspace below `target/mutants`, never to the workspace. Bugs that
+//! change nothing but bodies of functions share one build of each test, see [`switches`]; the
+//! others are planted one after the other.
 //!
 //! To plant a new bug, write it into the product, then
 //!
@@ -16,15 +17,19 @@
 //! changed, start with `git apply --3way xtask/mutants/<name>.patch`.
 
 mod patches;
+mod switches;
 mod table;
 mod trial;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::Error;
+use crate::executables::Executable;
 use crate::tree::Tree;
 use crate::workspace;
+use switches::{Change, Switches};
 use table::Planted;
 use trial::{Trial, Verdict};
 
@@ -60,38 +65,141 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
 
     let tree = Tree::of_workspace()?;
-    // All tests without a bug first: each bug then costs one build and not two.
-    let baselines = baselines(&tree, &chosen);
-    let mut rows = Vec::new();
-    for (number, planted) in chosen.iter().enumerate() {
-        println!("[{}/{}] {planted}", number + 1, chosen.len());
-        let trial = match &baselines[&planted.test_id()] {
-            Ok(took) => plant(&tree, planted, limit(*took))?,
-            Err(why) => Trial::broken(why.clone()),
-        };
-        println!("    {}", trial.verdict);
-        rows.push((*planted, trial));
-    }
+    let mut run = Run {
+        of: chosen.len(),
+        ..Run::default()
+    };
+    let alone = switched(&tree, &chosen, &mut run)?;
+    one_by_one(&tree, &alone, &mut run)?;
+    let mut rows = run.rows;
+    rows.sort_by_key(|(planted, _)| chosen.iter().position(|chosen| chosen == planted));
     println!("\n{}", report(&rows));
     conclude(&rows)
 }
 
-/// How long each test takes to pass without a bug, or why it cannot show anything.
-type Baselines<'a> = HashMap<table::TestId<'a>, Result<Duration, String>>;
-
-fn baselines<'a>(tree: &Tree, chosen: &[&'a Planted]) -> Baselines<'a> {
-    let mut baselines = Baselines::new();
-    for planted in chosen {
-        baselines
-            .entry(planted.test_id())
-            .or_insert_with(|| baseline(tree, planted));
-    }
-    baselines
+/// What has been shown so far.
+#[derive(Default)]
+struct Run<'a> {
+    /// How many bugs there are to try.
+    of: usize,
+    /// How long each test takes to pass without a bug, or why it cannot show anything.
+    baselines: HashMap<table::TestId<'a>, Result<Duration, String>>,
+    rows: Vec<(&'a Planted, Trial)>,
 }
 
-fn baseline(tree: &Tree, planted: &Planted) -> Result<Duration, String> {
+impl<'a> Run<'a> {
+    /// Runs the test of `planted` without a bug, unless that has been done.
+    fn baseline(&mut self, test: Result<&Executable, String>, planted: &'a Planted) {
+        self.baselines
+            .entry(planted.test_id())
+            .or_insert_with(|| baseline(test?, planted));
+    }
+
+    /// Runs the test with the bug, if it passes without.
+    fn plant(
+        &mut self,
+        planted: &'a Planted,
+        trial: impl FnOnce(Duration) -> Result<Trial, Error>,
+    ) -> Result<(), Error> {
+        println!("[{}/{}] {planted}", self.rows.len() + 1, self.of);
+        let trial = match &self.baselines[&planted.test_id()] {
+            Ok(took) => trial(limit(*took))?,
+            Err(why) => Trial::broken(why.clone()),
+        };
+        println!("    {}", trial.verdict);
+        self.rows.push((planted, trial));
+        Ok(())
+    }
+}
+
+/// Tries all bugs that can be switched on and off. The others are returned.
+fn switched<'a>(
+    tree: &Tree,
+    chosen: &[&'a Planted],
+    run: &mut Run<'a>,
+) -> Result<Vec<&'a Planted>, Error> {
+    let switches = switches(tree, chosen);
+    let (switched, mut alone) = chosen
+        .iter()
+        .partition::<Vec<&'a Planted>, _>(|planted| switches.has(&planted.name));
+    let mut groups: Vec<Vec<&Planted>> = Vec::new();
+    for planted in switched {
+        let id = planted.build_id();
+        match groups.iter_mut().find(|group| group[0].build_id() == id) {
+            Some(group) => group.push(planted),
+            None => groups.push(vec![planted]),
+        }
+    }
+    let woven = tree.replace(switches.woven(&tree.read(&switches::home_file())?))?;
+    for group in groups {
+        let (package, target, _) = group[0].build_id();
+        println!("building {package} {target} with {} bugs", group.len());
+        let test = match trial::build(tree, group[0]) {
+            Ok(test) => test,
+            Err(error) => {
+                println!("    one by one, because together {error}");
+                alone.extend(group);
+                continue;
+            }
+        };
+        for planted in group {
+            run.baseline(Ok(&test), planted);
+            let name = Some(&*planted.name);
+            run.plant(planted, |limit| trial::run(&test, planted, name, limit))?;
+        }
+    }
+    woven.revert()?;
+    Ok(alone)
+}
+
+/// The bugs that can be switched. One whose patch does not apply is left to be planted alone, which
+/// says why.
+fn switches(tree: &Tree, chosen: &[&Planted]) -> Switches {
+    let mut switches = Switches::default();
+    for planted in chosen {
+        if let Ok(changes) = changes(tree, &patches::path(&planted.name)) {
+            switches.add(&planted.name, changes);
+        }
+    }
+    switches
+}
+
+/// What `patch` changes.
+fn changes(tree: &Tree, patch: &Path) -> Result<Vec<Change>, Error> {
+    let paths = tree.changed(patch)?;
+    let texts = || paths.iter().map(|path| tree.read(path));
+    let before = texts().collect::<Result<Vec<_>, _>>()?;
+    let patched = tree.apply(patch)?;
+    let after = texts().collect::<Result<Vec<_>, _>>()?;
+    patched.revert()?;
+    let changes = paths.into_iter().zip(before).zip(after);
+    Ok(changes
+        .map(|((path, before), after)| Change {
+            path,
+            before,
+            after,
+        })
+        .collect())
+}
+
+/// Plants one bug after the other.
+fn one_by_one<'a>(tree: &Tree, chosen: &[&'a Planted], run: &mut Run<'a>) -> Result<(), Error> {
+    // All tests without a bug first: each bug then costs one build and not two.
+    for planted in chosen {
+        if !run.baselines.contains_key(&planted.test_id()) {
+            let test = trial::build(tree, planted);
+            run.baseline(test.as_ref().map_err(Clone::clone), planted);
+        }
+    }
+    for planted in chosen {
+        run.plant(planted, |limit| plant(tree, planted, limit))?;
+    }
+    Ok(())
+}
+
+fn baseline(test: &Executable, planted: &Planted) -> Result<Duration, String> {
     println!("without a bug: {}", planted.test_id());
-    match trial::run(tree, planted, BASELINE_LIMIT) {
+    match trial::run(test, planted, None, BASELINE_LIMIT) {
         Ok(Trial {
             verdict: Verdict::Survived,
             took,
@@ -111,7 +219,10 @@ fn plant(tree: &Tree, planted: &Planted, limit: Duration) -> Result<Trial, Error
         Ok(patched) => patched,
         Err(error) => return Ok(Trial::broken(format!("its patch does not apply\n{error}"))),
     };
-    let trial = trial::run(tree, planted, limit);
+    let trial = match trial::build(tree, planted) {
+        Ok(test) => trial::run(&test, planted, None, limit),
+        Err(why) => Ok(Trial::broken(why)),
+    };
     patched.revert()?;
     trial
 }

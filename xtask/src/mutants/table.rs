@@ -31,7 +31,15 @@ pub(super) struct TestId<'a> {
     test: &'a str,
 }
 
+/// What tells one build of a test from another: package, target, and whether it is built with
+/// shuttle.
+pub(super) type BuildId<'a> = (&'a str, &'a str, bool);
+
 impl Planted {
+    pub(super) fn build_id(&self) -> BuildId<'_> {
+        (&self.package, &self.target, self.scheduler.is_some())
+    }
+
     pub(super) fn test_id(&self) -> TestId<'_> {
         TestId {
             scheduler: self.scheduler,

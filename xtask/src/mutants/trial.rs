@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::switches;
 use super::table::Planted;
 use crate::Error;
 use crate::executables::{self, Executable};
@@ -82,24 +83,32 @@ impl fmt::Display for Verdict {
 /// is found.
 const SCHEDULES: &str = "5200000";
 
-/// Builds and runs the test of `planted`.
-pub(super) fn run(tree: &Tree, planted: &Planted, limit: Duration) -> Result<Trial, Error> {
-    let built = match executables::build(build(tree, planted)) {
-        Ok(built) => built,
-        Err(error) => return Ok(Trial::broken(format!("it does not build\n{error}"))),
-    };
-    let Some(test) = built
-        .iter()
+/// Builds the test of `planted`. The error is why it cannot be run.
+pub(super) fn build(tree: &Tree, planted: &Planted) -> Result<Executable, String> {
+    let built = executables::build(build_command(tree, planted))
+        .map_err(|error| format!("it does not build\n{error}"))?;
+    built
+        .into_iter()
         .find(|program| is_target(program, &planted.target))
-    else {
-        return Ok(Trial::broken(format!(
-            "{} has no test target `{}`",
-            planted.package, planted.target
-        )));
-    };
+        .ok_or_else(|| {
+            format!(
+                "{} has no test target `{}`",
+                planted.package, planted.target
+            )
+        })
+}
+
+/// Runs the test of `planted`, with the bug `switched` on if its build has switches.
+pub(super) fn run(
+    test: &Executable,
+    planted: &Planted,
+    switched: Option<&str>,
+    limit: Duration,
+) -> Result<Trial, Error> {
     let mut command = test.command();
     command
         .arg(&planted.test)
+        .env(switches::PLANTED, switched.unwrap_or_default())
         .env(schedules::COUNT, SCHEDULES)
         .env(schedules::SCHEDULER, planted.scheduler.unwrap_or_default())
         // A failure is expected here: it must leave no saved cases in the tree.
@@ -113,7 +122,7 @@ pub(super) fn run(tree: &Tree, planted: &Planted, limit: Duration) -> Result<Tri
     })
 }
 
-fn build(tree: &Tree, planted: &Planted) -> Command {
+fn build_command(tree: &Tree, planted: &Planted) -> Command {
     let mut command = workspace::cargo(["test", "--no-run", "-p", &planted.package]);
     match &*planted.target {
         "lib" => command.arg("--lib"),

@@ -1,0 +1,281 @@
+//! Many bugs in one build: a patched function gets two bodies and a switch between them.
+//!
+//! Most of the time of a bug is the time of its build. So wherever a patch changes nothing but
+//! bodies of functions, the copy gets both of them, `{ if planted::is("name") { … } else { … } }`,
+//! and the environment of the test process names the bug that is there. One build of a test then
+//! serves all bugs that it must find, and the run without a bug.
+//!
+//! Any other patch is planted alone, in a build of its own.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write;
+use std::ops::Range;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// The environment variable that names the bug.
+pub(super) const PLANTED: &str = "KEYLANE_PLANTED";
+
+/// The crate that has the switch, and that all others with bugs depend on.
+const HOME: &str = "crates/keylane/src/";
+
+/// The switch itself, a module at the end of the crate.
+const SWITCH: &str = r#"
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod planted {
+    static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+
+    pub fn is(name: &str) -> bool {
+        NAME.get_or_init(|| std::env::var("KEYLANE_PLANTED").unwrap_or_default()) == name
+    }
+}
+"#;
+
+/// A file that a patch changes, before and after.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) path: String,
+    pub(super) before: String,
+    pub(super) after: String,
+}
+
+/// The bugs that are switched on and off, and the files in which they are.
+#[derive(Debug, Default)]
+pub(super) struct Switches {
+    names: HashSet<String>,
+    files: BTreeMap<String, File>,
+}
+
+#[derive(Debug)]
+struct File {
+    text: String,
+    bodies: Vec<Range<usize>>,
+    /// For the body of each number: the bugs in it, and what it is with them.
+    planted: BTreeMap<usize, Vec<(String, String)>>,
+}
+
+impl Switches {
+    /// Takes in what the patch of the bug `name` changes, if it can be switched.
+    pub(super) fn add(&mut self, name: &str, changes: Vec<Change>) {
+        let differing = changes.iter().map(differing_bodies);
+        let Some(differing) = differing.collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        self.names.insert(name.to_owned());
+        for (change, differing) in changes.into_iter().zip(differing) {
+            let Change { path, before, .. } = change;
+            let file = self.files.entry(path).or_insert_with(|| File {
+                bodies: bodies(&before).unwrap_or_default(),
+                text: before,
+                planted: BTreeMap::new(),
+            });
+            for (number, body) in differing {
+                let planted = file.planted.entry(number).or_default();
+                planted.push((name.to_owned(), body));
+            }
+        }
+    }
+
+    /// Whether the bug can be switched.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// The files with all bugs in them. `home` is the file at the top of the crate that gets the
+    /// switch, as it is without bugs.
+    pub(super) fn woven(&self, home: &str) -> Vec<(String, String)> {
+        let path = home_file();
+        let mut files: BTreeMap<_, _> = self
+            .files
+            .iter()
+            .map(|(path, file)| (path.clone(), file.woven(path)))
+            .collect();
+        *files.entry(path).or_insert_with(|| home.to_owned()) += SWITCH;
+        files.into_iter().collect()
+    }
+}
+
+impl File {
+    fn woven(&self, path: &str) -> String {
+        let home = if path.starts_with(HOME) {
+            "crate"
+        } else {
+            "::keylane"
+        };
+        let mut text = String::new();
+        let mut end = 0;
+        for (number, body) in self.bodies.iter().enumerate() {
+            text += &self.text[end..body.start];
+            let planted = self.planted.get(&number).map_or(&[][..], Vec::as_slice);
+            if !planted.is_empty() {
+                text += "{ ";
+            }
+            for (name, with_bug) in planted {
+                write!(text, "if {home}::planted::is(\"{name}\") {with_bug} else ")
+                    .expect("a string has room");
+            }
+            text += &self.text[body.clone()];
+            if !planted.is_empty() {
+                text += " }";
+            }
+            end = body.end;
+        }
+        text + &self.text[end..]
+    }
+}
+
+/// The file at the top of the crate that gets the switch.
+pub(super) fn home_file() -> String {
+    format!("{HOME}lib.rs")
+}
+
+/// The bodies that differ, by number, as they are afterwards. Nothing if anything else differs.
+fn differing_bodies(change: &Change) -> Option<Vec<(usize, String)>> {
+    let Change { before, after, .. } = change;
+    let (old, new) = (bodies(before)?, bodies(after)?);
+    if outside(before, &old) != outside(after, &new) {
+        return None;
+    }
+    let pairs = old.into_iter().zip(new).enumerate();
+    let differs = pairs.filter(|(_, (old, new))| before[old.clone()] != after[new.clone()]);
+    Some(
+        differs
+            .map(|(number, (_, new))| (number, after[new].to_owned()))
+            .collect(),
+    )
+}
+
+/// The text between the bodies.
+fn outside<'a>(text: &'a str, bodies: &[Range<usize>]) -> Vec<&'a str> {
+    let starts = std::iter::once(0).chain(bodies.iter().map(|body| body.end));
+    let ends = bodies.iter().map(|body| body.start).chain([text.len()]);
+    starts
+        .zip(ends)
+        .map(|(start, end)| &text[start..end])
+        .collect()
+}
+
+/// The bodies that may get a switch: where each begins and ends, braces included. Nothing if the
+/// text is no Rust.
+fn bodies(text: &str) -> Option<Vec<Range<usize>>> {
+    let mut found = Vec::new();
+    collect(text.parse().ok()?, &mut found);
+    Some(found)
+}
+
+/// A function is read as one: what is inside of its body does not count.
+fn collect(tokens: TokenStream, found: &mut Vec<Range<usize>>) {
+    /// What the next braces are.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Next {
+        Anything,
+        Body,
+        /// The function returns an `impl Trait`, which two bodies would make two types. An `async`
+        /// block in it may have the switch.
+        BodyOfImpl,
+    }
+    let mut next = Next::Anything;
+    for token in tokens {
+        match token {
+            TokenTree::Ident(word) if word == "fn" || word == "async" => next = Next::Body,
+            TokenTree::Ident(word) if word == "impl" && next == Next::Body => {
+                next = Next::BodyOfImpl;
+            }
+            TokenTree::Punct(mark) if mark.as_char() == ';' => next = Next::Anything,
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                if next == Next::Body {
+                    found.push(group.span().byte_range());
+                } else {
+                    collect(group.stream(), found);
+                }
+                next = Next::Anything;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(path: &str, before: &str, after: &str) -> Change {
+        let [path, before, after] = [path, before, after].map(str::to_owned);
+        Change {
+            path,
+            before,
+            after,
+        }
+    }
+
+    fn switches(before: &str, after: &str) -> Switches {
+        let mut switches = Switches::default();
+        switches.add(
+            "bug",
+            vec![change("crates/keylane/src/a.rs", before, after)],
+        );
+        switches
+    }
+
+    fn woven(switches: &Switches) -> String {
+        let files = switches.woven("mod a;");
+        let [(_, text), (home, with_switch)] = &files[..] else {
+            panic!("{files:?}")
+        };
+        assert_eq!(home, "crates/keylane/src/lib.rs");
+        assert!(with_switch.starts_with("mod a;\n#[doc(hidden)]"));
+        assert!(with_switch.contains(PLANTED));
+        text.clone()
+    }
+
+    #[test]
+    fn a_function_gets_both_bodies() {
+        let before =
+            "impl A {\n fn f() -> char { '{' }\n fn g(); // {\n fn h(a: [u8; 2]) { 1; }\n}";
+        let after = before.replace("1;", "");
+        let mut switches = switches(before, &after);
+        assert!(switches.has("bug"));
+        let one = "{ if crate::planted::is(\"bug\") {  } else { 1; } }";
+        assert_eq!(woven(&switches), before.replace("{ 1; }", one));
+        let path = "crates/keylane/src/a.rs";
+        let after = before.replace("1;", "2;");
+        switches.add("other", vec![change(path, before, &after)]);
+        let two = "{ if crate::planted::is(\"bug\") {  } \
+                   else if crate::planted::is(\"other\") { 2; } else { 1; } }";
+        assert_eq!(woven(&switches), before.replace("{ 1; }", two));
+    }
+
+    #[test]
+    fn another_crate_has_the_switch_from_its_home() {
+        let mut switches = Switches::default();
+        let path = "crates/keylane-tower/src/a.rs";
+        switches.add("bug", vec![change(path, "fn f() { 1 }", "fn f() { 2 }")]);
+        let files = switches.woven("");
+        let text = "fn f() { if ::keylane::planted::is(\"bug\") { 2 } else { 1 } }";
+        assert_eq!(files[0], (path.to_owned(), text.to_owned()));
+    }
+
+    #[test]
+    fn an_opaque_future_has_one_type() {
+        let before = "fn f() -> impl Future { let a = 1; async move { a } }";
+        let switched = switches(before, &before.replace("{ a }", "{ 2 }"));
+        let block = "{ if crate::planted::is(\"bug\") { 2 } else { a } }";
+        assert_eq!(woven(&switched), before.replace("{ a }", block));
+        assert!(!switches(before, &before.replace('1', "2")).has("bug"));
+        // What the function takes may have any type.
+        let before = "async fn f(a: impl Future) -> u8 { 1 }";
+        assert!(switches(before, &before.replace('1', "2")).has("bug"));
+    }
+
+    #[test]
+    fn what_is_outside_of_bodies_is_planted_alone() {
+        let before = "const A: u8 = 1; fn f() { 1 }";
+        assert!(!switches(before, "const A: u8 = 2; fn f() { 1 }").has("bug"));
+        assert!(!switches(before, "const A: u8 = 1; fn f() -> u8 { 1 }").has("bug"));
+        assert!(!switches(before, "const A: u8 = 1; fn f() { 1 } fn g() {}").has("bug"));
+        assert!(!switches(before, "const A: u8 = 1; fn f() { 1").has("bug"));
+        let both = "const A: u8 = 2; fn f() { 2 }";
+        assert!(!switches(before, both).has("bug"));
+    }
+}
