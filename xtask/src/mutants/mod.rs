@@ -31,7 +31,7 @@ use crate::tree::Tree;
 use crate::workspace;
 use switches::{Change, Switches};
 use table::Planted;
-use trial::{Trial, Verdict};
+use trial::{Bug, Trial, Verdict};
 
 /// Plant each known bug and show which test finds it
 ///
@@ -103,7 +103,7 @@ impl<'a> Run<'a> {
     ) -> Result<(), Error> {
         println!("[{}/{}] {planted}", self.rows.len() + 1, self.of);
         let trial = match &self.baselines[&planted.test_id()] {
-            Ok(took) => trial(limit(*took))?,
+            Ok(took) => trial(limit(*took, planted.scheduler.is_some()))?,
             Err(why) => Trial::broken(why.clone()),
         };
         println!("    {}", trial.verdict);
@@ -144,8 +144,8 @@ fn switched<'a>(
         };
         for planted in group {
             run.baseline(Ok(&test), planted);
-            let name = Some(&*planted.name);
-            run.plant(planted, |limit| trial::run(&test, planted, name, limit))?;
+            let bug = Bug::Switched(&planted.name);
+            run.plant(planted, |limit| trial::run(&test, planted, bug, limit))?;
         }
     }
     woven.revert()?;
@@ -199,7 +199,7 @@ fn one_by_one<'a>(tree: &Tree, chosen: &[&'a Planted], run: &mut Run<'a>) -> Res
 
 fn baseline(test: &Executable, planted: &Planted) -> Result<Duration, String> {
     println!("without a bug: {}", planted.test_id());
-    match trial::run(test, planted, None, BASELINE_LIMIT) {
+    match trial::run(test, planted, Bug::None, BASELINE_LIMIT) {
         Ok(Trial {
             verdict: Verdict::Survived,
             took,
@@ -220,7 +220,7 @@ fn plant(tree: &Tree, planted: &Planted, limit: Duration) -> Result<Trial, Error
         Err(error) => return Ok(Trial::broken(format!("its patch does not apply\n{error}"))),
     };
     let trial = match trial::build(tree, planted) {
-        Ok(test) => trial::run(&test, planted, None, limit),
+        Ok(test) => trial::run(&test, planted, Bug::BuiltIn, limit),
         Err(why) => Ok(Trial::broken(why)),
     };
     patched.revert()?;
@@ -229,8 +229,13 @@ fn plant(tree: &Tree, planted: &Planted, limit: Duration) -> Result<Trial, Error
 
 /// The limit with the bug planted. A test that is merely slow, on a busy machine, has found
 /// nothing.
-fn limit(baseline: Duration) -> Duration {
-    LIMIT.max(baseline * 3)
+fn limit(baseline: Duration, has_schedules: bool) -> Duration {
+    let passing = if has_schedules {
+        baseline * trial::FEWER
+    } else {
+        baseline
+    };
+    LIMIT.max(passing * 3)
 }
 
 fn choose<'a>(table: &'a [Planted], names: &[String]) -> Result<Vec<&'a Planted>, Error> {
@@ -347,8 +352,14 @@ two              1.5  NOT TRIED: it does not build
 
     #[test]
     fn slow_is_not_hanging() {
-        assert_eq!(limit(Duration::from_secs(1)), Duration::from_secs(60));
-        assert_eq!(limit(Duration::from_secs(50)), Duration::from_secs(150));
+        let of_seconds = |baseline, has_schedules| {
+            let limit = limit(Duration::from_secs(baseline), has_schedules);
+            limit.as_secs()
+        };
+        assert_eq!(of_seconds(1, false), 60);
+        assert_eq!(of_seconds(50, false), 150);
+        assert_eq!(of_seconds(1, true), 60);
+        assert_eq!(of_seconds(50, true), 1_500);
     }
 
     #[test]

@@ -79,9 +79,22 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// Which bug is there.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Bug<'a> {
+    None,
+    /// The one that was built in.
+    BuiltIn,
+    /// The one of this name, of all that have a switch.
+    Switched(&'a str),
+}
+
 /// Schedules over all scenarios, of which the test has its share: a bug that is found in a second
 /// is found.
-const SCHEDULES: &str = "5200000";
+const SCHEDULES: u32 = 5_200_000;
+
+/// How many times fewer there are without a bug: that a test passes at all is soon seen.
+pub(super) const FEWER: u32 = 10;
 
 /// Builds the test of `planted`. The error is why it cannot be run.
 pub(super) fn build(tree: &Tree, planted: &Planted) -> Result<Executable, String> {
@@ -98,18 +111,23 @@ pub(super) fn build(tree: &Tree, planted: &Planted) -> Result<Executable, String
         })
 }
 
-/// Runs the test of `planted`, with the bug `switched` on if its build has switches.
+/// Runs the test of `planted`.
 pub(super) fn run(
     test: &Executable,
     planted: &Planted,
-    switched: Option<&str>,
+    bug: Bug<'_>,
     limit: Duration,
 ) -> Result<Trial, Error> {
+    let (name, count) = match bug {
+        Bug::None => ("", SCHEDULES / FEWER),
+        Bug::BuiltIn => ("", SCHEDULES),
+        Bug::Switched(name) => (name, SCHEDULES),
+    };
     let mut command = test.command();
     command
         .arg(&planted.test)
-        .env(switches::PLANTED, switched.unwrap_or_default())
-        .env(schedules::COUNT, SCHEDULES)
+        .env(switches::PLANTED, name)
+        .env(schedules::COUNT, count.to_string())
         .env(schedules::SCHEDULER, planted.scheduler.unwrap_or_default())
         // A failure is expected here: it must leave no saved cases in the tree.
         .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
