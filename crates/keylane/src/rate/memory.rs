@@ -174,7 +174,8 @@ impl Hasher for Given {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use super::*;
 

@@ -170,7 +170,8 @@ impl<T> Spares<T> {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use super::*;
 

@@ -262,7 +262,8 @@ impl<T: Ranked> Rules<T> {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use super::*;
 
