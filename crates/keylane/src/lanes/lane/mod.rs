@@ -49,6 +49,10 @@ mod table;
 #[cfg(not(keylane_shuttle))]
 mod plans;
 
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod cases;
+
 use super::item::Item;
 use super::rules::{AtLimit, PlanRules, Rules};
 use crate::clock::Instant;
