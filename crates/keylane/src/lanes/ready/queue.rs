@@ -333,6 +333,23 @@ mod tests {
     }
 
     #[test]
+    fn memory_goes_back_by_halves_once_seven_eighths_are_empty() {
+        let mut line = Line::new();
+        let room_after = |line: &mut Line<Kind>, room, jobs| {
+            line.first = VecDeque::with_capacity(room);
+            line.extend((0..jobs).map(|_| Attempt(0)));
+            assert_eq!(line.first.capacity(), room);
+            line.shrink();
+            line.first.capacity()
+        };
+        assert_eq!(room_after(&mut line, 8_192, 1_024), 8_192);
+        assert_eq!(room_after(&mut line, 8_192, 1_023), 4_096);
+        assert_eq!(room_after(&mut line, MOST_KEPT + 8, 0), MOST_KEPT / 2 + 4);
+        assert_eq!(room_after(&mut line, MOST_KEPT, 0), MOST_KEPT);
+        assert_eq!(room_after(&mut line, 8, 0), 8);
+    }
+
+    #[test]
     fn a_lane_goes_on_unless_a_more_urgent_one_waits() {
         let mut line = line(None, 3, [Attempt(2), Attempt(1)]);
         assert_eq!(line.go_on(Attempt(1)), Some(Attempt(1)));
