@@ -356,6 +356,11 @@ mod tests {
         assert_eq!(line.go_on(Attempt(2)), Some(Attempt(1)));
         assert_eq!(line.len(), 2, "its own waits");
         assert_eq!(line.rotate(Attempt(0)), Some(Attempt(0)));
+        assert_eq!(
+            line.go_on(Attempt(1)),
+            Some(Attempt(1)),
+            "the others are less"
+        );
         assert_eq!(line.take_all(), [Attempt(2), Attempt(2)]);
     }
 }
