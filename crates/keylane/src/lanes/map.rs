@@ -252,3 +252,92 @@ impl<K, T, H, G> fmt::Debug for LaneMap<K, T, H, G> {
         f.debug_struct("LaneMap").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::*;
+    use crate::lanes::rules::AtLimit;
+
+    type TestMap = LaneMap<u8, u32, u32, ()>;
+
+    fn park(map: &TestMap, hash: u64, key: u8, item: u32) -> Option<()> {
+        map.enter(hash, &key, |lane| {
+            let _ = lane.park(item, usize::MAX, AtLimit::Park, map.spares());
+        })
+    }
+
+    /// What is parked in the lane of a key, if there is one.
+    fn parked(map: &TestMap, hash: u64, key: u8) -> Option<Vec<u32>> {
+        map.peek(hash, &key, |lane| lane.parked().copied().collect())
+    }
+
+    #[test]
+    fn keys_of_one_hash_have_lanes_of_their_own() {
+        let map = TestMap::new(None);
+        for key in [1, 2] {
+            assert_eq!(park(&map, 7, key, 0), None, "a new lane");
+            assert_eq!(park(&map, 7, key, u32::from(key)), Some(()));
+        }
+        assert_eq!(map.len(), 2);
+        assert_eq!(parked(&map, 7, 1), Some(vec![1]));
+        assert_eq!(parked(&map, 7, 2), Some(vec![2]));
+        assert_eq!(parked(&map, 7, 3), None);
+        assert!(map.key_of(7).is_some_and(|key| key == 1 || key == 2));
+        assert_eq!(map.key_of(8), None);
+        assert_eq!(map.peek_hash(7, |lane| lane.len()), Some(2));
+        assert_eq!(map.peek_hash(8, |lane| lane.len()), None);
+        assert_eq!(map.with(7, &2, |lane| lane.len()), Some(2));
+        assert_eq!(map.with(7, &3, |lane| lane.len()), None);
+    }
+
+    #[test]
+    fn a_step_makes_a_lane_and_removes_it() {
+        let map = TestMap::new(Some(2));
+        let no_lane = || None;
+        let new_lane = || Some(Lane::new());
+        let step = |key: u8, make: &dyn Fn() -> Option<Lane<u32, u32, ()>>, keep| {
+            let mut seen = None;
+            let steps = map.step(7, &key, make, |lane| {
+                seen = Some(lane.len());
+                keep
+            });
+            assert_eq!(steps, seen.is_some());
+            seen
+        };
+        assert_eq!(step(1, &no_lane, Keep::Stay), None);
+        assert_eq!(step(1, &new_lane, Keep::Remove), Some(1));
+        assert_eq!(map.len(), 0, "it was made and went");
+        assert_eq!(step(1, &new_lane, Keep::Stay), Some(1));
+        assert_eq!(step(2, &new_lane, Keep::Stay), Some(1));
+        assert_eq!(park(&map, 7, 1, 9), Some(()));
+        assert_eq!(step(1, &new_lane, Keep::Stay), Some(2), "it is the same");
+        assert_eq!(step(2, &no_lane, Keep::Remove), Some(1));
+        assert_eq!((map.len(), map.key_of(7)), (1, Some(1)));
+    }
+
+    #[test]
+    fn emptied_backlogs_are_kept_for_all_lanes() {
+        let map = TestMap::new(None);
+        assert!(std::ptr::eq(map.spares(), map.spares()));
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        assert_eq!(format!("{:?}", TestMap::new(None)), "LaneMap { .. }");
+    }
+
+    #[test]
+    fn a_lane_is_itself_by_its_key() {
+        let slot = |hash, key| Slot { hash, key };
+        assert!(slot(1, 2) == slot(9, 2) && slot(1, 2) != slot(1, 3));
+        let hash_of = |slot: &Slot<u8>| {
+            use std::hash::{Hash, Hasher};
+            let mut hasher = DefaultHasher::new();
+            slot.hash(&mut hasher);
+            hasher.finish()
+        };
+        assert_eq!(hash_of(&slot(1, 2)), hash_of(&slot(1, 3)));
+        assert_ne!(hash_of(&slot(1, 2)), hash_of(&slot(2, 2)));
+    }
+}

@@ -28,5 +28,6 @@ pub(crate) use timers::Timers;
 #[cfg(keylane_shuttle)]
 mod modelled;
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod model;

@@ -184,3 +184,143 @@ impl Rules {
 pub(crate) fn later(from: Instant, by: Duration) -> Instant {
     from.checked_add(by).unwrap_or(from + FAR)
 }
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    fn rules(plan: PlanRules) -> Rules {
+        Rules {
+            capacity: 4,
+            at_limit: AtLimit::Park,
+            plan,
+            rate: None,
+            expires: false,
+            epoch: clock::now(),
+        }
+    }
+
+    fn coalesce(survivor: Survivor, shares: bool) -> PlanRules {
+        PlanRules::Coalesce(CoalesceRules { survivor, shares })
+    }
+
+    fn sequence(mode: Mode, on_gap: OnGap) -> SequenceRules {
+        SequenceRules {
+            mode,
+            start: Start::FirstSeen,
+            early: 1,
+            patience: TICK,
+            on_gap,
+            is_stored: false,
+        }
+    }
+
+    fn batch(max: usize) -> BatchRules {
+        BatchRules {
+            max,
+            linger: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_lane_is_asked_where_more_than_the_order_decides() {
+        let (skips, rate) = (sequence(Mode::Contiguous, OnGap::Skip), Gcra::new(1, 1));
+        let fifo = || rules(PlanRules::Fifo);
+        let rated = |plan| Rules {
+            rate: Some(rate),
+            ..rules(plan)
+        };
+        let expires = Rules {
+            expires: true,
+            ..fifo()
+        };
+        let answers = |rules: Rules| (rules.has_discipline(), rules.starts_early());
+        assert_eq!(answers(fifo()), (false, false));
+        assert_eq!(answers(expires), (true, false));
+        assert_eq!(answers(rated(PlanRules::Fifo)), (true, false));
+        assert_eq!(answers(rules(PlanRules::Batch(batch(2)))), (true, false));
+        assert_eq!(answers(rules(PlanRules::Sequence(skips))), (true, true));
+        assert_eq!(answers(rated(PlanRules::Sequence(skips))), (true, false));
+    }
+
+    #[test]
+    fn the_time_is_read_where_it_matters() {
+        let rated = |plan| Rules {
+            rate: Some(Gcra::new(1, 1)),
+            ..rules(plan)
+        };
+        let expires = |plan| Rules {
+            expires: true,
+            ..rules(plan)
+        };
+        let answers = |rules: Rules| (rules.asks_the_time(), rules.advances_by_the_time());
+        let lingers = BatchRules {
+            linger: TICK,
+            ..batch(2)
+        };
+        let plans = || {
+            let latest = coalesce(Survivor::Latest, false);
+            [PlanRules::Fifo, latest, PlanRules::Batch(batch(2))]
+        };
+        for plan in plans() {
+            assert_eq!(answers(rules(plan)), (false, false));
+        }
+        for plan in plans() {
+            assert_eq!(answers(rated(plan)), (true, true));
+        }
+        for plan in plans() {
+            assert_eq!(answers(expires(plan)), (true, false));
+        }
+        assert_eq!(answers(rules(PlanRules::Batch(lingers))), (true, false));
+        let skips = sequence(Mode::Contiguous, OnGap::Skip);
+        assert_eq!(answers(rules(PlanRules::Sequence(skips))), (true, true));
+    }
+
+    #[test]
+    fn senders_are_held_back_where_a_lane_can_be_full() {
+        let gates = |plan| rules(plan).has_gates();
+        assert!(gates(PlanRules::Fifo) && gates(coalesce(Survivor::Merged, false)));
+        for survivor in [Survivor::First, Survivor::Latest] {
+            assert!(gates(coalesce(survivor, true)), "receipts are kept");
+            assert!(!gates(coalesce(survivor, false)), "one waits at most");
+        }
+        for at_limit in [AtLimit::DropOldest, AtLimit::Refuse] {
+            let rules = Rules {
+                at_limit,
+                ..rules(PlanRules::Fifo)
+            };
+            assert!(!rules.has_gates());
+        }
+    }
+
+    #[test]
+    fn the_rules_of_a_plan_are_those_of_its_own() {
+        let rules = rules(PlanRules::Batch(batch(9)));
+        let max = |batch: &BatchRules| batch.max;
+        assert_eq!(
+            (rules.batch().map(max), rules.sequence().is_some()),
+            (Some(9), false)
+        );
+        assert_eq!(rules.full_batch(&batch(9)), 4, "there is no room for more");
+        assert_eq!(rules.full_batch(&batch(3)), 3);
+        let halts = sequence(Mode::Monotonic, OnGap::Halt);
+        assert!(halts.halts() && !halts.has_gaps());
+        let skips = sequence(Mode::Contiguous, OnGap::Skip);
+        assert!(!skips.halts() && skips.has_gaps());
+        let rules = self::rules(PlanRules::Sequence(skips));
+        assert!(rules.batch().is_none() && rules.sequence().is_some());
+    }
+
+    #[test]
+    fn a_moment_has_a_stamp_and_is_never_beyond_all_time() {
+        let rules = rules(PlanRules::Fifo);
+        let now = rules.epoch + Duration::from_nanos(7);
+        assert_eq!(rules.stamp(now), 7);
+        assert_eq!(rules.moment(7, rules.epoch), now);
+        assert_eq!(later(now, TICK), now + TICK);
+        let ten_years = Duration::from_secs(315_360_000);
+        assert_eq!(later(now, Duration::MAX), now + ten_years);
+    }
+}

@@ -230,3 +230,96 @@ mod modelled {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::clock;
+
+    fn timers() -> Timers<u8> {
+        Timers::new(Handle::current(), clock::now())
+    }
+
+    /// What is due now; `None` if the router would sleep.
+    fn due(timers: &Timers<u8>) -> Option<Vec<u8>> {
+        // Something else is in it already.
+        let mut due = vec![0];
+        let mut cx = Context::from_waker(Waker::noop());
+        let polled = timers.poll_due(&mut cx, &mut due);
+        assert_eq!(due.remove(0), 0);
+        match polled {
+            Poll::Ready(()) => Some(due),
+            Poll::Pending => {
+                assert_eq!(due, []);
+                None
+            }
+        }
+    }
+
+    const MILLI: u64 = 1_000_000;
+    const SECOND: u64 = 1_000 * MILLI;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_armed_is_due_at_its_time() {
+        let timers = timers();
+        assert_eq!((due(&timers), timers.len()), (None, 0));
+        assert!(timers.arm(2, 2 * SECOND), "the router slept");
+        assert!(!timers.arm(1, SECOND), "it asks already");
+        assert!(!timers.arm(3, 2 * SECOND));
+        assert_eq!((due(&timers), timers.len()), (None, 3));
+        tokio::time::advance(Duration::from_millis(1_001)).await;
+        assert_eq!((due(&timers), timers.len()), (Some(vec![1]), 2));
+        assert_eq!(due(&timers), None);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!((due(&timers), timers.len()), (Some(vec![2, 3]), 0));
+        assert!(lock(&timers.wheel).is_none(), "nothing is armed");
+        assert!(timers.arm(4, 0), "it sleeps again");
+    }
+
+    /// Those of one millisecond are one for the wheel, in whatever order they come.
+    #[tokio::test(start_paused = true)]
+    async fn a_millisecond_is_rounded_up() {
+        let timers = timers();
+        let times = [
+            5 * MILLI,
+            7 * MILLI,
+            4 * MILLI + 1,
+            7 * MILLI + 1,
+            7 * MILLI,
+        ];
+        for (due, at) in (1..).zip(times) {
+            let _ = timers.arm(due, at);
+        }
+        let mut seen = Vec::new();
+        for _ in 0..10 {
+            tokio::time::advance(Duration::from_millis(1)).await;
+            seen.extend(due(&timers));
+        }
+        assert_eq!(seen, [vec![1, 3], vec![2, 5], vec![4]]);
+        assert_eq!(timers.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_time_that_is_too_long_for_the_wheel_goes_off_before() {
+        let timers = timers();
+        assert!(timers.arm(1, 10 * 365 * 24 * 3600 * SECOND));
+        assert_eq!(due(&timers), None);
+        tokio::time::advance(LONGEST - Duration::from_secs(1)).await;
+        assert_eq!(due(&timers), None);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(due(&timers), Some(vec![1]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_end_nothing_is_due() {
+        let timers = timers();
+        assert!(timers.arm(1, 0));
+        timers.clear();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!((due(&timers), timers.len()), (None, 0));
+        assert!(timers.arm(2, 0), "the router sleeps");
+    }
+}

@@ -38,7 +38,8 @@ impl Gcra {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use proptest::prelude::*;
 

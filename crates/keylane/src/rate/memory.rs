@@ -174,7 +174,8 @@ impl Hasher for Given {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use super::*;
 
@@ -254,5 +255,16 @@ mod tests {
         let _ = memory.remember(2, 100, 10);
         assert!(memory.gate().is_none());
         assert_eq!(memory.recall(1, 10), 100);
+        let (closed, next) = memory.forget(100);
+        assert!(closed.is_none() && forget_at(next).is_none());
+        let _ = memory.remember(3, 300, 200);
+        assert!(memory.gate().is_none(), "it is still the end");
+    }
+
+    #[test]
+    fn a_hash_is_not_hashed_again() {
+        let mut hasher = Given::default();
+        hasher.write_u64(0x1234_5678_9abc_def0);
+        assert_eq!(hasher.finish(), 0x1234_5678_9abc_def0);
     }
 }

@@ -9,5 +9,6 @@ pub(crate) use memory::{RateMemory, Remembered};
 mod spec;
 pub use spec::Rate;
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod against_governor;

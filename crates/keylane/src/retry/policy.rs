@@ -166,7 +166,8 @@ impl<E> fmt::Debug for Retry<E> {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use super::*;
 
@@ -207,6 +208,34 @@ mod tests {
             );
         }
         assert_eq!(retry.after(u32::MAX, &failure(), 0.0), None);
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_a_year() {
+        let year = Duration::from_secs(31_536_000);
+        let retry = Retry::fixed(Duration::MAX);
+        assert_eq!(retry.after(1, &failure(), 0.0), Some(year));
+        assert_eq!(
+            Retry::fixed(year).after(1, &failure(), 0.0),
+            Some(year),
+            "it is not shortened"
+        );
+    }
+
+    #[test]
+    fn it_shows_its_numbers() {
+        let retries = [
+            Retry::<()>::exponential(MS).cap(5 * MS),
+            Retry::fixed(3 * MS),
+            Retry::custom(|_, _| None),
+        ];
+        let shown = retries.map(|retry| format!("{retry:?}"));
+        let expected = [
+            r#"Retry { delay: "exponential from 1ms to 5ms", jitter: 0.2, max_attempts: 5, .. }"#,
+            r#"Retry { delay: "fixed 3ms", jitter: 0.0, max_attempts: 5, .. }"#,
+            r#"Retry { delay: "custom", jitter: 0.0, max_attempts: 4294967295, .. }"#,
+        ];
+        assert_eq!(shown, expected);
     }
 
     #[test]

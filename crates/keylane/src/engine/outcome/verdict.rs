@@ -47,7 +47,8 @@ impl<K, M, E> Policy<'_, K, M, E> {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use super::*;
     use crate::letter::{DeadLetter, DeadLetterSink};

@@ -170,7 +170,8 @@ impl<T> Spares<T> {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use super::*;
 
@@ -197,6 +198,92 @@ mod tests {
         }
         assert_eq!(next_in, next_out);
         assert!(backlog.more.capacity() <= 4 * SPARE_CHUNKS);
+    }
+
+    fn holding(items: u32) -> Backlog<u32> {
+        let mut backlog = Backlog::new();
+        (0..items).for_each(|item| backlog.push_back(item));
+        backlog
+    }
+
+    #[test]
+    fn what_is_put_in_front_comes_out_first() {
+        let mut backlog = holding(200);
+        backlog.push_front(1_000);
+        assert_eq!((backlog.front(), backlog.len()), (Some(&1_000), 201));
+        let expected: Vec<_> = std::iter::once(1_000).chain(0..200).collect();
+        assert_eq!(backlog.iter().copied().collect::<Vec<_>>(), expected);
+        backlog.iter_mut().rev().for_each(|item| *item += 1);
+        let items = std::iter::from_fn(|| backlog.pop_front());
+        assert!(items.eq(expected.iter().map(|item| item + 1)));
+    }
+
+    #[test]
+    fn what_is_kept_stays_in_its_order() {
+        let mut backlog = holding(200);
+        backlog.retain(|item| item % 3 == 0);
+        assert_eq!(backlog.len(), 67);
+        let items = std::iter::from_fn(|| backlog.pop_front());
+        assert!(items.eq((0..200).step_by(3)));
+        assert!(backlog.is_empty() && backlog.front().is_none());
+    }
+
+    #[test]
+    fn the_first_chunk_grows_by_half_and_the_others_are_whole() {
+        let mut backlog = Backlog::new();
+        let mut room = Vec::new();
+        for item in 0..CHUNK {
+            backlog.push_back(item);
+            room.push(backlog.first.capacity());
+        }
+        room.dedup();
+        assert_eq!(room, [1, 2, 3, 4, 6, 9, 13, 19, 28, 42, 63, 64]);
+        assert!(backlog.more.is_empty());
+        backlog.push_back(CHUNK);
+        assert_eq!((backlog.more.len(), backlog.more[0].capacity()), (1, CHUNK));
+        assert_eq!(backlog.len(), CHUNK + 1);
+        // Behind a chunk that is not full any more, too: the order is kept.
+        assert_eq!(backlog.pop_front(), Some(0));
+        backlog.push_back(CHUNK + 1);
+        assert_eq!((backlog.first.len(), backlog.more[0].len()), (CHUNK - 1, 2));
+    }
+
+    #[test]
+    fn a_few_emptied_chunks_are_used_again() {
+        let mut backlog = holding(10 * CHUNK as u32);
+        let left = backlog.more.capacity();
+        assert_eq!((backlog.more.len(), backlog.spare.len()), (9, 0));
+        while backlog.pop_front().is_some() {}
+        assert_eq!((backlog.more.len(), backlog.spare.len()), (0, SPARE_CHUNKS));
+        assert_eq!(backlog.more.capacity(), left, "it was not long");
+        (0..2 * CHUNK as u32 + 1).for_each(|item| backlog.push_back(item));
+        assert_eq!(
+            (backlog.more.len(), backlog.spare.len()),
+            (2, SPARE_CHUNKS - 2)
+        );
+
+        let mut long = holding(40 * CHUNK as u32);
+        while long.more.len() > 1 {
+            assert!(long.pop_front().is_some());
+        }
+        assert!(long.more.capacity() > 4 * SPARE_CHUNKS);
+        while long.pop_front().is_some() {}
+        assert_eq!(long.more.capacity(), 0);
+    }
+
+    #[test]
+    fn emptied_backlogs_are_used_again() {
+        let spares = Spares::new();
+        let mut backlog = Box::new(holding(4 * CHUNK as u32));
+        while backlog.pop_front().is_some() {}
+        assert_eq!(backlog.spare.len(), 3);
+        spares.give(backlog);
+        assert_eq!(spares.take().spare.len(), 1);
+        assert_eq!(spares.take().spare.len(), 0, "there was one");
+        for _ in 0..SPARES + 1 {
+            spares.give(Box::new(Backlog::<u32>::new()));
+        }
+        assert_eq!(lock(&spares.0).len(), SPARES);
     }
 
     #[test]

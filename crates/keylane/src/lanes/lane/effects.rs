@@ -316,3 +316,119 @@ impl<T: Item, H, G> Effects<T, H, G> {
         self.full == Change::Up || self.left.as_slice().iter().any(turned_away)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::super::testing::{Message, TestGate};
+    use super::*;
+
+    #[test]
+    fn up_and_down_is_nothing() {
+        let mut change = Change::None;
+        let mut seen = Vec::new();
+        for goes_up in [true, true, false, false, false, true] {
+            match goes_up {
+                true => change.up(),
+                false => change.down(),
+            }
+            seen.push(change);
+        }
+        use Change::{Down, None, Up};
+        assert_eq!(seen, [Up, Up, None, Down, Down, None]);
+    }
+
+    #[test]
+    fn the_lane_comes_in_addition() {
+        let stalls = [
+            Stall::None,
+            Stall::Lane,
+            Stall::Returned(2),
+            Stall::Early(3),
+            Stall::LaneAndEarly(4),
+        ];
+        let (lane, early) = (Stall::Lane, Stall::LaneAndEarly);
+        assert_eq!(
+            stalls.map(Stall::with_lane),
+            [lane, lane, lane, early(3), early(4)]
+        );
+    }
+
+    #[test]
+    fn a_few_come_out_in_their_order() {
+        let mut few = Few::None;
+        assert!(few.is_empty());
+        for item in 1..=3 {
+            few.push(item);
+            assert!(!few.is_empty());
+        }
+        assert_eq!(few.as_slice(), [1, 2, 3]);
+        assert_eq!(few.into_iter().collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    type TestEffects = Effects<Message, Message, TestGate>;
+
+    fn is_plain(decide: impl FnOnce(&mut TestEffects)) -> (bool, bool) {
+        let mut effects = Effects::new();
+        decide(&mut effects);
+        (effects.is_plain(), effects.has_others())
+    }
+
+    #[test]
+    fn what_follows_besides_the_ready_queue_is_found() {
+        assert_eq!(is_plain(|_| {}), (true, false));
+        assert_eq!(is_plain(|effects| effects.removes = true), (true, false));
+        // Under the lock.
+        assert_eq!(
+            is_plain(|effects| effects.stall = Stall::Lane),
+            (false, false)
+        );
+        assert_eq!(is_plain(|effects| effects.halted.up()), (false, false));
+        assert_eq!(is_plain(|effects| effects.paused.down()), (false, false));
+        assert_eq!(is_plain(|effects| effects.full.down()), (false, false));
+        assert_eq!(is_plain(|effects| effects.full.up()), (false, true));
+        let two = |effects: &mut TestEffects| {
+            effects.halted.up();
+            effects.paused.up();
+        };
+        assert_eq!(is_plain(two), (false, false));
+        let others = |effects: &mut TestEffects| {
+            effects.paused.up();
+            effects.full.down();
+        };
+        assert_eq!(is_plain(others), (false, false));
+        // Without it.
+        let now = crate::clock::now();
+        assert_eq!(
+            is_plain(|effects| effects.wake = Some(Due::Wait(now))),
+            (true, true)
+        );
+        assert_eq!(is_plain(|effects| effects.stale = true), (true, true));
+        let left = || (Message::new(1), Left::Purged);
+        assert_eq!(is_plain(|effects| effects.left.push(left())), (true, true));
+        assert_eq!(
+            is_plain(|effects| effects.rare_mut().store = None),
+            (false, true)
+        );
+    }
+
+    #[test]
+    fn what_leaves_is_counted() {
+        let mut effects = TestEffects::new();
+        assert_eq!(effects.leaving(), 0);
+        for count in 1..=2 {
+            effects.left.push((Message::new(count), Left::Purged));
+            assert_eq!(effects.leaving(), count as usize);
+        }
+        effects.rare_mut().gap = None;
+        assert_eq!(effects.leaving(), 2);
+        effects.rare_mut().taken = Some((Box::new(Message::new(3)), Taken::Purged));
+        assert_eq!(effects.leaving(), 3);
+        let nothing = TestEffects::new().into_opening();
+        assert!(matches!(nothing, Opening::Nothing));
+        let mut closes = TestEffects::new();
+        let gate = <TestGate as super::super::gate::Gate>::with_permits(1);
+        closes.rare_mut().opening = Opening::Close(gate);
+        assert!(matches!(closes.into_opening(), Opening::Close(_)));
+    }
+}

@@ -37,14 +37,21 @@ pub(crate) use wake::Due;
 mod end;
 pub(crate) use end::Evicted;
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod testing;
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod table;
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod plans;
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod cases;
 
 use super::item::Item;
 use super::rules::{AtLimit, PlanRules, Rules};

@@ -114,7 +114,8 @@ pub(crate) enum Event {
 }
 
 impl Phase {
-    #[cfg(all(test, not(keylane_shuttle)))]
+    #[cfg(test)]
+    #[cfg(not(keylane_shuttle))]
     pub(crate) const ALL: [Self; 7] = [
         Self::Absent,
         Self::Scheduled,
@@ -164,7 +165,8 @@ impl Phase {
 }
 
 impl Event {
-    #[cfg(all(test, not(keylane_shuttle)))]
+    #[cfg(test)]
+    #[cfg(not(keylane_shuttle))]
     pub(crate) const ALL: [Self; 13] = [
         Self::Offer,
         Self::Schedule,

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::effects::{Effects, Rare};
 use super::gate::Gate;
 use crate::clock::{self, Instant};
 use crate::lanes::item::Item;
@@ -91,6 +92,21 @@ impl Gate for TestGate {
     fn available(&self) -> usize {
         self.0.get()
     }
+}
+
+pub(super) type TestEffects = Effects<Message, Message, TestGate>;
+
+/// What a decision wrote. What few decisions have is there to be looked at, if nothing else.
+pub(super) fn effects(decide: impl FnOnce(&mut TestEffects)) -> TestEffects {
+    let mut effects = Effects::new();
+    decide(&mut effects);
+    let _ = effects.rare_mut();
+    effects
+}
+
+/// What few decisions have.
+pub(super) fn rare(effects: &TestEffects) -> &Rare<Message, Message, TestGate> {
+    effects.rare.as_deref().expect("`effects` has made it")
 }
 
 /// Rules with nothing but a plan: room for four messages, of which the senders of more are held

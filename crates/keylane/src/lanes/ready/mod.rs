@@ -425,3 +425,79 @@ pub(crate) enum Role {
     /// Left by itself.
     Gone,
 }
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::*;
+
+    /// A job of this class.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Job(u8);
+
+    impl Ranked for Job {
+        fn class(&self) -> u8 {
+            self.0
+        }
+
+        fn counts(&self) -> bool {
+            true
+        }
+    }
+
+    fn ready() -> Ready<Job> {
+        Ready::new(Limits {
+            concurrency: 2,
+            pollers: 2,
+            idle: 1,
+        })
+    }
+
+    fn once_in_a_lifetime() -> Option<Gcra> {
+        Some(Gcra::new(u64::MAX / 4, 1))
+    }
+
+    #[test]
+    fn without_a_rate_and_classes_only_the_order_decides() {
+        assert!(ready().is_plain());
+        assert!(ready().with_rules(None, 1).is_plain());
+        assert!(!ready().with_rules(None, 2).is_plain());
+        assert!(!ready().with_rules(once_in_a_lifetime(), 1).is_plain());
+        let plain = ready().with_rules(None, 1);
+        assert_eq!(plain.go_on(Job(3)), Ok(Some(Job(3))));
+        assert_eq!(plain.refused_until(), None);
+    }
+
+    #[test]
+    fn the_most_urgent_job_goes_first() {
+        let ready = ready().with_rules(None, 3);
+        for class in [2, 0, 1] {
+            let _ = ready.push_one(Job(class));
+        }
+        assert!(matches!(ready.take(true), Take::Aside(Recruit::Spawn)));
+        assert!(matches!(ready.take(false), Take::Job(Job(0))));
+        assert_eq!(ready.go_on(Job(1)), Ok(Some(Job(1))));
+        assert_eq!(
+            ready.go_on(Job(2)),
+            Ok(Some(Job(1))),
+            "a more urgent one waits"
+        );
+        assert_eq!(ready.rotate(Job(0)), Ok(Some(Job(0))));
+        assert_eq!(ready.close(), [Job(2), Job(2)]);
+        assert_eq!(ready.go_on(Job(1)), Err(Job(1)), "it is closed");
+        assert_eq!(ready.rotate(Job(1)), Err(Job(1)));
+    }
+
+    #[test]
+    fn no_runner_comes_for_what_the_rate_refuses_until_it_is_released() {
+        let ready = ready().with_rules(once_in_a_lifetime(), 1);
+        assert!(matches!(ready.push_one(Job(0)), Ok(Recruit::Spawn)));
+        assert!(matches!(ready.take(true), Take::Job(Job(0))));
+        assert_eq!(ready.go_on(Job(0)), Ok(None), "it waits for the rate");
+        assert_eq!(ready.waiting(), 1);
+        assert!(ready.refused_until().is_some());
+        assert!(matches!(ready.push_one(Job(0)), Ok(Recruit::None)));
+        assert!(matches!(ready.release(), Recruit::Spawn));
+        assert_eq!(ready.refused_until(), None);
+    }
+}

@@ -47,7 +47,8 @@ impl ClassOrder {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use proptest::prelude::*;
 

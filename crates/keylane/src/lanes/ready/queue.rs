@@ -262,7 +262,8 @@ impl<T: Ranked> Rules<T> {
     }
 }
 
-#[cfg(all(test, not(keylane_shuttle)))]
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
 mod tests {
     use super::*;
 
@@ -332,12 +333,34 @@ mod tests {
     }
 
     #[test]
+    fn memory_goes_back_by_halves_once_seven_eighths_are_empty() {
+        let mut line = Line::new();
+        let room_after = |line: &mut Line<Kind>, room, jobs| {
+            line.first = VecDeque::with_capacity(room);
+            line.extend((0..jobs).map(|_| Attempt(0)));
+            assert_eq!(line.first.capacity(), room);
+            line.shrink();
+            line.first.capacity()
+        };
+        assert_eq!(room_after(&mut line, 8_192, 1_024), 8_192);
+        assert_eq!(room_after(&mut line, 8_192, 1_023), 4_096);
+        assert_eq!(room_after(&mut line, MOST_KEPT + 8, 0), MOST_KEPT / 2 + 4);
+        assert_eq!(room_after(&mut line, MOST_KEPT, 0), MOST_KEPT);
+        assert_eq!(room_after(&mut line, 8, 0), 8);
+    }
+
+    #[test]
     fn a_lane_goes_on_unless_a_more_urgent_one_waits() {
         let mut line = line(None, 3, [Attempt(2), Attempt(1)]);
         assert_eq!(line.go_on(Attempt(1)), Some(Attempt(1)));
         assert_eq!(line.go_on(Attempt(2)), Some(Attempt(1)));
         assert_eq!(line.len(), 2, "its own waits");
         assert_eq!(line.rotate(Attempt(0)), Some(Attempt(0)));
+        assert_eq!(
+            line.go_on(Attempt(1)),
+            Some(Attempt(1)),
+            "the others are less"
+        );
         assert_eq!(line.take_all(), [Attempt(2), Attempt(2)]);
     }
 }

@@ -213,3 +213,166 @@ impl<T> Sequencer<T> {
         self.line = version.checked_add(1).map_or(Line::Full, Line::Next);
     }
 }
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    /// A sequencer whose next version is this one.
+    fn at(next: u64) -> Sequencer<u64> {
+        let mut sequencer = Sequencer::new();
+        let old = sequencer.learn(None, Some(next), clock::now());
+        assert!(old.is_empty());
+        sequencer
+    }
+
+    fn full() -> Sequencer<u64> {
+        let mut sequencer = Sequencer::new();
+        let _ = sequencer.learn(Some(u64::MAX), None, clock::now());
+        sequencer
+    }
+
+    #[test]
+    fn what_is_behind_the_next_one_is_early() {
+        let versions = [4, 5, 6];
+        let early = |sequencer: &Sequencer<u64>, gaps| {
+            versions.map(|version| sequencer.is_early(version, gaps))
+        };
+        assert_eq!(early(&at(5), true), [false, false, true]);
+        assert_eq!(early(&at(5), false), [false; 3], "none is missed");
+        assert_eq!(
+            early(&Sequencer::new(), false),
+            [true; 3],
+            "nothing is known"
+        );
+        assert_eq!(early(&full(), true), [false; 3], "all were there");
+    }
+
+    #[test]
+    fn a_line_waits_for_the_next_one() {
+        let awaited =
+            |sequencer: &Sequencer<u64>| [4, 5, 6].map(|version| sequencer.is_awaited(version));
+        assert_eq!(awaited(&at(5)), [true, true, false]);
+        assert_eq!(awaited(&Sequencer::new()), [false; 3]);
+        assert_eq!(awaited(&full()), [true; 3]);
+    }
+
+    #[test]
+    fn what_passed_is_unrecorded_until_it_is_recorded() {
+        let mut sequencer = at(5);
+        assert_eq!(
+            (sequencer.passed(), sequencer.unrecorded()),
+            (Some(4), None)
+        );
+        assert!(matches!(
+            sequencer.come(5, 5, true, clock::now()),
+            Came::Next(5)
+        ));
+        assert_eq!(
+            (sequencer.passed(), sequencer.unrecorded()),
+            (Some(5), Some(5))
+        );
+        sequencer.record(4);
+        assert_eq!(sequencer.unrecorded(), Some(5));
+        sequencer.record(5);
+        assert_eq!(sequencer.unrecorded(), None);
+        sequencer.record(3);
+        assert_eq!(sequencer.unrecorded(), None, "an older one");
+        assert_eq!(Sequencer::<u64>::new().passed(), None);
+        assert_eq!(at(0).passed(), None);
+        assert_eq!(full().passed(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn what_is_early_waits_for_what_is_missed() {
+        let now = clock::now();
+        let mut sequencer = at(5);
+        for version in [9, 7] {
+            assert!(matches!(
+                sequencer.come(version, version, true, now),
+                Came::Early
+            ));
+        }
+        assert!(matches!(
+            sequencer.come(7, 0, true, now),
+            Came::Duplicate(0)
+        ));
+        assert!(matches!(
+            sequencer.come(4, 0, true, now),
+            Came::Duplicate(0)
+        ));
+        assert!(sequencer.has(7) && !sequencer.has(8));
+        assert_eq!(sequencer.early_mut(9), Some(&mut 9));
+        assert_eq!(sequencer.early_mut(8), None);
+        assert_eq!(
+            (sequencer.first_early(), sequencer.early_len()),
+            (Some(&7), 2)
+        );
+        let gap = sequencer.gap().expect("5 and 6 are missed");
+        assert_eq!((gap.first, gap.last, gap.since), (5, 6, now));
+        assert_eq!(sequencer.pop_next(true, now), None);
+        let later = now + std::time::Duration::from_secs(1);
+        sequencer.skip_gap();
+        assert_eq!(sequencer.pop_next(true, later), Some(7));
+        let gap = sequencer.gap().expect("8 is missed");
+        assert_eq!((gap.first, gap.last, gap.since), (8, 8, later));
+        sequencer.wait_anew(now);
+        assert_eq!(sequencer.gap().map(|gap| gap.since), Some(now));
+        assert_eq!(sequencer.take_early(), [9]);
+        assert_eq!(sequencer.gap(), None);
+        sequencer.wait_anew(now);
+        assert_eq!(sequencer.missed_since, None, "nothing waits");
+    }
+
+    #[test]
+    fn the_last_version_of_all_ends_the_line() {
+        let now = clock::now();
+        let mut sequencer = at(u64::MAX);
+        assert!(matches!(
+            sequencer.come(u64::MAX, 1, true, now),
+            Came::Next(1)
+        ));
+        assert!(matches!(
+            sequencer.come(u64::MAX, 2, true, now),
+            Came::Duplicate(2)
+        ));
+        assert_eq!(sequencer.gap(), None);
+    }
+
+    #[test]
+    fn what_came_before_anything_was_known_is_sorted_then() {
+        let now = clock::now();
+        let early = || {
+            let mut sequencer = Sequencer::new();
+            for version in [3, 7, u64::MAX] {
+                assert!(matches!(
+                    sequencer.come(version, version, false, now),
+                    Came::Early
+                ));
+            }
+            assert!(sequencer.is_unknown() && sequencer.gap().is_none());
+            sequencer
+        };
+        let mut sequencer = early();
+        assert_eq!(sequencer.learn(Some(3), Some(1), now), [3]);
+        assert_eq!(
+            sequencer.gap().map(|gap| (gap.first, gap.last)),
+            Some((4, 6))
+        );
+        let mut sequencer = early();
+        assert_eq!(
+            sequencer.learn(None, None, now),
+            [],
+            "the first that was seen"
+        );
+        assert_eq!(sequencer.pop_next(true, now), Some(3));
+        let mut sequencer = early();
+        assert_eq!(sequencer.learn(Some(u64::MAX), None, now), [3, 7, u64::MAX]);
+        assert_eq!(sequencer.pop_next(false, now), None);
+        let mut nothing = Sequencer::<u64>::new();
+        assert_eq!(nothing.learn(None, None, now), []);
+        assert!(nothing.is_unknown());
+    }
+}
