@@ -3,7 +3,7 @@
 //! A planted bug is a patch, `xtask/mutants/<name>.patch`; the product itself knows nothing of it.
 //! The table `xtask/mutants.txt` names the test that must fail once the patch is applied. Patches
 //! are applied to a copy of the workspace below `target/mutants`, never to the workspace. Bugs that
-//! change nothing but bodies of functions share one build of each test, see [`switches`]; the
+//! change nothing but bodies of functions share one build of each test, see [`mod@switches`]; the
 //! others are planted one after the other.
 //!
 //! To plant a new bug, write it into the product, then
