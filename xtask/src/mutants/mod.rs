@@ -358,8 +358,8 @@ two              1.5  NOT TRIED: it does not build
         };
         assert_eq!(of_seconds(1, false), 60);
         assert_eq!(of_seconds(50, false), 150);
-        assert_eq!(of_seconds(1, true), 60);
-        assert_eq!(of_seconds(50, true), 1_500);
+        assert_eq!(of_seconds(0, true), 60);
+        assert_eq!(of_seconds(2, true), 1_200);
     }
 
     #[test]
