@@ -12,8 +12,10 @@
 //! `memcpy` counts differently. A change that makes a path cheaper lowers its figure here, or the
 //! next one may lose it again unseen; one that makes it dearer raises it and says why.
 
-// What the macros of gungraun make is public and undocumented, and nothing here is for others.
-#![allow(missing_docs)]
+#![allow(
+    missing_docs,
+    reason = "what the macros of gungraun make is public, and nothing here is for others"
+)]
 
 mod support {
     pub(crate) mod batch;

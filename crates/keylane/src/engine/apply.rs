@@ -1,10 +1,10 @@
 //! Applies the decisions of lanes.
 //!
-//! A lane decides under the lock of its shard and returns [`Effects`](crate::lanes::Effects).
-//! [`Engine::step`] applies the effects that must be seen together with the decision, and those that
-//! follow from it as soon as the lock is released. [`Engine::apply`] applies the others after the lock is released: it returns room, wakes senders,
-//! settles messages, arms timers, asks the version store, and returns what goes into the ready
-//! queue.
+//! A lane decides under the lock of its shard and writes what follows into
+//! [`Effects`](crate::lanes::Effects). [`Engine::step`] applies, under that lock, what must be seen
+//! together with the decision; once the lock is released, it returns room and wakes the router.
+//! [`Engine::apply`] applies the rest: it wakes senders, settles messages, arms timers, asks the
+//! version store, and returns what goes into the ready queue.
 
 use super::message::{Envelope, Held, Job, Parked, Queued, RetryDue, WakeUp, Work};
 use super::outcome::{Outcome, Tally};
@@ -177,7 +177,7 @@ impl<T: Spec> Engine<T> {
         } = unlocked;
         self.room.free(freed);
         if drained {
-            self.shutdown.nudge();
+            self.shutdown.wake_router();
         }
         if forgotten.is_some() {
             self.drop_quietly(forgotten);
@@ -226,17 +226,17 @@ impl<T: Spec> Engine<T> {
         effects: &mut LaneEffects<T>,
         letters: &mut Vec<Queued<T>>,
     ) -> Option<Queued<T>> {
+        if effects.has_others()
+            && let Some(pair) = self.apply_others(tally, &key, hash, effects, letters)
+        {
+            return self.merge(tally, key, hash, pair, letters);
+        }
         if let Some(at) = effects.expires_at {
             let (key, due) = (key.clone(), Due::Expiry(at));
             self.arm_wake_up(WakeUp::Lane { key, hash, due }, at);
         }
-        if effects.has_others() || effects.holds {
-            if let Some(pair) = self.apply_others(tally, &key, hash, effects, letters) {
-                return self.merge(tally, key, hash, pair, letters);
-            }
-            if effects.holds && self.shutdown.stage() > Stage::Open {
-                return self.apply_at_end(tally, key, hash, letters);
-            }
+        if effects.holds && self.shutdown.stage() > Stage::Open {
+            return self.apply_at_end(tally, key, hash, letters);
         }
         self.let_go(key, hash, effects)
     }
@@ -304,7 +304,7 @@ impl<T: Spec> Engine<T> {
         let overflows = effects.overflows();
         let rare = effects.rare.take().map(|rare| *rare);
         let rare = rare.unwrap_or_default();
-        open(rare.opening);
+        open(std::mem::replace(&mut effects.opening, Opening::Nothing));
         if let Some(accepted_at) = rare.stalled_since {
             self.note_stalled(hash, accepted_at);
         }

@@ -47,7 +47,8 @@ impl<T: Types> Clocks<T> {
     /// A moment as nanoseconds since the epoch.
     #[inline]
     pub(super) fn stamp(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.epoch).as_nanos() as u64
+        let nanos = now.saturating_duration_since(self.epoch).as_nanos();
+        u64::try_from(nanos).unwrap_or(u64::MAX)
     }
 
     /// Timers that are armed.
@@ -66,7 +67,7 @@ impl<T: Types> Clocks<T> {
         self.stale.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has found that.
+    /// Such a timer has gone off.
     pub(super) fn drop_outdated(&self) {
         let less = |stale: usize| stale.checked_sub(1);
         let relaxed = Ordering::Relaxed;

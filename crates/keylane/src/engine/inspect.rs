@@ -51,7 +51,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// When the head of a lane was parked, where the lane knows it.
+    /// When the head of a lane was accepted, where the lane knows it.
     pub(super) fn head_stamp(&self, lane: &Lane<T>) -> Option<u64> {
         match lane.state() {
             State::Ready => None,

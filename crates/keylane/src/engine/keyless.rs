@@ -4,7 +4,7 @@ use super::message::Held;
 use crate::rt::{Mutex, NumberMap, lock};
 use crate::types::Types;
 
-/// What a lane is for a job in backoff, for messages without a lane.
+/// Holds jobs without a lane until they are tried again.
 pub(super) struct Keyless<T: Types>(Mutex<Waiting<T>>);
 
 struct Waiting<T: Types> {

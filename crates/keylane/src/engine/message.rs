@@ -354,7 +354,8 @@ pub(crate) struct GivenUp<T: Types> {
     pub(crate) failure: Failure<T::Error>,
     /// How often the sink has refused it.
     pub(crate) refusals: u32,
-    /// The key of a letter that no lane waits for, because its lane was full.
+    /// The key of a letter that no lane waits for: its lane was full, or versions before it were
+    /// given up.
     pub(crate) beside: Option<T::Key>,
 }
 
@@ -372,10 +373,13 @@ pub(crate) struct Job<T: Types> {
 
 /// An entry of the ready queue.
 pub(crate) enum Queued<T: Types> {
-    /// A job.
     Job(Job<T>),
     /// A scheduled lane: the runner that takes it asks it for its next message.
-    Lane { key: T::Key, hash: u64, class: u8 },
+    Lane {
+        key: T::Key,
+        hash: u64,
+        class: u8,
+    },
 }
 
 impl<T: Spec> From<Job<T>> for Queued<T> {
@@ -398,7 +402,7 @@ impl<T: Spec> Job<T> {
         }
     }
 
-    /// The head of a lane, as it was before it was let out.
+    /// The message of the job, to be parked.
     #[inline]
     pub(crate) fn parked(self) -> Parked<T> {
         let Self {
@@ -460,7 +464,7 @@ impl<T: Spec> Ranked for Queued<T> {
     }
 }
 
-/// What the timer of something that has not failed is for.
+/// Why a timer wakes a lane, the delayed messages, or the memory of rates.
 #[derive(Debug)]
 pub(crate) enum WakeUp<K> {
     /// Something in a lane is due.
@@ -495,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_makes_a_turn_no_larger() {
+    fn a_scheduled_lane_makes_an_entry_no_larger() {
         assert_eq!(
             size_of::<Queued<Plain<u64>>>(),
             size_of::<Job<Plain<u64>>>()

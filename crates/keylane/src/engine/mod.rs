@@ -29,12 +29,14 @@
 //!
 //! # Ownership and locks
 //!
-//! 1. A message is owned by exactly one of: the channel, a lane, the ready queue, a timer, a
-//!    runner. It is moved and never shared.
-//! 2. Only the router places messages in lanes. Only the router and `pause` create a lane. The
-//!    runner that finishes a job moves the lane on or removes it.
-//! 3. Locks are innermost. Under a shard's lock only the spare chunks and the timers are locked;
-//!    under any other lock, nothing. User wakers are never woken under a lock.
+//! 1. A message is owned by exactly one of: the channel, the router, a lane, the ready queue, the
+//!    delayed messages, the keyless ones that wait for a retry, a runner; or by the message that it
+//!    was merged into, or is batched with. It is moved and never shared.
+//! 2. Only the router places new messages in lanes; a runner may put its own back. Only the router
+//!    and `pause` create a lane. The runner that finishes a job moves the lane on or removes it.
+//! 3. Under a shard's lock these are locked, and nothing under them: the spare backlogs, what keys
+//!    remember (versions, rates), the list of drained lanes, the room in bytes. User wakers are
+//!    never woken under a lock.
 
 mod message;
 pub(crate) use message::{Accepted, Obligation, Reply};
@@ -159,8 +161,8 @@ pub(crate) struct Parts<T: Types> {
 
 /// Why a job may have to wait although no other job of its key is in front of it.
 ///
-/// Every message reads these relaxed. They have no partner: they only say whether to check, and the
-/// check takes the shard's lock. Plain messages are not checked on their way, because then the
+/// Every message reads these relaxed. They have no partner: they only say whether to check, and a
+/// check of a paused key takes the shard's lock. Plain messages are not checked on their way, because then the
 /// compiler would move them field by field.
 #[derive(Debug, Default)]
 struct SlowPath {
@@ -378,7 +380,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// How long ago a message was parked.
+    /// How long ago a message was accepted.
     #[inline]
     pub(crate) fn waited(&self, accepted_at: u64, now: Instant) -> Duration {
         Duration::from_nanos(self.clocks.stamp(now).saturating_sub(accepted_at))

@@ -25,9 +25,7 @@ impl<T: Spec> Engine<T> {
         self.lanes.advance(hash, &key, |lane| {
             // Hardly any lane is full, paused or has a watermark; only those take the slow path.
             if !lane.is_plain() {
-                let (next, effects) = self.advance_slowly(lane, &key, hash);
-                slow = Some(effects);
-                return Some(((), next));
+                return Some(((), self.advance_slowly(lane, &key, hash, &mut slow)));
             }
             let next = match lane.finish() {
                 // Made here and handed past the map, so that the message is moved once.
@@ -40,7 +38,7 @@ impl<T: Spec> Engine<T> {
             Some(((), next))
         })?;
         if let Some(slow) = slow {
-            let (mut effects, unlocked) = *slow;
+            let (mut effects, unlocked) = slow;
             if let Some(unlocked) = unlocked {
                 self.apply_unlocked(unlocked);
             }
@@ -59,15 +57,17 @@ impl<T: Spec> Engine<T> {
         lane: &mut Lane<T>,
         key: &T::Key,
         hash: u64,
-    ) -> (Next<Parked<T>>, Box<Slow<T>>) {
+        slow: &mut Option<Slow<T>>,
+    ) -> Next<Parked<T>> {
         let (now, mut effects) = (clock::now(), Effects::new());
-        lane.advance(now, &self.rules, false, &mut effects);
+        lane.advance(now, &self.rules, &mut effects);
         let unlocked = self.apply_locked(lane, key, hash, now, &mut effects);
         let next = match effects.removes {
             true => Next::Remove,
             false => Next::Stay,
         };
-        (next, Box::new((effects, unlocked)))
+        *slow = Some((effects, unlocked));
+        next
     }
 
     /// The same in a lane with a discipline.
@@ -77,7 +77,7 @@ impl<T: Spec> Engine<T> {
         let now = self.now_if(self.rules.advances_by_the_time());
         let mut effects = Effects::new();
         let found = self.step(&key, hash, now, &mut effects, |lane, effects| {
-            lane.advance(now, &self.rules, false, effects);
+            lane.advance(now, &self.rules, effects);
         });
         if !found {
             return None;
@@ -120,7 +120,8 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Checks a job that may have to wait: its key is paused, or it has options. Returns the job
+    /// Checks a job that may have to wait: its key is paused, or its time may not have come, or
+    /// may have passed. Returns the job
     /// that starts instead, if any.
     #[cold]
     pub(super) fn reconsider(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {

@@ -51,7 +51,7 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
         engine.probe.facade.publish(|| engine.stats());
         // A router that yields comes back when its worker has nothing else to do. If that worker is
         // blocked by a handler, this gets the router back on another one.
-        engine.shutdown.nudge();
+        engine.shutdown.wake_router();
         if quiet && engine.watchdog_rests() {
             return;
         }

@@ -49,7 +49,7 @@ impl<K> std::hash::Hash for Slot<K> {
 
 type Unasked = BuildHasherDefault<DefaultHasher>;
 
-/// All lanes that hold or run something.
+/// All lanes that hold or run something, or are paused.
 pub(crate) struct LaneMap<K, T, H, G> {
     lanes: DashMap<Slot<K>, Lane<T, H, G>, Unasked>,
     spares: Spares<T>,
@@ -102,8 +102,8 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
     /// Emptiness and removal are one step: a message that arrives meanwhile waits for the lock and
     /// finds either a lane that will run it or none.
     ///
-    /// A lane that is not there is made by `make`, or there is no step: false. What follows from the step
-    /// is written by it where it stays: a value that is returned from here would be moved.
+    /// `make` makes a lane that is not there; if it does not, nothing happens and this returns
+    /// false. `step` writes what follows where it stays: a value returned from here would be moved.
     #[inline]
     pub(crate) fn step(
         &self,

@@ -12,7 +12,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(1);
 /// Longer than any wait whose end matters.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// The rules of a lane with a discipline.
+/// The rules that all lanes of a dispatcher decide by.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     /// Most messages of one key, the head included.
@@ -170,7 +170,8 @@ impl Rules {
 
     /// A moment as nanoseconds since the epoch.
     pub(crate) fn stamp(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.epoch).as_nanos() as u64
+        let nanos = now.saturating_duration_since(self.epoch).as_nanos();
+        u64::try_from(nanos).unwrap_or(u64::MAX)
     }
 
     /// Nanoseconds since the epoch as a moment.
@@ -319,6 +320,8 @@ mod tests {
         let now = rules.epoch + Duration::from_nanos(7);
         assert_eq!(rules.stamp(now), 7);
         assert_eq!(rules.moment(7, rules.epoch), now);
+        let far = now.checked_add(Duration::from_millis(u64::MAX));
+        assert_eq!(far.map_or(u64::MAX, |far| rules.stamp(far)), u64::MAX);
         assert_eq!(later(now, TICK), now + TICK);
         let ten_years = Duration::from_secs(315_360_000);
         assert_eq!(later(now, Duration::MAX), now + ten_years);

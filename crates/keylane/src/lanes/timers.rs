@@ -33,7 +33,8 @@ pub(crate) struct Timers<D> {
     runtime: Handle,
     /// Times are nanoseconds since then.
     epoch: Instant,
-    /// How many are armed, so that a dispatcher without failures never asks the wheel. Partner of
+    /// How many are armed, so that a dispatcher in which nothing waits for time never
+    /// asks the wheel. Partner of
     /// the router's registration: the call that arms the first one wakes the router after counting
     /// it.
     armed: AtomicUsize,
@@ -115,8 +116,11 @@ mod wheel {
 
     #[derive(Debug)]
     pub(super) struct Wheel<D> {
-        epoch: Instant,
-        /// The ticks in which something is due: milliseconds since the epoch.
+        /// Ticks are milliseconds since then, as the queue counts them.
+        start: Instant,
+        /// The start, in nanoseconds since the epoch.
+        since_epoch: u64,
+        /// The ticks in which something is due.
         ticks: DelayQueue<u64>,
         /// What is due in each of them, but for the latest one.
         due: BTreeMap<u64, Vec<D>>,
@@ -127,9 +131,14 @@ mod wheel {
 
     impl<D> Wheel<D> {
         pub(super) fn new(runtime: &Handle, epoch: Instant) -> Self {
+            // The queue rounds up to milliseconds since its own start. Counted from a moment before
+            // that, and not after it, no time is rounded up twice.
+            let (start, ticks) = rt::inside(runtime, || (clock::now(), DelayQueue::new()));
+            let since_epoch = start.saturating_duration_since(epoch).as_nanos();
             Self {
-                epoch,
-                ticks: rt::inside(runtime, DelayQueue::new),
+                start,
+                since_epoch: u64::try_from(since_epoch).unwrap_or(u64::MAX),
+                ticks,
                 due: BTreeMap::new(),
                 latest: (0, Vec::new()),
             }
@@ -137,7 +146,7 @@ mod wheel {
 
         #[inline]
         pub(super) fn insert(&mut self, runtime: &Handle, due: D, at: u64) {
-            let tick = at.div_ceil(NANOS_PER_TICK);
+            let tick = at.saturating_sub(self.since_epoch).div_ceil(NANOS_PER_TICK);
             if tick != self.latest.0 || self.latest.1.is_empty() {
                 self.turn_to(runtime, tick);
             }
@@ -149,11 +158,11 @@ mod wheel {
         fn turn_to(&mut self, runtime: &Handle, tick: u64) {
             let next = self.due.remove(&tick);
             if next.is_none() {
-                let since_epoch = Duration::from_millis(tick);
                 rt::inside(runtime, || {
-                    let elapsed = clock::now().saturating_duration_since(self.epoch);
-                    let wait = since_epoch.saturating_sub(elapsed).min(LONGEST);
-                    self.ticks.insert(tick, wait);
+                    let latest = clock::now() + LONGEST;
+                    let at = self.start.checked_add(Duration::from_millis(tick));
+                    let at = at.map_or(latest, |at| at.min(latest));
+                    self.ticks.insert_at(tick, at.into());
                 });
             }
             let next = (tick, next.unwrap_or_default());

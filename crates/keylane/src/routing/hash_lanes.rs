@@ -201,7 +201,7 @@ where
         }
         let (done, changed) = oneshot::channel();
         places.layout().ask(lanes, done);
-        self.engine.shutdown.nudge();
+        self.engine.shutdown.wake_router();
         changed.await.map_err(|_| ResizeError::Closed)
     }
 

@@ -91,7 +91,7 @@ impl<T: Spec> Engine<T> {
         Emptied {
             head,
             parked,
-            opening: effects.into_opening(),
+            opening: effects.opening,
         }
     }
 
@@ -180,7 +180,7 @@ impl<T: Spec> Engine<T> {
                 if let Out::Lane { class } = effects.out {
                     scheduled.push(Queued::Lane { key, hash, class });
                 }
-                openings.push(effects.into_opening());
+                openings.push(effects.opening);
             }
             true
         });

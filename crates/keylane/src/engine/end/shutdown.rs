@@ -200,7 +200,7 @@ impl<K, M> Shutdown<K, M> {
         if stage == Stage::Ended {
             self.ended.cancel();
         }
-        self.nudge();
+        self.wake_router();
     }
 
     /// Sets a deadline, or brings an earlier one.
@@ -208,7 +208,7 @@ impl<K, M> Shutdown<K, M> {
         let mut deadline = lock(&self.deadline);
         deadline.at = Some(deadline.at.map_or(at, |earlier| earlier.min(at)));
         drop(deadline);
-        self.nudge();
+        self.wake_router();
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -249,7 +249,7 @@ impl<K, M> Shutdown<K, M> {
     }
 
     /// Wakes the router.
-    pub(crate) fn nudge(&self) {
+    pub(crate) fn wake_router(&self) {
         self.router.wake();
     }
 

@@ -19,7 +19,7 @@ pub enum Event<K> {
     DeadLettered {
         /// Its key, or `None` for a keyless message.
         key: Option<K>,
-        /// How often the handler was tried; 0 if its lane was full.
+        /// How often the handler was tried; 0 if its lane was full, or versions before it are missing.
         attempts: u32,
         /// Why the last attempt failed, cut to 256 characters.
         why: String,

@@ -111,14 +111,14 @@ impl<T: Spec> Engine<T> {
     #[inline]
     pub(in super::super) fn arm_wake_up(&self, wake_up: WakeUp<T::Key>, at: u64) {
         if self.clocks.wake_ups.arm(wake_up, at) {
-            self.shutdown.nudge();
+            self.shutdown.wake_router();
         }
     }
 
     /// The same for a job in backoff.
     pub(in super::super) fn arm_retry(&self, due: RetryDue<T::Key>, at: Instant) {
         if self.clocks.retries.arm(due, self.clocks.stamp(at)) {
-            self.shutdown.nudge();
+            self.shutdown.wake_router();
         }
     }
 

@@ -78,7 +78,8 @@ impl<'a, T: Spec> Intake<'a, T> {
         }
     }
 
-    /// Keeps a message that is delayed, or whose old lane has not drained. Places all others.
+    /// Keeps a message that is delayed, or whose old lane has not drained. Returns all others, to be
+    /// placed.
     #[cold]
     fn find_lane(&mut self, accepted: Accepted<T>, stamp: u64) -> Option<Accepted<T>> {
         let engine = self.engine;
@@ -188,7 +189,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         }
     }
 
-    /// Notifies the subscribers that a lane has reached its limit and its policy applies.
+    /// Applies the policy of a lane that has reached its limit, and notifies the subscribers.
     #[cold]
     fn overflow(&mut self, key: T::Key, hash: u64, met: Met<T>) {
         let engine = self.engine;

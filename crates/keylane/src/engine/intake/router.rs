@@ -11,7 +11,6 @@
 //! 4. Close and abort: the ready queue is closed; parked messages and waiting retries are handed
 //!    back. Abort also drops every runner.
 //! 5. Every accepted message has settled and no runner is active. The report is final.
-//! 5. Every accepted message has settled and no runner is active: the report stands.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -55,10 +54,10 @@ pub(crate) struct Router<T: Spec> {
     due: Vec<RetryDue<T::Key>>,
     /// Due retries that wait for the retry budget, first come first served.
     postponed: VecDeque<RetryDue<T::Key>>,
-    /// The reshard in progress, where the number of lanes may change.
-    resharding: Option<Resharding<T>>,
     /// When the budget allows the first of them.
     refill: Option<Alarm>,
+    /// The reshard in progress, where the number of lanes may change.
+    resharding: Option<Resharding<T>>,
     /// The alarm for jobs that the rate holds back.
     release: Release,
     jobs: Vec<Queued<T>>,
@@ -320,7 +319,7 @@ impl<T: Spec> Router<T> {
         self.engine.flush(&mut tally);
     }
 
-    /// Places the messages that waited until now or were delayed until now.
+    /// Handles the due wake-ups: lanes that wait, delayed messages, rates to forget.
     fn start_woken(&mut self) {
         if self.wake_ups.is_empty() {
             return;

@@ -190,7 +190,7 @@ impl<T: Spec> Engine<T> {
                 self.hand_back_held(tally, None, held);
                 self.flush(tally);
             }
-            self.shutdown.nudge();
+            self.shutdown.wake_router();
             return None;
         };
         self.hold_head(tally, key, hash, held, Hold::Retry(until))

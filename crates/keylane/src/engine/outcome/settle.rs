@@ -235,7 +235,7 @@ impl<T: Spec> Engine<T> {
         self.probe.counters.handed_back.add(1);
     }
 
-    /// Flushes a tally.
+    /// Returns the room that a tally has gathered, and counts what it has settled.
     pub(in super::super) fn flush(&self, tally: &mut Tally) {
         self.flush_room(tally);
         let done = std::mem::take(&mut tally.done);
@@ -243,7 +243,7 @@ impl<T: Spec> Engine<T> {
             self.probe.counters.done.add(u64::from(done));
         }
         if self.shutdown.stage() > Stage::Open {
-            self.shutdown.nudge();
+            self.shutdown.wake_router();
             self.end_orphaned();
         }
     }

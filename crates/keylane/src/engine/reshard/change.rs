@@ -250,7 +250,7 @@ impl<T: Spec> Engine<T> {
                 // The senders at this gate may have another lane now.
                 lane.renew_gate(&self.rules, &mut effects);
             }
-            (holds, effects.into_opening())
+            (holds, effects.opening)
         });
         let (holds, opening) = marked.unwrap_or((false, Opening::Nothing));
         open(opening);

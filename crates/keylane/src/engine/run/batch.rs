@@ -200,8 +200,8 @@ struct Failed<T: Types> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// Settles the messages of a batch that succeeded. Returns the next job of the key if the first
-    /// message has settled.
+    /// Handles a batch that has ended: settles its successes, and puts back or gives up its
+    /// failures. Returns the next job of the key if the first message has settled.
     fn after_batch(
         self: &Arc<Self>,
         tally: &mut Tally,

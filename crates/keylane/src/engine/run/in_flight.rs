@@ -217,7 +217,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         Poll::Ready(answer)
     }
 
-    /// Takes the obligation, once the handler has returned.
+    /// Lends the job in flight, once the handler has returned.
     #[inline]
     pub(super) fn in_flight<'b>(self: Pin<&'b mut Self>) -> &'b mut InFlight<'a, T, K> {
         self.project().in_flight
@@ -238,7 +238,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         this.in_flight.interrupt(engine);
     }
 
-    /// The key and hash of the message.
+    /// The key, hash, attempt and acceptance of the message.
     #[inline]
     pub(super) fn head(&self) -> Head<'_, T::Key> {
         let InFlight {

@@ -166,7 +166,7 @@ impl<T: Spec> Drop for LetterInFlight<T> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// The dead-letter sink.
+    /// The dead-letter sink, if letters go to one.
     pub(in crate::engine) fn sink(&self) -> Option<&Sink<T::Key, T::Message, T::Error>> {
         match &self.settings.exhausted {
             OnExhausted::DeadLetter(sink) => Some(sink),

@@ -1,7 +1,7 @@
 //! Runs jobs: from the ready queue through a handler or the dead-letter sink.
 //!
 //! ```text
-//!  ready queue ──► runner ──► in flight ──► attempt        (one poll of the handler)
+//!  ready queue ──► runner ──► in flight ──► attempt        (one run of the handler)
 //!                    │  ▲         │
 //!                    │  └─────────┴─ "pending": the runner holds its lane from now on
 //!                    └──► finish ──► settle, retry, dead letter ──► next message of the key

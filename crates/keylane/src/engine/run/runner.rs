@@ -21,8 +21,10 @@ use crate::types::Spec;
 /// All that lives across the await of a handler is memory per handler in flight. So values are
 /// moved into functions, the handler's future is made in its final place, and there is a single
 /// await for it: a value that lives across two awaits gets its own bytes in the future.
-// Not an `async fn`: that would store its arguments twice, as passed and as bound.
-#[allow(clippy::manual_async_fn)]
+#[allow(
+    clippy::manual_async_fn,
+    reason = "an `async fn` would store its arguments twice, as passed and as bound"
+)]
 pub(crate) fn run<T: Spec, W: Work<T>>(
     mut slot: RunnerSlot<T>,
     work: Arc<W>,

@@ -253,7 +253,7 @@ impl<T: Spec> RunnerSlot<T> {
     fn tell_of_refusal(&self) {
         let is_refused = self.engine.ready.refused_until().is_some();
         if is_refused {
-            self.engine.shutdown.nudge();
+            self.engine.shutdown.wake_router();
         }
     }
 }
@@ -274,7 +274,7 @@ impl<T: Spec> Drop for RunnerSlot<T> {
         // From now on another runner may get this number.
         self.engine.runners.remove(number);
         self.engine.recruit(recruit);
-        self.engine.shutdown.nudge();
+        self.engine.shutdown.wake_router();
         self.engine.end_orphaned();
     }
 }

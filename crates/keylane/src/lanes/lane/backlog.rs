@@ -25,7 +25,7 @@ pub(crate) struct Backlog<T> {
     /// Emptied chunks, for the next ones that are needed.
     spare: Vec<VecDeque<T>>,
     /// When the timer of the first item that expires goes off, in nanoseconds since the epoch of
-    /// the rules. It is here because nothing else in a lane expires.
+    /// the rules. It is here because only parked messages have such a timer.
     pub(super) expiry: Option<u64>,
 }
 
@@ -77,6 +77,18 @@ impl<T> Backlog<T> {
             return self.pop_last_of_first();
         }
         self.first.pop_front()
+    }
+
+    /// Takes the newest item out.
+    pub(crate) fn pop_back(&mut self) -> Option<T> {
+        let Some(last) = self.more.back_mut() else {
+            return self.first.pop_back();
+        };
+        let item = last.pop_back();
+        if last.is_empty() {
+            self.more.pop_back();
+        }
+        item
     }
 
     /// The first chunk runs out: the next one takes its place.
@@ -143,8 +155,10 @@ fn push<T>(chunk: &mut VecDeque<T>, item: T) {
 ///
 /// Its lock is taken under a shard's lock and is the innermost one.
 #[derive(Debug)]
-// Boxed as lanes hold them, so that taking one is a move of a pointer.
-#[allow(clippy::vec_box)]
+#[allow(
+    clippy::vec_box,
+    reason = "boxed as lanes hold them, so that taking one is a move of a pointer"
+)]
 pub(crate) struct Spares<T>(Mutex<Vec<Box<Backlog<T>>>>);
 
 impl<T> Spares<T> {

@@ -54,7 +54,7 @@ fn start(lane: &mut TestLane, now: Instant, rules: &Rules) -> Message {
 
 /// The head settles.
 fn finish(lane: &mut TestLane, now: Instant, rules: &Rules) -> TestEffects {
-    effects_of(|done| lane.advance(now, rules, false, done))
+    effects_of(|done| lane.advance(now, rules, done))
 }
 
 fn decide(
@@ -70,14 +70,14 @@ fn decide(
 }
 
 fn permits(effects: &TestEffects) -> Option<usize> {
-    match &rare(effects).opening {
+    match &effects.opening {
         Opening::Grant(_, room) => Some(*room),
         Opening::Nothing | Opening::Close(_) => None,
     }
 }
 
 fn closes(effects: &TestEffects) -> bool {
-    matches!(rare(effects).opening, Opening::Close(_))
+    matches!(effects.opening, Opening::Close(_))
 }
 
 /// A lane with room for four, which is full, and whose head runs.

@@ -125,7 +125,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             State::Backoff { .. } | State::Halted { .. } => {
                 self.count_held(effects);
                 effects.rare_mut().taken = self.take_head().map(|head| (head, Taken::Skipped));
-                self.advance(now, rules, false, effects);
+                self.advance(now, rules, effects);
                 return Ok(());
             }
             State::Waiting {

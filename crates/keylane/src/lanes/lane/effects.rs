@@ -7,7 +7,8 @@ use super::wake::Due;
 use crate::clock::Instant;
 
 /// What follows from a decision of a lane. The engine applies the first part under the lock of the
-/// lane's shard, and the second part after the lock is released.
+/// lane's shard, and the second part after the lock is released. Under the lock it may take the
+/// timer of an expiry back.
 ///
 /// The caller makes it, and the lane writes into it: what a lane returned would be moved several
 /// times for each message. What few decisions have is behind one pointer.
@@ -28,6 +29,8 @@ pub(crate) struct Effects<T: Item, H, G> {
 
     // Without it.
     pub(crate) out: Out<T, H>,
+    /// What becomes of the senders at the gate of a full lane.
+    pub(crate) opening: Opening<G>,
     /// Messages that left the lane without having started.
     pub(crate) left: Few<(T, Left)>,
     /// The timer of a lane that waits, or of the head that it holds.
@@ -41,12 +44,11 @@ pub(crate) struct Effects<T: Item, H, G> {
     /// Whether the lane waits, or holds its head: then the end must hand back what is in it.
     pub(crate) holds: bool,
     /// What few decisions have; see [`rare_mut`](Self::rare_mut).
-    pub(crate) rare: Option<Box<Rare<T, H, G>>>,
+    pub(crate) rare: Option<Box<Rare<T, H>>>,
 }
 
 /// The effects that few decisions have. They are applied after the lock is released.
-pub(crate) struct Rare<T: Item, H, G> {
-    pub(crate) opening: Opening<G>,
+pub(crate) struct Rare<T: Item, H> {
     /// The head that the lane held, which settles.
     pub(crate) taken: Option<(Box<H>, Taken)>,
     /// What is left of messages that settle with another one.
@@ -69,10 +71,9 @@ impl<T: Item, H, G> Default for Effects<T, H, G> {
     }
 }
 
-impl<T: Item, H, G> Default for Rare<T, H, G> {
+impl<T: Item, H> Default for Rare<T, H> {
     fn default() -> Self {
         Self {
-            opening: Opening::Nothing,
             taken: None,
             bodies: Vec::new(),
             merge: None,
@@ -258,6 +259,7 @@ impl<T: Item, H, G> Effects<T, H, G> {
             paused: Change::None,
             full: Change::None,
             out: Out::Nothing,
+            opening: Opening::Nothing,
             left: Few::None,
             wake: None,
             expires_at: None,
@@ -270,13 +272,8 @@ impl<T: Item, H, G> Effects<T, H, G> {
 
     /// The effects that few decisions have, made if there are none yet.
     #[cold]
-    pub(crate) fn rare_mut(&mut self) -> &mut Rare<T, H, G> {
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare<T, H> {
         self.rare.get_or_insert_default()
-    }
-
-    /// What becomes of the senders at the lane's gate.
-    pub(crate) fn into_opening(self) -> Opening<G> {
-        self.rare.map_or(Opening::Nothing, |rare| rare.opening)
     }
 
     /// Whether two messages are to become one before either may start.
@@ -304,6 +301,7 @@ impl<T: Item, H, G> Effects<T, H, G> {
     #[inline]
     pub(crate) fn has_others(&self) -> bool {
         self.rare.is_some()
+            || !matches!(self.opening, Opening::Nothing)
             || self.wake.is_some()
             || self.stale
             || self.full == Change::Up
@@ -424,11 +422,10 @@ mod tests {
         assert_eq!(effects.leaving(), 2);
         effects.rare_mut().taken = Some((Box::new(Message::new(3)), Taken::Purged));
         assert_eq!(effects.leaving(), 3);
-        let nothing = TestEffects::new().into_opening();
-        assert!(matches!(nothing, Opening::Nothing));
+        assert!(!TestEffects::new().has_others());
         let mut closes = TestEffects::new();
         let gate = <TestGate as super::super::gate::Gate>::with_permits(1);
-        closes.rare_mut().opening = Opening::Close(gate);
-        assert!(matches!(closes.into_opening(), Opening::Close(_)));
+        closes.opening = Opening::Close(gate);
+        assert!(closes.has_others() && closes.is_plain());
     }
 }

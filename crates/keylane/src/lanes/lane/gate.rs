@@ -85,7 +85,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         let room = rules.capacity.saturating_sub(depth + full.granted);
         if room > 0 {
             full.granted += room;
-            effects.rare_mut().opening = Opening::Grant(full.gate.clone(), room);
+            effects.opening = Opening::Grant(full.gate.clone(), room);
         }
     }
 
@@ -106,7 +106,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         let room = rules.capacity.saturating_sub(depth + on_their_way);
         full.granted = on_their_way + room;
         let old = std::mem::replace(&mut full.gate, G::with_permits(room));
-        effects.rare_mut().opening = Opening::Close(old);
+        effects.opening = Opening::Close(old);
     }
 
     /// Has all senders at the gate look again where to go.
@@ -116,14 +116,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         // does.
         let room = rules.capacity.saturating_sub(self.depth(rules));
         self.set_full(room);
-        effects.rare_mut().opening = Opening::Close(old.gate);
+        effects.opening = Opening::Close(old.gate);
     }
 
     /// Takes the gate away.
     pub(crate) fn remove_gate(&mut self, effects: &mut Effects<T, H, G>) {
         if let Some(full) = self.take_full() {
             effects.full.down();
-            effects.rare_mut().opening = Opening::Close(full.gate);
+            effects.opening = Opening::Close(full.gate);
         }
     }
 

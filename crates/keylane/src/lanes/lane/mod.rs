@@ -201,7 +201,8 @@ impl<T, H, G> Lane<T, H, G> {
         self.more.as_ref().is_some_and(|more| more.paused)
     }
 
-    /// Whether nothing of this key starts before time passes or an operator acts.
+    /// Whether nothing of this key starts before time passes, a missing version comes, the version
+    /// store answers or an operator acts.
     #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
         match self.state {
@@ -371,6 +372,10 @@ impl<T, H, G> Lane<T, H, G> {
         self.parked.as_mut()?.pop_front()
     }
 
+    fn pop_newest(&mut self) -> Option<T> {
+        self.parked.as_mut()?.pop_back()
+    }
+
     /// What this lane has beyond the ordinary, made if it has nothing yet.
     fn more_mut(&mut self) -> &mut More<T, G> {
         self.more.get_or_insert_default()
@@ -421,13 +426,12 @@ impl<T: Item, H, G> Lane<T, H, G> {
             depth += more.plan.beside();
         }
         if let PlanRules::Coalesce(_) = rules.plan {
-            depth += self.oldest_parked().map_or(0, Item::merged_len);
+            depth += self.parked().map(Item::merged_len).sum::<usize>();
         }
         depth
     }
 
-    /// When the message that waits longest was accepted: the head where the lane knows it, or else
-    /// the first that is parked or came too early.
+    /// The oldest parked message, or else the first that came too early.
     pub(crate) fn oldest_waiting(&self) -> Option<&T> {
         self.oldest_parked().or_else(|| self.first_early())
     }

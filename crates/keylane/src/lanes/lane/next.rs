@@ -28,23 +28,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// The head settled, in any lane: what comes out next.
-    ///
-    /// `at_once`: the runner that asks would start it now. Otherwise a lane in which more can
-    /// happen until then stands in the ready queue in place of its message.
-    pub(crate) fn advance(
-        &mut self,
-        now: Instant,
-        rules: &Rules,
-        at_once: bool,
-        effects: &mut Effects<T, H, G>,
-    ) {
+    /// The head settled, in any lane: what comes out next. A lane in which more can happen until a
+    /// runner takes it stands in the ready queue in place of its message.
+    pub(crate) fn advance(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
         if !rules.has_discipline() {
             return self.advance_plain(rules, effects);
         }
         self.ask();
-        let at_once = at_once && rules.rate.is_none();
-        if self.parked_len() > 0 && !at_once && !rules.starts_early() {
+        if self.parked_len() > 0 && !rules.starts_early() {
             effects.out = self.queued();
         } else {
             self.pick(now, rules, effects);
@@ -106,7 +97,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         };
         let until = until.filter(|_| reason == WaitReason::Delay);
         for item in items.into_iter().rev() {
-            self.put_back(item, spares);
+            self.park_again(item, spares, effects);
         }
         if let Some(more) = &mut self.more {
             more.plan.reset_batch();
@@ -127,13 +118,18 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         effects.stall = Stall::Returned(back.len());
         for item in back.into_iter().rev() {
-            let expires_at = item.expires_at();
-            self.put_back(item, spares);
-            if let Some(at) = expires_at {
-                self.watch_until(at, effects);
-            }
+            self.park_again(item, spares, effects);
         }
         self.open_gate(self.depth(rules), rules, effects);
+    }
+
+    /// Parks a message that was out in front of all others, and has its expiry watched.
+    fn park_again(&mut self, item: T, spares: &Spares<T>, effects: &mut Effects<T, H, G>) {
+        let expires_at = item.expires_at();
+        self.put_back(item, spares);
+        if let Some(at) = expires_at {
+            self.watch_until(at, effects);
+        }
     }
 
     /// Decides what starts, what is waited for, or that the lane goes.

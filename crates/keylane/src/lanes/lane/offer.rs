@@ -30,6 +30,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 let beside = self.more.as_ref().map_or(0, |more| more.plan.beside());
                 let capacity = rules.capacity.saturating_sub(beside);
                 let parked = self.park(item, capacity, rules.at_limit, spares);
+                if let Offered::Displaced(_) = parked {
+                    self.forget_delay();
+                }
                 effects.turn_away(parked);
             }
             PlanRules::Coalesce(coalesce) => {

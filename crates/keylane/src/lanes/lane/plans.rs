@@ -38,9 +38,7 @@ enum Step {
     /// The handler of the head returns `Pending`.
     Suspend,
     /// The head settles.
-    Finish {
-        at_once: bool,
-    },
+    Finish,
     /// The head failed: it is tried again, or stops the lane.
     Fail {
         halts: bool,
@@ -77,7 +75,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         }),
         8 => Just(Step::Take),
         1 => Just(Step::Suspend),
-        6 => any::<bool>().prop_map(|at_once| Step::Finish { at_once }),
+        6 => Just(Step::Finish),
         1 => any::<bool>().prop_map(|halts| Step::Fail { halts }),
         1 => Just(Step::FailMembers),
         3 => (0..25_u64, any::<bool>()).prop_map(|(millis, early)| Step::Pass(millis, early)),
@@ -234,7 +232,7 @@ impl World {
             } => self.offer(version, lifetime, delay, on_its_way),
             Step::Take => self.take(),
             Step::Suspend => self.suspend(),
-            Step::Finish { at_once } => self.finish(at_once),
+            Step::Finish => self.finish(),
             Step::Fail { halts } => self.fail(halts),
             Step::FailMembers => self.fail_members(),
             Step::Pass(millis, early) => self.pass(millis, early),
@@ -356,11 +354,8 @@ impl World {
         let lane = self.lane.as_mut().expect("its head is out");
         let is_retry = self.started.iter().any(|before| before.id == message.id);
         let until = message.not_before.filter(|at| *at > self.now);
-        // Where one at most waits, two would.
-        let coalesces = matches!(self.rules.plan, PlanRules::Coalesce(_));
-        let is_second = coalesces && lane.parked_len() > 0;
         let may_start = !lane.is_paused() && until.is_none();
-        let effects = if may_start || (!is_retry && is_second) {
+        let effects = if may_start {
             return self.start(message);
         } else if is_retry {
             effects_of(|done| lane.hold(Box::new(message), Hold::Paused(self.now), done))
@@ -465,7 +460,7 @@ impl World {
         }
     }
 
-    fn finish(&mut self, at_once: bool) {
+    fn finish(&mut self) {
         let Some(head) = self.running.take() else {
             return;
         };
@@ -481,10 +476,9 @@ impl World {
         }
         let lane = self.lane.as_mut().expect("its head is still out");
         let rules = &self.rules;
-        let at_once = at_once && rules.rate.is_none();
-        let effects = effects_of(|done| lane.advance(self.now, rules, at_once, done));
+        let effects = effects_of(|done| lane.advance(self.now, rules, done));
         if rules.has_discipline() {
-            let comes_back = lane.parked_len() > 0 && !at_once && !rules.starts_early();
+            let comes_back = lane.parked_len() > 0 && !rules.starts_early();
             let is_asked = matches!(effects.out, Out::Lane { .. });
             assert!(
                 is_asked == comes_back || lane.is_paused(),
@@ -775,7 +769,7 @@ impl World {
             assert!(self.running.is_none() && self.queued.is_none());
         }
         let rare = effects.rare.map_or_else(Default::default, |rare| *rare);
-        self.open(rare.opening);
+        self.open(effects.opening);
         self.check_holds(effects.holds && !effects.removes);
         for (message, why) in effects.left {
             self.settle_left(message, why);
@@ -919,10 +913,7 @@ impl World {
                 .filter(|timer| timer.1 == 2)
                 .map(|timer| timer.0)
         };
-        // One that came back may not be: it expires when the lane goes on.
-        let parked = lane.parked();
-        let watched = parked.filter(|message| !self.returned.contains(&message.id));
-        for expires_at in watched.filter_map(|message| message.expires_at) {
+        for expires_at in lane.parked().filter_map(|message| message.expires_at) {
             let is_watched = timers().any(|at| self.rules.stamp(at) <= expires_at);
             assert!(is_watched, "nothing watches it");
         }
@@ -979,9 +970,7 @@ impl World {
                 let until = until.expect("it waits for a time");
                 assert!(armed(1, until), "nothing wakes it from {reason:?}");
                 let first = lane.oldest_parked().expect("it waits with a message");
-                // The first of a full lane may have been pushed out.
-                let drops = self.rules.at_limit == AtLimit::DropOldest;
-                let is_delayed = *reason == WaitReason::Delay && !drops;
+                let is_delayed = *reason == WaitReason::Delay;
                 assert!(
                     !is_delayed || first.not_before == Some(until),
                     "not for its first"
@@ -1019,7 +1008,7 @@ impl World {
             self.decide(Decision::Resume);
             self.answer(Some(0));
             self.take();
-            self.finish(false);
+            self.finish();
             self.pass(25, false);
             if self.halted == 1 {
                 self.decide(Decision::Skip);
@@ -1049,7 +1038,7 @@ impl Before {
         let gaps = rules.sequence().is_some_and(SequenceRules::has_gaps);
         Self {
             id: message.id,
-            waits: lane.oldest_parked().map(|waits| waits.id),
+            waits: lane.parked().last().map(|waits| waits.id),
             is_full: rules.at_limit != AtLimit::Park && lane.depth(rules) >= rules.capacity,
             is_early: sequencer.is_some_and(|sequencer| {
                 sequencer.is_early(message.version, gaps) && !sequencer.has(message.version)

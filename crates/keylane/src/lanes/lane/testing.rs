@@ -105,7 +105,7 @@ pub(super) fn effects(decide: impl FnOnce(&mut TestEffects)) -> TestEffects {
 }
 
 /// What few decisions have.
-pub(super) fn rare(effects: &TestEffects) -> &Rare<Message, Message, TestGate> {
+pub(super) fn rare(effects: &TestEffects) -> &Rare<Message, Message> {
     effects.rare.as_deref().expect("`effects` has made it")
 }
 

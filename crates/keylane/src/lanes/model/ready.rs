@@ -106,7 +106,7 @@ struct World {
     /// What should be in the queue.
     jobs: VecDeque<Job>,
     runners: BTreeMap<Number, Runner>,
-    next_turn: Job,
+    next_job: Job,
     next_runner: Number,
     closed: bool,
 }
@@ -120,7 +120,7 @@ impl World {
             ready: Ready::new(limits),
             jobs: VecDeque::new(),
             runners: BTreeMap::new(),
-            next_turn: 0,
+            next_job: 0,
             next_runner: 0,
             closed: false,
         }
@@ -129,7 +129,7 @@ impl World {
     fn step(&mut self, step: Step) {
         match step {
             Step::Push(count) => {
-                let mut jobs: Vec<_> = (0..count).map(|_| self.new_turn()).collect();
+                let mut jobs: Vec<_> = (0..count).map(|_| self.new_job()).collect();
                 let offered = jobs.clone();
                 let (waiting, recruit) = self.ready.push(&mut jobs);
                 if self.closed {
@@ -141,7 +141,7 @@ impl World {
                 self.recruit(recruit);
             }
             Step::PushOne => {
-                let job = self.new_turn();
+                let job = self.new_job();
                 self.push_one(job);
             }
             Step::Run(index, deed) => {
@@ -185,9 +185,9 @@ impl World {
         }
     }
 
-    fn new_turn(&mut self) -> Job {
-        self.next_turn += 1;
-        self.next_turn
+    fn new_job(&mut self) -> Job {
+        self.next_job += 1;
+        self.next_job
     }
 
     fn push_one(&mut self, job: Job) {

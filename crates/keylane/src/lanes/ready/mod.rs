@@ -1,6 +1,6 @@
 //! The ready queue, and who may take from it.
 //!
-//! A *runner* is a task in one of three roles:
+//! A *runner* is a task in one of three roles, and in some steps between them (see [`Role`]):
 //!
 //! - **poller**: takes jobs from the queue and polls each handler once. There are never more
 //!   pollers than workers of the runtime, because more could not poll at the same time.
@@ -207,7 +207,7 @@ impl<T: Ranked> Ready<T> {
         self.plain
     }
 
-    /// Appends jobs. Returns how many wait now, and the jobs back once the queue is closed.
+    /// Appends jobs, and returns how many wait now. Once the queue is closed, they stay in `jobs`.
     #[inline]
     pub(crate) fn push(&self, jobs: &mut Vec<T>) -> (usize, Recruit) {
         let mut state = lock(&self.state);
@@ -412,7 +412,7 @@ impl<T: Ranked> Ready<T> {
     }
 }
 
-/// What a runner was when its task was dropped.
+/// What a runner does now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Recruited, and nothing taken yet.

@@ -1,4 +1,4 @@
-//! At most one message of a key waits.
+//! At most one message of a key waits, beside one that was out and came back.
 
 use super::super::super::item::Item;
 use super::super::super::rules::{AtLimit, CoalesceRules, Rules, Survivor};
@@ -16,7 +16,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects: &mut Effects<T, H, G>,
     ) {
         let is_full = rules.at_limit != AtLimit::Park && self.depth(rules) >= rules.capacity;
-        let Some(waits) = self.parked_mut().next() else {
+        // The newest: one that came back stands before it, and has its own start.
+        let Some(waits) = self.parked_mut().next_back() else {
             return self.push(item, spares);
         };
         // At an exact limit nothing more is kept for the sake of its receipt.
@@ -44,7 +45,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 effects.left.push((old, Left::Displaced));
                 self.forget_delay();
             }
-            Survivor::Merged => effects.rare_mut().merge = self.pop().map(|old| (old, item)),
+            Survivor::Merged => {
+                effects.rare_mut().merge = self.pop_newest().map(|old| (old, item));
+            }
         }
     }
 }
