@@ -12,6 +12,13 @@ use std::{
     task::{Context, Poll},
 };
 
+/// Nanoseconds from one moment to a later one, as far as a word counts them.
+#[inline]
+pub(crate) fn nanos_since(epoch: Instant, now: Instant) -> u64 {
+    let nanos = now.saturating_duration_since(epoch).as_nanos();
+    u64::try_from(nanos).unwrap_or(u64::MAX)
+}
+
 /// The time of the runtime the caller is in.
 #[cfg(not(keylane_shuttle))]
 #[inline]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::window::Sample;
 use super::{Adaptive, Controller};
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Mutex, lock};
 
@@ -96,8 +96,7 @@ impl Meter {
     }
 
     fn nanos(&self, now: Instant) -> u64 {
-        let since = now.saturating_duration_since(self.epoch).as_nanos();
-        u64::try_from(since).unwrap_or(u64::MAX)
+        clock::nanos_since(self.epoch, now)
     }
 }
 

@@ -47,8 +47,7 @@ impl<T: Types> Clocks<T> {
     /// A moment as nanoseconds since the epoch.
     #[inline]
     pub(super) fn stamp(&self, now: Instant) -> u64 {
-        let nanos = now.saturating_duration_since(self.epoch).as_nanos();
-        u64::try_from(nanos).unwrap_or(u64::MAX)
+        clock::nanos_since(self.epoch, now)
     }
 
     /// Timers that are armed.

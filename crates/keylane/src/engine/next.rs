@@ -121,8 +121,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Checks a job that may have to wait: its key is paused, or its time may not have come, or
-    /// may have passed. Returns the job
-    /// that starts instead, if any.
+    /// may have passed. Returns the job that starts instead, if any.
     #[cold]
     pub(super) fn reconsider(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
         let now = clock::now();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::discipline::{Mode, OnGap, Start};
 use crate::rate::Gcra;
 
@@ -170,8 +170,7 @@ impl Rules {
 
     /// A moment as nanoseconds since the epoch.
     pub(crate) fn stamp(&self, now: Instant) -> u64 {
-        let nanos = now.saturating_duration_since(self.epoch).as_nanos();
-        u64::try_from(nanos).unwrap_or(u64::MAX)
+        clock::nanos_since(self.epoch, now)
     }
 
     /// Nanoseconds since the epoch as a moment.

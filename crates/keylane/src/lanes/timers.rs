@@ -134,10 +134,9 @@ mod wheel {
             // The queue rounds up to milliseconds since its own start. Counted from a moment before
             // that, and not after it, no time is rounded up twice.
             let (start, ticks) = rt::inside(runtime, || (clock::now(), DelayQueue::new()));
-            let since_epoch = start.saturating_duration_since(epoch).as_nanos();
             Self {
                 start,
-                since_epoch: u64::try_from(since_epoch).unwrap_or(u64::MAX),
+                since_epoch: clock::nanos_since(epoch, start),
                 ticks,
                 due: BTreeMap::new(),
                 latest: (0, Vec::new()),

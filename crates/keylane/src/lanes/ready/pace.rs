@@ -31,8 +31,7 @@ impl Pace {
 
     /// Lets one go now, or not.
     pub(super) fn allows(&mut self) -> bool {
-        let elapsed = clock::now().saturating_duration_since(self.epoch);
-        let now = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let now = clock::nanos_since(self.epoch, clock::now());
         let answer = self.limiter.ask(&mut self.tat, now);
         self.refused_until = answer.err().or(self.refused_until);
         answer.is_ok()
