@@ -122,6 +122,7 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
         State::Called => builder
             .concurrency(1)
             .expire_after(10 * HOUR)
+            .rate_per_key(Rate::per(1_000_000, HOUR / 3_600))
             .spawn(recorder.handler(act)),
         State::Backoff | State::PausedBackoff => builder
             .retry(Retry::fixed(HOUR).max_attempts(2))

@@ -17,7 +17,8 @@ use crate::rt::Arc;
 /// | *Decline* | as *Block* | is declined, replaces the one that waits, or is merged into it |
 ///
 /// A message that has not started counts as waiting, so a burst for an idle key on a busy
-/// dispatcher is one piece of work too. So does one that is not to start yet
+/// dispatcher is one piece of work too: of the first message and the one that stands for the others
+/// one starts, once a runner takes the first. So does one that is not to start yet
 /// ([`send_when`](crate::Dispatcher::send_when)), unless others may [pass](crate::Delayed::Pass)
 /// it. One that waits for its next attempt counts as in flight: it has started.
 ///

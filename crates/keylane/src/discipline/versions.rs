@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::clock::Instant;
 use crate::error::BoxError;
-use crate::rt::{Arc, Mutex, lock};
+use crate::rt::{Arc, Mutex, OwnLine, lock};
 
 /// Keeps the last handled version of each key outside the process: a table, a file.
 ///
@@ -71,11 +71,19 @@ where
 
 /// The last handled version of each key: in memory, and in the store if there is one.
 pub(crate) struct Versions<K> {
+    /// Most keys that a part remembers.
     keys: usize,
     idle: Duration,
-    memory: Mutex<Memory<K>>,
+    /// By the hash of the key, so that the router and the runners seldom meet. A power of two.
+    parts: Box<[OwnLine<Mutex<Memory<K>>>]>,
     pub(crate) store: Option<Arc<dyn VersionStore<K>>>,
 }
+
+/// The most parts.
+const MOST_PARTS: usize = 16;
+
+/// A part for fewer keys than this would forget too soon where hashes are uneven.
+const LEAST_KEYS: usize = 1_024;
 
 /// Two generations: a key that is heard of moves to the young one, and the old one is forgotten as
 /// a whole. Bounded, and each step takes the same time whatever is remembered.
@@ -84,6 +92,16 @@ struct Memory<K> {
     old: Generation<K>,
     /// When the young generation began.
     began: Option<Instant>,
+}
+
+impl<K> Default for Memory<K> {
+    fn default() -> Self {
+        Self {
+            young: Generation::default(),
+            old: Generation::default(),
+            began: None,
+        }
+    }
 }
 
 type Generation<K> = HashMap<Hashed<K>, u64, BuildHasherDefault<Given>>;
@@ -99,16 +117,22 @@ impl<K> Versions<K> {
         idle: Duration,
         store: Option<Arc<dyn VersionStore<K>>>,
     ) -> Self {
+        let parts = (keys / LEAST_KEYS).clamp(1, MOST_PARTS);
+        let parts = 1 << parts.ilog2();
+        let memory = |_| OwnLine(Mutex::new(Memory::default()));
         Self {
-            keys,
+            keys: keys / parts,
             idle,
-            memory: Mutex::new(Memory {
-                young: Generation::default(),
-                old: Generation::default(),
-                began: None,
-            }),
+            parts: (0..parts).map(memory).collect(),
             store,
         }
+    }
+
+    /// Spread once more: a hasher of the user's may be the identity, and the tables of the parts
+    /// look at the same bits for their slots.
+    fn part_of(&self, hash: u64) -> &Mutex<Memory<K>> {
+        let spread = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        &self.parts[spread as usize % self.parts.len()]
     }
 }
 
@@ -119,7 +143,7 @@ impl<K: Eq + Clone> Versions<K> {
             hash,
             key: key.clone(),
         };
-        let memory = lock(&self.memory);
+        let memory = lock(self.part_of(hash));
         let age = memory
             .began
             .map(|began| now.saturating_duration_since(began));
@@ -145,7 +169,7 @@ impl<K: Eq + Clone> Versions<K> {
             hash,
             key: key.clone(),
         };
-        let mut guard = lock(&self.memory);
+        let mut guard = lock(self.part_of(hash));
         let memory = &mut *guard;
         let began = *memory.began.get_or_insert(now);
         let age = now.saturating_duration_since(began);
@@ -246,6 +270,21 @@ mod tests {
             );
             assert!(remembered(&versions).len() <= 4);
         }
+    }
+
+    #[test]
+    fn many_keys_are_remembered_in_parts() {
+        let parts = |keys| Versions::<u64>::new(keys, Duration::ZERO, None).parts.len();
+        assert_eq!([0, 4, 1_023, 2_047].map(parts), [1; 4]);
+        assert_eq!([2_048, 4_095, 5_000, 1 << 20].map(parts), [2, 2, 4, 16]);
+        let (keys, now) = (4_096, clock::now());
+        let versions = Versions::new(keys, Duration::from_secs(60), None);
+        for key in 0..20_000 {
+            drop(versions.record(&key, key, key, now));
+        }
+        let known = |key: &u64| versions.last(key, *key, now).0 == Some(*key);
+        let known = (0..20_000).filter(known).count();
+        assert!((keys / 4..=keys).contains(&known), "{known}");
     }
 
     #[test]

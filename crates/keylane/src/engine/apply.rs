@@ -462,7 +462,7 @@ impl<T: Spec> Engine<T> {
                 self.drop_quietly(message);
                 Outcome::Discarded(match work {
                     Work::Letter(given_up) => given_up.failure,
-                    Work::Attempt(_) => Failure::Skipped,
+                    Work::Entered | Work::Attempt(_) => Failure::Skipped,
                 })
             }
         };
@@ -484,7 +484,7 @@ impl<T: Spec> Engine<T> {
             load.earlier = load.earlier.saturating_add(attempts);
             let work = std::mem::replace(&mut head.work, Work::Attempt(1));
             self.drop_quietly(work);
-        } else if counts && matches!(head.work, Work::Attempt(_)) {
+        } else if counts && head.work.is_attempt() {
             self.probe.counters.retries.add(1);
         }
         Job::again(Some(key), hash, head)
@@ -614,9 +614,7 @@ impl<T: Types> Item for Parked<T> {
     fn absorb_newer(&mut self, newer: Self) -> T::Message {
         self.envelope
             .obligation
-            .options_mut()
-            .merged
-            .push(newer.envelope.obligation);
+            .absorb_newer(newer.envelope.obligation);
         newer.message
     }
 

@@ -89,8 +89,8 @@ impl<T: Spec> Engine<T> {
     fn in_backoff(head: &Held<T>, due_in: Duration) -> LaneState {
         let why = head.why.to_string();
         match &head.work {
-            Work::Attempt(next) => LaneState::Backoff {
-                next_attempt: *next,
+            Work::Entered | Work::Attempt(_) => LaneState::Backoff {
+                next_attempt: head.work.attempts() + 1,
                 due_in,
                 why,
             },

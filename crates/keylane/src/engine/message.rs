@@ -286,6 +286,14 @@ impl<T: Types> Obligation<T> {
         *newer = merged;
     }
 
+    /// Takes over the obligation of a newer message, and the list is flat too.
+    pub(crate) fn absorb_newer(&mut self, mut newer: Self) {
+        let mut behind = newer.take_merged().unwrap_or_default();
+        let merged = &mut self.options_mut().merged;
+        merged.push(newer);
+        merged.append(&mut behind);
+    }
+
     /// Until when it must wait, if it must.
     pub(crate) fn not_before(&self, now: Instant) -> Option<Instant> {
         self.options()?.not_before.filter(|at| *at > now)
@@ -318,6 +326,9 @@ pub(crate) struct Held<T: Types> {
 
 /// What is to be done with a head.
 pub(crate) enum Work<T: Types> {
+    /// Run the handler for the first time, once its lane, which it was the first to enter, has met
+    /// it with what has come since.
+    Entered,
     /// Run the handler, for the n-th time.
     Attempt(u32),
     /// The last attempt failed: bring it to the dead-letter sink.
@@ -339,9 +350,16 @@ impl<T: Types> Work<T> {
         }))
     }
 
+    /// Whether it is for the handler.
+    #[inline]
+    pub(crate) fn is_attempt(&self) -> bool {
+        !matches!(self, Self::Letter(_))
+    }
+
     /// How often a handler was started for it before.
     pub(crate) fn attempts(&self) -> u32 {
         match self {
+            Self::Entered => 0,
             Self::Attempt(next) => next - 1,
             Self::Letter(given_up) => given_up.attempts,
         }
@@ -415,14 +433,23 @@ impl<T: Spec> Job<T> {
     /// borrowed in an async block stays alive in it.
     #[inline]
     pub(crate) fn sorted(self) -> (Self, bool) {
-        let is_letter = matches!(self.work, Work::Letter(_));
+        let is_letter = !self.work.is_attempt();
         (self, is_letter)
+    }
+
+    /// Whether it is an attempt for one message, and not for a batch.
+    #[inline]
+    fn is_alone(&self) -> bool {
+        let options = self.envelope.obligation.options();
+        let is_batch = options.is_some_and(|options| !options.members.is_empty());
+        self.work.is_attempt() && !is_batch
     }
 
     /// Which attempt it is, from 1; for a letter, how many there were.
     #[inline]
     pub(crate) fn attempt(&self) -> u32 {
         match &self.work {
+            Work::Entered => 1,
             Work::Attempt(attempt) => *attempt,
             Work::Letter(given_up) => given_up.attempts,
         }
@@ -458,8 +485,16 @@ impl<T: Spec> Ranked for Queued<T> {
     #[inline]
     fn counts(&self) -> bool {
         match self {
-            Self::Job(job) => matches!(job.work, Work::Attempt(_)),
+            Self::Job(job) => job.work.is_attempt(),
             Self::Lane { .. } => true,
+        }
+    }
+
+    #[inline]
+    fn expires_at(&self) -> Option<u64> {
+        match self {
+            Self::Job(job) if job.is_alone() => job.envelope.obligation.expires_at(),
+            Self::Job(_) | Self::Lane { .. } => None,
         }
     }
 }

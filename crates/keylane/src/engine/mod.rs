@@ -116,6 +116,8 @@ pub(crate) struct Engine<T: Types> {
     rules: Rules,
     /// Whether the lanes have a discipline.
     has_discipline: bool,
+    /// Whether the first message of a lane with a discipline goes into the ready queue itself.
+    enters: bool,
     lanes: Lanes<T>,
     ready: Ready<Queued<T>>,
     pub(crate) room: Room,
@@ -189,7 +191,7 @@ impl<T: Spec> Engine<T> {
     /// Whether a job must be checked before it starts.
     #[inline]
     fn takes_slow_path(&self) -> bool {
-        self.may_be_untimely() || self.has_paused()
+        self.enters | self.may_be_untimely() || self.has_paused()
     }
 
     /// Whether any lane is paused.
@@ -215,13 +217,15 @@ impl<T: Spec> Engine<T> {
         Self {
             lanes: LaneMap::new(shards),
             ready: Ready::new(limits)
-                .with_rules(settings.rate.map(|rate| rate.limiter()), settings.classes),
+                .with_rules(settings.rate.map(|rate| rate.limiter()), settings.classes)
+                .with_expiry(rules.expires),
             room: Room::new(
                 settings.capacity,
                 settings.capacity_bytes,
                 settings.stalled_capacity,
             ),
             has_discipline: rules.has_discipline(),
+            enters: rules.has_discipline() && rules.enters(),
             rates: rules.rate.map(|_| RateMemory::new()),
             rules,
             halted: AtomicUsize::new(0),

@@ -120,9 +120,50 @@ impl<T: Spec> Engine<T> {
         }
     }
 
+    /// A runner took a job out of the ready queue. Returns the job that starts, if any.
+    pub(super) fn begin(&self, tally: &mut Tally, job: Job<T>) -> Option<Job<T>> {
+        if job.envelope.obligation.may_be_untimely() || self.has_paused() {
+            return self.reconsider(tally, job);
+        }
+        self.rejoin(job)
+    }
+
+    /// Has the lane that a job has entered decide what starts, if more has come since.
+    fn rejoin(&self, mut job: Job<T>) -> Option<Job<T>> {
+        let Work::Entered = job.work else {
+            return Some(job);
+        };
+        job.work = Work::Attempt(1);
+        if !self.rules.rejoins() {
+            return Some(job);
+        }
+        let key = job.key.take()?;
+        let hash = job.hash;
+        let now = self.now_if(self.rules.asks_the_time());
+        let (mut effects, mut job) = (Effects::new(), Some(job));
+        let found = self.step(&key, hash, now, &mut effects, |lane, effects| {
+            if !lane.is_alone()
+                && let Some(job) = job.take()
+            {
+                let spares = self.lanes.spares();
+                lane.rejoin(job.parked(), now, &self.rules, spares, effects);
+            }
+        });
+        if let Some(mut job) = job {
+            job.key = Some(key);
+            return Some(job);
+        }
+        if !found {
+            return None;
+        }
+        match self.follow(key, hash, &mut effects)? {
+            Queued::Job(job) => Some(job),
+            Queued::Lane { key, hash, .. } => self.ask(key, hash),
+        }
+    }
+
     /// Checks a job that may have to wait: its key is paused, or its time may not have come, or
     /// may have passed. Returns the job that starts instead, if any.
-    #[cold]
     pub(super) fn reconsider(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
         let now = clock::now();
         let stamp = self.stamp(now);
@@ -131,7 +172,7 @@ impl<T: Spec> Engine<T> {
             .obligation
             .expires_at()
             .is_some_and(|at| at <= stamp)
-            && matches!(job.work, Work::Attempt(_))
+            && job.work.is_attempt()
         {
             let Job {
                 key,
@@ -146,12 +187,13 @@ impl<T: Spec> Engine<T> {
                 Queued::Lane { key, hash, .. } => return self.ask(key, hash),
             };
         }
-        let Work::Attempt(attempt) = job.work else {
+        if !job.work.is_attempt() {
             return Some(job);
-        };
+        }
+        let attempt = job.attempt();
         let until = job.envelope.obligation.not_before(now);
         if until.is_none() && !self.has_paused() {
-            return Some(job);
+            return self.rejoin(job);
         }
         let Some(key) = job.key.as_ref().and_then(cloned) else {
             return Some(job);
@@ -184,8 +226,8 @@ impl<T: Spec> Engine<T> {
             items.insert(0, Parked { message, envelope });
             lane.take_back(items, until, self.lanes.spares(), effects);
         });
-        if job.is_some() {
-            return job;
+        if let Some(job) = job {
+            return self.rejoin(job);
         }
         if !found {
             return None;

@@ -3,7 +3,7 @@
 
 mod rules;
 pub(crate) use rules::{
-    AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor,
+    AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor, TICK, later,
 };
 
 mod item;

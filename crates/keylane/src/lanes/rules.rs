@@ -115,6 +115,27 @@ impl Rules {
         self.rate.is_none() && matches!(self.plan, PlanRules::Sequence(_))
     }
 
+    /// Whether the first message of a lane goes into the ready queue itself, before it is known
+    /// what else comes until a runner takes it. That runner [rejoins](super::Lane::rejoin) it with
+    /// what came.
+    ///
+    /// Not where a message that waits may have to go at once, and not where two become one by a
+    /// function of the user's: nothing else may come in meanwhile.
+    pub(crate) fn enters(&self) -> bool {
+        let waits_for_more = match &self.plan {
+            PlanRules::Fifo => false,
+            PlanRules::Coalesce(coalesce) => coalesce.survivor == Survivor::Merged,
+            PlanRules::Batch(batch) => !batch.linger.is_zero(),
+            PlanRules::Sequence(_) => true,
+        };
+        !waits_for_more && self.rate.is_none() && self.at_limit == AtLimit::Park
+    }
+
+    /// Whether more than one message of a lane counts when a runner takes its first one.
+    pub(crate) fn rejoins(&self) -> bool {
+        matches!(self.plan, PlanRules::Coalesce(_) | PlanRules::Batch(_))
+    }
+
     /// Whether what starts next in a lane depends on the time, if no message in it is delayed.
     pub(crate) fn asks_the_time(&self) -> bool {
         match &self.plan {
@@ -243,6 +264,37 @@ mod tests {
         assert_eq!(answers(rules(PlanRules::Batch(batch(2)))), (true, false));
         assert_eq!(answers(rules(PlanRules::Sequence(skips))), (true, true));
         assert_eq!(answers(rated(PlanRules::Sequence(skips))), (true, false));
+    }
+
+    #[test]
+    fn the_first_message_enters_where_nothing_can_happen_to_it_before_a_runner_takes_it() {
+        let answers = |rules: &Rules| (rules.enters(), rules.rejoins());
+        let keeps = |survivor| answers(&rules(coalesce(survivor, true)));
+        assert_eq!(keeps(Survivor::First), (true, true));
+        assert_eq!(keeps(Survivor::Latest), (true, true));
+        assert_eq!(keeps(Survivor::Merged), (false, true), "a function decides");
+        assert_eq!(answers(&rules(PlanRules::Fifo)), (true, false));
+        assert_eq!(answers(&rules(PlanRules::Batch(batch(2)))), (true, true));
+        let lingers = BatchRules {
+            linger: TICK,
+            ..batch(2)
+        };
+        assert_eq!(answers(&rules(PlanRules::Batch(lingers))), (false, true));
+        let skips = sequence(Mode::Contiguous, OnGap::Skip);
+        let sequences = rules(PlanRules::Sequence(skips));
+        assert_eq!(answers(&sequences), (false, false));
+        let rated = Rules {
+            rate: Some(Gcra::new(1, 1)),
+            ..rules(PlanRules::Fifo)
+        };
+        assert!(!rated.enters());
+        for at_limit in [AtLimit::DropOldest, AtLimit::Refuse] {
+            let exact = Rules {
+                at_limit,
+                ..rules(PlanRules::Batch(batch(2)))
+            };
+            assert!(!exact.enters(), "it may have to go for another");
+        }
     }
 
     #[test]

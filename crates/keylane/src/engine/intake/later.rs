@@ -216,7 +216,7 @@ impl<T: Spec> Engine<T> {
         // A job of a paused lane does not start now.
         match due {
             RetryDue::Keyless(number) => {
-                let is_attempt = |work: &Work<T>| matches!(work, Work::Attempt(_));
+                let is_attempt = |work: &Work<T>| work.is_attempt();
                 let peeked = self
                     .clocks
                     .keyless
@@ -229,7 +229,7 @@ impl<T: Spec> Engine<T> {
                     let head = lane.head();
                     lane.backs_off_until() == Some(*until)
                         && !lane.is_paused()
-                        && head.is_some_and(|head| matches!(head.work, Work::Attempt(_)))
+                        && head.is_some_and(|head| head.work.is_attempt())
                 })
                 .unwrap_or(false),
         }

@@ -12,5 +12,7 @@ pub(super) use later::{Later, Returning};
 
 mod release;
 
+mod expire;
+
 mod store;
 pub(crate) use store::{StoreRequest, load};

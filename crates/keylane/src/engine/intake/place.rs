@@ -6,7 +6,7 @@ use super::super::reshard::{Placed, Resharding};
 use super::super::room::Freed;
 use super::super::{Engine, Lane};
 use crate::clock::{self, Instant};
-use crate::lanes::{Change, Offered, Stall};
+use crate::lanes::{Change, Effects, Offered, Stall};
 use crate::observe::hot_keys::DepthFilter;
 use crate::rt::Arc;
 use crate::types::Spec;
@@ -97,7 +97,8 @@ impl<'a, T: Spec> Intake<'a, T> {
         None
     }
 
-    /// Offers a message to a lane with a discipline.
+    /// Offers a message to a lane with a discipline. Where the lane may be asked later what starts,
+    /// the message becomes an entry of the ready queue at once unless a lane exists.
     fn offer(&mut self, accepted: Accepted<T>, stamp: u64) {
         let Accepted {
             key: Some(key),
@@ -108,16 +109,63 @@ impl<'a, T: Spec> Intake<'a, T> {
         else {
             unreachable!("a message without a key has no lane")
         };
-        let parked = Parked {
-            message,
-            envelope: Envelope {
-                obligation,
-                accepted_at: stamp,
-            },
+        let envelope = Envelope {
+            obligation,
+            accepted_at: stamp,
         };
-        let (engine, tally) = (self.engine, &mut self.tally);
+        let engine = self.engine;
+        if engine.enters && envelope.obligation.not_before(self.now).is_none() {
+            let work = Work::Entered;
+            return self.enter_by_plan(
+                key,
+                Job {
+                    key: None,
+                    hash,
+                    message,
+                    envelope,
+                    work,
+                },
+            );
+        }
+        let parked = Parked { message, envelope };
+        let tally = &mut self.tally;
         let depth = engine.offer(tally, key, hash, parked, self.now, self.jobs);
         engine.note_depth(self.grown, hash, depth);
+    }
+
+    /// Makes the lane of a message that is its first, or offers the message to the lane there is.
+    fn enter_by_plan(&mut self, key: T::Key, job: Job<T>) {
+        let (engine, hash, now) = (self.engine, job.hash, self.now);
+        self.jobs.push(Queued::Job(job));
+        let mut effects = Effects::new();
+        let jobs = &mut *self.jobs;
+        let met = engine.lanes.enter(hash, &key, |lane| {
+            let Some(Queued::Job(job)) = jobs.pop() else {
+                unreachable!("it was pushed")
+            };
+            let (parked, spares) = (job.parked(), engine.lanes.spares());
+            lane.offer(parked, now, &engine.rules, spares, || None, &mut effects);
+            assert!(!effects.removes, "it has just got a message");
+            engine.apply_locked(lane, &key, hash, now, &mut effects)
+        });
+        match met {
+            None => {
+                if engine.settings.lane_capacity == 1 {
+                    self.fill_new_lane(hash, &key);
+                }
+                if let Some(Queued::Job(job)) = self.jobs.last_mut() {
+                    job.key = Some(key);
+                }
+            }
+            Some(unlocked) => {
+                if let Some(unlocked) = unlocked {
+                    engine.apply_unlocked(unlocked);
+                }
+                engine.note_depth(self.grown, hash, effects.depth);
+                let out = engine.apply(&mut self.tally, key, hash, &mut effects, self.jobs);
+                self.jobs.extend(out);
+            }
+        }
     }
 
     /// Places a message in a plain lane. It becomes a job at once unless a lane exists, so that

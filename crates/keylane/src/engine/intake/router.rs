@@ -20,6 +20,7 @@ use super::super::message::{Accepted, Queued, RetryDue, WakeUp};
 use super::super::outcome::Tally;
 use super::super::reshard::Resharding;
 use super::super::{Engine, Stage};
+use super::expire::Expiry;
 use super::later::Returning;
 use super::place::Intake;
 use super::release::Release;
@@ -60,6 +61,9 @@ pub(crate) struct Router<T: Spec> {
     resharding: Option<Resharding<T>>,
     /// The alarm for jobs that the rate holds back.
     release: Release,
+    /// The alarm for messages that expire in the ready queue, and whether it has gone off.
+    expiry: Expiry,
+    has_expired: bool,
     jobs: Vec<Queued<T>>,
     wake_ups: Vec<WakeUp<T::Key>>,
     budget: Option<Bucket>,
@@ -99,6 +103,8 @@ impl<T: Spec> Router<T> {
             postponed: VecDeque::new(),
             refill: None,
             release: Release::default(),
+            expiry: Expiry::default(),
+            has_expired: false,
             jobs: Vec::new(),
             wake_ups: Vec::new(),
             resharding,
@@ -124,6 +130,7 @@ impl<T: Spec> Router<T> {
                 self.exhaust();
             }
             self.follow_stage();
+            self.settle_expired();
             self.start_woken();
             self.reshard();
             let routed = self.route();
@@ -168,6 +175,7 @@ impl<T: Spec> Router<T> {
         // Registered before anything is checked, so that no wake-up is lost.
         shutdown.router().register(cx.waker());
         self.release.poll(&self.engine, cx);
+        self.has_expired = self.expiry.poll(&self.engine, cx).is_ready();
         if !shutdown.is_exhausted() {
             match rt::poll_recv_many(&mut self.ingress, cx, &mut self.batch, BATCH) {
                 Poll::Ready(0) if self.engine.clocks.later.is_empty() => {
@@ -201,7 +209,13 @@ impl<T: Spec> Router<T> {
         });
         let left_behind = stage >= Stage::Closing && self.engine.clocks.armed() > 0;
         let nudged = stage != self.seen || left_behind || reshards;
-        if due || refilled || nudged || self.is_finished() || self.is_too_late(cx) {
+        if due
+            || refilled
+            || nudged
+            || self.has_expired
+            || self.is_finished()
+            || self.is_too_late(cx)
+        {
             Poll::Ready(Heard::Work)
         } else {
             Poll::Pending
@@ -316,6 +330,16 @@ impl<T: Spec> Router<T> {
         for (stamp, accepted) in resharding.give_up(&self.engine, all) {
             self.engine.hand_back_accepted(&mut tally, accepted, stamp);
         }
+        self.engine.flush(&mut tally);
+    }
+
+    /// Settles what has expired in the ready queue.
+    fn settle_expired(&mut self) {
+        if !std::mem::take(&mut self.has_expired) {
+            return;
+        }
+        let mut tally = Tally::default();
+        self.expiry.settle(&self.engine, &mut tally, &mut self.jobs);
         self.engine.flush(&mut tally);
     }
 

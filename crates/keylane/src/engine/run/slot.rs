@@ -193,7 +193,6 @@ impl<T: Spec> RunnerSlot<T> {
         }
     }
 
-    #[cold]
     #[inline(never)]
     fn start_warily(&mut self, queued: Queued<T>, ends: bool) -> Option<Job<T>> {
         match queued {
@@ -201,12 +200,7 @@ impl<T: Spec> RunnerSlot<T> {
                 self.engine.hand_back_queued(queued);
                 None
             }
-            Queued::Job(job)
-                if !job.envelope.obligation.may_be_untimely() && !self.engine.has_paused() =>
-            {
-                Some(job)
-            }
-            Queued::Job(job) => self.engine.reconsider(&mut self.tally, job),
+            Queued::Job(job) => self.engine.begin(&mut self.tally, job),
             Queued::Lane { key, hash, .. } => self.engine.ask(key, hash),
         }
     }

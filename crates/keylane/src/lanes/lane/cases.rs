@@ -10,7 +10,9 @@ use super::{
 };
 use crate::clock::{self, Instant};
 use crate::discipline::{Mode, OnGap, Start};
-use crate::lanes::rules::{AtLimit, BatchRules, PlanRules, Rules, SequenceRules, TICK};
+use crate::lanes::rules::{
+    AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor, TICK,
+};
 
 type TestLane = Lane<Message, Message, TestGate>;
 
@@ -567,4 +569,82 @@ fn a_lane_whose_messages_have_expired_waits_for_no_more() {
         assert_eq!(effects.leaving(), 1);
         assert_eq!(matches!(effects.out, Out::Lane { .. }), is_asked);
     }
+}
+
+/// A lane that was entered by message 1, with these behind it. What starts, and what is left.
+fn rejoin(rules: &Rules, behind: &[u64]) -> (Message, TestEffects, TestLane) {
+    let (now, spares) = (clock::now(), Spares::new());
+    let mut lane = TestLane::new();
+    assert!(lane.is_alone());
+    let _ = offer(&mut lane, behind, now, rules);
+    assert!(!lane.is_alone());
+    let mut effects = effects_of(|done| lane.rejoin(Message::new(1), now, rules, &spares, done));
+    match std::mem::replace(&mut effects.out, Out::Nothing) {
+        Out::Message(starts) => (starts, effects, lane),
+        out => panic!("{out:?} starts"),
+    }
+}
+
+fn coalesce(survivor: Survivor, shares: bool) -> Rules {
+    rules(PlanRules::Coalesce(CoalesceRules { survivor, shares }))
+}
+
+#[test]
+fn of_the_first_message_and_the_one_that_stands_for_the_others_one_starts() {
+    for (survivor, stays, goes) in [(Survivor::First, 1, 2), (Survivor::Latest, 4, 1)] {
+        let (starts, effects, lane) = rejoin(&coalesce(survivor, false), &[2, 3, 4]);
+        let left: Vec<_> = effects
+            .left
+            .as_slice()
+            .iter()
+            .map(|left| left.0.id)
+            .collect();
+        assert_eq!((starts.id, left), (stays, vec![goes]));
+        assert_eq!((lane.parked_len(), lane.phase()), (0, Phase::Ready));
+    }
+}
+
+#[test]
+fn with_shared_answers_all_settle_with_the_one_that_starts() {
+    let merged = [
+        (Survivor::First, 1, [2, 3, 4]),
+        (Survivor::Latest, 4, [1, 2, 3]),
+    ];
+    for (survivor, stays, settle) in merged {
+        let (starts, effects, _) = rejoin(&coalesce(survivor, true), &[2, 3, 4]);
+        assert_eq!((starts.id, &starts.merged[..]), (stays, &settle[..]));
+        assert_eq!(rare(&effects).bodies.len(), 1, "the others left before");
+    }
+}
+
+#[test]
+fn what_has_come_since_starts_with_the_first_as_a_batch() {
+    let batch = BatchRules {
+        max: 3,
+        linger: Duration::ZERO,
+    };
+    let (starts, _, lane) = rejoin(&rules(PlanRules::Batch(batch)), &[2, 3, 4]);
+    let members: Vec<_> = starts.members.iter().map(|member| member.id).collect();
+    assert_eq!((starts.id, members), (1, vec![2, 3]));
+    assert_eq!(lane.oldest_parked().map(|parked| parked.id), Some(4));
+}
+
+#[test]
+fn a_message_in_line_starts_at_once_and_what_was_early_waits_behind_it() {
+    let (now, rules) = (clock::now(), sequence(OnGap::Skip));
+    let mut lane = TestLane::empty(0);
+    let Out::Message(starts) = offer(&mut lane, &[1], now, &rules).out else {
+        panic!("it is the first of all")
+    };
+    assert_eq!(
+        (starts.id, lane.phase(), lane.parked_len()),
+        (1, Phase::Ready, 0)
+    );
+    let _ = offer(&mut lane, &[3, 2], now, &rules);
+    assert_eq!(
+        lane.parked().map(|parked| parked.id).collect::<Vec<_>>(),
+        [2, 3]
+    );
+    let effects = finish(&mut lane, now, &rules);
+    assert!(matches!(effects.out, Out::Message(next) if next.id == 2));
 }

@@ -1,7 +1,7 @@
 //! What a lane lets start.
 
 use super::super::item::Item;
-use super::super::rules::{Rules, later};
+use super::super::rules::{PlanRules, Rules, later};
 use super::effects::{Effects, Left, Memory, Out, Stall, Store};
 use super::gate::Gate;
 use super::state::{Event, State, Timer, WaitReason};
@@ -33,6 +33,12 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     pub(crate) fn advance(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
         if !rules.has_discipline() {
             return self.advance_plain(rules, effects);
+        }
+        if self.is_plain() && self.parked_len() == 0 {
+            // It was alone, and no plan, rate or operator keeps anything of it.
+            let next = self.finish();
+            effects.removes = matches!(next, Next::Remove);
+            return;
         }
         self.ask();
         if self.parked_len() > 0 && !rules.starts_early() {
@@ -103,6 +109,39 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             more.plan.reset_batch();
         }
         self.wait(reason, until, effects);
+    }
+
+    /// A runner has taken the first message of this lane out of the ready queue. True: it starts,
+    /// because nothing has come since.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.parked_len() == 0 && !self.is_paused()
+    }
+
+    /// The first message of this lane, which a runner has taken out of the ready queue, meets what
+    /// has come since: what starts now.
+    pub(crate) fn rejoin(
+        &mut self,
+        item: T,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        self.ask();
+        match &rules.plan {
+            PlanRules::Coalesce(coalesce) => {
+                let newer = self.pop_newest();
+                self.put_back(item, spares);
+                if let Some(newer) = newer {
+                    self.coalesce(*coalesce, newer, rules, spares, effects);
+                }
+            }
+            PlanRules::Fifo | PlanRules::Batch(_) | PlanRules::Sequence(_) => {
+                self.put_back(item, spares);
+            }
+        }
+        self.next(now, rules, effects);
     }
 
     /// A batch is over, and these messages of it go back into the lane, in front of all others.
@@ -218,6 +257,18 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
         }
         effects.out = Out::Message(head);
+    }
+
+    /// Whether a message that is next in this lane may start, if it is not delayed.
+    pub(super) fn is_idle(&self, rules: &Rules) -> bool {
+        let is_empty = self.wait_reason() == Some(WaitReason::Empty) && self.parked_len() == 0;
+        is_empty && !self.is_paused() && rules.rate.is_none() && !rules.expires
+    }
+
+    /// A message is the head of this lane, in which nothing was. It is out and was never parked.
+    pub(super) fn start_at_once(&mut self, item: T, effects: &mut Effects<T, H, G>) {
+        self.enter(Event::Start, State::Ready);
+        effects.out = Out::Message(item);
     }
 
     /// Until when a batch waits for more messages.

@@ -29,11 +29,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 // A batch that is out counts.
                 let beside = self.more.as_ref().map_or(0, |more| more.plan.beside());
                 let capacity = rules.capacity.saturating_sub(beside);
-                let parked = self.park(item, capacity, rules.at_limit, spares);
-                if let Offered::Displaced(_) = parked {
-                    self.forget_delay();
-                }
-                effects.turn_away(parked);
+                self.park_or_turn_away(item, capacity, rules, spares, effects);
             }
             PlanRules::Coalesce(coalesce) => {
                 self.coalesce(*coalesce, item, rules, spares, effects);
@@ -44,6 +40,25 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         if !effects.merges() {
             self.come_in(now, rules, effects);
+        }
+    }
+
+    /// Parks a message behind the others, in a lane that has room for this many.
+    pub(super) fn park_or_turn_away(
+        &mut self,
+        item: T,
+        capacity: usize,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        match self.park(item, capacity, rules.at_limit, spares) {
+            Offered::Parked => {}
+            Offered::Displaced(old) => {
+                self.forget_delay();
+                effects.left.push((old, Left::Displaced));
+            }
+            Offered::Refused(new) => effects.left.push((new, Left::Refused)),
         }
     }
 
@@ -188,16 +203,6 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     pub(crate) fn unwatch(&mut self) {
         if let Some(parked) = &mut self.parked {
             parked.expiry = None;
-        }
-    }
-}
-
-impl<T: Item, H, G> Effects<T, H, G> {
-    pub(super) fn turn_away(&mut self, offered: Offered<T>) {
-        match offered {
-            Offered::Parked => {}
-            Offered::Displaced(old) => self.left.push((old, Left::Displaced)),
-            Offered::Refused(new) => self.left.push((new, Left::Refused)),
         }
     }
 }

@@ -131,6 +131,8 @@ fn all_rules() -> impl Strategy<Value = Rules> {
 #[derive(Debug)]
 enum Queued {
     Lane,
+    /// The first message of a lane, which has not met what came since.
+    Entered(Message),
     Message(Message),
 }
 
@@ -268,6 +270,9 @@ impl World {
             ..Message::default()
         };
         self.messages.insert(self.next, None);
+        if self.lane.is_none() && self.rules.enters() && delay == 0 {
+            return self.enter(message);
+        }
         let (tat, passed) = (self.tat, self.passed);
         let lane = self.lane.get_or_insert_with(|| TestLane::empty(tat));
         let lingers = lane.wait_reason() == Some(WaitReason::Linger);
@@ -293,6 +298,13 @@ impl World {
             let is_marked = newest.is_none_or(|newest| self.stalled.contains(&newest.id));
             assert!(is_marked, "it came to where nothing goes on, and is load");
         }
+    }
+
+    /// The first message of a lane goes into the ready queue itself.
+    fn enter(&mut self, message: Message) {
+        assert!(self.queued.is_none() && self.running.is_none());
+        self.lane = Some(TestLane::new());
+        self.queued = Some(Queued::Entered(message));
     }
 
     fn mark(&mut self) {
@@ -372,22 +384,74 @@ impl World {
         match self.queued.take() {
             None => {}
             Some(Queued::Message(message)) => self.reconsider(message),
+            Some(Queued::Entered(message)) => self.begin(message),
             Some(Queued::Lane) => {
                 let lane = self.lane.as_mut().expect("a lane that is queued is there");
                 let effects = effects_of(|done| lane.next(self.now, &self.rules, done));
                 self.apply(effects);
-                if let Some(Queued::Message(message)) = self.queued.take() {
-                    self.check_lingered(&message);
-                    self.check_members(&message);
-                    for started in [&message].into_iter().chain(&message.members) {
-                        let is_late = started.is_expired(self.rules.stamp(self.now));
-                        let is_early = started.not_before.is_some_and(|at| at > self.now);
-                        assert!(!is_late && !is_early, "it starts at the wrong time");
-                    }
-                    self.start(message);
-                }
+                self.start_chosen();
             }
         }
+    }
+
+    /// The lane has been asked, and what it has chosen starts.
+    fn start_chosen(&mut self) {
+        let Some(Queued::Message(message)) = self.queued.take() else {
+            return;
+        };
+        self.check_lingered(&message);
+        self.check_members(&message);
+        for started in [&message].into_iter().chain(&message.members) {
+            let is_late = started.is_expired(self.rules.stamp(self.now));
+            let is_early = started.not_before.is_some_and(|at| at > self.now);
+            assert!(!is_late && !is_early, "it starts at the wrong time");
+        }
+        self.start(message);
+    }
+
+    /// The first message of a lane meets what has come since.
+    fn begin(&mut self, message: Message) {
+        if message.is_expired(self.rules.stamp(self.now)) {
+            return self.expire(message);
+        }
+        let lane = self.lane.as_mut().expect("its head is out");
+        if lane.is_paused() {
+            return self.reconsider(message);
+        }
+        if !self.rules.rejoins() || lane.is_alone() {
+            return self.start(message);
+        }
+        let (first, newest) = (message.id, lane.parked_mut().next_back().map(|new| new.id));
+        let (now, rules, spares) = (self.now, &self.rules, &self.spares);
+        let effects = effects_of(|done| lane.rejoin(message, now, rules, spares, done));
+        if let PlanRules::Coalesce(coalesce) = &rules.plan {
+            let stays = match coalesce.survivor {
+                Survivor::First => Some(first),
+                Survivor::Latest => newest,
+                Survivor::Merged => panic!("two would become one while others come"),
+            };
+            let waits = lane.oldest_parked().filter(|_| lane.parked_len() == 1);
+            let chosen = match &effects.out {
+                Out::Message(chosen) => Some(chosen),
+                _ => waits,
+            };
+            let expired =
+                |(left, why): &(Message, Left)| Some(left.id) == stays && *why == Left::Expired;
+            let is_gone = effects.left.as_slice().iter().any(expired);
+            let chosen = chosen.map(|chosen| chosen.id);
+            assert!(is_gone || chosen == stays, "{chosen:?} is left of the two");
+        }
+        self.apply(effects);
+        self.start_chosen();
+    }
+
+    /// A head that was in the ready queue is too late.
+    fn expire(&mut self, message: Message) {
+        assert!(message.merged.is_empty() && message.members.is_empty());
+        self.settle(message.id, "expired");
+        let lane = self.lane.as_mut().expect("its head is out");
+        let effects = effects_of(|done| lane.advance(self.now, &self.rules, done));
+        self.apply(effects);
     }
 
     /// A batch takes all that may start, up to its size.
@@ -555,6 +619,14 @@ impl World {
             self.go_off(timer);
         }
         self.now = self.now.max(until);
+        let stamp = self.rules.stamp(self.now);
+        let is_late = |queued: &mut Queued| match queued {
+            Queued::Entered(message) => message.is_expired(stamp),
+            Queued::Lane | Queued::Message(_) => false,
+        };
+        if let Some(Queued::Entered(message)) = self.queued.take_if(is_late) {
+            self.expire(message);
+        }
     }
 
     fn go_off(&mut self, (time, kind, armed, _): (Instant, u8, Instant, u32)) {
@@ -855,7 +927,7 @@ impl World {
     /// What holds after every step.
     fn check(&self) {
         let out = self.running.iter().chain(match &self.queued {
-            Some(Queued::Message(message)) => Some(message),
+            Some(Queued::Message(message) | Queued::Entered(message)) => Some(message),
             _ => None,
         });
         let outside: usize = out
@@ -895,7 +967,7 @@ impl World {
             Some(Phase::Ready | Phase::Running)
         );
         let members = self.running.iter().chain(match &self.queued {
-            Some(Queued::Message(message)) => Some(message),
+            Some(Queued::Message(message) | Queued::Entered(message)) => Some(message),
             _ => None,
         });
         let members: usize = members.map(|message| message.members.len()).sum();

@@ -88,7 +88,7 @@ pub(crate) enum Event {
     Offer,
     /// A waiting lane is put into the ready queue, to be asked for its next message.
     Schedule,
-    /// The first parked message becomes the head, and goes out.
+    /// The first parked message becomes the head and goes out; or one that finds the lane empty.
     Start,
     /// Nothing of this key may start now. What was out comes back.
     Wait,
@@ -138,8 +138,9 @@ impl Phase {
             (held, Event::Offer) => Some(held),
 
             (Self::Waiting, Event::Schedule) => Some(Self::Scheduled),
-            // From `Waiting`: a message came that may start at once.
-            (Self::Scheduled | Self::Waiting, Event::Start) if parked => Some(Self::Ready),
+            (Self::Scheduled, Event::Start) if parked => Some(Self::Ready),
+            // A message came that may start at once. It need not have been parked for that.
+            (Self::Waiting, Event::Start) => Some(Self::Ready),
             (Self::Scheduled | Self::Ready | Self::Waiting, Event::Wait) => Some(Self::Waiting),
             (Self::Scheduled | Self::Waiting, Event::Leave) if !parked => Some(Self::Absent),
             (Self::Waiting, Event::HandBack) => Some(Self::Absent),

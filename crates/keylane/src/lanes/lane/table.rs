@@ -88,6 +88,7 @@ fn happen(mut lane: TestLane, event: Event) -> Phase {
             assert!(matches!(offered, Offered::Parked));
         }
         Event::Schedule => lane.schedule(&mut effects),
+        Event::Start if lane.parked_len() == 0 => lane.start_at_once(*head, &mut effects),
         Event::Start => lane.start(now, &rules, &mut effects),
         Event::Wait => lane.wait(WaitReason::Rate, None, &mut effects),
         Event::Leave => {

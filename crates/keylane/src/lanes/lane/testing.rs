@@ -68,6 +68,7 @@ impl Item for Message {
 
     fn absorb_newer(&mut self, newer: Self) -> u32 {
         self.merged.push(newer.id);
+        self.merged.extend(newer.merged);
         newer.id
     }
 

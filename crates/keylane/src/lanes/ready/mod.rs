@@ -21,6 +21,8 @@
 //!
 //! With a rate a job may have to wait although a runner asks for it. The runner becomes idle and
 //! wakes the router. No runner is recruited until the router says that the next job may start.
+//!
+//! A job that expires while it waits is taken out by the router, at its time.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -74,6 +76,8 @@ pub(crate) struct Ready<T> {
     limits: Limits,
     /// First come, first served: nothing decides about jobs but their order.
     plain: bool,
+    /// Whether jobs may expire.
+    expires: bool,
     state: OwnLine<Mutex<State<T>>>,
 }
 
@@ -97,6 +101,8 @@ struct State<T> {
     concurrency: usize,
     /// The number of the decision that set it.
     decision: u64,
+    /// Not later than the first job expires.
+    expires_at: Option<u64>,
 }
 
 impl<T: Ranked> State<T> {
@@ -184,10 +190,12 @@ impl<T: Ranked> Ready<T> {
             idle: Vec::new(),
             starting: false,
             closed: false,
+            expires_at: None,
         };
         Self {
             limits,
             plain: true,
+            expires: false,
             state: OwnLine(Mutex::new(state)),
         }
     }
@@ -199,6 +207,11 @@ impl<T: Ranked> Ready<T> {
             lock(&self.state).jobs.set_rules(rate, classes);
         }
         Self { plain, ..self }
+    }
+
+    /// With jobs that expire, if they do.
+    pub(crate) fn with_expiry(self, expires: bool) -> Self {
+        Self { expires, ..self }
     }
 
     /// Whether a runner may go on with the next job of its lane without having asked.
@@ -214,6 +227,10 @@ impl<T: Ranked> Ready<T> {
         if state.closed {
             return (0, Recruit::None);
         }
+        if self.expires {
+            let first = jobs.iter().filter_map(Ranked::expires_at).min();
+            state.expires_at = state.expires_at.into_iter().chain(first).min();
+        }
         state.jobs.extend(jobs.drain(..));
         let recruit = state.recruit(&self.limits);
         (state.jobs.len(), recruit)
@@ -227,6 +244,20 @@ impl<T: Ranked> Ready<T> {
         }
         state.jobs.push(job);
         Ok(state.recruit(&self.limits))
+    }
+
+    /// When to call [`take_expired`](Self::take_expired), if a job may expire. For those that the
+    /// router pushed: a job that a runner pushes was parked, and its lane has a timer for it.
+    pub(crate) fn expires_at(&self) -> Option<u64> {
+        lock(&self.state).expires_at
+    }
+
+    /// Takes out the jobs that must not start from `now` on. Returns them, and how many are left.
+    pub(crate) fn take_expired(&self, now: u64) -> (Vec<T>, usize) {
+        let mut state = lock(&self.state);
+        let expired = state.jobs.take_expired(now);
+        state.expires_at = state.jobs.first_expiry();
+        (expired, state.jobs.len())
     }
 
     /// A poller asks for its next job.
@@ -431,7 +462,7 @@ pub(crate) enum Role {
 mod tests {
     use super::*;
 
-    /// A job of this class.
+    /// A job of this class, which expires at this time.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Job(u8);
 
@@ -442,6 +473,10 @@ mod tests {
 
         fn counts(&self) -> bool {
             true
+        }
+
+        fn expires_at(&self) -> Option<u64> {
+            Some(u64::from(self.0))
         }
     }
 
@@ -486,6 +521,23 @@ mod tests {
         assert_eq!(ready.close(), [Job(2), Job(2)]);
         assert_eq!(ready.go_on(Job(1)), Err(Job(1)), "it is closed");
         assert_eq!(ready.rotate(Job(1)), Err(Job(1)));
+    }
+
+    #[test]
+    fn what_has_expired_comes_out_at_its_time() {
+        let ready = ready().with_expiry(true);
+        assert_eq!(ready.expires_at(), None);
+        let _ = ready.push(&mut vec![Job(8), Job(5), Job(6)]);
+        let _ = ready.push(&mut vec![Job(7)]);
+        assert_eq!(ready.expires_at(), Some(5));
+        assert!(matches!(ready.take(true), Take::Aside(_)));
+        assert!(matches!(ready.take(true), Take::Job(Job(8))));
+        assert_eq!(ready.take_expired(6), (vec![Job(5), Job(6)], 1));
+        assert_eq!(ready.expires_at(), Some(7));
+        assert!(matches!(ready.take(false), Take::Job(Job(7))));
+        assert_eq!(ready.expires_at(), Some(7), "it is looked at once more");
+        assert_eq!(ready.take_expired(7), (Vec::new(), 0));
+        assert_eq!(ready.expires_at(), None);
     }
 
     #[test]

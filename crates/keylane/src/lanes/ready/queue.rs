@@ -14,6 +14,11 @@ pub(crate) trait Ranked {
 
     /// Whether it counts for the rate.
     fn counts(&self) -> bool;
+
+    /// When it is too late to start it, in nanoseconds since the epoch of the rules.
+    fn expires_at(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Places for jobs that are kept for ever.
@@ -154,13 +159,39 @@ impl<T: Ranked> Line<T> {
 
     /// All of them, the most urgent first.
     pub(super) fn take_all(&mut self) -> VecDeque<T> {
-        let mut all = std::mem::take(&mut self.first);
-        if let Some(rules) = &mut self.rules {
-            for queue in rules.less_urgent.iter_mut().chain([&mut rules.free]) {
-                all.append(queue);
+        let mut all = VecDeque::new();
+        self.queues_mut().for_each(|queue| all.append(queue));
+        all
+    }
+
+    /// Takes out what is not to start from `now` on, in its order.
+    pub(super) fn take_expired(&mut self, now: u64) -> Vec<T> {
+        let mut expired = Vec::new();
+        for queue in self.queues_mut() {
+            let is_expired = |job: &T| job.expires_at().is_some_and(|at| at <= now);
+            if queue.iter().any(is_expired) {
+                let (late, rest) = queue.drain(..).partition::<Vec<_>, _>(is_expired);
+                expired.extend(late);
+                queue.extend(rest);
             }
         }
-        all
+        expired
+    }
+
+    /// When the first of them expires.
+    pub(super) fn first_expiry(&mut self) -> Option<u64> {
+        let jobs = self.queues_mut().flat_map(|queue| queue.iter());
+        jobs.filter_map(Ranked::expires_at).min()
+    }
+
+    fn queues_mut(&mut self) -> impl Iterator<Item = &mut VecDeque<T>> {
+        let by_rules = self.rules.iter_mut().flat_map(|rules| {
+            let Rules {
+                less_urgent, free, ..
+            } = &mut **rules;
+            less_urgent.iter_mut().chain([free])
+        });
+        std::iter::once(&mut self.first).chain(by_rules)
     }
 
     /// When to call [`release`](Self::release), if a runner was refused.
@@ -270,6 +301,8 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Kind {
         Attempt(u8),
+        /// One that expires.
+        Until(u64),
         Letter,
     }
 
@@ -277,7 +310,14 @@ mod tests {
         fn class(&self) -> u8 {
             match self {
                 Self::Attempt(class) => *class,
-                Self::Letter => 0,
+                Self::Until(_) | Self::Letter => 0,
+            }
+        }
+
+        fn expires_at(&self) -> Option<u64> {
+            match self {
+                Self::Until(at) => Some(*at),
+                Self::Attempt(_) | Self::Letter => None,
             }
         }
 
@@ -286,7 +326,7 @@ mod tests {
         }
     }
 
-    use Kind::{Attempt, Letter};
+    use Kind::{Attempt, Letter, Until};
 
     fn line(rate: Option<Gcra>, classes: u8, jobs: impl IntoIterator<Item = Kind>) -> Line<Kind> {
         let mut line = Line::new();
@@ -330,6 +370,20 @@ mod tests {
         let mut granted = line(Some(Gcra::new(1, u32::MAX)), 1, jobs);
         let popped: Vec<_> = (0..6).map(|_| granted.pop()).collect();
         assert_eq!(popped, [l, a, l, a, l, None]);
+    }
+
+    #[test]
+    fn what_has_expired_comes_out_of_all_queues_and_the_rest_keeps_its_order() {
+        for (rate, classes) in [(None, 1), (None, 3), (once_in_a_lifetime(), 3)] {
+            let jobs = [Until(7), Attempt(1), Until(3), Letter, Until(9), Until(3)];
+            let mut line = line(rate, classes, jobs);
+            assert_eq!(line.first_expiry(), Some(3));
+            assert_eq!(line.take_expired(2), []);
+            assert_eq!(line.take_expired(7), [Until(7), Until(3), Until(3)]);
+            assert_eq!((line.first_expiry(), line.len()), (Some(9), 3));
+            assert_eq!(line.take_expired(9), [Until(9)]);
+            assert_eq!((line.first_expiry(), line.len()), (None, 2));
+        }
     }
 
     #[test]

@@ -29,6 +29,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
             self.more_mut().plan = Plan::Sequence(sequencer);
         }
+        let starts = self.is_idle(rules) && item.delayed_until(now).is_none();
         let Some(sequencer) = self.sequencer_mut() else {
             unreachable!("it was made if it was not there")
         };
@@ -45,10 +46,13 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         let had_gap = sequencer.gap().map(|gap| gap.since);
         match sequencer.come(version, item, gaps, now) {
+            Came::Next(item) if starts => {
+                self.start_at_once(item, effects);
+                self.line_up(gaps, now, spares);
+            }
             Came::Next(item) => {
                 // What is early is not counted: it must not keep out what it waits for.
-                let parked = self.park(item, rules.capacity, rules.at_limit, spares);
-                effects.turn_away(parked);
+                self.park_or_turn_away(item, rules.capacity, rules, spares, effects);
                 self.line_up(gaps, now, spares);
             }
             Came::Early => {

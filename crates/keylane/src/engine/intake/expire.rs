@@ -1,0 +1,68 @@
+//! Settles messages that expire while they wait for a runner.
+
+use std::task::{Context, Poll};
+
+use super::super::Engine;
+use super::super::message::Queued;
+use super::super::outcome::{Outcome, Tally};
+use crate::clock::{self, Alarm, Instant};
+use crate::lanes::{TICK, later};
+use crate::rt::Arc;
+use crate::types::Spec;
+
+/// Entries of the ready queue that the router looks at in a tick.
+const LOOKS: usize = 4_096;
+
+/// The router's alarm for messages that expire in the ready queue.
+#[derive(Debug, Default)]
+pub(super) struct Expiry {
+    alarm: Option<Alarm>,
+    /// Where many expire one after the other, they do so together, some ticks apart: each time the
+    /// whole queue is looked at.
+    not_before: Option<Instant>,
+}
+
+impl Expiry {
+    /// Whether to call [`settle`](Self::settle) now.
+    #[inline]
+    pub(super) fn poll<T: Spec>(
+        &mut self,
+        engine: &Arc<Engine<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if !engine.rules.expires {
+            return Poll::Pending;
+        }
+        let Some(at) = engine.ready.expires_at() else {
+            self.alarm = None;
+            return Poll::Pending;
+        };
+        let at = engine.rules.moment(at, engine.clocks.epoch);
+        let at = self.not_before.map_or(at, |not_before| at.max(not_before));
+        let alarm = self.alarm.get_or_insert_with(|| Alarm::new(at));
+        alarm.reset(at);
+        alarm.poll(cx)
+    }
+
+    /// Settles what has expired. What its lanes let out goes into `jobs`.
+    pub(super) fn settle<T: Spec>(
+        &mut self,
+        engine: &Arc<Engine<T>>,
+        tally: &mut Tally,
+        jobs: &mut Vec<Queued<T>>,
+    ) {
+        self.alarm = None;
+        let now = clock::now();
+        let (expired, left) = engine.ready.take_expired(engine.rules.stamp(now));
+        let ticks = 1 + left / LOOKS;
+        self.not_before = Some(later(now, TICK * u32::try_from(ticks).unwrap_or(u32::MAX)));
+        for queued in expired {
+            let Queued::Job(job) = queued else {
+                unreachable!("a lane does not expire")
+            };
+            let outcome = Outcome::Expired(job.message);
+            engine.settle(tally, job.envelope, outcome);
+            jobs.extend(engine.advance(job.key, job.hash));
+        }
+    }
+}
