@@ -307,6 +307,14 @@ pub(crate) struct Parked<T: Types> {
     pub(crate) envelope: Envelope<T>,
 }
 
+/// A message whose attempt is over, and which is not settled yet.
+pub(crate) struct Unsettled<T: Types> {
+    pub(crate) hash: u64,
+    pub(crate) envelope: Envelope<T>,
+    /// The message, where it is kept for another attempt or a dead letter.
+    pub(crate) kept: Option<T::Message>,
+}
+
 /// A failed job that its lane holds, because it waits for time or for a decision.
 pub(crate) struct Held<T: Types> {
     pub(crate) message: T::Message,

@@ -61,7 +61,7 @@ use clocks::Clocks;
 mod keyless;
 
 mod run;
-pub(crate) use run::{Batches, RunnerSlot, RunningTasks, Single, Work, run};
+pub(crate) use run::{Batches, Invoke, RunnerSlot, RunningTasks, Single, run};
 
 mod outcome;
 pub(crate) use outcome::{Share, Tally};

@@ -1,6 +1,6 @@
 //! A dead letter in flight: its sink runs.
 
-use super::open::Head;
+use super::head::Head;
 use crate::engine::message::{Envelope, GivenUp, Job, Queued, Work};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack};
