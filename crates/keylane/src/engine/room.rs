@@ -3,26 +3,13 @@
 //! Messages behind failing jobs, and above the limit of their lane, return their room and are
 //! counted as *stalled*, up to a limit of their own.
 
-use super::Lane;
+use super::lane::Lane;
 use super::message::{Charge, Obligation, Parked, Standing};
-use crate::lanes::{Change, Gate as LaneGate, Stall};
+use crate::lanes::{Change, Stall};
+use crate::rt::Semaphore;
 use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Arc, Semaphore};
 use crate::types::Spec;
 use crate::unwind::shielded;
-
-/// Where the senders of a full lane wait.
-pub(crate) type Gate = Arc<Semaphore>;
-
-impl LaneGate for Gate {
-    fn with_permits(permits: usize) -> Self {
-        Arc::new(Semaphore::new(permits))
-    }
-
-    fn available(&self) -> usize {
-        self.available_permits()
-    }
-}
 
 /// Counters of full lanes, by their keys' hashes. While a lane is full, only one key in this many
 /// has to check its own lane before it sends.

@@ -65,6 +65,12 @@ pub(crate) struct Settings<K, M, E> {
     pub(crate) expires: bool,
 }
 
+/// How to give the answer of one message to several receipts.
+pub(crate) struct Share<O, E> {
+    pub(crate) answer: fn(&O) -> O,
+    pub(crate) failure: fn(&E) -> E,
+}
+
 impl<K, M, E> Settings<K, M, E> {
     /// What lanes decide by. `shares`: messages that do not run get the answer of the one that
     /// does.

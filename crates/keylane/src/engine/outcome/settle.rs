@@ -26,12 +26,6 @@ pub(in super::super) enum Outcome<T: Types> {
     Expired(T::Message),
 }
 
-/// How to give the answer of one message to several receipts.
-pub(crate) struct Share<O, E> {
-    pub(crate) answer: fn(&O) -> O,
-    pub(crate) failure: fn(&E) -> E,
-}
-
 /// Settlements whose room has not been returned yet.
 ///
 /// A runner that settles many messages in a row returns their room together, and always before it

@@ -15,9 +15,6 @@ pub(crate) use runner::run;
 mod slot;
 pub(crate) use slot::RunnerSlot;
 
-mod tasks;
-pub(crate) use tasks::RunningTasks;
-
 mod invoke;
 pub(crate) use invoke::Invoke;
 
