@@ -1,7 +1,7 @@
 //! What follows from a decision of a lane.
 
+use super::super::gate::Opening;
 use super::super::item::Item;
-use super::gate::Opening;
 use super::plan::Gap;
 use super::wake::Due;
 use crate::clock::Instant;
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(effects.leaving(), 3);
         assert!(!TestEffects::new().has_others());
         let mut closes = TestEffects::new();
-        let gate = <TestGate as super::super::gate::Gate>::with_permits(1);
+        let gate = <TestGate as crate::lanes::Gate>::with_permits(1);
         closes.opening = Opening::Close(gate);
         assert!(closes.has_others() && closes.is_plain());
     }
