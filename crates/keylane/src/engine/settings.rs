@@ -25,9 +25,7 @@ pub enum Overflow {
     /// The oldest message that waits behind the head is settled as dropped, for the new one. With a
     /// capacity of 1 nothing waits behind the head, and the new one itself is dropped.
     DropOldest,
-    /// The new message goes to the dead-letter sink, with [`Failure::LaneFull`] and no attempts.
-    ///
-    /// [`Failure::LaneFull`]: crate::error::Failure::LaneFull
+    /// The new message goes to the dead-letter sink, with `Failure::LaneFull` and no attempts.
     DeadLetter,
 }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 /// What a message takes up until it settles. Without a word in it, so that it fits beside the tag
-/// of its [`Obligation`].
+/// of its obligation.
 #[derive(Debug)]
 pub(crate) struct Charge {
     weight: [u8; 4],
