@@ -280,8 +280,8 @@ impl<T: Spec> Engine<T> {
     ) -> Job<T> {
         if restarts {
             let attempts = u8::try_from(head.work.attempts()).unwrap_or(u8::MAX);
-            let load = head.envelope.obligation.charge_mut();
-            load.earlier = load.earlier.saturating_add(attempts);
+            let charge = head.envelope.obligation.charge_mut();
+            charge.earlier = charge.earlier.saturating_add(attempts);
             let work = std::mem::replace(&mut head.work, Work::Attempt(1));
             self.drop_quietly(work);
         } else if counts && matches!(head.work, Work::Attempt(_)) {

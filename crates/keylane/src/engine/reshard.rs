@@ -27,7 +27,7 @@ pub(crate) struct Resharding<T: Spec> {
 struct Draining<T: Types> {
     lane: T::Key,
     hash: u64,
-    /// With their places in the order of acceptance.
+    /// Each with its `accepted_at`.
     held: VecDeque<(u64, Accepted<T>)>,
 }
 
@@ -71,7 +71,7 @@ impl<T: Spec> Resharding<T> {
         &mut self,
         engine: &Engine<T>,
         mut accepted: Accepted<T>,
-        stamp: u64,
+        accepted_at: u64,
     ) -> Placed<T> {
         let Some(key) = accepted.key.take() else {
             return Placed::Lane(accepted);
@@ -85,7 +85,7 @@ impl<T: Spec> Resharding<T> {
                 && let Some(draining) = self.draining.get_mut(&number)
             {
                 accepted.key = Some(key);
-                return draining.keep(engine, accepted, stamp, number);
+                return draining.keep(engine, accepted, accepted_at, number);
             }
         }
         accepted.hash = (self.places.hash)(&lane);
@@ -93,11 +93,12 @@ impl<T: Spec> Resharding<T> {
         Placed::Lane(accepted)
     }
 
-    /// Continues the reshard. Messages kept for lanes that have drained go into `returning`.
+    /// Continues the reshard. Messages kept for lanes that have drained go into `returning`. The
+    /// last message so far was accepted at `accepted_at`.
     pub(super) fn step(
         &mut self,
         engine: &Engine<T>,
-        stamp: u64,
+        accepted_at: u64,
         returning: &mut Vec<Returning<T>>,
     ) {
         loop {
@@ -105,7 +106,9 @@ impl<T: Spec> Resharding<T> {
                 let number = (self.places.placing.number)(&drained);
                 if let Some(old) = self.draining.remove(&number) {
                     let held = old.held.into_iter();
-                    returning.extend(held.map(|(stamp, kept)| Returning::with_stamp(kept, stamp)));
+                    returning.extend(
+                        held.map(|(accepted_at, kept)| Returning::with_stamp(kept, accepted_at)),
+                    );
                     self.places.layout().disperse(number);
                 }
             }
@@ -119,12 +122,12 @@ impl<T: Spec> Resharding<T> {
             let Some((lanes, done)) = self.places.layout().next() else {
                 break;
             };
-            self.begin(engine, stamp, lanes);
+            self.begin(engine, accepted_at, lanes);
             self.done = done;
         }
     }
 
-    fn begin(&mut self, engine: &Engine<T>, stamp: u64, lanes: usize) {
+    fn begin(&mut self, engine: &Engine<T>, accepted_at: u64, lanes: usize) {
         self.from = self.to;
         self.to = lanes;
         self.places.layout().change(self.from, self.to);
@@ -138,7 +141,7 @@ impl<T: Spec> Resharding<T> {
         for number in losing {
             let lane = (self.places.placing.numbered)(number);
             let hash = (self.places.hash)(&lane);
-            if engine.mark_end(&lane, hash, stamp) {
+            if engine.mark_end(&lane, hash, accepted_at) {
                 let held = VecDeque::new();
                 self.draining.insert(number, Draining { lane, hash, held });
             }
@@ -172,17 +175,17 @@ impl<T: Spec> Draining<T> {
         &mut self,
         engine: &Engine<T>,
         mut accepted: Accepted<T>,
-        stamp: u64,
+        accepted_at: u64,
         number: usize,
     ) -> Placed<T> {
         let limit = engine.settings.lane_capacity;
         let is_full = self.held.len() >= limit;
         let overflow = engine.settings.overflow;
         if is_full && overflow == Overflow::DeadLetter {
-            return Placed::Refused((stamp, accepted));
+            return Placed::Refused((accepted_at, accepted));
         }
         engine.stall_outside(&mut accepted);
-        self.held.push_back((stamp, accepted));
+        self.held.push_back((accepted_at, accepted));
         if is_full && overflow == Overflow::DropOldest {
             return self
                 .held
@@ -238,10 +241,10 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Sets the watermark of a lane. False: the lane is empty.
-    fn mark_end(&self, lane: &T::Key, hash: u64, stamp: u64) -> bool {
+    fn mark_end(&self, lane: &T::Key, hash: u64, accepted_at: u64) -> bool {
         let marked = self.lanes.with(hash, lane, |lane| {
             let mut effects = Effects::new();
-            let holds = lane.set_watermark(stamp, &self.rules);
+            let holds = lane.set_watermark(accepted_at, &self.rules);
             if holds {
                 // The senders at this gate may have another lane now.
                 lane.renew_gate(&self.rules, &mut effects);

@@ -40,7 +40,7 @@ pub(crate) struct Settings<K, M, E> {
     pub(crate) adaptive: Option<Adaptive>,
     pub(crate) retry: Option<Retry<E>>,
     pub(crate) retry_budget: Option<RetryBudget>,
-    pub(crate) exhausted: OnExhausted<K, M, E>,
+    pub(crate) on_exhausted: OnExhausted<K, M, E>,
     pub(crate) sink: Option<Sink<K, M, E>>,
     /// How to keep a message for another attempt, where one may be needed.
     pub(crate) keep: Option<fn(&M) -> M>,
@@ -123,7 +123,7 @@ impl<K, M, E> std::fmt::Debug for Settings<K, M, E> {
             .field("attempt_timeout", &self.attempt_timeout)
             .field("adaptive", &self.adaptive)
             .field("retry", &self.retry)
-            .field("exhausted", &self.exhausted)
+            .field("on_exhausted", &self.on_exhausted)
             .field("quantum", &self.quantum)
             .field("rate", &self.rate)
             .field("classes", &self.classes)
@@ -144,7 +144,7 @@ impl<K, M, E> Default for Settings<K, M, E> {
             adaptive: None,
             retry: None,
             retry_budget: None,
-            exhausted: OnExhausted::Discard,
+            on_exhausted: OnExhausted::Discard,
             sink: None,
             keep: None,
             quantum: 16,

@@ -160,7 +160,8 @@ impl<K, M> Shutdown<K, M> {
         lock(&self.returned).messages.push((accepted_at, message));
     }
 
-    pub(crate) fn interrupted(&self) {
+    /// Counts a message whose handler was dropped before it had returned.
+    pub(crate) fn count_interrupted(&self) {
         lock(&self.returned).interrupted += 1;
     }
 

@@ -119,7 +119,7 @@ impl<T: Spec> Engine<T> {
             lane.unwatch();
         }
         // A plain lane has no version, rate or watermark.
-        if effects.is_plain() && lane.is_plain() {
+        if !effects.needs_lock() && lane.is_plain() {
             return None;
         }
         self.apply_more_locked(lane, key, hash, now, effects)

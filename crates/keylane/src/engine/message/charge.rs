@@ -38,7 +38,7 @@ pub(in super::super) fn take_lost() -> u64 {
 }
 
 impl Charge {
-    /// The load of a message that has just been accepted.
+    /// The charge of a message that has just been accepted.
     #[inline]
     pub(super) fn new(weight: u32) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Charge {
         }
     }
 
-    /// The load of nothing.
+    /// The charge of nothing.
     #[inline]
     fn settled() -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Charge {
         }
     }
 
-    /// Moves it out; what stays is the load of nothing.
+    /// Moves it out; what stays is the charge of nothing.
     #[inline]
     pub(super) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::settled())

@@ -117,10 +117,10 @@ impl<T: Spec> Job<T> {
         Parked { message, envelope }
     }
 
-    /// Whether it is for the dead-letter sink, and not for the handler. By value, because what is
+    /// The job, and whether it is for the dead-letter sink and not for the handler. By value, because what is
     /// borrowed in an async block stays alive in it.
     #[inline]
-    pub(crate) fn sorted(self) -> (Self, bool) {
+    pub(crate) fn with_is_letter(self) -> (Self, bool) {
         let is_letter = matches!(self.work, Work::Letter(_));
         (self, is_letter)
     }

@@ -20,7 +20,7 @@ pub(crate) struct Envelope<T: Types> {
     pub(crate) accepted_at: u64,
 }
 
-/// The load of a message, and where its answer goes if it has a receipt.
+/// The charge of a message, and where its answer goes if it has a receipt.
 ///
 /// As an enum the choice takes no extra memory, and every parked message has one. Of a receipt, a
 /// version and a lifetime, one needs no box.

@@ -97,7 +97,7 @@ impl<T: Spec> Engine<T> {
     fn verdict(&self, is_keyed: bool, attempt: u32, failure: &Failure<T::Error>) -> Verdict {
         let policy = Policy {
             retry: self.settings.retry.as_ref(),
-            exhausted: &self.settings.exhausted,
+            on_exhausted: &self.settings.on_exhausted,
             is_keyed,
         };
         // `retry_if` and custom delays are user code.
@@ -113,7 +113,7 @@ impl<T: Spec> Engine<T> {
             target: "keylane",
             key = %self.shown(key, hash),
             attempts,
-            policy = ?self.settings.exhausted,
+            policy = ?self.settings.on_exhausted,
             "a message is given up on"
         );
     }

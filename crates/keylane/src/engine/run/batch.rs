@@ -60,7 +60,7 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
         engine.shutdown.advance(Stage::Aborting);
         let mut tally = Tally::default();
         for BatchMember { envelope, kept } in std::mem::take(&mut self.members) {
-            engine.shutdown.interrupted();
+            engine.shutdown.count_interrupted();
             let back = HandedBack {
                 key: key.and_then(cloned),
                 message: kept,
@@ -298,8 +298,8 @@ impl<T: Spec> Engine<T> {
             match (kept, key) {
                 (Some(message), Some(_)) => {
                     self.drop_quietly(failure);
-                    let load = envelope.obligation.charge_mut();
-                    load.earlier = load.earlier.saturating_add(1);
+                    let charge = envelope.obligation.charge_mut();
+                    charge.earlier = charge.earlier.saturating_add(1);
                     back.push(Parked { message, envelope });
                 }
                 (_, _) => {

@@ -47,7 +47,7 @@ pub(crate) fn run<T: Spec, I: Invoke<T>>(
                 continue;
             };
             loop {
-                let (head, is_letter) = job.sorted();
+                let (head, is_letter) = job.with_is_letter();
                 let next = if is_letter {
                     let letter = LetterInFlight::take(slot.engine(), head);
                     let accepted = deliver(&letter, &mut slot).await;
