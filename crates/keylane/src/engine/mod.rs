@@ -22,7 +22,8 @@
 //! - Its retry comes due in `intake/later.rs`. Until then its lane holds it, or `keyless.rs` if it
 //!   has no lane.
 //! - It is delayed in `intake/later.rs` if other messages may pass it, and in its lane if not.
-//! - It is settled in `outcome/settle.rs`, and nowhere else; or handed back, in `evict.rs`.
+//! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else. `evict.rs` takes what
+//!   is to be handed back out of the lanes.
 //!
 //! What they share:
 //!
