@@ -10,20 +10,17 @@
 //!
 //! What becomes of a message:
 //!
-//! - It is placed in `intake/`: the router takes it from the channel (`router.rs`) and finds its
-//!   lane (`place.rs`), or offers it to a lane with a discipline (`offer.rs`).
-//! - It is parked in its lane, in [`crate::lanes`]. `step.rs` asks the lane to decide and applies
-//!   the decision under the lock of the lane's shard; `apply.rs` applies the rest without the lock.
-//! - It is let out in `next.rs`, which says what starts next in a lane.
-//! - It is run in `run/`: a runner takes it from the ready queue, `in_flight.rs` holds it while its
-//!   handler runs, `letter.rs` while the dead-letter sink has it.
-//! - It has failed: `outcome/verdict.rs` says what follows, `outcome/failed.rs` retries, halts or
-//!   gives up.
-//! - Its retry comes due in `intake/later.rs`. Until then its lane holds it, or `keyless.rs` if it
-//!   has no lane.
-//! - It is delayed in `intake/later.rs` if other messages may pass it, and in its lane if not.
-//! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else. `evict.rs` takes what
-//!   is to be handed back out of the lanes.
+//! - It comes in through `intake/router.rs`; `intake/place.rs` and `offer.rs` place it in its lane.
+//! - It is parked in its lane, in [`crate::lanes`]. The ready queue is there, too.
+//! - Its lane decides in `step.rs`, under the lock of its shard; `apply.rs` applies what follows.
+//! - It starts, as the next one of its lane, in `next.rs`.
+//! - It is run in `run/`: `in_flight.rs` while its handler runs, `letter.rs` while a sink has it.
+//! - It has failed: `outcome/verdict.rs` says what follows, `outcome/failed.rs` does it.
+//! - It waits for its retry in its lane, or in `keyless.rs` if it has none.
+//! - Its retry comes due in `intake/later.rs`.
+//! - It is delayed in `intake/later.rs` if others may pass it, and in its lane if not.
+//! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else.
+//! - It is taken out of its lane at the end in `evict.rs`.
 //!
 //! What they share:
 //!

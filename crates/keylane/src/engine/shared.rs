@@ -81,8 +81,8 @@ pub(crate) struct Parts<T: Types> {
 /// Why a job may have to wait although no other job of its key is in front of it.
 ///
 /// Every message reads these relaxed. They have no partner: they only say whether to check, and a
-/// check of a paused key takes the shard's lock. Plain messages are not checked on their way, because then the
-/// compiler would move them field by field.
+/// check of a paused key takes the shard's lock. Plain messages are not checked on their way,
+/// because then the compiler would move them field by field.
 #[derive(Debug, Default)]
 pub(super) struct SlowPath {
     /// Lanes that are paused.

@@ -117,8 +117,8 @@ impl<T: Spec> Job<T> {
         Parked { message, envelope }
     }
 
-    /// The job, and whether it is for the dead-letter sink and not for the handler. By value, because what is
-    /// borrowed in an async block stays alive in it.
+    /// The job, and whether it is for the dead-letter sink and not for the handler. By value,
+    /// because what is borrowed in an async block stays alive in it.
     #[inline]
     pub(crate) fn with_is_letter(self) -> (Self, bool) {
         let is_letter = matches!(self.work, Work::Letter(_));

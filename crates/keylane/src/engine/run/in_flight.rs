@@ -38,12 +38,15 @@ pub(crate) struct InFlight<'a, T: Spec, K> {
 impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
     /// Splits a job into the input of its handler and its obligation. `keep` splits its message.
     #[inline]
-    pub(super) fn take<I>(
+    pub(super) fn take<I, F>(
         engine: &Arc<Engine<T>>,
         context: &'a mut Context<T::Key>,
         job: Job<T>,
-        keep: impl FnOnce(&Engine<T>, &mut Envelope<T>, T::Message) -> (Result<I, Failure<T::Error>>, K),
-    ) -> (Result<I, Failure<T::Error>>, Self) {
+        keep: F,
+    ) -> (Result<I, Failure<T::Error>>, Self)
+    where
+        F: FnOnce(&Engine<T>, &mut Envelope<T>, T::Message) -> (Result<I, Failure<T::Error>>, K),
+    {
         let attempt = job.attempt();
         let Job {
             key,
