@@ -1,6 +1,7 @@
 //! Tables of what was measured beside the workloads: memory, rest, and parts alone.
 
-use super::{Table, optional};
+use super::figures::optional;
+use super::form::Table;
 use crate::disciplines::{self, Discipline};
 use crate::footprint::Footprint;
 use crate::idle::Idle;
@@ -59,7 +60,7 @@ pub fn footprints(footprints: &[Footprint]) -> Option<Table> {
             allocations("distinct"),
         ]);
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }
 
 /// What is remembered of keys under a rate.
@@ -91,7 +92,7 @@ pub fn rate_keys(rates: &[RateKeys]) -> Option<Table> {
             grouped(rate.lanes_after as i64),
         ]);
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }
 
 /// Dispatchers at rest.
@@ -117,7 +118,7 @@ pub fn idle(idle: &[Idle]) -> Option<Table> {
             number(idle.drain_ms),
         ]);
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }
 
 /// Pull queues beside busy keys.
@@ -139,7 +140,7 @@ pub fn pulls(pulls: &[Pull]) -> Option<Table> {
         });
         table.push(std::iter::once(name.to_owned()).chain(figures));
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }
 
 /// What stands in front of a service.
@@ -161,7 +162,7 @@ pub fn fronts(fronts: &[Front]) -> Option<Table> {
             table.push(std::iter::once(stack.to_owned()).chain(figures));
         }
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }
 
 /// What each discipline costs.
@@ -205,5 +206,5 @@ pub fn disciplines(costs: &[Discipline]) -> Option<Table> {
         cells.push(grouped(breaks as i64));
         table.push(cells);
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }

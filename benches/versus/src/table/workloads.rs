@@ -1,6 +1,7 @@
 //! Tables of what the workloads measured.
 
-use super::{Table, time, figure, absent, excuse, breaks, quantiles, optional};
+use super::figures::{absent, breaks, excuse, figure, optional, quantiles, time};
+use super::form::Table;
 use crate::contenders::Id;
 use crate::keys::Keys;
 use crate::number::{grouped, number};
@@ -130,7 +131,7 @@ fn overview(results: &Results, wanted: Handler, by: u64) -> Option<Table> {
         cells.push(grouped(breaks as i64));
         table.push(cells);
     }
-    (!columns.is_empty() && !table.rows.is_empty()).then_some(table)
+    table.unless_empty().filter(|_| !columns.is_empty())
 }
 
 /// What a blocked or a hot key does to the others.
@@ -248,5 +249,5 @@ pub fn round_trips(results: &Results) -> Option<Table> {
         }
         table.push(cells);
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }

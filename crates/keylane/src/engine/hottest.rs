@@ -137,7 +137,7 @@ impl<T: Spec> Engine<T> {
             let parked = lane
                 .oldest_parked()
                 .map(|parked| parked.envelope.accepted_at);
-            let oldest = self.head_stamp(lane).into_iter().chain(parked).min();
+            let oldest = self.head_accepted_at(lane).into_iter().chain(parked).min();
             let waited = oldest.map(|accepted_at| self.waited(accepted_at, now));
             Figures {
                 depth: lane.depth(&self.rules),

@@ -14,7 +14,7 @@ impl<T: Spec> Engine<T> {
         self.lanes.peek(hash, key, |lane| LaneView {
             depth: lane.depth(&self.rules),
             state: Self::state_of(lane, now),
-            head_age: self.head_stamp(lane).map(|stamp| self.waited(stamp, now)),
+            head_age: self.head_accepted_at(lane).map(|at| self.waited(at, now)),
             oldest_waiting: Self::oldest_behind(lane)
                 .map(|parked| self.waited(parked.envelope.accepted_at, now)),
             full: lane.gate().is_some() || lane.depth(&self.rules) >= self.settings.lane_capacity,
@@ -52,7 +52,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// When the head of a lane was accepted, where the lane knows it.
-    pub(super) fn head_stamp(&self, lane: &Lane<T>) -> Option<u64> {
+    pub(super) fn head_accepted_at(&self, lane: &Lane<T>) -> Option<u64> {
         match lane.state() {
             State::Ready => None,
             State::Running { accepted_at, .. } => Some(*accepted_at),

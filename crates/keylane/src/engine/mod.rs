@@ -8,22 +8,30 @@
 //!
 //! # Where to look
 //!
-//! - `intake/` accepts: the router takes a message from the channel, places it (`place.rs`), and
-//!   parks it in the lane of its key or offers it to a lane with a discipline (`offer.rs`).
-//!   `later.rs` keeps delayed messages, `store.rs` queries the version store.
-//! - `next.rs` picks what starts next in a lane; `apply.rs` carries out the effects of a lane's
-//!   decision.
-//! - `run/` runs a job: a runner takes it from the ready queue, `in_flight.rs` holds it while its
-//!   handler runs, `letter.rs` while the dead-letter sink has it.
-//! - `outcome/` decides after an attempt: `verdict.rs` says what, `failed.rs` retries, halts or
-//!   gives up, `settle.rs` settles. No other place settles a message.
-//! - `admin/` carries out an operator's decision about one key; `inspect.rs` says why a key waits.
-//! - `reshard/` changes the number of lanes.
-//! - `end/` is the shutdown: the stages, the report, and `evict.rs`, which hands messages back.
-//! - `message.rs` has the forms of a message: envelope, obligation, options, job. `settings.rs` has
-//!   the checked options of the builder.
+//! What becomes of a message:
+//!
+//! - It comes in through `intake/router.rs`; `intake/place.rs` and `offer.rs` place it in its lane.
+//! - It is parked in its lane, in [`crate::lanes`]. The ready queue is there, too.
+//! - Its lane decides in `step.rs`, under the lock of its shard; `apply.rs` applies what follows.
+//! - It starts, as the next one of its lane, in `next.rs`.
+//! - It is run in `run/`: `in_flight.rs` while its handler runs, `letter.rs` while a sink has it.
+//! - It has failed: `outcome/verdict.rs` says what follows, `outcome/failed.rs` does it.
+//! - It waits for its retry in its lane, or in `keyless.rs` if it has none.
+//! - Its retry comes due in `intake/later.rs`.
+//! - It is delayed in `intake/later.rs` if others may pass it, and in its lane if not.
+//! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else.
+//! - It is taken out of its lane at the end in `evict.rs`.
+//!
+//! What they share:
+//!
+//! - `shared.rs` has the engine itself. `message/` has the forms of a message, `lane.rs` the types
+//!   of the lanes, `settings.rs` the checked options of the builder.
 //! - `room.rs` counts the capacity and the stalled messages; `clocks.rs` holds the timers;
-//!   `keyless.rs` holds messages without a lane that wait for a retry.
+//!   `tasks.rs` the tasks of the runners; `memory.rs` remembers versions and rates of keys without
+//!   lanes; `intake/store.rs` asks the version store.
+//! - `shutdown.rs` says how far the end has come, `report.rs` how it ended.
+//! - `layout.rs` has the number of lanes, `reshard.rs` changes it.
+//! - `admin/` carries out an operator's decision about one key; `inspect.rs` says why a key waits.
 //! - `probe.rs` collects what is observed; `events/` and `notify.rs` feed the subscribers,
 //!   `hottest.rs` the tables of hot keys. `watchdog.rs` finds handlers that block.
 //!
@@ -38,46 +46,62 @@
 //!    remember (versions, rates), the list of drained lanes, the room in bytes. User wakers are
 //!    never woken under a lock.
 
+mod shared;
+pub(crate) use shared::{Engine, Parts, Spawn};
+
 mod message;
 pub(crate) use message::{Accepted, Obligation, Reply};
 
-mod settings;
-pub use settings::Overflow;
-pub(crate) use settings::Settings;
-
 mod intake;
-pub(crate) use intake::{Router, StoreRequest, load};
+pub(crate) use intake::{Router, load};
+
+mod lane;
+pub(crate) use lane::{Gate, Lane};
+
+mod step;
 
 mod apply;
 
 mod next;
 
-mod room;
-pub(crate) use room::{Gate, Room};
+mod run;
+pub(crate) use run::{Batches, Invoke, RunnerSlot, Single, run};
 
-mod clocks;
-use clocks::Clocks;
+mod outcome;
+pub(crate) use outcome::Tally;
 
 mod keyless;
 
-mod run;
-pub(crate) use run::{Batches, RunnerSlot, RunningTasks, Single, Work, run};
+mod evict;
 
-mod outcome;
-pub(crate) use outcome::{Share, Tally};
+mod settings;
+pub use settings::Overflow;
+pub(crate) use settings::{Settings, Share};
+
+mod room;
+
+mod clocks;
+
+mod tasks;
+
+mod memory;
+
+mod shutdown;
+pub(crate) use shutdown::Stage;
+
+mod report;
+pub use report::{HandedBack, Report};
+
+mod layout;
+pub(crate) use layout::{Layout, MOST_LANES, Places, Placing};
+
+mod reshard;
+pub(crate) use reshard::Resharding;
 
 mod admin;
 mod inspect;
 
-mod reshard;
-pub(crate) use reshard::{Layout, MOST_LANES, Places, Placing, Resharding};
-
-mod end;
-pub(crate) use end::Stage;
-pub use end::{HandedBack, Report};
-
 mod probe;
-use probe::Probe;
 
 mod events;
 pub use events::{Event, Events};
@@ -85,373 +109,3 @@ pub use events::{Event, Events};
 mod hottest;
 mod notify;
 mod watchdog;
-
-use std::fmt;
-use std::time::Duration;
-
-use crate::adaptive::Meter;
-use crate::clock::Instant;
-use crate::handler::Details;
-use crate::lanes::{self, LaneMap, Limits, Ready, Recruit, Rules};
-use crate::observe::Stats;
-use crate::observe::trace::Shown;
-use crate::rate::RateMemory;
-use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::rt::{self, Arc, Handle, Mutex, OwnLine, mpsc};
-use crate::types::{Spec, Types};
-use crate::unwind::shielded;
-use end::Shutdown;
-use message::{Held, Parked, Queued};
-
-type Lanes<T> = LaneMap<<T as Types>::Key, Parked<T>, Held<T>, Gate>;
-
-pub(crate) type Lane<T> = lanes::Lane<Parked<T>, Held<T>, Gate>;
-
-pub(crate) type Spawn<T> = Box<dyn Fn(&Arc<Engine<T>>) + Send + Sync>;
-
-/// What the senders, the router, the runners and the lane handles share.
-pub(crate) struct Engine<T: Types> {
-    pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
-    /// The rules that the lanes decide by.
-    rules: Rules,
-    /// Whether the lanes have a discipline.
-    has_discipline: bool,
-    /// Whether the first message of a lane with a discipline goes into the ready queue itself.
-    enters: bool,
-    lanes: Lanes<T>,
-    ready: Ready<Queued<T>>,
-    pub(crate) room: Room,
-    clocks: Clocks<T>,
-    /// The rates of keys that have no lane. `None`: keys have no rate.
-    rates: Option<RateMemory>,
-    /// How many lanes wait for an operator's decision. A statistic.
-    halted: AtomicUsize,
-    /// Whether a job must be checked before it starts.
-    slow_path: OwnLine<SlowPath>,
-    /// The counters, metrics, events and tables of hot keys.
-    pub(crate) probe: Probe<T::Key>,
-    pub(crate) shutdown: Shutdown<T::Key, T::Message>,
-    pub(crate) runners: RunningTasks,
-    /// How the receipts of merged messages get the answer of the message that ran.
-    share: Option<Share<T::Output, T::Error>>,
-    /// How many lanes the keys are spread over, if they are. Only a reshard changes it.
-    pub(crate) places: Option<Arc<Places<T::Key>>>,
-    /// The keys of lanes that have drained up to their watermarks. Lanes add to it, the router
-    /// takes from it.
-    drained: Mutex<Vec<T::Key>>,
-    /// The channel to the task that asks the version store.
-    loads: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
-    /// Spawns a runner. Only this closure knows the type of the handler.
-    spawn: Spawn<T>,
-    /// The runtime that the dispatcher was started on.
-    runtime: Handle,
-}
-
-/// The parts that an engine is built from.
-pub(crate) struct Parts<T: Types> {
-    pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
-    pub(crate) shards: Option<usize>,
-    pub(crate) limits: Limits,
-    pub(crate) share: Option<Share<T::Output, T::Error>>,
-    pub(crate) places: Option<Arc<Places<T::Key>>>,
-    /// The channel to the task that asks the version store.
-    pub(crate) loads: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
-    pub(crate) runtime: Handle,
-    /// Spawns a runner.
-    pub(crate) spawn: Spawn<T>,
-}
-
-/// Why a job may have to wait although no other job of its key is in front of it.
-///
-/// Every message reads these relaxed. They have no partner: they only say whether to check, and a
-/// check of a paused key takes the shard's lock. Plain messages are not checked on their way, because then the
-/// compiler would move them field by field.
-#[derive(Debug, Default)]
-struct SlowPath {
-    /// Lanes that are paused.
-    paused: AtomicUsize,
-    /// Whether any message ever came that is delayed or expires.
-    untimely: AtomicBool,
-}
-
-impl<T: Spec> Engine<T> {
-    /// Whether any message came that is delayed or expires.
-    #[inline]
-    fn may_be_untimely(&self) -> bool {
-        self.slow_path.untimely.load(Ordering::Relaxed)
-    }
-
-    /// Records that a message that is delayed or expires is about to be sent.
-    pub(crate) fn expect_untimely(&self) {
-        if !self.may_be_untimely() {
-            self.slow_path.untimely.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether a job must be checked before it starts.
-    #[inline]
-    fn takes_slow_path(&self) -> bool {
-        self.enters | self.may_be_untimely() || self.has_paused()
-    }
-
-    /// Whether any lane is paused.
-    #[inline]
-    fn has_paused(&self) -> bool {
-        self.slow_path.paused.load(Ordering::Relaxed) > 0
-    }
-
-    pub(crate) fn new(parts: Parts<T>) -> Self {
-        let Parts {
-            settings,
-            shards,
-            limits,
-            share,
-            places,
-            loads,
-            runtime,
-            spawn,
-        } = parts;
-        let clocks = Clocks::new(&runtime);
-        let shutdown = Shutdown::new();
-        let rules = settings.rules(share.is_some(), clocks.epoch);
-        Self {
-            lanes: LaneMap::new(shards),
-            ready: Ready::new(limits)
-                .with_rules(settings.rate.map(|rate| rate.limiter()), settings.classes)
-                .with_expiry(rules.expires),
-            room: Room::new(
-                settings.capacity,
-                settings.capacity_bytes,
-                settings.stalled_capacity,
-            ),
-            has_discipline: rules.has_discipline(),
-            enters: rules.has_discipline() && rules.enters(),
-            rates: rules.rate.map(|_| RateMemory::new()),
-            rules,
-            halted: AtomicUsize::new(0),
-            slow_path: OwnLine(SlowPath::default()),
-            probe: Probe::new(
-                settings.name.as_deref(),
-                limits.concurrency.saturating_add(limits.idle),
-                settings.event_capacity,
-                settings
-                    .adaptive
-                    .map(|adaptive| Meter::new(adaptive, clocks.epoch)),
-                runtime.clone(),
-            ),
-            runners: RunningTasks::new(Details::new(shutdown.cancel.clone())),
-            shutdown,
-            share,
-            places,
-            drained: Mutex::new(Vec::new()),
-            loads,
-            spawn,
-            runtime,
-            clocks,
-            settings,
-        }
-    }
-
-    /// Runs the user's code inside the dispatcher's runtime, whatever thread calls this.
-    pub(crate) fn inside<R>(&self, call: impl FnOnce() -> R) -> R {
-        rt::inside(&self.runtime, call)
-    }
-
-    /// The time by the clock of the dispatcher's runtime. The caller may be outside of it.
-    pub(crate) fn now(&self) -> Instant {
-        self.clocks.clock.now()
-    }
-
-    /// When a message expires that is sent now, in nanoseconds since the epoch. `None`: never.
-    pub(crate) fn expiry_after(&self, lifetime: Duration) -> Option<u64> {
-        let lifetime = u64::try_from(lifetime.as_nanos()).ok()?;
-        self.stamp(self.now()).checked_add(lifetime)
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        let counters = &self.probe.counters;
-        Stats {
-            accepted: counters.accepted.get(),
-            done: counters.done.get(),
-            dead_lettered: counters.dead_lettered.get(),
-            discarded: counters.discarded.get(),
-            coalesced: counters.coalesced.get(),
-            duplicates: counters.duplicates.get(),
-            expired: counters.expired.get(),
-            handed_back: counters.handed_back.get(),
-            failures: counters.failures.get(),
-            panics: counters.panics.get(),
-            timeouts: counters.timeouts.get(),
-            retries: counters.retries.get(),
-            postponed: counters.postponed.get(),
-            letter_failures: counters.letter_failures.get(),
-            overflowed: counters.overflowed.get(),
-            stuck: counters.stuck.get(),
-            in_flight: self.ready.active(),
-            ready: self.ready.waiting(),
-            lanes: self.lanes.len(),
-            backing_off: self.clocks.backing_off(),
-            halted: self.halted.load(Ordering::Relaxed),
-            paused: self.slow_path.paused.load(Ordering::Relaxed),
-            full_lanes: self.room.full_lanes(),
-            stalled: self.room.stalled(),
-            capacity_left: self.room.messages.available_permits(),
-            concurrency_limit: self.ready.concurrency(),
-        }
-    }
-
-    /// Refuses all senders from now on, also those that wait for room.
-    pub(crate) fn stop_intake(&self) {
-        self.room.close();
-        if let Some(gate) = self.rates.as_ref().and_then(RateMemory::close) {
-            shielded(|| gate.close());
-        }
-    }
-
-    /// The gate where senders wait while too many rates are remembered.
-    #[inline]
-    pub(crate) fn rate_gate(&self) -> Option<Gate> {
-        self.rates.as_ref()?.gate()
-    }
-
-    /// The gate of this key, if its lane is full.
-    #[inline]
-    pub(crate) fn gate(&self, hash: u64, key: &T::Key) -> Option<Gate> {
-        match &self.places {
-            None => self.gate_of(hash, key),
-            Some(_) => self.gate_of_place(hash, key),
-        }
-    }
-
-    /// The same as `gate`, where a reshard may change the number of lanes.
-    #[cold]
-    fn gate_of_place(&self, hash: u64, key: &T::Key) -> Option<Gate> {
-        let places = self.places.as_ref()?;
-        places.gate(key).or_else(|| {
-            let (lane, hash) = places.lane(key, hash);
-            self.gate_of(hash, &lane)
-        })
-    }
-
-    #[inline]
-    fn gate_of(&self, hash: u64, key: &T::Key) -> Option<Gate> {
-        if !self.room.may_be_full(hash) {
-            return None;
-        }
-        self.lanes
-            .peek(hash, key, |lane| lane.gate().cloned())
-            .flatten()
-    }
-
-    /// Whether the lane of this key waits for this version. The sender of that version must not
-    /// wait at the gate, because the senders in front of it wait for its message.
-    pub(crate) fn is_awaited(&self, hash: u64, key: &T::Key, version: u64) -> bool {
-        let awaited = self.lanes.peek(hash, key, |lane| lane.awaits(version));
-        awaited.unwrap_or(false)
-    }
-
-    /// Whether every accepted message has settled and no handler runs.
-    fn is_settled(&self) -> bool {
-        self.probe.counters.settled() == self.probe.counters.accepted.get()
-            && self.ready.active() == 0
-    }
-
-    /// Moves to the end once everything has settled, if the dispatcher task was dropped early.
-    fn end_orphaned(&self) {
-        if self.shutdown.is_orphaned() && self.is_settled() {
-            // Timers of jobs that were parked after the dispatcher task was gone.
-            self.clocks.retries.clear();
-            self.clocks.wake_ups.clear();
-            self.advance_to_end();
-        }
-    }
-
-    /// Builds the report: how every message was settled.
-    pub(crate) fn report(&self) -> Report<T::Key, T::Message> {
-        let (returned, interrupted) = self.shutdown.take_returned();
-        Report {
-            accepted: self.probe.counters.accepted.get(),
-            done: self.probe.counters.done.get(),
-            dead_lettered: self.probe.counters.dead_lettered.get(),
-            discarded: self.probe.counters.discarded.get(),
-            coalesced: self.probe.counters.coalesced.get(),
-            duplicates: self.probe.counters.duplicates.get(),
-            expired: self.probe.counters.expired.get(),
-            handed_back: self.probe.counters.handed_back.get(),
-            interrupted,
-            returned,
-            deadline_reached: self.shutdown.deadline_reached(),
-        }
-    }
-
-    /// How long ago a message was accepted.
-    #[inline]
-    pub(crate) fn waited(&self, accepted_at: u64, now: Instant) -> Duration {
-        Duration::from_nanos(self.clocks.stamp(now).saturating_sub(accepted_at))
-    }
-
-    /// A moment, as nanoseconds since the epoch.
-    #[inline]
-    fn stamp(&self, now: Instant) -> u64 {
-        self.clocks.stamp(now)
-    }
-
-    /// Wakes or spawns the runner that the ready queue has recruited.
-    #[inline]
-    fn recruit(self: &Arc<Self>, recruit: Recruit) {
-        if !matches!(recruit, Recruit::None) {
-            self.wake_watchdog();
-        }
-        match recruit {
-            Recruit::None => {}
-            Recruit::Wake(waker) => waker.wake(),
-            Recruit::Spawn => (self.spawn)(self),
-        }
-    }
-
-    /// Pushes one job to the back of the ready queue. If the queue is closed, the job is handed
-    /// back.
-    fn enqueue(self: &Arc<Self>, queued: impl Into<Queued<T>>) {
-        match self.ready.push_one(queued.into()) {
-            Ok(recruit) => self.recruit(recruit),
-            Err(queued) => self.hand_back_queued(queued),
-        }
-    }
-
-    /// The key as spans and events show it.
-    fn shown<'a>(&self, key: Option<&'a T::Key>, hash: u64) -> Shown<'a, T::Key> {
-        Shown {
-            key,
-            hash,
-            show: self.settings.show_key,
-        }
-    }
-}
-
-impl<T: Spec> Engine<T>
-where
-    T::Key: Eq + Clone,
-{
-    /// How to show a key by its hash, while it has a lane.
-    fn shown_by_hash(&self, hash: u64) -> String {
-        let key = self.settings.show_key.and_then(|_| self.lanes.key_of(hash));
-        let shown = Shown {
-            key: key.as_ref(),
-            hash,
-            show: self.settings.show_key,
-        };
-        match key {
-            Some(_) => shown.to_string(),
-            None => format!("#{hash:016x}"),
-        }
-    }
-}
-
-impl<T: Types> fmt::Debug for Engine<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine")
-            .field("settings", &self.settings)
-            .field("shutdown", &self.shutdown)
-            .finish_non_exhaustive()
-    }
-}

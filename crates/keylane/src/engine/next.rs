@@ -1,8 +1,9 @@
 //! What starts next in a lane.
 
-use super::apply::{LaneEffects, Unlocked};
+use super::lane::LaneEffects;
 use super::message::{Held, Job, Parked, Queued, Work};
 use super::outcome::{Outcome, Tally};
+use super::step::Unlocked;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::lanes::{Effects, Hold, Next};

@@ -3,26 +3,13 @@
 //! Messages behind failing jobs, and above the limit of their lane, return their room and are
 //! counted as *stalled*, up to a limit of their own.
 
-use super::Lane;
+use super::lane::Lane;
 use super::message::{Charge, Obligation, Parked, Standing};
-use crate::lanes::{Change, Gate as LaneGate, Stall};
+use crate::lanes::{Change, Stall};
+use crate::rt::Semaphore;
 use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Arc, Semaphore};
 use crate::types::Spec;
 use crate::unwind::shielded;
-
-/// Where the senders of a full lane wait.
-pub(crate) type Gate = Arc<Semaphore>;
-
-impl LaneGate for Gate {
-    fn with_permits(permits: usize) -> Self {
-        Arc::new(Semaphore::new(permits))
-    }
-
-    fn available(&self) -> usize {
-        self.available_permits()
-    }
-}
 
 /// Counters of full lanes, by their keys' hashes. While a lane is full, only one key in this many
 /// has to check its own lane before it sends.
@@ -188,8 +175,8 @@ impl Room {
         claimed
     }
 
-    fn stall_charge(&self, load: &mut Charge, freed: &mut Freed) -> bool {
-        if load.standing != Standing::Counted {
+    fn stall_charge(&self, charge: &mut Charge, freed: &mut Freed) -> bool {
+        if charge.standing != Standing::Counted {
             return false;
         }
         let capacity = self.stalled_capacity;
@@ -200,20 +187,20 @@ impl Room {
             })
             .is_ok();
         if claimed {
-            load.standing = Standing::Stalled;
+            charge.standing = Standing::Stalled;
             freed.messages += 1;
-            freed.bytes += load.weight() as usize;
+            freed.bytes += charge.weight() as usize;
         }
         claimed
     }
 
     /// A message of another size stands for this obligation from now on. Returns the bytes that are
     /// to be given back when the shard's lock is gone.
-    pub(super) fn reweigh(&self, load: &mut Charge, weight: u32) -> usize {
+    pub(super) fn reweigh(&self, charge: &mut Charge, weight: u32) -> usize {
         let mut freed = 0;
-        if let (Standing::Counted, Some(bytes)) = (load.standing, &self.bytes) {
-            match weight.checked_sub(load.weight()) {
-                None => freed = (load.weight() - weight) as usize,
+        if let (Standing::Counted, Some(bytes)) = (charge.standing, &self.bytes) {
+            match weight.checked_sub(charge.weight()) {
+                None => freed = (charge.weight() - weight) as usize,
                 Some(more) => match bytes.try_acquire_many(more) {
                     Ok(permit) => permit.forget(),
                     // It was let in once and is not turned away now; it gives back what it took.
@@ -221,7 +208,7 @@ impl Room {
                 },
             }
         }
-        load.set_weight(weight);
+        charge.set_weight(weight);
         freed
     }
 }

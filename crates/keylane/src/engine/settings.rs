@@ -25,9 +25,7 @@ pub enum Overflow {
     /// The oldest message that waits behind the head is settled as dropped, for the new one. With a
     /// capacity of 1 nothing waits behind the head, and the new one itself is dropped.
     DropOldest,
-    /// The new message goes to the dead-letter sink, with [`Failure::LaneFull`] and no attempts.
-    ///
-    /// [`Failure::LaneFull`]: crate::error::Failure::LaneFull
+    /// The new message goes to the dead-letter sink, with `Failure::LaneFull` and no attempts.
     DeadLetter,
 }
 
@@ -42,7 +40,7 @@ pub(crate) struct Settings<K, M, E> {
     pub(crate) adaptive: Option<Adaptive>,
     pub(crate) retry: Option<Retry<E>>,
     pub(crate) retry_budget: Option<RetryBudget>,
-    pub(crate) exhausted: OnExhausted<K, M, E>,
+    pub(crate) on_exhausted: OnExhausted<K, M, E>,
     pub(crate) sink: Option<Sink<K, M, E>>,
     /// How to keep a message for another attempt, where one may be needed.
     pub(crate) keep: Option<fn(&M) -> M>,
@@ -63,6 +61,12 @@ pub(crate) struct Settings<K, M, E> {
     pub(crate) delayed: Delayed,
     /// Whether messages may expire.
     pub(crate) expires: bool,
+}
+
+/// How to give the answer of one message to several receipts.
+pub(crate) struct Share<O, E> {
+    pub(crate) answer: fn(&O) -> O,
+    pub(crate) failure: fn(&E) -> E,
 }
 
 impl<K, M, E> Settings<K, M, E> {
@@ -119,7 +123,7 @@ impl<K, M, E> std::fmt::Debug for Settings<K, M, E> {
             .field("attempt_timeout", &self.attempt_timeout)
             .field("adaptive", &self.adaptive)
             .field("retry", &self.retry)
-            .field("exhausted", &self.exhausted)
+            .field("on_exhausted", &self.on_exhausted)
             .field("quantum", &self.quantum)
             .field("rate", &self.rate)
             .field("classes", &self.classes)
@@ -140,7 +144,7 @@ impl<K, M, E> Default for Settings<K, M, E> {
             adaptive: None,
             retry: None,
             retry_budget: None,
-            exhausted: OnExhausted::Discard,
+            on_exhausted: OnExhausted::Discard,
             sink: None,
             keep: None,
             quantum: 16,

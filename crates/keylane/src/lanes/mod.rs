@@ -9,11 +9,14 @@ pub(crate) use rules::{
 mod item;
 pub(crate) use item::Item;
 
+mod gate;
+pub(crate) use gate::{Gate, Opening};
+
 mod lane;
 pub(crate) use lane::plan::{Gap, Sequencer};
 pub(crate) use lane::{
-    Change, Decision, Due, Effects, Evicted, Few, Gate, Hold, Lane, Left, Next, Offered, Opening,
-    Out, Stall, State, Store, Taken, Undecidable, WaitReason,
+    Change, Decision, Due, Effects, Evicted, Few, Hold, Lane, Left, Next, Offered, Out, Stall,
+    State, Store, Taken, Undecidable, WaitReason,
 };
 
 mod map;

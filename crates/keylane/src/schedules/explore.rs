@@ -6,7 +6,6 @@ use std::future::Future;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::{Config, MaxSteps, Runner};
 
-use super::SCENARIOS;
 use crate::rt;
 
 /// The number of schedules over all scenarios.
@@ -18,8 +17,8 @@ const LONGEST: usize = 100_000;
 /// The number of preemptions that PCT uses in one execution.
 const DEPTH: usize = 3;
 
-/// Runs the scenario under its share of the schedules.
-pub(super) fn explore<F>(scenario: fn() -> F)
+/// Runs the scenario, one of so many, under its share of the schedules.
+pub(super) fn explore<F>(scenario: fn() -> F, scenarios: usize)
 where
     F: Future<Output = ()> + 'static,
 {
@@ -34,7 +33,7 @@ where
         Runner::new(scheduler, config).run(run);
         return;
     }
-    let share = schedules() / SCENARIOS;
+    let share = schedules() / scenarios;
     let explored = match env::var("KEYLANE_SCHEDULER").as_deref() {
         Ok("pct") => Runner::new(PctScheduler::new(DEPTH, share), config).run(run),
         Ok("random") | Err(_) => Runner::new(RandomScheduler::new(share), config).run(run),

@@ -45,7 +45,7 @@ macro_rules! scenarios {
         $(
             #[test]
             fn $name() {
-                explore($scenario);
+                explore($scenario, SCENARIOS);
             }
         )*
     };

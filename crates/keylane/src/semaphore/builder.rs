@@ -29,9 +29,10 @@ pub struct KeyedSemaphoreBuilder<K, S = RandomState> {
     marker: PhantomData<fn(K)>,
 }
 
-impl<K> KeyedSemaphoreBuilder<K> {
-    pub(super) fn new() -> Self {
-        Self {
+impl<K> KeyedSemaphore<K> {
+    /// A builder, for other settings than the defaults.
+    pub fn builder() -> KeyedSemaphoreBuilder<K> {
+        KeyedSemaphoreBuilder {
             hasher: RandomState::new(),
             capacity: 65_536,
             concurrency: 1_024,

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::hash::Hash;
 
-use super::builder::KeyedSemaphoreBuilder;
 use super::error::{AcquireError, Closed, TryAcquireError, TryReserveError};
 use super::permit::KeyedPermit;
 use super::reservation::{Reservation, Reserve};
@@ -50,11 +49,6 @@ pub struct KeyedSemaphore<K> {
 }
 
 impl<K> KeyedSemaphore<K> {
-    /// A builder, for other settings than the defaults.
-    pub fn builder() -> KeyedSemaphoreBuilder<K> {
-        KeyedSemaphoreBuilder::new()
-    }
-
     /// Waits for capacity, in the order of the first polls.
     ///
     /// # Errors
@@ -183,7 +177,7 @@ impl<K: Hash + Eq + Clone> KeyedSemaphore<K> {
     }
 }
 
-/// With the defaults of [`KeyedSemaphoreBuilder`].
+/// With the defaults of its [`builder`](KeyedSemaphore::builder).
 impl<K: Hash + Eq + Clone> Default for KeyedSemaphore<K> {
     fn default() -> Self {
         Self::builder().build().expect("the defaults are valid")

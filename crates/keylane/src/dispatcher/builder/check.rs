@@ -169,7 +169,7 @@ impl<K, M, E> Config<K, M, E> {
     fn check_sink(&self) -> Result<(), BuildError> {
         let settings = &self.settings;
         let has_sink =
-            settings.sink.is_some() || matches!(settings.exhausted, OnExhausted::DeadLetter(_));
+            settings.sink.is_some() || matches!(settings.on_exhausted, OnExhausted::DeadLetter(_));
         let on_gap = self.sequence.as_ref().map(Sequence::on_gap);
         let has_letters =
             settings.overflow == Overflow::DeadLetter || on_gap == Some(OnGap::DeadLetter);

@@ -39,7 +39,7 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     where
         M: Clone,
     {
-        self.config.settings.exhausted = exhausted;
+        self.config.settings.on_exhausted = exhausted;
         self.config.settings.keep = Some(M::clone);
         self
     }

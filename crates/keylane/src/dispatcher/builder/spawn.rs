@@ -10,8 +10,8 @@ use crate::discipline::{Discipline, Recorded, Version};
 use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
 use crate::engine::{
-    Batches, Engine, Parts, Places, Resharding, Router, RunnerSlot, Share, Single, Spawn, Tally,
-    Work, load, run,
+    Batches, Engine, Invoke, Parts, Places, Resharding, Router, RunnerSlot, Share, Single, Spawn,
+    Tally, load, run,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -49,8 +49,8 @@ where
         let version = self.config.complete()?;
         match self.config.settings.discipline.store() {
             Some(store) => {
-                let work = Single::<_, A, _>::kept_if_set(Recorded { handler, store });
-                self.start(version, work)
+                let invoke = Single::<_, A, _>::kept_if_set(Recorded { handler, store });
+                self.start(version, invoke)
             }
             None if self.config.settings.keep.is_none() => {
                 self.start(version, Single::<_, A, _>::not_kept(handler))
@@ -87,7 +87,7 @@ where
     fn start<O>(
         self,
         version: Option<Arc<Version<M>>>,
-        work: impl Work<Of<K, M, O, E>>,
+        invoke: impl Invoke<Of<K, M, O, E>>,
     ) -> Result<Dispatcher<K, M, O, E>, BuildError>
     where
         O: Send + 'static,
@@ -122,7 +122,7 @@ where
             shards: config.shards,
             limits,
             runtime: runtime.clone(),
-            spawn: runners(runtime.clone(), work),
+            spawn: runners(runtime.clone(), invoke),
             share,
             places,
             loads,
@@ -142,12 +142,12 @@ where
 }
 
 /// How the engine starts a runner, without knowing the handler.
-fn runners<T: Spec + 'static>(runtime: Handle, work: impl Work<T>) -> Spawn<T> {
-    let work = Arc::new(work);
+fn runners<T: Spec + 'static>(runtime: Handle, invoke: impl Invoke<T>) -> Spawn<T> {
+    let invoke = Arc::new(invoke);
     Box::new(move |engine: &Arc<Engine<T>>| {
         engine.runners.start(|number| {
             let slot = RunnerSlot::new(Arc::clone(engine), number);
-            runtime.spawn(run(slot, Arc::clone(&work))).abort_handle()
+            runtime.spawn(run(slot, Arc::clone(&invoke))).abort_handle()
         });
     })
 }

@@ -94,9 +94,9 @@ impl<T: Spec> Engine<T> {
             };
             if let Some((waiting, envelope)) = waiting {
                 std::mem::swap(waiting, &mut message);
-                let load = envelope.obligation.charge_mut();
-                freed = self.room.reweigh(load, weight);
-                load.earlier = 0;
+                let charge = envelope.obligation.charge_mut();
+                freed = self.room.reweigh(charge, weight);
+                charge.earlier = 0;
             }
         });
         if let Err(why) = decided {

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use super::super::Engine;
-use super::super::message::{Held, Job, Queued, RetryDue, Work};
+use super::super::message::{Held, Job, Queued, RetryDue, Unsettled, Work};
 use super::super::room::Freed;
-use super::super::run::Open;
 use super::settle::{Outcome, Tally};
 use super::verdict::{Policy, Verdict};
 use crate::clock;
@@ -31,15 +30,15 @@ impl<T: Spec> Engine<T> {
         self: &Arc<Self>,
         tally: &mut Tally,
         context: &mut Context<T::Key>,
-        open: Open<T>,
+        unsettled: Unsettled<T>,
         failure: Failure<T::Error>,
     ) -> Option<Queued<T>> {
         let (key, attempt) = (context.key.take(), context.attempt);
-        let Open {
+        let Unsettled {
             hash,
             envelope,
             kept,
-        } = open;
+        } = unsettled;
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
             // There will be neither a retry nor a letter, so no copy of the message is kept.
@@ -98,7 +97,7 @@ impl<T: Spec> Engine<T> {
     fn verdict(&self, is_keyed: bool, attempt: u32, failure: &Failure<T::Error>) -> Verdict {
         let policy = Policy {
             retry: self.settings.retry.as_ref(),
-            exhausted: &self.settings.exhausted,
+            on_exhausted: &self.settings.on_exhausted,
             is_keyed,
         };
         // `retry_if` and custom delays are user code.
@@ -114,7 +113,7 @@ impl<T: Spec> Engine<T> {
             target: "keylane",
             key = %self.shown(key, hash),
             attempts,
-            policy = ?self.settings.exhausted,
+            policy = ?self.settings.on_exhausted,
             "a message is given up on"
         );
     }

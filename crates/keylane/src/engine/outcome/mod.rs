@@ -6,4 +6,4 @@ mod verdict;
 
 mod settle;
 pub(super) use settle::Outcome;
-pub(crate) use settle::{Share, Tally};
+pub(crate) use settle::Tally;

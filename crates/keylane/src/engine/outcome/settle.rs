@@ -26,12 +26,6 @@ pub(in super::super) enum Outcome<T: Types> {
     Expired(T::Message),
 }
 
-/// How to give the answer of one message to several receipts.
-pub(crate) struct Share<O, E> {
-    pub(crate) answer: fn(&O) -> O,
-    pub(crate) failure: fn(&E) -> E,
-}
-
 /// Settlements whose room has not been returned yet.
 ///
 /// A runner that settles many messages in a row returns their room together, and always before it
@@ -266,12 +260,12 @@ impl<T: Spec> Engine<T> {
 
     #[inline]
     fn return_room(&self, tally: &mut Tally, obligation: &mut Obligation<T>) {
-        let load = obligation.charge_mut();
-        match std::mem::replace(&mut load.standing, Standing::Settled) {
+        let charge = obligation.charge_mut();
+        match std::mem::replace(&mut charge.standing, Standing::Settled) {
             Standing::Stalled => self.room.unstall(),
             Standing::Counted => {
                 tally.room += 1;
-                let weight = load.weight();
+                let weight = charge.weight();
                 if !tally.add_bytes(weight) {
                     self.room.give(0, weight as usize);
                 }

@@ -9,7 +9,7 @@ use crate::retry::Retry;
 /// The builder's options about failures.
 pub(super) struct Policy<'a, K, M, E> {
     pub(super) retry: Option<&'a Retry<E>>,
-    pub(super) exhausted: &'a OnExhausted<K, M, E>,
+    pub(super) on_exhausted: &'a OnExhausted<K, M, E>,
     /// Whether the message has a key. Without a key there is no lane to halt.
     pub(super) is_keyed: bool,
 }
@@ -39,7 +39,7 @@ impl<K, M, E> Policy<'_, K, M, E> {
 
     /// The verdict on a message that is not tried again.
     pub(super) fn given_up(&self) -> Verdict {
-        match self.exhausted {
+        match self.on_exhausted {
             OnExhausted::DeadLetter(_) => Verdict::DeadLetter,
             OnExhausted::Halt if self.is_keyed => Verdict::Halt,
             OnExhausted::Halt | OnExhausted::Discard => Verdict::Discard,
@@ -69,13 +69,13 @@ mod tests {
 
     fn verdict(
         retry: Option<&Retry<&'static str>>,
-        exhausted: &Given,
+        on_exhausted: &Given,
         is_keyed: bool,
         attempt: u32,
     ) -> Verdict {
         let policy = Policy {
             retry,
-            exhausted,
+            on_exhausted,
             is_keyed,
         };
         policy.verdict(attempt, &Failure::Error("full"), 0.0)

@@ -6,12 +6,11 @@ use std::marker::PhantomData;
 use futures::FutureExt;
 
 use super::in_flight::InFlight;
+use super::invoke::Invoke;
 use super::kept::{Kept, KeptIfSet, KeptMessage};
-use super::open::Open;
-use super::work::Work;
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::clock;
-use crate::engine::message::{Envelope, Parked, Queued};
+use crate::engine::message::{Envelope, Parked, Queued, Unsettled};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack, Stage};
 use crate::error::Failure;
@@ -61,7 +60,7 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
         engine.shutdown.advance(Stage::Aborting);
         let mut tally = Tally::default();
         for BatchMember { envelope, kept } in std::mem::take(&mut self.members) {
-            engine.shutdown.interrupted();
+            engine.shutdown.count_interrupted();
             let back = HandedBack {
                 key: key.and_then(cloned),
                 message: kept,
@@ -78,12 +77,12 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
 pub(crate) enum Finished<T: Types> {
     /// It was one message, which has settled. Its lane has this hash.
     Settled(u64),
-    Open(Box<OpenBatch<T>>),
+    Unsettled(Box<UnsettledBatch<T>>),
 }
 
 /// A batch that has not settled.
-pub(crate) struct OpenBatch<T: Types> {
-    first: Open<T>,
+pub(crate) struct UnsettledBatch<T: Types> {
+    first: Unsettled<T>,
     members: Vec<BatchMember<T>>,
     answer: Result<Answers<T>, Box<Failure<T::Error>>>,
 }
@@ -91,7 +90,7 @@ pub(crate) struct OpenBatch<T: Types> {
 /// One answer for each message of a batch.
 type Answers<T> = Vec<Result<<T as Types>::Output, <T as Types>::Error>>;
 
-impl<T, H, A> Work<T> for Batches<H, A>
+impl<T, H, A> Invoke<T> for Batches<H, A>
 where
     T: Spec,
     H: BatchHandler<T::Key, T::Message, A>,
@@ -160,8 +159,8 @@ where
             in_flight.settle(engine, tally, answer);
             return Finished::Settled(in_flight.hash());
         }
-        Finished::Open(Box::new(OpenBatch {
-            first: in_flight.open(),
+        Finished::Unsettled(Box::new(UnsettledBatch {
+            first: in_flight.take_unsettled(),
             members,
             answer,
         }))
@@ -175,7 +174,7 @@ where
     ) -> Option<Queued<T>> {
         match finished {
             Finished::Settled(hash) => engine.advance(context.key.take(), hash),
-            Finished::Open(batch) => engine.after_batch(tally, context, *batch),
+            Finished::Unsettled(batch) => engine.after_batch(tally, context, *batch),
         }
     }
 }
@@ -206,11 +205,11 @@ impl<T: Spec> Engine<T> {
         self: &Arc<Self>,
         tally: &mut Tally,
         context: &mut Context<T::Key>,
-        batch: OpenBatch<T>,
+        batch: UnsettledBatch<T>,
     ) -> Option<Queued<T>> {
-        let OpenBatch {
+        let UnsettledBatch {
             first:
-                Open {
+                Unsettled {
                     hash,
                     envelope,
                     kept,
@@ -268,12 +267,12 @@ impl<T: Spec> Engine<T> {
                 if had_members {
                     self.put_failed_back(tally, context.key.as_ref(), hash, &why, failed);
                 }
-                let open = Open {
+                let unsettled = Unsettled {
                     hash,
                     envelope: first.envelope,
                     kept: first.kept,
                 };
-                self.failed(tally, context, open, failure)
+                self.failed(tally, context, unsettled, failure)
             }
         }
     }
@@ -299,8 +298,8 @@ impl<T: Spec> Engine<T> {
             match (kept, key) {
                 (Some(message), Some(_)) => {
                     self.drop_quietly(failure);
-                    let load = envelope.obligation.charge_mut();
-                    load.earlier = load.earlier.saturating_add(1);
+                    let charge = envelope.obligation.charge_mut();
+                    charge.earlier = charge.earlier.saturating_add(1);
                     back.push(Parked { message, envelope });
                 }
                 (_, _) => {

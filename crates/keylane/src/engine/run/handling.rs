@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::in_flight::Attempt;
+use super::invoke::Invoke;
 use super::slot::RunnerSlot;
-use super::work::Work;
 use crate::error::Failure;
 use crate::types::Spec;
 
@@ -16,37 +16,37 @@ use crate::types::Spec;
 /// Pending until the handler has returned and a success has been settled. The first `Pending` makes
 /// the runner a holder. If this is dropped before, because the task is aborted or its runtime ends,
 /// the message is handed back.
-pub(super) struct Handling<'s, 'a, T: Spec, W: Work<T>, F> {
-    attempt: Pin<&'s mut Attempt<'a, T, W::Kept, F>>,
+pub(super) struct Handling<'s, 'a, T: Spec, I: Invoke<T>, F> {
+    attempt: Pin<&'s mut Attempt<'a, T, I::Kept, F>>,
     slot: &'s mut RunnerSlot<T>,
-    work: PhantomData<fn() -> W>,
+    invoke: PhantomData<fn() -> I>,
 }
 
-impl<'s, 'a, T: Spec, W: Work<T>, F> Handling<'s, 'a, T, W, F> {
+impl<'s, 'a, T: Spec, I: Invoke<T>, F> Handling<'s, 'a, T, I, F> {
     #[inline]
     pub(super) fn new(
-        attempt: Pin<&'s mut Attempt<'a, T, W::Kept, F>>,
+        attempt: Pin<&'s mut Attempt<'a, T, I::Kept, F>>,
         slot: &'s mut RunnerSlot<T>,
     ) -> Self {
         Self {
             attempt,
             slot,
-            work: PhantomData,
+            invoke: PhantomData,
         }
     }
 }
 
-impl<T, W, F, X> Future for Handling<'_, '_, T, W, F>
+impl<T, I, F, X> Future for Handling<'_, '_, T, I, F>
 where
     T: Spec,
-    W: Work<T>,
-    F: Future<Output = Result<W::Answer, X>>,
+    I: Invoke<T>,
+    F: Future<Output = Result<I::Answer, X>>,
     X: Into<Failure<T::Error>>,
 {
-    type Output = W::Finished;
+    type Output = I::Finished;
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<W::Finished> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<I::Finished> {
         let Self { attempt, slot, .. } = &mut *self;
         match attempt.as_mut().poll(slot.engine(), cx) {
             Poll::Pending => {
@@ -56,13 +56,13 @@ where
             Poll::Ready(answer) => {
                 let (engine, tally) = slot.settling();
                 let in_flight = attempt.as_mut().in_flight();
-                Poll::Ready(W::finish(engine, tally, in_flight, answer))
+                Poll::Ready(I::finish(engine, tally, in_flight, answer))
             }
         }
     }
 }
 
-impl<T: Spec, W: Work<T>, F> Drop for Handling<'_, '_, T, W, F> {
+impl<T: Spec, I: Invoke<T>, F> Drop for Handling<'_, '_, T, I, F> {
     #[inline]
     fn drop(&mut self) {
         if !self.attempt.is_over() {

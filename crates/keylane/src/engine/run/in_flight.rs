@@ -7,10 +7,9 @@ use std::task::{self, Poll};
 use pin_project_lite::pin_project;
 
 use super::attempt::{self, Watched};
+use super::head::Head;
 use super::kept::Kept;
-use super::open::{Head, Open};
-use super::work::Work;
-use crate::engine::message::{Envelope, Job};
+use crate::engine::message::{Envelope, Job, Unsettled};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack};
 use crate::error::Failure;
@@ -37,13 +36,17 @@ pub(crate) struct InFlight<'a, T: Spec, K> {
 }
 
 impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
-    /// Splits a job into the input of its handler and its obligation.
+    /// Splits a job into the input of its handler and its obligation. `keep` splits its message.
     #[inline]
-    pub(super) fn take<W: Work<T, Kept = K>>(
+    pub(super) fn take<I, F>(
         engine: &Arc<Engine<T>>,
         context: &'a mut Context<T::Key>,
         job: Job<T>,
-    ) -> (Result<W::Input, Failure<T::Error>>, Self) {
+        keep: F,
+    ) -> (Result<I, Failure<T::Error>>, Self)
+    where
+        F: FnOnce(&Engine<T>, &mut Envelope<T>, T::Message) -> (Result<I, Failure<T::Error>>, K),
+    {
         let attempt = job.attempt();
         let Job {
             key,
@@ -57,7 +60,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
             context.set_version(envelope.obligation.version());
         }
         let (stopwatch, watched) = engine.start(context, hash, attempt, envelope.accepted_at);
-        let (input, kept) = W::keep(engine, &mut envelope, message);
+        let (input, kept) = keep(engine, &mut envelope, message);
         let in_flight = Self {
             context,
             hash,
@@ -102,8 +105,8 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
     }
 
     /// Moves the obligation out: the message is settled, tried again or given up on.
-    pub(super) fn open(&mut self) -> Open<T> {
-        Open {
+    pub(super) fn take_unsettled(&mut self) -> Unsettled<T> {
+        Unsettled {
             hash: self.hash,
             envelope: self.envelope.take().expect("it is in flight until now"),
             kept: self.kept.take(),

@@ -17,7 +17,7 @@ impl<T: Spec> Engine<T> {
         envelope: Envelope<T>,
         back: HandedBack<T::Key, T::Message>,
     ) {
-        self.shutdown.interrupted();
+        self.shutdown.count_interrupted();
         self.shutdown.advance(Stage::Aborting);
         let mut tally = Tally::default();
         self.hand_back(&mut tally, back, envelope);

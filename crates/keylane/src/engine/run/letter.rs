@@ -1,6 +1,6 @@
 //! A dead letter in flight: its sink runs.
 
-use super::open::Head;
+use super::head::Head;
 use crate::engine::message::{Envelope, GivenUp, Job, Queued, Work};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack};
@@ -168,7 +168,7 @@ impl<T: Spec> Drop for LetterInFlight<T> {
 impl<T: Spec> Engine<T> {
     /// The dead-letter sink, if letters go to one.
     pub(in crate::engine) fn sink(&self) -> Option<&Sink<T::Key, T::Message, T::Error>> {
-        match &self.settings.exhausted {
+        match &self.settings.on_exhausted {
             OnExhausted::DeadLetter(sink) => Some(sink),
             OnExhausted::Discard | OnExhausted::Halt => self.settings.sink.as_ref(),
         }

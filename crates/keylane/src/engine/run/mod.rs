@@ -15,11 +15,8 @@ pub(crate) use runner::run;
 mod slot;
 pub(crate) use slot::RunnerSlot;
 
-mod tasks;
-pub(crate) use tasks::RunningTasks;
-
-mod work;
-pub(crate) use work::Work;
+mod invoke;
+pub(crate) use invoke::Invoke;
 
 mod single;
 pub(crate) use single::Single;
@@ -35,8 +32,7 @@ mod in_flight;
 
 mod kept;
 
-mod open;
-pub(super) use open::Open;
+mod head;
 
 mod interrupt;
 

@@ -6,9 +6,9 @@ use std::pin::pin;
 use super::attempt;
 use super::handling::Handling;
 use super::in_flight::{Attempt, InFlight};
+use super::invoke::Invoke;
 use super::letter::LetterInFlight;
 use super::slot::RunnerSlot;
-use super::work::Work;
 use crate::lanes::Role;
 use crate::rt::{self, Arc};
 use crate::types::Spec;
@@ -25,9 +25,9 @@ use crate::types::Spec;
     clippy::manual_async_fn,
     reason = "an `async fn` would store its arguments twice, as passed and as bound"
 )]
-pub(crate) fn run<T: Spec, W: Work<T>>(
+pub(crate) fn run<T: Spec, I: Invoke<T>>(
     mut slot: RunnerSlot<T>,
-    work: Arc<W>,
+    invoke: Arc<I>,
 ) -> impl Future<Output = ()> + Send {
     async move {
         let mut context = slot.context();
@@ -47,7 +47,7 @@ pub(crate) fn run<T: Spec, W: Work<T>>(
                 continue;
             };
             loop {
-                let (head, is_letter) = job.sorted();
+                let (head, is_letter) = job.with_is_letter();
                 let next = if is_letter {
                     let letter = LetterInFlight::take(slot.engine(), head);
                     let accepted = deliver(&letter, &mut slot).await;
@@ -55,14 +55,14 @@ pub(crate) fn run<T: Spec, W: Work<T>>(
                 } else {
                     let finished = {
                         let (input, in_flight) =
-                            InFlight::take::<W>(slot.engine(), &mut context, head);
+                            InFlight::take(slot.engine(), &mut context, head, I::keep);
                         let attempt = pin!(Attempt::new(in_flight));
-                        let handle = |context, input| work.call(context, input);
+                        let handle = |context, input| invoke.call(context, input);
                         let called = attempt.call(slot.engine(), input, handle);
-                        Handling::<T, W, _>::new(called, &mut slot).await
+                        Handling::<T, I, _>::new(called, &mut slot).await
                     };
                     let (engine, tally) = slot.settling();
-                    W::advance(engine, tally, &mut context, finished)
+                    I::advance(engine, tally, &mut context, finished)
                 };
                 match slot.proceed(next) {
                     Some(next) => job = next,

@@ -4,11 +4,10 @@ use std::future::Future;
 use std::marker::PhantomData;
 
 use super::in_flight::InFlight;
+use super::invoke::Invoke;
 use super::kept::{KeptIfSet, KeptMessage, NotKept};
-use super::open::Open;
-use super::work::Work;
 use crate::engine::Engine;
-use crate::engine::message::{Envelope, Queued};
+use crate::engine::message::{Envelope, Queued, Unsettled};
 use crate::engine::outcome::Tally;
 use crate::error::Failure;
 use crate::handler::{Context, Handler};
@@ -45,10 +44,10 @@ impl<H, A, M> Single<H, A, KeptIfSet<M>> {
 pub(crate) enum Finished<T: Types> {
     /// The message has settled. Its lane has this hash.
     Settled(u64),
-    Failed(Failure<T::Error>, Open<T>),
+    Failed(Failure<T::Error>, Unsettled<T>),
 }
 
-impl<T, H, A, K> Work<T> for Single<H, A, K>
+impl<T, H, A, K> Invoke<T> for Single<H, A, K>
 where
     T: Spec,
     H: Handler<T::Key, T::Message, A, Output = T::Output, Error: Into<Failure<T::Error>>>,
@@ -92,7 +91,7 @@ where
                 in_flight.settle(engine, tally, answer);
                 Finished::Settled(in_flight.hash())
             }
-            Err(failure) => Finished::Failed(*failure, in_flight.open()),
+            Err(failure) => Finished::Failed(*failure, in_flight.take_unsettled()),
         }
     }
 
@@ -105,7 +104,9 @@ where
     ) -> Option<Queued<T>> {
         match finished {
             Finished::Settled(hash) => engine.advance(context.key.take(), hash),
-            Finished::Failed(failure, open) => engine.failed(tally, context, open, failure),
+            Finished::Failed(failure, unsettled) => {
+                engine.failed(tally, context, unsettled, failure)
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 
-use super::open::Head;
+use super::head::Head;
 use crate::clock;
 use crate::engine::Engine;
 use crate::engine::message::{Job, Queued};

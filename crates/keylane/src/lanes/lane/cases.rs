@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::super::gate::{Gate, Opening};
 use super::backlog::Backlog;
 use super::testing::{Message, TestEffects, TestGate, effects as effects_of, rare, rules};
 use super::{
-    Decision, Due, Gate, Hold, Lane, Next, Offered, Opening, Out, Phase, Spares, State, Store,
-    Undecidable, WaitReason,
+    Decision, Due, Hold, Lane, Next, Offered, Out, Phase, Spares, State, Store, Undecidable,
+    WaitReason,
 };
 use crate::clock::{self, Instant};
 use crate::discipline::{Mode, OnGap, Start};

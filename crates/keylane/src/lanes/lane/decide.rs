@@ -1,9 +1,9 @@
 //! What an operator decides about one key.
 
+use super::super::gate::Gate;
 use super::super::item::Item;
 use super::super::rules::{Rules, TICK};
 use super::effects::{Effects, Left, Out, Stall, Taken};
-use super::gate::Gate;
 use super::state::{Event, State, Timer, WaitReason};
 use super::{Lane, Spares};
 use crate::clock::Instant;

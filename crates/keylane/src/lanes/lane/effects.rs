@@ -1,7 +1,7 @@
 //! What follows from a decision of a lane.
 
+use super::super::gate::Opening;
 use super::super::item::Item;
-use super::gate::Opening;
 use super::plan::Gap;
 use super::wake::Due;
 use crate::clock::Instant;
@@ -288,13 +288,13 @@ impl<T: Item, H, G> Effects<T, H, G> {
         self.left.as_slice().len() + usize::from(taken.is_some())
     }
 
-    /// Whether nothing is to be applied under the lock of a lane that has nothing to remember.
+    /// Whether something is to be applied under the lock, if the lane has nothing to remember.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
+    pub(crate) fn needs_lock(&self) -> bool {
         let changes = |change: Change| change != Change::None;
-        self.rare.is_none()
-            && self.stall == Stall::None
-            && !(changes(self.halted) | changes(self.paused) | changes(self.full))
+        self.rare.is_some()
+            || self.stall != Stall::None
+            || changes(self.halted) | changes(self.paused) | changes(self.full)
     }
 
     /// Whether something follows besides what goes into the ready queue.
@@ -366,47 +366,48 @@ mod tests {
 
     type TestEffects = Effects<Message, Message, TestGate>;
 
-    fn is_plain(decide: impl FnOnce(&mut TestEffects)) -> (bool, bool) {
+    /// Whether something is to be done under the lock, and besides the ready queue.
+    fn follows(decide: impl FnOnce(&mut TestEffects)) -> (bool, bool) {
         let mut effects = Effects::new();
         decide(&mut effects);
-        (effects.is_plain(), effects.has_others())
+        (effects.needs_lock(), effects.has_others())
     }
 
     #[test]
     fn what_follows_besides_the_ready_queue_is_found() {
-        assert_eq!(is_plain(|_| {}), (true, false));
-        assert_eq!(is_plain(|effects| effects.removes = true), (true, false));
+        assert_eq!(follows(|_| {}), (false, false));
+        assert_eq!(follows(|effects| effects.removes = true), (false, false));
         // Under the lock.
         assert_eq!(
-            is_plain(|effects| effects.stall = Stall::Lane),
-            (false, false)
+            follows(|effects| effects.stall = Stall::Lane),
+            (true, false)
         );
-        assert_eq!(is_plain(|effects| effects.halted.up()), (false, false));
-        assert_eq!(is_plain(|effects| effects.paused.down()), (false, false));
-        assert_eq!(is_plain(|effects| effects.full.down()), (false, false));
-        assert_eq!(is_plain(|effects| effects.full.up()), (false, true));
+        assert_eq!(follows(|effects| effects.halted.up()), (true, false));
+        assert_eq!(follows(|effects| effects.paused.down()), (true, false));
+        assert_eq!(follows(|effects| effects.full.down()), (true, false));
+        assert_eq!(follows(|effects| effects.full.up()), (true, true));
         let two = |effects: &mut TestEffects| {
             effects.halted.up();
             effects.paused.up();
         };
-        assert_eq!(is_plain(two), (false, false));
+        assert_eq!(follows(two), (true, false));
         let others = |effects: &mut TestEffects| {
             effects.paused.up();
             effects.full.down();
         };
-        assert_eq!(is_plain(others), (false, false));
+        assert_eq!(follows(others), (true, false));
         // Without it.
         let now = crate::clock::now();
         assert_eq!(
-            is_plain(|effects| effects.wake = Some(Due::Wait(now))),
-            (true, true)
-        );
-        assert_eq!(is_plain(|effects| effects.stale = true), (true, true));
-        let left = || (Message::new(1), Left::Purged);
-        assert_eq!(is_plain(|effects| effects.left.push(left())), (true, true));
-        assert_eq!(
-            is_plain(|effects| effects.rare_mut().store = None),
+            follows(|effects| effects.wake = Some(Due::Wait(now))),
             (false, true)
+        );
+        assert_eq!(follows(|effects| effects.stale = true), (false, true));
+        let left = || (Message::new(1), Left::Purged);
+        assert_eq!(follows(|effects| effects.left.push(left())), (false, true));
+        assert_eq!(
+            follows(|effects| effects.rare_mut().store = None),
+            (true, true)
         );
     }
 
@@ -424,8 +425,8 @@ mod tests {
         assert_eq!(effects.leaving(), 3);
         assert!(!TestEffects::new().has_others());
         let mut closes = TestEffects::new();
-        let gate = <TestGate as super::super::gate::Gate>::with_permits(1);
+        let gate = <TestGate as crate::lanes::Gate>::with_permits(1);
         closes.opening = Opening::Close(gate);
-        assert!(closes.has_others() && closes.is_plain());
+        assert!(closes.has_others() && !closes.needs_lock());
     }
 }

@@ -1,9 +1,9 @@
 //! A lane is emptied, because the dispatcher ends.
 
+use super::super::gate::Gate;
 use super::super::item::Item;
 use super::Lane;
 use super::effects::Effects;
-use super::gate::Gate;
 use super::plan::Sequencer;
 use super::state::{Event, State};
 

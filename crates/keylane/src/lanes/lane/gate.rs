@@ -6,38 +6,11 @@
 //! permit, and the next one gets it. The gate goes when the lane is half empty and no sender waits,
 //! or when the lane goes.
 
+use super::super::gate::{Full, Gate, Opening};
 use super::super::item::Item;
 use super::super::rules::Rules;
 use super::effects::Effects;
 use super::{Lane, State, WaitReason};
-
-/// The senders of a full lane wait here. A lane only keeps it and counts.
-pub(crate) trait Gate: Clone {
-    /// A gate with permits for this many senders.
-    fn with_permits(permits: usize) -> Self;
-
-    /// Permits that no sender has taken.
-    fn available(&self) -> usize;
-}
-
-/// The mark of a full lane.
-#[derive(Debug)]
-pub(crate) struct Full<G> {
-    pub(crate) gate: G,
-    /// Permits given to senders whose messages have not arrived yet.
-    granted: usize,
-}
-
-/// What to do with a gate when the lock of the lane's shard is gone: it wakes senders.
-#[derive(Debug)]
-#[must_use = "senders wait for it"]
-pub(crate) enum Opening<G> {
-    Nothing,
-    /// This many more senders may come in.
-    Grant(G, usize),
-    /// All senders look again where to go.
-    Close(G),
-}
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// The gate of this lane, if it is full.

@@ -19,7 +19,6 @@ mod effects;
 pub(crate) use effects::{Change, Effects, Few, Left, Out, Stall, Store, Taken};
 
 mod gate;
-pub(crate) use gate::{Gate, Opening};
 
 mod offer;
 
@@ -53,11 +52,11 @@ mod plans;
 #[cfg(not(keylane_shuttle))]
 mod cases;
 
+use super::gate::Full;
 use super::item::Item;
 use super::rules::{AtLimit, PlanRules, Rules};
 use crate::clock::Instant;
 use backlog::Backlog;
-use gate::Full;
 use plan::Plan;
 
 /// What to do when the head of a plain lane is gone.

@@ -1,9 +1,9 @@
 //! What a lane lets start.
 
+use super::super::gate::Gate;
 use super::super::item::Item;
 use super::super::rules::{PlanRules, Rules, later};
 use super::effects::{Effects, Left, Memory, Out, Stall, Store};
-use super::gate::Gate;
 use super::state::{Event, State, Timer, WaitReason};
 use super::{Due, Lane, Next, Spares};
 use crate::clock::Instant;

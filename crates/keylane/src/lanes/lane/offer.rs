@@ -1,9 +1,9 @@
 //! A message comes to a lane with a discipline.
 
+use super::super::gate::Gate;
 use super::super::item::Item;
 use super::super::rules::{PlanRules, Rules};
 use super::effects::{Effects, Left, Stall};
-use super::gate::Gate;
 use super::plan::Sequencer;
 use super::state::{Event, State, WaitReason};
 use super::{Lane, Offered, Spares};

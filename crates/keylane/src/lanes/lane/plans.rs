@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::gate::{Gate, Opening};
 use super::plan::Sequencer;
 use super::testing::{Message, TestEffects, TestGate, effects as effects_of, rare, rules};
 use super::{
-    Change, Decision, Due, Gate, Hold, Lane, Left, Opening, Out, Phase, Spares, Stall, State,
-    Store, Taken, Timer, Undecidable, WaitReason,
+    Change, Decision, Due, Hold, Lane, Left, Out, Phase, Spares, Stall, State, Store, Taken, Timer,
+    Undecidable, WaitReason,
 };
 use crate::clock::Instant;
 use crate::discipline::{Mode, OnGap, Start};

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::effects::{Effects, Rare};
-use super::gate::Gate;
 use crate::clock::{self, Instant};
+use crate::lanes::gate::Gate;
 use crate::lanes::item::Item;
 use crate::lanes::rules::{AtLimit, PlanRules, Rules};
 

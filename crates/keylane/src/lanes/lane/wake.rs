@@ -1,9 +1,9 @@
 //! The time of something in a lane has come.
 
+use super::super::gate::Gate;
 use super::super::item::Item;
 use super::super::rules::{Rules, TICK};
 use super::effects::{Effects, Left, Out};
-use super::gate::Gate;
 use super::state::{State, Timer, WaitReason};
 use super::{Lane, Spares};
 use crate::clock::Instant;

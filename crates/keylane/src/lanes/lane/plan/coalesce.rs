@@ -1,9 +1,9 @@
 //! At most one message of a key waits, beside one that was out and came back.
 
+use super::super::super::gate::Gate;
 use super::super::super::item::Item;
 use super::super::super::rules::{AtLimit, CoalesceRules, Rules, Survivor};
 use super::super::effects::{Effects, Left};
-use super::super::gate::Gate;
 use super::super::{Lane, Spares};
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {

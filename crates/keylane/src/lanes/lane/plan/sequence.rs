@@ -1,9 +1,9 @@
 //! The messages of a key in the order of their versions.
 
+use super::super::super::gate::Gate;
 use super::super::super::item::Item;
 use super::super::super::rules::{AtLimit, Rules, SequenceRules, TICK, later};
 use super::super::effects::{Effects, Left, Stall, Store};
-use super::super::gate::Gate;
 use super::super::state::{Event, State, WaitReason};
 use super::super::{Lane, Spares};
 use super::{Came, Plan, Sequencer};

@@ -1,4 +1,4 @@
-//! How a runner gives a job to a handler.
+//! How a runner invokes a handler: with single messages, or with batches.
 
 use std::future::Future;
 
@@ -16,7 +16,7 @@ use crate::types::Spec;
 ///
 /// Each kind is a type of its own, so that the future of a runner stores only what its own kind
 /// needs.
-pub(crate) trait Work<T: Spec>: Send + Sync + 'static {
+pub(crate) trait Invoke<T: Spec>: Send + Sync + 'static {
     /// The argument of the handler.
     type Input: Send;
     /// What the engine keeps while the handler runs.

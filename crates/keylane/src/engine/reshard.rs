@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::apply::open;
-use super::super::intake::Returning;
-use super::super::message::{Accepted, Envelope, Job, Parked};
-use super::super::outcome::{Outcome, Tally};
-use super::super::{Engine, Overflow};
+use super::intake::Returning;
+use super::lane::open;
 use super::layout::Places;
+use super::message::{Accepted, Envelope, Job, Parked};
+use super::outcome::{Outcome, Tally};
+use super::{Engine, Overflow};
 use crate::lanes::{Effects, Opening};
 use crate::rt::{Arc, lock, oneshot};
 use crate::types::{Spec, Types};
@@ -27,12 +27,12 @@ pub(crate) struct Resharding<T: Spec> {
 struct Draining<T: Types> {
     lane: T::Key,
     hash: u64,
-    /// With their places in the order of acceptance.
+    /// Each with its `accepted_at`.
     held: VecDeque<(u64, Accepted<T>)>,
 }
 
 /// Where a message goes while the number of lanes changes.
-pub(in super::super) enum Placed<T: Types> {
+pub(super) enum Placed<T: Types> {
     /// Into the lane of its key.
     Lane(Accepted<T>),
     /// It is kept until its old lane has drained.
@@ -56,22 +56,22 @@ impl<T: Spec> Resharding<T> {
     }
 
     /// Whether a requested reshard has not begun.
-    pub(in super::super) fn is_asked(&self) -> bool {
+    pub(super) fn is_asked(&self) -> bool {
         self.draining.is_empty() && self.places.layout().is_asked()
     }
 
     /// Whether an old lane has gone without draining, which happens at the end alone.
-    pub(in super::super) fn has_lost(&self, engine: &Engine<T>) -> bool {
+    pub(super) fn has_lost(&self, engine: &Engine<T>) -> bool {
         let mut draining = self.draining.values();
         draining.any(|old| !engine.is_marked(&old.lane, old.hash))
     }
 
     /// Places a message in the lane of its key, or keeps it until its old lane has drained.
-    pub(in super::super) fn place(
+    pub(super) fn place(
         &mut self,
         engine: &Engine<T>,
         mut accepted: Accepted<T>,
-        stamp: u64,
+        accepted_at: u64,
     ) -> Placed<T> {
         let Some(key) = accepted.key.take() else {
             return Placed::Lane(accepted);
@@ -85,7 +85,7 @@ impl<T: Spec> Resharding<T> {
                 && let Some(draining) = self.draining.get_mut(&number)
             {
                 accepted.key = Some(key);
-                return draining.keep(engine, accepted, stamp, number);
+                return draining.keep(engine, accepted, accepted_at, number);
             }
         }
         accepted.hash = (self.places.hash)(&lane);
@@ -93,11 +93,12 @@ impl<T: Spec> Resharding<T> {
         Placed::Lane(accepted)
     }
 
-    /// Continues the reshard. Messages kept for lanes that have drained go into `returning`.
-    pub(in super::super) fn step(
+    /// Continues the reshard. Messages kept for lanes that have drained go into `returning`. The
+    /// last message so far was accepted at `accepted_at`.
+    pub(super) fn step(
         &mut self,
         engine: &Engine<T>,
-        stamp: u64,
+        accepted_at: u64,
         returning: &mut Vec<Returning<T>>,
     ) {
         loop {
@@ -105,7 +106,9 @@ impl<T: Spec> Resharding<T> {
                 let number = (self.places.placing.number)(&drained);
                 if let Some(old) = self.draining.remove(&number) {
                     let held = old.held.into_iter();
-                    returning.extend(held.map(|(stamp, kept)| Returning::with_stamp(kept, stamp)));
+                    returning.extend(
+                        held.map(|(accepted_at, kept)| Returning::with_stamp(kept, accepted_at)),
+                    );
                     self.places.layout().disperse(number);
                 }
             }
@@ -119,12 +122,12 @@ impl<T: Spec> Resharding<T> {
             let Some((lanes, done)) = self.places.layout().next() else {
                 break;
             };
-            self.begin(engine, stamp, lanes);
+            self.begin(engine, accepted_at, lanes);
             self.done = done;
         }
     }
 
-    fn begin(&mut self, engine: &Engine<T>, stamp: u64, lanes: usize) {
+    fn begin(&mut self, engine: &Engine<T>, accepted_at: u64, lanes: usize) {
         self.from = self.to;
         self.to = lanes;
         self.places.layout().change(self.from, self.to);
@@ -138,7 +141,7 @@ impl<T: Spec> Resharding<T> {
         for number in losing {
             let lane = (self.places.placing.numbered)(number);
             let hash = (self.places.hash)(&lane);
-            if engine.mark_end(&lane, hash, stamp) {
+            if engine.mark_end(&lane, hash, accepted_at) {
                 let held = VecDeque::new();
                 self.draining.insert(number, Draining { lane, hash, held });
             }
@@ -147,11 +150,7 @@ impl<T: Spec> Resharding<T> {
 
     /// Takes the kept messages at the end: all of them, or only those whose old lane was removed
     /// without draining.
-    pub(in super::super) fn give_up(
-        &mut self,
-        engine: &Engine<T>,
-        all: bool,
-    ) -> Vec<(u64, Accepted<T>)> {
+    pub(super) fn give_up(&mut self, engine: &Engine<T>, all: bool) -> Vec<(u64, Accepted<T>)> {
         let mut given_up = Vec::new();
         let before = self.draining.len();
         self.draining.retain(|_, old| {
@@ -176,17 +175,17 @@ impl<T: Spec> Draining<T> {
         &mut self,
         engine: &Engine<T>,
         mut accepted: Accepted<T>,
-        stamp: u64,
+        accepted_at: u64,
         number: usize,
     ) -> Placed<T> {
         let limit = engine.settings.lane_capacity;
         let is_full = self.held.len() >= limit;
         let overflow = engine.settings.overflow;
         if is_full && overflow == Overflow::DeadLetter {
-            return Placed::Refused((stamp, accepted));
+            return Placed::Refused((accepted_at, accepted));
         }
         engine.stall_outside(&mut accepted);
-        self.held.push_back((stamp, accepted));
+        self.held.push_back((accepted_at, accepted));
         if is_full && overflow == Overflow::DropOldest {
             return self
                 .held
@@ -216,7 +215,7 @@ impl<T: Spec> Drop for Resharding<T> {
 impl<T: Spec> Engine<T> {
     /// Settles a message that was displaced or refused because too many wait for their old lane, or
     /// delivers it as a dead letter without its lane.
-    pub(in super::super) fn turn_away(
+    pub(super) fn turn_away(
         &self,
         tally: &mut Tally,
         (accepted_at, accepted): (u64, Accepted<T>),
@@ -242,10 +241,10 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Sets the watermark of a lane. False: the lane is empty.
-    fn mark_end(&self, lane: &T::Key, hash: u64, stamp: u64) -> bool {
+    fn mark_end(&self, lane: &T::Key, hash: u64, accepted_at: u64) -> bool {
         let marked = self.lanes.with(hash, lane, |lane| {
             let mut effects = Effects::new();
-            let holds = lane.set_watermark(stamp, &self.rules);
+            let holds = lane.set_watermark(accepted_at, &self.rules);
             if holds {
                 // The senders at this gate may have another lane now.
                 lane.renew_gate(&self.rules, &mut effects);
@@ -264,7 +263,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Whether a lane has drained that the router does not know of.
-    pub(in super::super) fn has_drained(&self) -> bool {
+    pub(super) fn has_drained(&self) -> bool {
         self.places.is_some() && !lock(&self.drained).is_empty()
     }
 
@@ -275,7 +274,7 @@ impl<T: Spec> Engine<T> {
     /// Reports a lane that drained up to its watermark. Under the shard's lock; wakes the router
     /// later.
     #[cold]
-    pub(in super::super) fn note_drained(&self, key: &T::Key) {
+    pub(super) fn note_drained(&self, key: &T::Key) {
         lock(&self.drained).push(key.clone());
     }
 }

@@ -1,0 +1,24 @@
+//! What a timer is for.
+
+use crate::clock::Instant;
+use crate::lanes::Due;
+
+/// Why a timer wakes a lane, the delayed messages, or the memory of rates.
+#[derive(Debug)]
+pub(crate) enum WakeUp<K> {
+    /// Something in a lane is due.
+    Lane { key: K, hash: u64, due: Due },
+    /// The first of the delayed messages comes into its lane at this moment.
+    Later(Instant),
+    /// The rates that are remembered of keys without lanes say nothing any more.
+    Forget,
+}
+
+/// What the timer of a failed job is for.
+#[derive(Debug)]
+pub(crate) enum RetryDue<K> {
+    /// The head that this lane holds.
+    Lane { key: K, hash: u64, until: Instant },
+    /// A message without a lane, by its number among those that wait.
+    Keyless(u64),
+}

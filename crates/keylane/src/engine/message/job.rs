@@ -1,0 +1,198 @@
+//! The job: the right to run the head of a lane, and what becomes of it.
+
+use super::obligation::{Envelope, Parked};
+use crate::error::Failure;
+use crate::lanes::Ranked;
+use crate::types::{Spec, Types};
+
+/// A message whose attempt is over, and which is not settled yet.
+pub(crate) struct Unsettled<T: Types> {
+    pub(crate) hash: u64,
+    pub(crate) envelope: Envelope<T>,
+    /// The message, where it is kept for another attempt or a dead letter.
+    pub(crate) kept: Option<T::Message>,
+}
+
+/// A failed job that its lane holds, because it waits for time or for a decision.
+pub(crate) struct Held<T: Types> {
+    pub(crate) message: T::Message,
+    pub(crate) envelope: Envelope<T>,
+    pub(crate) work: Work<T>,
+    /// Why it waits, in a few words: the last error.
+    pub(crate) why: Box<str>,
+}
+
+/// What is to be done with a head.
+pub(crate) enum Work<T: Types> {
+    /// Run the handler for the first time, once its lane, which it was the first to enter, has met
+    /// it with what has come since.
+    Entered,
+    /// Run the handler, for the n-th time.
+    Attempt(u32),
+    /// The last attempt failed: bring it to the dead-letter sink.
+    Letter(Box<GivenUp<T>>),
+}
+
+impl<T: Types> Work<T> {
+    /// A message that was just given up on; `beside` is its key if no lane waits for the letter.
+    pub(crate) fn letter(
+        attempts: u32,
+        failure: Failure<T::Error>,
+        beside: Option<T::Key>,
+    ) -> Self {
+        Self::Letter(Box::new(GivenUp {
+            attempts,
+            failure,
+            refusals: 0,
+            beside,
+        }))
+    }
+
+    /// Whether it is for the handler.
+    #[inline]
+    pub(crate) fn is_attempt(&self) -> bool {
+        !matches!(self, Self::Letter(_))
+    }
+
+    /// How often a handler was started for it before.
+    pub(crate) fn attempts(&self) -> u32 {
+        match self {
+            Self::Entered => 0,
+            Self::Attempt(next) => next - 1,
+            Self::Letter(given_up) => given_up.attempts,
+        }
+    }
+}
+
+/// Why a message was given up on.
+pub(crate) struct GivenUp<T: Types> {
+    pub(crate) attempts: u32,
+    pub(crate) failure: Failure<T::Error>,
+    /// How often the sink has refused it.
+    pub(crate) refusals: u32,
+    /// The key of a letter that no lane waits for: its lane was full, or versions before it were
+    /// given up.
+    pub(crate) beside: Option<T::Key>,
+}
+
+/// The one right to run the head of a lane, and the head itself.
+///
+/// It moves from the router to the ready queue to a runner and is never copied, so at most one job
+/// of a key runs and no check is needed. A keyless message is a job without a lane.
+pub(crate) struct Job<T: Types> {
+    pub(crate) key: Option<T::Key>,
+    pub(crate) hash: u64,
+    pub(crate) message: T::Message,
+    pub(crate) envelope: Envelope<T>,
+    pub(crate) work: Work<T>,
+}
+
+/// An entry of the ready queue.
+pub(crate) enum Queued<T: Types> {
+    Job(Job<T>),
+    /// A scheduled lane: the runner that takes it asks it for its next message.
+    Lane {
+        key: T::Key,
+        hash: u64,
+        class: u8,
+    },
+}
+
+impl<T: Spec> From<Job<T>> for Queued<T> {
+    #[inline]
+    fn from(job: Job<T>) -> Self {
+        Self::Job(job)
+    }
+}
+
+impl<T: Spec> Job<T> {
+    #[inline]
+    pub(crate) fn first(key: Option<T::Key>, hash: u64, parked: Parked<T>) -> Self {
+        let Parked { message, envelope } = parked;
+        Self {
+            key,
+            hash,
+            message,
+            envelope,
+            work: Work::Attempt(1),
+        }
+    }
+
+    /// The message of the job, to be parked.
+    #[inline]
+    pub(crate) fn parked(self) -> Parked<T> {
+        let Self {
+            message, envelope, ..
+        } = self;
+        Parked { message, envelope }
+    }
+
+    /// The job, and whether it is for the dead-letter sink and not for the handler. By value,
+    /// because what is borrowed in an async block stays alive in it.
+    #[inline]
+    pub(crate) fn with_is_letter(self) -> (Self, bool) {
+        let is_letter = !self.work.is_attempt();
+        (self, is_letter)
+    }
+
+    /// Whether it is an attempt for one message, and not for a batch.
+    #[inline]
+    fn is_alone(&self) -> bool {
+        let options = self.envelope.obligation.options();
+        let is_batch = options.is_some_and(|options| !options.members.is_empty());
+        self.work.is_attempt() && !is_batch
+    }
+
+    /// Which attempt it is, from 1; for a letter, how many there were.
+    #[inline]
+    pub(crate) fn attempt(&self) -> u32 {
+        match &self.work {
+            Work::Entered => 1,
+            Work::Attempt(attempt) => *attempt,
+            Work::Letter(given_up) => given_up.attempts,
+        }
+    }
+
+    pub(crate) fn again(key: Option<T::Key>, hash: u64, held: Held<T>) -> Self {
+        let Held {
+            message,
+            envelope,
+            work,
+            ..
+        } = held;
+        Self {
+            key,
+            hash,
+            message,
+            envelope,
+            work,
+        }
+    }
+}
+
+impl<T: Spec> Ranked for Queued<T> {
+    #[inline]
+    fn class(&self) -> u8 {
+        match self {
+            Self::Job(job) => job.envelope.obligation.charge().class,
+            Self::Lane { class, .. } => *class,
+        }
+    }
+
+    /// Every attempt counts; a letter is no work of the handler.
+    #[inline]
+    fn counts(&self) -> bool {
+        match self {
+            Self::Job(job) => job.work.is_attempt(),
+            Self::Lane { .. } => true,
+        }
+    }
+
+    #[inline]
+    fn expires_at(&self) -> Option<u64> {
+        match self {
+            Self::Job(job) if job.is_alone() => job.envelope.obligation.expires_at(),
+            Self::Job(_) | Self::Lane { .. } => None,
+        }
+    }
+}

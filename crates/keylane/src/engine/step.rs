@@ -1,0 +1,181 @@
+//! A step: a lane decides, and what must be seen together with its decision is applied.
+//!
+//! A lane decides under the lock of its shard and writes what follows into
+//! [`Effects`](crate::lanes::Effects). [`Engine::step`] applies the first part of them under that
+//! lock; once the lock is released, it returns room and wakes the router. The rest is for
+//! [`Engine::apply`].
+
+use super::Engine;
+use super::lane::{Lane, LaneEffects};
+use super::room::{Freed, change_gauge};
+use crate::clock::Instant;
+use crate::discipline::Forgotten;
+use crate::lanes::{Keep, Out};
+use crate::types::{Spec, Types};
+
+/// What is seen under the lock of a shard, and carried out once it is released. Most steps have
+/// nothing of it.
+#[must_use = "room, the router and what keys remember wait for it"]
+pub(super) struct Unlocked<T: Types> {
+    freed: Freed,
+    /// The lane has drained up to its watermark.
+    drained: bool,
+    /// Keys to drop.
+    forgotten: Option<Forgotten<T::Key>>,
+    /// When rates that are remembered are to be forgotten.
+    forget_at: Option<u64>,
+}
+
+impl<T: Types> Default for Unlocked<T> {
+    fn default() -> Self {
+        Self {
+            freed: Freed::default(),
+            drained: false,
+            forgotten: None,
+            forget_at: None,
+        }
+    }
+}
+
+impl<T: Types> Unlocked<T> {
+    fn is_some(&self) -> bool {
+        self.freed != Freed::default()
+            || self.drained
+            || self.forgotten.is_some()
+            || self.forget_at.is_some()
+    }
+}
+
+impl<T: Spec> Engine<T> {
+    /// Takes a step in the lane of a key, if there is one. What follows is in `effects`.
+    #[inline]
+    pub(super) fn step(
+        &self,
+        key: &T::Key,
+        hash: u64,
+        now: Instant,
+        effects: &mut LaneEffects<T>,
+        decide: impl FnOnce(&mut Lane<T>, &mut LaneEffects<T>),
+    ) -> bool {
+        let make = || None;
+        self.step_in(key, hash, now, make, effects, decide)
+    }
+
+    /// Takes a step in the lane of a key, which is made if there is none.
+    #[inline]
+    pub(super) fn step_or_make(
+        &self,
+        key: &T::Key,
+        hash: u64,
+        now: Instant,
+        effects: &mut LaneEffects<T>,
+        decide: impl FnOnce(&mut Lane<T>, &mut LaneEffects<T>),
+    ) {
+        let make = || Some(Lane::<T>::empty(self.recall_rate(hash, now)));
+        self.step_in(key, hash, now, make, effects, decide);
+    }
+
+    #[inline]
+    fn step_in(
+        &self,
+        key: &T::Key,
+        hash: u64,
+        now: Instant,
+        make: impl FnOnce() -> Option<Lane<T>>,
+        effects: &mut LaneEffects<T>,
+        decide: impl FnOnce(&mut Lane<T>, &mut LaneEffects<T>),
+    ) -> bool {
+        let mut unlocked = None;
+        let found = self.lanes.step(hash, key, make, |lane| {
+            decide(lane, effects);
+            unlocked = self.apply_locked(lane, key, hash, now, effects);
+            match effects.removes {
+                true => Keep::Remove,
+                false => Keep::Stay,
+            }
+        });
+        if let Some(unlocked) = unlocked {
+            self.apply_unlocked(unlocked);
+        }
+        found
+    }
+
+    /// Applies what must be seen together with the decision. Under the shard's lock.
+    #[inline]
+    pub(super) fn apply_locked(
+        &self,
+        lane: &mut Lane<T>,
+        key: &T::Key,
+        hash: u64,
+        now: Instant,
+        effects: &mut LaneEffects<T>,
+    ) -> Option<Unlocked<T>> {
+        if effects.expires_at.is_some()
+            && self.clocks.wake_ups.len() >= self.settings.capacity.saturating_mul(2)
+        {
+            // Timers outlive what they were armed for. With too many of them, messages settle as
+            // expired when a runner takes them, and not at their deadline.
+            effects.expires_at = None;
+            lane.unwatch();
+        }
+        // A plain lane has no version, rate or watermark.
+        if !effects.needs_lock() && lane.is_plain() {
+            return None;
+        }
+        self.apply_more_locked(lane, key, hash, now, effects)
+    }
+
+    #[inline(never)]
+    fn apply_more_locked(
+        &self,
+        lane: &mut Lane<T>,
+        key: &T::Key,
+        hash: u64,
+        now: Instant,
+        effects: &mut LaneEffects<T>,
+    ) -> Option<Unlocked<T>> {
+        let mut unlocked = Unlocked::default();
+        self.room.stall(lane, effects.stall, &mut unlocked.freed);
+        change_gauge(&self.halted, effects.halted);
+        change_gauge(&self.slow_path.paused, effects.paused);
+        self.room.count_full(hash, effects.full);
+        let starts = match &effects.out {
+            Out::Message(item) => Some(item),
+            _ => None,
+        };
+        unlocked.drained = match effects.removes {
+            true => lane.has_watermark(),
+            false => lane.passes_watermark(starts),
+        };
+        if unlocked.drained {
+            // Under the lock, so that a lane without its watermark has always been reported.
+            self.note_drained(key);
+        }
+        if effects.removes {
+            let memory = lane.memory();
+            unlocked.forget_at = self.remember_rate(hash, memory.tat, now);
+            unlocked.forgotten = self.remember_version(key, hash, memory.version, now);
+        }
+        unlocked.is_some().then_some(unlocked)
+    }
+
+    /// Carries out what was seen under the lock.
+    pub(super) fn apply_unlocked(&self, unlocked: Unlocked<T>) {
+        let Unlocked {
+            freed,
+            drained,
+            forgotten,
+            forget_at,
+        } = unlocked;
+        self.room.free(freed);
+        if drained {
+            self.shutdown.wake_router();
+        }
+        if forgotten.is_some() {
+            self.drop_quietly(forgotten);
+        }
+        if let Some(at) = forget_at {
+            self.forget_rates_at(at);
+        }
+    }
+}
