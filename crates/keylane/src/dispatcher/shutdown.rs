@@ -132,7 +132,7 @@ where
             if let Some(deadline) = deadline {
                 engine.shutdown.limit(deadline);
             }
-            engine.shutdown.advance(stage);
+            engine.shutdown.enter(stage);
             // At once, and not only when the dispatcher task has heard of it.
             engine.stop_intake();
             engine.shutdown.ended().await;

@@ -3,7 +3,7 @@
 use super::lane::LaneEffects;
 use super::message::{Held, Job, Parked, Queued, Work};
 use super::outcome::{Outcome, Tally};
-use super::step::Unlocked;
+use super::step::AfterUnlock;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
 use crate::lanes::{Effects, Hold, Next};
@@ -11,7 +11,7 @@ use crate::types::Spec;
 use crate::unwind::cloned;
 
 /// What follows from a plain lane that took the slow path.
-type Slow<T> = (LaneEffects<T>, Option<Unlocked<T>>);
+type Slow<T> = (LaneEffects<T>, Option<AfterUnlock<T>>);
 
 impl<T: Spec> Engine<T> {
     /// Moves a lane on after its job has settled. Returns the next job, or the scheduled lane
@@ -39,9 +39,9 @@ impl<T: Spec> Engine<T> {
             Some(((), next))
         })?;
         if let Some(slow) = slow {
-            let (mut effects, unlocked) = slow;
-            if let Some(unlocked) = unlocked {
-                self.apply_unlocked(unlocked);
+            let (mut effects, after_unlock) = slow;
+            if let Some(after_unlock) = after_unlock {
+                self.apply_after_unlock(after_unlock);
             }
             return self.follow(key, hash, &mut effects);
         }
@@ -62,12 +62,12 @@ impl<T: Spec> Engine<T> {
     ) -> Next<Parked<T>> {
         let (now, mut effects) = (clock::now(), Effects::new());
         lane.advance(now, &self.rules, &mut effects);
-        let unlocked = self.apply_locked(lane, key, hash, now, &mut effects);
+        let after_unlock = self.apply_locked(lane, key, hash, now, &mut effects);
         let next = match effects.removes {
             true => Next::Remove,
             false => Next::Stay,
         };
-        *slow = Some((effects, unlocked));
+        *slow = Some((effects, after_unlock));
         next
     }
 
@@ -97,7 +97,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// A runner took a scheduled lane out of the ready queue. Returns the job that starts, if any.
-    pub(super) fn ask(&self, key: T::Key, hash: u64) -> Option<Job<T>> {
+    pub(super) fn start_scheduled(&self, key: T::Key, hash: u64) -> Option<Job<T>> {
         let mut asked = Queued::Lane {
             key,
             hash,
@@ -159,7 +159,7 @@ impl<T: Spec> Engine<T> {
         }
         match self.follow(key, hash, &mut effects)? {
             Queued::Job(job) => Some(job),
-            Queued::Lane { key, hash, .. } => self.ask(key, hash),
+            Queued::Lane { key, hash, .. } => self.start_scheduled(key, hash),
         }
     }
 
@@ -185,7 +185,7 @@ impl<T: Spec> Engine<T> {
             self.settle(tally, envelope, Outcome::Expired(message));
             job = match self.advance(key, hash)? {
                 Queued::Job(job) => job,
-                Queued::Lane { key, hash, .. } => return self.ask(key, hash),
+                Queued::Lane { key, hash, .. } => return self.start_scheduled(key, hash),
             };
         }
         if !job.work.is_attempt() {
@@ -235,7 +235,7 @@ impl<T: Spec> Engine<T> {
         }
         match self.follow(key, hash, &mut effects)? {
             Queued::Job(job) => Some(job),
-            Queued::Lane { key, hash, .. } => self.ask(key, hash),
+            Queued::Lane { key, hash, .. } => self.start_scheduled(key, hash),
         }
     }
 }

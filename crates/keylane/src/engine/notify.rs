@@ -19,7 +19,7 @@ impl<T: Spec> Engine<T> {
         // The last figures stand before the report does. A recorder is the user's code.
         shielded(|| self.probe.facade.publish(|| self.stats()));
         self.probe.end_events();
-        self.shutdown.advance(Stage::Ended);
+        self.shutdown.enter(Stage::Ended);
     }
 
     /// A sink has accepted a letter.

@@ -136,7 +136,7 @@ impl<T: Spec> Engine<T> {
         Self {
             lanes: LaneMap::new(shards),
             ready: Ready::new(limits)
-                .with_rules(settings.rate.map(|rate| rate.limiter()), settings.classes)
+                .with_precedence(settings.rate.map(|rate| rate.limiter()), settings.classes)
                 .with_expiry(rules.expires),
             room: Room::new(
                 settings.capacity,

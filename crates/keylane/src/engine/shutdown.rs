@@ -94,7 +94,7 @@ impl<K, M> Shutdown<K, M> {
     }
 
     /// Moves on to a later stage; an earlier one changes nothing.
-    pub(crate) fn advance(&self, stage: Stage) {
+    pub(crate) fn enter(&self, stage: Stage) {
         self.stage.fetch_max(stage as u8, Ordering::SeqCst);
         if stage >= Stage::Closing {
             self.cancel.cancel();
@@ -119,7 +119,7 @@ impl<K, M> Shutdown<K, M> {
 
     pub(crate) fn reach_deadline(&self) {
         lock(&self.deadline).reached = true;
-        self.advance(Stage::Aborting);
+        self.enter(Stage::Aborting);
     }
 
     pub(crate) fn deadline_reached(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::types::{Spec, Types};
 /// What is seen under the lock of a shard, and carried out once it is released. Most steps have
 /// nothing of it.
 #[must_use = "room, the router and what keys remember wait for it"]
-pub(super) struct Unlocked<T: Types> {
+pub(super) struct AfterUnlock<T: Types> {
     freed: Freed,
     /// The lane has drained up to its watermark.
     drained: bool,
@@ -26,7 +26,7 @@ pub(super) struct Unlocked<T: Types> {
     forget_at: Option<u64>,
 }
 
-impl<T: Types> Default for Unlocked<T> {
+impl<T: Types> Default for AfterUnlock<T> {
     fn default() -> Self {
         Self {
             freed: Freed::default(),
@@ -37,7 +37,7 @@ impl<T: Types> Default for Unlocked<T> {
     }
 }
 
-impl<T: Types> Unlocked<T> {
+impl<T: Types> AfterUnlock<T> {
     fn is_some(&self) -> bool {
         self.freed != Freed::default()
             || self.drained
@@ -85,17 +85,17 @@ impl<T: Spec> Engine<T> {
         effects: &mut LaneEffects<T>,
         decide: impl FnOnce(&mut Lane<T>, &mut LaneEffects<T>),
     ) -> bool {
-        let mut unlocked = None;
+        let mut after_unlock = None;
         let found = self.lanes.step(hash, key, make, |lane| {
             decide(lane, effects);
-            unlocked = self.apply_locked(lane, key, hash, now, effects);
+            after_unlock = self.apply_locked(lane, key, hash, now, effects);
             match effects.removes {
                 true => Keep::Remove,
                 false => Keep::Stay,
             }
         });
-        if let Some(unlocked) = unlocked {
-            self.apply_unlocked(unlocked);
+        if let Some(after_unlock) = after_unlock {
+            self.apply_after_unlock(after_unlock);
         }
         found
     }
@@ -109,14 +109,14 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         now: Instant,
         effects: &mut LaneEffects<T>,
-    ) -> Option<Unlocked<T>> {
+    ) -> Option<AfterUnlock<T>> {
         if effects.expires_at.is_some()
             && self.clocks.wake_ups.len() >= self.settings.capacity.saturating_mul(2)
         {
             // Timers outlive what they were armed for. With too many of them, messages settle as
             // expired when a runner takes them, and not at their deadline.
             effects.expires_at = None;
-            lane.unwatch();
+            lane.disarm_expiry();
         }
         // A plain lane has no version, rate or watermark.
         if !effects.needs_lock() && lane.is_plain() {
@@ -133,9 +133,10 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         now: Instant,
         effects: &mut LaneEffects<T>,
-    ) -> Option<Unlocked<T>> {
-        let mut unlocked = Unlocked::default();
-        self.room.stall(lane, effects.stall, &mut unlocked.freed);
+    ) -> Option<AfterUnlock<T>> {
+        let mut after_unlock = AfterUnlock::default();
+        self.room
+            .stall(lane, effects.stall, &mut after_unlock.freed);
         change_gauge(&self.halted, effects.halted);
         change_gauge(&self.slow_path.paused, effects.paused);
         self.room.count_full(hash, effects.full);
@@ -143,30 +144,30 @@ impl<T: Spec> Engine<T> {
             Out::Message(item) => Some(item),
             _ => None,
         };
-        unlocked.drained = match effects.removes {
+        after_unlock.drained = match effects.removes {
             true => lane.has_watermark(),
             false => lane.passes_watermark(starts),
         };
-        if unlocked.drained {
+        if after_unlock.drained {
             // Under the lock, so that a lane without its watermark has always been reported.
             self.note_drained(key);
         }
         if effects.removes {
             let memory = lane.memory();
-            unlocked.forget_at = self.remember_rate(hash, memory.tat, now);
-            unlocked.forgotten = self.remember_version(key, hash, memory.version, now);
+            after_unlock.forget_at = self.remember_rate(hash, memory.tat, now);
+            after_unlock.forgotten = self.remember_version(key, hash, memory.version, now);
         }
-        unlocked.is_some().then_some(unlocked)
+        after_unlock.is_some().then_some(after_unlock)
     }
 
     /// Carries out what was seen under the lock.
-    pub(super) fn apply_unlocked(&self, unlocked: Unlocked<T>) {
-        let Unlocked {
+    pub(super) fn apply_after_unlock(&self, after_unlock: AfterUnlock<T>) {
+        let AfterUnlock {
             freed,
             drained,
             forgotten,
             forget_at,
-        } = unlocked;
+        } = after_unlock;
         self.room.free(freed);
         if drained {
             self.shutdown.wake_router();

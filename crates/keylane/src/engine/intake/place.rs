@@ -157,9 +157,9 @@ impl<'a, T: Spec> Intake<'a, T> {
                     job.key = Some(key);
                 }
             }
-            Some(unlocked) => {
-                if let Some(unlocked) = unlocked {
-                    engine.apply_unlocked(unlocked);
+            Some(after_unlock) => {
+                if let Some(after_unlock) = after_unlock {
+                    engine.apply_after_unlock(after_unlock);
                 }
                 engine.note_depth(self.grown, hash, effects.depth);
                 let out = engine.apply(&mut self.tally, key, hash, &mut effects, self.jobs);

@@ -18,7 +18,7 @@ impl Release {
     /// Recruits runners for the jobs that may start now, or arms the alarm for the next one.
     #[inline]
     pub(super) fn poll<T: Spec>(&mut self, engine: &Arc<Engine<T>>, cx: &mut Context<'_>) {
-        if engine.ready.is_plain() {
+        if engine.ready.is_first_come() {
             return;
         }
         let Some(at) = engine.ready.refused_until() else {

@@ -183,7 +183,7 @@ impl<T: Spec> Router<T> {
                 }
                 Poll::Ready(0) if shutdown.stage() == Stage::Open => {
                     // The last handle is gone, and some accepted messages are still delayed.
-                    shutdown.advance(Stage::Draining);
+                    shutdown.enter(Stage::Draining);
                 }
                 Poll::Ready(0) => {}
                 Poll::Ready(_) => {
@@ -377,7 +377,7 @@ impl<T: Spec> Router<T> {
         let engine = &self.engine;
         if self.seen == Stage::Open {
             // The last handle is gone: drain what was accepted.
-            engine.shutdown.advance(Stage::Draining);
+            engine.shutdown.enter(Stage::Draining);
         }
         engine.shutdown.exhaust();
         engine.evict(true);
@@ -494,7 +494,7 @@ impl<T: Spec> Drop for Router<T> {
             engine.ready.close();
             return;
         }
-        engine.shutdown.advance(Stage::Aborting);
+        engine.shutdown.enter(Stage::Aborting);
         self.follow_stage();
         engine.shutdown.exhaust();
         for queued in std::mem::take(&mut self.jobs) {

@@ -57,7 +57,7 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
         if self.members.is_empty() {
             return;
         }
-        engine.shutdown.advance(Stage::Aborting);
+        engine.shutdown.enter(Stage::Aborting);
         let mut tally = Tally::default();
         for BatchMember { envelope, kept } in std::mem::take(&mut self.members) {
             engine.shutdown.count_interrupted();

@@ -18,7 +18,7 @@ impl<T: Spec> Engine<T> {
         back: HandedBack<T::Key, T::Message>,
     ) {
         self.shutdown.count_interrupted();
-        self.shutdown.advance(Stage::Aborting);
+        self.shutdown.enter(Stage::Aborting);
         let mut tally = Tally::default();
         self.hand_back(&mut tally, back, envelope);
         self.release_handing_back(&mut tally, lane, hash);

@@ -160,7 +160,7 @@ impl<T: Spec> RunnerSlot<T> {
         }
         self.quantum -= 1;
         let goes_on = self.quantum > 0;
-        if goes_on && self.engine.ready.is_plain() {
+        if goes_on && self.engine.ready.is_first_come() {
             return self.start(next);
         }
         let chosen = if goes_on {
@@ -201,7 +201,7 @@ impl<T: Spec> RunnerSlot<T> {
                 None
             }
             Queued::Job(job) => self.engine.begin(&mut self.tally, job),
-            Queued::Lane { key, hash, .. } => self.engine.ask(key, hash),
+            Queued::Lane { key, hash, .. } => self.engine.start_scheduled(key, hash),
         }
     }
 
@@ -236,7 +236,7 @@ impl<T: Spec> RunnerSlot<T> {
             Take::Leave => self.role = Role::Gone,
         }
         self.flush();
-        if !self.engine.ready.is_plain() {
+        if !self.engine.ready.is_first_come() {
             self.tell_of_refusal();
         }
         None

@@ -236,7 +236,7 @@ fn a_message_that_expires_is_watched_once() {
     assert_eq!(expire_in(&mut lane, 2, 20), None, "the same moment");
     assert_eq!(expire_in(&mut lane, 3, 30), None);
     assert_eq!(expire_in(&mut lane, 4, 10), millis(10));
-    lane.unwatch();
+    lane.disarm_expiry();
     assert_eq!(
         expire_in(&mut lane, 5, 40),
         millis(40),

@@ -4,7 +4,7 @@ use super::super::gate::Gate;
 use super::super::item::Item;
 use super::super::rules::{Rules, TICK};
 use super::effects::{Effects, Left, Out, Stall, Taken};
-use super::state::{Event, State, Timer, WaitReason};
+use super::state::{State, Timer, Transition, WaitReason};
 use super::{Lane, Spares};
 use crate::clock::Instant;
 
@@ -69,7 +69,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             self.leave_halt(effects);
             if !matches!(reason, WaitReason::Load | WaitReason::Record) {
                 let (reason, until) = (WaitReason::Paused, None);
-                self.enter(Event::Wait, State::Waiting { reason, until });
+                self.enter(Transition::Wait, State::Waiting { reason, until });
             }
             effects.stall = Stall::Lane;
         }
@@ -209,8 +209,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         );
         self.count_held(effects);
         self.check(match self.state {
-            State::Halted { .. } => Event::Resume,
-            _ => Event::Due,
+            State::Halted { .. } => Transition::Resume,
+            _ => Transition::Due,
         });
         if let Some(head) = self.take_head() {
             effects.out = Out::Head {

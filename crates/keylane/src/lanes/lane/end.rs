@@ -5,7 +5,7 @@ use super::super::item::Item;
 use super::Lane;
 use super::effects::Effects;
 use super::plan::Sequencer;
-use super::state::{Event, State};
+use super::state::{State, Transition};
 
 /// What a lane held.
 pub(crate) struct Evicted<T: Item, H, G> {
@@ -18,7 +18,7 @@ pub(crate) struct Evicted<T: Item, H, G> {
 impl<T, H, G> Lane<T, H, G> {
     /// Everything the lane holds, the head first if it is here. A lane that is out stays.
     pub(crate) fn hand_back(&mut self) -> (Option<Box<H>>, Vec<T>) {
-        self.check(Event::HandBack);
+        self.check(Transition::HandBack);
         let head = self.take_head();
         let mut parked: Vec<T> = std::iter::from_fn(|| self.pop()).collect();
         if let Some(more) = self.more.as_deref_mut() {

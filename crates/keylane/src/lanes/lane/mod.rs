@@ -13,7 +13,7 @@ mod backlog;
 pub(crate) use backlog::Spares;
 
 mod state;
-pub(crate) use state::{Event, Phase, State, Timer, WaitReason};
+pub(crate) use state::{Phase, State, Timer, Transition, WaitReason};
 
 mod effects;
 pub(crate) use effects::{Change, Effects, Few, Left, Out, Stall, Store, Taken};
@@ -281,7 +281,7 @@ impl<T, H, G> Lane<T, H, G> {
         spares: &Spares<T>,
     ) -> Offered<T> {
         assert!(
-            self.allows(Event::Offer),
+            self.allows(Transition::Offer),
             "a lane that exists takes messages"
         );
         if at_limit == AtLimit::Park || self.len() < capacity {
@@ -318,7 +318,10 @@ impl<T, H, G> Lane<T, H, G> {
     /// The head settled: the oldest parked message is the next one.
     #[inline]
     pub(crate) fn finish(&mut self) -> Next<T> {
-        assert!(self.allows(Event::Finish), "a head that settles was out");
+        assert!(
+            self.allows(Transition::Finish),
+            "a head that settles was out"
+        );
         self.state = State::Ready;
         match self.pop() {
             Some(item) => Next::Start(item),
@@ -333,18 +336,18 @@ impl<T, H, G> Lane<T, H, G> {
             attempt,
             accepted_at,
         };
-        self.enter(Event::Suspend, running);
+        self.enter(Transition::Suspend, running);
     }
 
     /// The head comes back to wait for its next attempt.
     pub(crate) fn back_off(&mut self, head: Box<H>, until: Instant) {
         let timer = Timer::Armed;
-        self.enter(Event::BackOff, State::Backoff { until, timer, head });
+        self.enter(Transition::BackOff, State::Backoff { until, timer, head });
     }
 
     /// The wait is over: the head goes out again.
     pub(crate) fn due(&mut self) -> Box<H> {
-        self.check(Event::Due);
+        self.check(Transition::Due);
         self.take_head().expect("a lane in backoff holds its head")
     }
 
@@ -393,7 +396,7 @@ impl<T, H, G> Lane<T, H, G> {
 
     /// Goes into another state, if the table allows it.
     #[inline]
-    fn enter(&mut self, event: Event, state: State<H>) {
+    fn enter(&mut self, event: Transition, state: State<H>) {
         let after = self.check(event);
         self.state = state;
         assert_eq!(self.phase(), after, "{event:?} does not lead there");
@@ -401,7 +404,7 @@ impl<T, H, G> Lane<T, H, G> {
 
     /// Whether an event can happen now, for those that happen to every message.
     #[inline]
-    fn allows(&self, event: Event) -> bool {
+    fn allows(&self, event: Transition) -> bool {
         let (with, without) = (true, false);
         let phase = self.phase();
         phase.after(event, with).is_some() && phase.after(event, without).is_some()
@@ -409,7 +412,7 @@ impl<T, H, G> Lane<T, H, G> {
 
     /// The phase after an event, which must be one that can happen.
     #[inline]
-    fn check(&self, event: Event) -> Phase {
+    fn check(&self, event: Transition) -> Phase {
         let phase = self.phase();
         let after = phase.after(event, self.parked_len() > 0);
         after.unwrap_or_else(|| panic!("{event:?} cannot happen to a lane that is {phase:?}"))
@@ -422,7 +425,7 @@ impl<T: Item, H, G> Lane<T, H, G> {
     pub(crate) fn depth(&self, rules: &Rules) -> usize {
         let mut depth = self.len();
         if let Some(more) = &self.more {
-            depth += more.plan.beside();
+            depth += more.plan.extra_len();
         }
         if let PlanRules::Coalesce(_) = rules.plan {
             depth += self.parked().map(Item::merged_len).sum::<usize>();

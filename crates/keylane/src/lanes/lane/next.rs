@@ -4,7 +4,7 @@ use super::super::gate::Gate;
 use super::super::item::Item;
 use super::super::rules::{PlanRules, Rules, later};
 use super::effects::{Effects, Left, Memory, Out, Stall, Store};
-use super::state::{Event, State, Timer, WaitReason};
+use super::state::{State, Timer, Transition, WaitReason};
 use super::{Due, Lane, Next, Spares};
 use crate::clock::Instant;
 
@@ -40,7 +40,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             effects.removes = matches!(next, Next::Remove);
             return;
         }
-        self.ask();
+        self.requeue();
         if self.parked_len() > 0 && !rules.starts_early() {
             effects.out = self.queued();
         } else {
@@ -55,7 +55,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     fn advance_plain(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         self.count_departure(rules, effects);
         if self.is_paused() {
-            self.ask();
+            self.requeue();
             return self.wait(WaitReason::Paused, None, effects);
         }
         match self.finish() {
@@ -77,10 +77,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
             Hold::Paused(until) => {
                 let timer = Timer::Spent;
-                self.enter(Event::BackOff, State::Backoff { until, timer, head });
+                self.enter(Transition::BackOff, State::Backoff { until, timer, head });
             }
             Hold::Halt => {
-                self.enter(Event::Halt, State::Halted { head });
+                self.enter(Transition::Halt, State::Halted { head });
                 effects.halted.up();
             }
         }
@@ -128,7 +128,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         spares: &Spares<T>,
         effects: &mut Effects<T, H, G>,
     ) {
-        self.ask();
+        self.requeue();
         match &rules.plan {
             PlanRules::Coalesce(coalesce) => {
                 let newer = self.pop_newest();
@@ -167,7 +167,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         let expires_at = item.expires_at();
         self.put_back(item, spares);
         if let Some(at) = expires_at {
-            self.watch_until(at, effects);
+            self.arm_expiry(at, effects);
         }
     }
 
@@ -213,7 +213,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if reason == WaitReason::HaltedGap {
             effects.halted.up();
         }
-        self.enter(Event::Wait, State::Waiting { reason, until });
+        self.enter(Transition::Wait, State::Waiting { reason, until });
         effects.holds = true;
         // A gap has a timer of its own, from when it was seen.
         if reason != WaitReason::Gap {
@@ -229,13 +229,13 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// The head settled, and the lane is to be asked for its next message.
-    pub(super) fn ask(&mut self) {
-        self.enter(Event::Ask, State::Scheduled);
+    pub(super) fn requeue(&mut self) {
+        self.enter(Transition::Requeue, State::Scheduled);
     }
 
     /// The first of the parked messages, and all that start with it, are out from here on.
     pub(super) fn start(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
-        self.enter(Event::Start, State::Ready);
+        self.enter(Transition::Start, State::Ready);
         let Some(mut head) = self.pop() else {
             unreachable!("a lane that starts has something parked")
         };
@@ -267,7 +267,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     /// A message is the head of this lane, in which nothing was. It is out and was never parked.
     pub(super) fn start_at_once(&mut self, item: T, effects: &mut Effects<T, H, G>) {
-        self.enter(Event::Start, State::Ready);
+        self.enter(Transition::Start, State::Ready);
         effects.out = Out::Message(item);
     }
 
@@ -296,7 +296,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             effects.rare_mut().store = Some(Store::Record(version));
             return self.wait(WaitReason::Record, None, effects);
         }
-        self.check(Event::Leave);
+        self.check(Transition::Leave);
         self.leave(effects);
     }
 

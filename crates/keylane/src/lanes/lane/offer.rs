@@ -5,7 +5,7 @@ use super::super::item::Item;
 use super::super::rules::{PlanRules, Rules};
 use super::effects::{Effects, Left, Stall};
 use super::plan::Sequencer;
-use super::state::{Event, State, WaitReason};
+use super::state::{State, Transition, WaitReason};
 use super::{Lane, Offered, Spares};
 use crate::clock::Instant;
 
@@ -27,7 +27,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         match &rules.plan {
             PlanRules::Fifo | PlanRules::Batch(_) => {
                 // A batch that is out counts.
-                let beside = self.more.as_ref().map_or(0, |more| more.plan.beside());
+                let beside = self.more.as_ref().map_or(0, |more| more.plan.extra_len());
                 let capacity = rules.capacity.saturating_sub(beside);
                 self.park_or_turn_away(item, capacity, rules, spares, effects);
             }
@@ -39,7 +39,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
         }
         if !effects.merges() {
-            self.come_in(now, rules, effects);
+            self.after_offer(now, rules, effects);
         }
     }
 
@@ -77,11 +77,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         self.push(item, spares);
         self.forget_delay();
-        self.come_in(now, rules, effects);
+        self.after_offer(now, rules, effects);
     }
 
     /// What is in the lane now may start, expire, or be too much.
-    fn come_in(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+    fn after_offer(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
         let depth = self.depth(rules);
         effects.depth = depth;
         if self.count_arrival(depth, rules) {
@@ -92,17 +92,17 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             // key could take all the room from the others.
             effects.stall = effects.stall.with_lane();
         }
-        self.stir(now, rules, effects);
+        self.recheck(now, rules, effects);
         if rules.expires {
             // If it waits. One that went out is checked when a runner takes it.
-            self.watch_newest(effects);
+            self.arm_expiry_of_newest(effects);
         }
         self.vacate_if_empty(now, rules, effects);
         effects.holds |= matches!(self.state, State::Waiting { .. });
     }
 
     /// A waiting lane may have something to run now, or something else to wait for.
-    pub(super) fn stir(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+    pub(super) fn recheck(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
         let Some(reason) = self.wait_reason() else {
             return;
         };
@@ -111,7 +111,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             if reason == WaitReason::Load && !is_unknown {
                 // The store has answered: what it waits for now is `resume`.
                 let (reason, until) = (WaitReason::Paused, None);
-                self.enter(Event::Wait, State::Waiting { reason, until });
+                self.enter(Transition::Wait, State::Waiting { reason, until });
             }
             return;
         }
@@ -162,7 +162,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     /// Puts a waiting lane into the ready queue.
     pub(super) fn schedule(&mut self, effects: &mut Effects<T, H, G>) {
-        self.enter(Event::Schedule, State::Scheduled);
+        self.enter(Transition::Schedule, State::Scheduled);
         effects.out = self.queued();
     }
 
@@ -177,20 +177,20 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     pub(super) fn forget_delay(&mut self) {
         if self.wait_reason() == Some(WaitReason::Delay) {
             let (reason, until) = (WaitReason::Empty, None);
-            self.enter(Event::Wait, State::Waiting { reason, until });
+            self.enter(Transition::Wait, State::Waiting { reason, until });
         }
     }
 
     /// Arms the timer of the newest message, if it expires before the one that is armed.
-    fn watch_newest(&mut self, effects: &mut Effects<T, H, G>) {
+    fn arm_expiry_of_newest(&mut self, effects: &mut Effects<T, H, G>) {
         let newest = self.parked.as_ref().and_then(|parked| parked.back());
         if let Some(at) = newest.and_then(Item::expires_at) {
-            self.watch_until(at, effects);
+            self.arm_expiry(at, effects);
         }
     }
 
     /// Arms the timer of a message that expires then.
-    pub(super) fn watch_until(&mut self, at: u64, effects: &mut Effects<T, H, G>) {
+    pub(super) fn arm_expiry(&mut self, at: u64, effects: &mut Effects<T, H, G>) {
         if let Some(parked) = &mut self.parked
             && parked.expiry.is_none_or(|armed| armed > at)
         {
@@ -200,7 +200,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// The timer that was asked for is not armed after all: there are too many.
-    pub(crate) fn unwatch(&mut self) {
+    pub(crate) fn disarm_expiry(&mut self) {
         if let Some(parked) = &mut self.parked {
             parked.expiry = None;
         }

@@ -83,7 +83,7 @@ pub(crate) enum Phase {
 
 /// What can happen to a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Event {
+pub(crate) enum Transition {
     /// A message of this key was accepted.
     Offer,
     /// A waiting lane is put into the ready queue, to be asked for its next message.
@@ -100,7 +100,7 @@ pub(crate) enum Event {
     /// The head settled, and the next message of the lane is its head at once.
     Finish,
     /// The head settled, and the lane is to be asked for its next message.
-    Ask,
+    Requeue,
     /// The head is to be tried again later.
     BackOff,
     /// The head in backoff goes out again.
@@ -128,44 +128,46 @@ impl Phase {
 
     /// The whole transition table. `parked` tells whether anything is parked.
     ///
-    /// `None` is an event that cannot happen in this phase.
+    /// `None` is an transition that cannot happen in this phase.
     #[inline]
-    pub(crate) const fn after(self, event: Event, parked: bool) -> Option<Self> {
+    pub(crate) const fn after(self, transition: Transition, parked: bool) -> Option<Self> {
         let next = if parked { Self::Ready } else { Self::Absent };
-        match (self, event) {
-            (Self::Absent, Event::Offer) => Some(Self::Ready),
+        match (self, transition) {
+            (Self::Absent, Transition::Offer) => Some(Self::Ready),
             (Self::Absent, _) => None,
-            (held, Event::Offer) => Some(held),
+            (held, Transition::Offer) => Some(held),
 
-            (Self::Waiting, Event::Schedule) => Some(Self::Scheduled),
-            (Self::Scheduled, Event::Start) if parked => Some(Self::Ready),
+            (Self::Waiting, Transition::Schedule) => Some(Self::Scheduled),
+            (Self::Scheduled, Transition::Start) if parked => Some(Self::Ready),
             // A message came that may start at once. It need not have been parked for that.
-            (Self::Waiting, Event::Start) => Some(Self::Ready),
-            (Self::Scheduled | Self::Ready | Self::Waiting, Event::Wait) => Some(Self::Waiting),
-            (Self::Scheduled | Self::Waiting, Event::Leave) if !parked => Some(Self::Absent),
-            (Self::Waiting, Event::HandBack) => Some(Self::Absent),
+            (Self::Waiting, Transition::Start) => Some(Self::Ready),
+            (Self::Scheduled | Self::Ready | Self::Waiting, Transition::Wait) => {
+                Some(Self::Waiting)
+            }
+            (Self::Scheduled | Self::Waiting, Transition::Leave) if !parked => Some(Self::Absent),
+            (Self::Waiting, Transition::HandBack) => Some(Self::Absent),
             // The runner that takes the lane out of the ready queue will find nothing in it.
-            (Self::Scheduled, Event::HandBack) => Some(self),
+            (Self::Scheduled, Transition::HandBack) => Some(self),
 
             // From `Running`: the handler waited and failed, and now the dead-letter sink waits.
-            (Self::Ready | Self::Running, Event::Suspend) => Some(Self::Running),
-            (Self::Ready | Self::Running, Event::Finish) => Some(next),
-            (Self::Ready | Self::Running, Event::Ask) => Some(Self::Scheduled),
-            (Self::Ready | Self::Running, Event::BackOff) => Some(Self::Backoff),
-            (Self::Ready | Self::Running, Event::Halt) => Some(Self::Halted),
+            (Self::Ready | Self::Running, Transition::Suspend) => Some(Self::Running),
+            (Self::Ready | Self::Running, Transition::Finish) => Some(next),
+            (Self::Ready | Self::Running, Transition::Requeue) => Some(Self::Scheduled),
+            (Self::Ready | Self::Running, Transition::BackOff) => Some(Self::Backoff),
+            (Self::Ready | Self::Running, Transition::Halt) => Some(Self::Halted),
             // The head is out and will find nothing behind it when it comes back.
-            (Self::Ready | Self::Running, Event::HandBack) => Some(self),
+            (Self::Ready | Self::Running, Transition::HandBack) => Some(self),
 
-            (Self::Backoff, Event::Due) => Some(Self::Ready),
-            (Self::Halted, Event::Resume) => Some(Self::Ready),
-            (Self::Backoff | Self::Halted, Event::HandBack) => Some(Self::Absent),
+            (Self::Backoff, Transition::Due) => Some(Self::Ready),
+            (Self::Halted, Transition::Resume) => Some(Self::Ready),
+            (Self::Backoff | Self::Halted, Transition::HandBack) => Some(Self::Absent),
 
             _ => None,
         }
     }
 }
 
-impl Event {
+impl Transition {
     #[cfg(test)]
     #[cfg(not(keylane_shuttle))]
     pub(crate) const ALL: [Self; 13] = [
@@ -176,7 +178,7 @@ impl Event {
         Self::Leave,
         Self::Suspend,
         Self::Finish,
-        Self::Ask,
+        Self::Requeue,
         Self::BackOff,
         Self::Due,
         Self::Halt,

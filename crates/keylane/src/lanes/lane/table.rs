@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::state::{Event, Phase};
+use super::state::{Phase, Transition};
 use super::testing::{Message, TestGate, rules};
 use super::{Effects, Hold, Lane, Next, Offered, Spares, WaitReason};
 use crate::clock;
@@ -12,22 +12,22 @@ type TestLane = Lane<Message, Message, TestGate>;
 
 const SNAPSHOT: &str = include_str!("table.txt");
 
-/// Every phase times every event, with and without something parked.
+/// Every phase times every transition, with and without something parked.
 fn render() -> String {
-    let mut table = format!("{:<9} {:<7}", "event", "parked");
+    let mut table = format!("{:<10} {:<7}", "transition", "parked");
     for phase in Phase::ALL {
         table += &format!(" {:<10}", format!("{phase:?}"));
     }
     let mut lines = vec![table.trim_end().to_owned()];
-    for event in Event::ALL {
+    for transition in Transition::ALL {
         for parked in [false, true] {
-            let event_name = format!("{event:?}");
+            let transition_name = format!("{transition:?}");
             let mut line = format!(
-                "{event_name:<9} {:<7}",
+                "{transition_name:<10} {:<7}",
                 if parked { "some" } else { "none" }
             );
             for phase in Phase::ALL {
-                let after = phase.after(event, parked);
+                let after = phase.after(transition, parked);
                 let after = after.map_or("-".to_owned(), |after| format!("{after:?}"));
                 line += &format!(" {after:<10}");
             }
@@ -76,39 +76,39 @@ fn lane_in(phase: Phase, parked: bool) -> TestLane {
     lane
 }
 
-/// Lets the event happen. Returns the phase after it.
-fn happen(mut lane: TestLane, event: Event) -> Phase {
+/// Lets the transition happen. Returns the phase after it.
+fn happen(mut lane: TestLane, transition: Transition) -> Phase {
     let now = clock::now();
     let rules = rules(PlanRules::Fifo);
     let mut effects = Effects::new();
     let (head, mut is_gone) = (Box::new(Message::new(1)), false);
-    match event {
-        Event::Offer => {
+    match transition {
+        Transition::Offer => {
             let offered = lane.park(Message::new(3), usize::MAX, AtLimit::Park, &Spares::new());
             assert!(matches!(offered, Offered::Parked));
         }
-        Event::Schedule => lane.schedule(&mut effects),
-        Event::Start if lane.parked_len() == 0 => lane.start_at_once(*head, &mut effects),
-        Event::Start => lane.start(now, &rules, &mut effects),
-        Event::Wait => lane.wait(WaitReason::Rate, None, &mut effects),
-        Event::Leave => {
+        Transition::Schedule => lane.schedule(&mut effects),
+        Transition::Start if lane.parked_len() == 0 => lane.start_at_once(*head, &mut effects),
+        Transition::Start => lane.start(now, &rules, &mut effects),
+        Transition::Wait => lane.wait(WaitReason::Rate, None, &mut effects),
+        Transition::Leave => {
             lane.vacate(now, &rules, &mut effects);
             is_gone = effects.removes;
         }
-        Event::Suspend => lane.suspend(now, 2, 0),
-        Event::Finish => match lane.finish() {
+        Transition::Suspend => lane.suspend(now, 2, 0),
+        Transition::Finish => match lane.finish() {
             Next::Remove => is_gone = true,
             Next::Stay => unreachable!("a head that finishes does not stay"),
             Next::Start(started) => assert_eq!(started.id, 2, "the message behind the head"),
         },
-        Event::Ask => lane.ask(),
-        Event::BackOff => lane.hold(head, Hold::Retry(now), &mut effects),
-        Event::Due => assert_eq!(lane.due().id, 1),
-        Event::Halt => lane.hold(head, Hold::Halt, &mut effects),
-        Event::Resume => lane
+        Transition::Requeue => lane.requeue(),
+        Transition::BackOff => lane.hold(head, Hold::Retry(now), &mut effects),
+        Transition::Due => assert_eq!(lane.due().id, 1),
+        Transition::Halt => lane.hold(head, Hold::Halt, &mut effects),
+        Transition::Resume => lane
             .resume_by(now, &rules, &mut effects)
             .expect("it is halted"),
-        Event::HandBack => {
+        Transition::HandBack => {
             is_gone = !lane.is_out();
             let _ = lane.hand_back();
         }
@@ -127,12 +127,12 @@ fn the_lane_obeys_its_table() {
         .into_iter()
         .filter(|phase| *phase != Phase::Absent)
     {
-        for event in Event::ALL {
+        for transition in Transition::ALL {
             for parked in [false, true] {
                 let lane = lane_in(phase, parked);
-                let told = phase.after(event, parked);
-                let went = catch_unwind(AssertUnwindSafe(|| happen(lane, event))).ok();
-                assert_eq!(went, told, "{event:?} in {phase:?}, parked: {parked}");
+                let told = phase.after(transition, parked);
+                let went = catch_unwind(AssertUnwindSafe(|| happen(lane, transition))).ok();
+                assert_eq!(went, told, "{transition:?} in {phase:?}, parked: {parked}");
             }
         }
     }

@@ -92,7 +92,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             _ => return,
         }
         if armed > rules.stamp(now + TICK) {
-            return self.watch_until(armed, effects);
+            return self.arm_expiry(armed, effects);
         }
         let moment = rules.stamp(now).max(armed);
         for expired in self.extract(|parked| parked.is_expired(moment)) {
@@ -101,7 +101,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         self.open_gate(self.depth(rules), rules, effects);
         let next = self.parked().filter_map(Item::expires_at).min();
         if let Some(at) = next {
-            self.watch_until(at, effects);
+            self.arm_expiry(at, effects);
         }
         // A waiting lane may have waited for what is gone now: it is asked again.
         let is_asked = match self.wait_reason() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::clock::{self, Instant};
-use crate::lanes::lane::{Event, Lane, Next, Offered, Phase};
+use crate::lanes::lane::{Lane, Next, Offered, Phase, Transition};
 use crate::lanes::map::LaneMap;
 use crate::lanes::rules::AtLimit;
 
@@ -22,32 +22,32 @@ fn hash(key: Key) -> u64 {
 }
 
 /// What can happen to a lane that has no plan but its order.
-const PLAIN: [Event; 6] = [
-    Event::Offer,
-    Event::Suspend,
-    Event::Finish,
-    Event::BackOff,
-    Event::Due,
-    Event::HandBack,
+const PLAIN: [Transition; 6] = [
+    Transition::Offer,
+    Transition::Suspend,
+    Transition::Finish,
+    Transition::BackOff,
+    Transition::Due,
+    Transition::HandBack,
 ];
 
 /// Something that happens to the lane of a key, if it can.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     key: Key,
-    event: Event,
+    transition: Transition,
     at_limit: AtLimit,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let event = prop_oneof![
-        6 => Just(Event::Offer),
+    let transition = prop_oneof![
+        6 => Just(Transition::Offer),
         12 => prop::sample::select(PLAIN.to_vec()),
     ];
     let at_limit = prop::sample::select(vec![AtLimit::Park, AtLimit::DropOldest, AtLimit::Refuse]);
-    let step = (0..KEYS, event, at_limit).prop_map(|(key, event, at_limit)| Step {
+    let step = (0..KEYS, transition, at_limit).prop_map(|(key, transition, at_limit)| Step {
         key,
-        event,
+        transition,
         at_limit,
     });
     prop::collection::vec(step, 0..120)
@@ -91,7 +91,7 @@ impl World {
         self.now += Duration::from_millis(1);
         let Step {
             key,
-            event,
+            transition,
             at_limit,
         } = step;
         let phase = self
@@ -102,24 +102,24 @@ impl World {
             .naive
             .get(&key)
             .is_some_and(|naive| naive.messages.len() > 1);
-        let Some(after) = phase.after(event, parked) else {
+        let Some(after) = phase.after(transition, parked) else {
             return;
         };
-        match event {
-            Event::Offer => self.offer(key, at_limit),
-            Event::Suspend => self.with(key, |lane, now| lane.suspend(now, 1, 0)),
-            Event::Finish => self.finish(key),
-            Event::BackOff => {
+        match transition {
+            Transition::Offer => self.offer(key, at_limit),
+            Transition::Suspend => self.with(key, |lane, now| lane.suspend(now, 1, 0)),
+            Transition::Finish => self.finish(key),
+            Transition::BackOff => {
                 let head = self.out.remove(&key).expect("the head is out");
                 let until = self.now + Duration::from_secs(u64::from(head));
                 self.with(key, |lane, _| lane.back_off(Box::new(head), until));
                 self.naive(key).until = Some(until);
             }
-            Event::Due => {
+            Transition::Due => {
                 let head = self.with(key, |lane, _| lane.due());
                 self.go_out(key, *head);
             }
-            Event::HandBack => self.hand_back(key),
+            Transition::HandBack => self.hand_back(key),
             _ => unreachable!("a plain lane has no plan"),
         }
         if let Some(naive) = self.naive.get_mut(&key) {
@@ -295,16 +295,16 @@ impl World {
     /// Everything comes to its end, and nothing is left.
     fn run_out(&mut self) {
         while let Some((key, phase)) = self.naive.iter().map(|(key, n)| (*key, n.phase)).next() {
-            let event = match phase {
+            let transition = match phase {
                 Phase::Absent => unreachable!("a key that is listed has messages"),
-                Phase::Ready | Phase::Running => Event::Finish,
-                Phase::Backoff => Event::Due,
+                Phase::Ready | Phase::Running => Transition::Finish,
+                Phase::Backoff => Transition::Due,
                 _ => unreachable!("a plain lane has no plan"),
             };
             let at_limit = AtLimit::Park;
             self.step(Step {
                 key,
-                event,
+                transition,
                 at_limit,
             });
             self.check();

@@ -36,7 +36,7 @@ mod queue;
 use crate::clock::Instant;
 use crate::rate::Gcra;
 use crate::rt::{Mutex, OwnLine, lock};
-use queue::Line;
+use queue::Jobs;
 pub(crate) use queue::Ranked;
 
 /// What the caller must do about runners.
@@ -75,10 +75,10 @@ pub(crate) struct Limits {
 pub(crate) struct Ready<T> {
     limits: Limits,
     /// First come, first served: nothing decides about jobs but their order.
-    plain: bool,
+    first_come: bool,
     /// Whether jobs may expire.
     expires: bool,
-    state: OwnLine<Mutex<State<T>>>,
+    state: OwnLine<Mutex<Inner<T>>>,
 }
 
 /// A runner that waits to poll again.
@@ -89,8 +89,8 @@ struct Idler {
 }
 
 #[derive(Debug)]
-struct State<T> {
-    jobs: Line<T>,
+struct Inner<T> {
+    jobs: Jobs<T>,
     pollers: usize,
     holders: usize,
     idle: Vec<Idler>,
@@ -105,7 +105,7 @@ struct State<T> {
     expires_at: Option<u64>,
 }
 
-impl<T: Ranked> State<T> {
+impl<T: Ranked> Inner<T> {
     #[inline]
     fn recruit(&mut self, limits: &Limits) -> Recruit {
         let active = self.pollers + self.holders;
@@ -132,7 +132,7 @@ impl<T: Ranked> State<T> {
         {
             return Take::Aside(recruit);
         }
-        if self.jobs.has_rules() || self.is_over() {
+        if self.jobs.has_precedence() || self.is_over() {
             return self.take_warily(limits);
         }
         match self.jobs.pop_first() {
@@ -181,8 +181,8 @@ impl<T: Ranked> State<T> {
 
 impl<T: Ranked> Ready<T> {
     pub(crate) fn new(limits: Limits) -> Self {
-        let state = State {
-            jobs: Line::new(),
+        let state = Inner {
+            jobs: Jobs::new(),
             concurrency: limits.concurrency,
             decision: 0,
             pollers: 0,
@@ -194,19 +194,19 @@ impl<T: Ranked> Ready<T> {
         };
         Self {
             limits,
-            plain: true,
+            first_come: true,
             expires: false,
             state: OwnLine(Mutex::new(state)),
         }
     }
 
     /// With a rate for all jobs, or with more than one class of them.
-    pub(crate) fn with_rules(self, rate: Option<Gcra>, classes: u8) -> Self {
-        let plain = rate.is_none() && classes <= 1;
-        if !plain {
-            lock(&self.state).jobs.set_rules(rate, classes);
+    pub(crate) fn with_precedence(self, rate: Option<Gcra>, classes: u8) -> Self {
+        let first_come = rate.is_none() && classes <= 1;
+        if !first_come {
+            lock(&self.state).jobs.set_precedence(rate, classes);
         }
-        Self { plain, ..self }
+        Self { first_come, ..self }
     }
 
     /// With jobs that expire, if they do.
@@ -216,8 +216,8 @@ impl<T: Ranked> Ready<T> {
 
     /// Whether a runner may go on with the next job of its lane without having asked.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.plain
+    pub(crate) fn is_first_come(&self) -> bool {
+        self.first_come
     }
 
     /// Appends jobs, and returns how many wait now. Once the queue is closed, they stay in `jobs`.
@@ -311,7 +311,7 @@ impl<T: Ranked> Ready<T> {
 
     /// When the router is to call [`release`](Self::release), if a runner was refused.
     pub(crate) fn refused_until(&self) -> Option<Instant> {
-        if self.plain {
+        if self.first_come {
             return None;
         }
         lock(&self.state).jobs.refused_until()
@@ -494,18 +494,22 @@ mod tests {
 
     #[test]
     fn without_a_rate_and_classes_only_the_order_decides() {
-        assert!(ready().is_plain());
-        assert!(ready().with_rules(None, 1).is_plain());
-        assert!(!ready().with_rules(None, 2).is_plain());
-        assert!(!ready().with_rules(once_in_a_lifetime(), 1).is_plain());
-        let plain = ready().with_rules(None, 1);
+        assert!(ready().is_first_come());
+        assert!(ready().with_precedence(None, 1).is_first_come());
+        assert!(!ready().with_precedence(None, 2).is_first_come());
+        assert!(
+            !ready()
+                .with_precedence(once_in_a_lifetime(), 1)
+                .is_first_come()
+        );
+        let plain = ready().with_precedence(None, 1);
         assert_eq!(plain.go_on(Job(3)), Ok(Some(Job(3))));
         assert_eq!(plain.refused_until(), None);
     }
 
     #[test]
     fn the_most_urgent_job_goes_first() {
-        let ready = ready().with_rules(None, 3);
+        let ready = ready().with_precedence(None, 3);
         for class in [2, 0, 1] {
             let _ = ready.push_one(Job(class));
         }
@@ -542,7 +546,7 @@ mod tests {
 
     #[test]
     fn no_runner_comes_for_what_the_rate_refuses_until_it_is_released() {
-        let ready = ready().with_rules(once_in_a_lifetime(), 1);
+        let ready = ready().with_precedence(once_in_a_lifetime(), 1);
         assert!(matches!(ready.push_one(Job(0)), Ok(Recruit::Spawn)));
         assert!(matches!(ready.take(true), Take::Job(Job(0))));
         assert_eq!(ready.go_on(Job(0)), Ok(None), "it waits for the rate");

@@ -7,7 +7,7 @@ use super::pace::Pace;
 use crate::clock::Instant;
 use crate::rate::Gcra;
 
-/// What waits in a [`Line`].
+/// What waits in [`Jobs`].
 pub(crate) trait Ranked {
     /// How urgent it is; 0 is the most urgent.
     fn class(&self) -> u8;
@@ -24,18 +24,18 @@ pub(crate) trait Ranked {
 /// Places for jobs that are kept for ever.
 const MOST_KEPT: usize = 1_024;
 
-/// First come, first served, unless there are rules.
+/// First come, first served, unless priorities or a rate take precedence.
 #[derive(Debug)]
-pub(super) struct Line<T> {
-    /// All of them, or with rules those of class 0.
+pub(super) struct Jobs<T> {
+    /// All of them, or with precedence, those of class 0.
     first: VecDeque<T>,
-    /// Boxed, and asked for once per step: without rules nothing else is looked at.
-    rules: Option<Box<Rules<T>>>,
+    /// Boxed, and asked for once per step: without precedence nothing else is looked at.
+    precedence: Option<Box<Precedence<T>>>,
 }
 
 /// Priorities, a rate, or both.
 #[derive(Debug)]
-struct Rules<T> {
+struct Precedence<T> {
     /// Those of class 1, 2 and so on.
     less_urgent: Vec<VecDeque<T>>,
     order: ClassOrder,
@@ -46,17 +46,17 @@ struct Rules<T> {
     free_last: bool,
 }
 
-impl<T: Ranked> Line<T> {
+impl<T: Ranked> Jobs<T> {
     pub(super) fn new() -> Self {
         Self {
             first: VecDeque::new(),
-            rules: None,
+            precedence: None,
         }
     }
 
-    pub(super) fn set_rules(&mut self, rate: Option<Gcra>, classes: u8) {
+    pub(super) fn set_precedence(&mut self, rate: Option<Gcra>, classes: u8) {
         let less_urgent = (1..classes).map(|_| VecDeque::new()).collect();
-        self.rules = Some(Box::new(Rules {
+        self.precedence = Some(Box::new(Precedence {
             less_urgent,
             order: ClassOrder::default(),
             pace: rate.map(Pace::new),
@@ -67,15 +67,15 @@ impl<T: Ranked> Line<T> {
 
     #[inline]
     pub(super) fn push(&mut self, job: T) {
-        match &mut self.rules {
+        match &mut self.precedence {
             None => self.first.push_back(job),
-            Some(rules) => rules.queue_of(&mut self.first, &job).push_back(job),
+            Some(precedence) => precedence.queue_of(&mut self.first, &job).push_back(job),
         }
     }
 
     #[inline]
     pub(super) fn extend(&mut self, jobs: impl Iterator<Item = T>) {
-        match &self.rules {
+        match &self.precedence {
             None => self.first.extend(jobs),
             Some(_) => jobs.for_each(|job| self.push(job)),
         }
@@ -84,28 +84,28 @@ impl<T: Ranked> Line<T> {
     /// The next job that may go now.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
-        if self.rules.is_none() {
+        if self.precedence.is_none() {
             return self.first.pop_front();
         }
-        self.pop_by_rules()
+        self.pop_by_precedence()
     }
 
     /// Whether more than their order decides about jobs.
     #[inline]
-    pub(super) fn has_rules(&self) -> bool {
-        self.rules.is_some()
+    pub(super) fn has_precedence(&self) -> bool {
+        self.precedence.is_some()
     }
 
-    /// The next job, where there are no rules.
+    /// The next job, where none has precedence.
     #[inline]
     pub(super) fn pop_first(&mut self) -> Option<T> {
         self.first.pop_front()
     }
 
-    // Cold, here and below, so that the way without rules costs what it did before there were any.
+    // Cold, here and below: most dispatchers have no precedence.
     #[cold]
-    fn pop_by_rules(&mut self) -> Option<T> {
-        self.rules.as_mut()?.pop(&mut self.first)
+    fn pop_by_precedence(&mut self) -> Option<T> {
+        self.precedence.as_mut()?.pop(&mut self.first)
     }
 
     /// Gives back memory that a burst of jobs has left.
@@ -123,16 +123,16 @@ impl<T: Ranked> Line<T> {
     /// A runner that has the next job of its lane in hand would go on with it. Returns what it goes
     /// on with, or nothing if nothing may go now; the job waits here then.
     pub(super) fn go_on(&mut self, job: T) -> Option<T> {
-        match &mut self.rules {
+        match &mut self.precedence {
             None => Some(job),
-            Some(rules) => rules.go_on(&mut self.first, job),
+            Some(precedence) => precedence.go_on(&mut self.first, job),
         }
     }
 
     /// A runner takes the next job, and its own job goes behind the others. If the queue is empty,
     /// the runner gets its own job back.
     pub(super) fn rotate(&mut self, job: T) -> Option<T> {
-        if self.rules.is_none() && self.first.is_empty() {
+        if self.precedence.is_none() && self.first.is_empty() {
             return Some(job);
         }
         self.push(job);
@@ -142,18 +142,18 @@ impl<T: Ranked> Line<T> {
     /// How many wait.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        match &self.rules {
+        match &self.precedence {
             None => self.first.len(),
-            Some(rules) => rules.len(&self.first),
+            Some(precedence) => precedence.len(&self.first),
         }
     }
 
     /// How many wait that may start now.
     #[inline]
     pub(super) fn startable(&self) -> usize {
-        match &self.rules {
+        match &self.precedence {
             None => self.first.len(),
-            Some(rules) => rules.startable(&self.first),
+            Some(precedence) => precedence.startable(&self.first),
         }
     }
 
@@ -185,31 +185,31 @@ impl<T: Ranked> Line<T> {
     }
 
     fn queues_mut(&mut self) -> impl Iterator<Item = &mut VecDeque<T>> {
-        let by_rules = self.rules.iter_mut().flat_map(|rules| {
-            let Rules {
+        let by_precedence = self.precedence.iter_mut().flat_map(|precedence| {
+            let Precedence {
                 less_urgent, free, ..
-            } = &mut **rules;
+            } = &mut **precedence;
             less_urgent.iter_mut().chain([free])
         });
-        std::iter::once(&mut self.first).chain(by_rules)
+        std::iter::once(&mut self.first).chain(by_precedence)
     }
 
     /// When to call [`release`](Self::release), if a runner was refused.
     pub(super) fn refused_until(&self) -> Option<Instant> {
-        self.rules.as_ref()?.pace.as_ref()?.refused_until()
+        self.precedence.as_ref()?.pace.as_ref()?.refused_until()
     }
 
     /// The time has come: runners may be recruited again.
     pub(super) fn release(&mut self) {
-        if let Some(rules) = &mut self.rules
-            && let Some(pace) = &mut rules.pace
+        if let Some(precedence) = &mut self.precedence
+            && let Some(pace) = &mut precedence.pace
         {
             pace.release();
         }
     }
 }
 
-impl<T: Ranked> Rules<T> {
+impl<T: Ranked> Precedence<T> {
     fn is_refusing(&self) -> bool {
         self.pace.as_ref().is_some_and(Pace::is_refusing)
     }
@@ -328,11 +328,15 @@ mod tests {
 
     use Kind::{Attempt, Letter, Until};
 
-    fn line(rate: Option<Gcra>, classes: u8, jobs: impl IntoIterator<Item = Kind>) -> Line<Kind> {
-        let mut line = Line::new();
-        line.set_rules(rate, classes);
-        line.extend(jobs.into_iter());
-        line
+    fn waiting(
+        rate: Option<Gcra>,
+        classes: u8,
+        jobs: impl IntoIterator<Item = Kind>,
+    ) -> Jobs<Kind> {
+        let mut waiting = Jobs::new();
+        waiting.set_precedence(rate, classes);
+        waiting.extend(jobs.into_iter());
+        waiting
     }
 
     fn once_in_a_lifetime() -> Option<Gcra> {
@@ -341,25 +345,25 @@ mod tests {
 
     #[test]
     fn what_is_refused_waits_and_recruits_no_runner() {
-        let mut line = line(once_in_a_lifetime(), 1, [Attempt(0); 3]);
-        assert_eq!((line.len(), line.startable()), (3, 3));
-        assert_eq!(line.pop(), Some(Attempt(0)));
-        assert_eq!((line.startable(), line.refused_until()), (2, None));
-        assert_eq!(line.pop(), None);
-        assert!(line.refused_until().is_some());
-        assert_eq!((line.len(), line.startable()), (2, 0));
-        assert_eq!(line.go_on(Attempt(0)), None, "it waits too");
-        assert_eq!(line.rotate(Attempt(0)), None, "and it");
-        assert_eq!((line.len(), line.startable()), (4, 0));
-        line.release();
-        assert_eq!((line.startable(), line.refused_until()), (4, None));
-        assert_eq!(line.take_all().len(), 4);
+        let mut waiting = waiting(once_in_a_lifetime(), 1, [Attempt(0); 3]);
+        assert_eq!((waiting.len(), waiting.startable()), (3, 3));
+        assert_eq!(waiting.pop(), Some(Attempt(0)));
+        assert_eq!((waiting.startable(), waiting.refused_until()), (2, None));
+        assert_eq!(waiting.pop(), None);
+        assert!(waiting.refused_until().is_some());
+        assert_eq!((waiting.len(), waiting.startable()), (2, 0));
+        assert_eq!(waiting.go_on(Attempt(0)), None, "it waits too");
+        assert_eq!(waiting.rotate(Attempt(0)), None, "and it");
+        assert_eq!((waiting.len(), waiting.startable()), (4, 0));
+        waiting.release();
+        assert_eq!((waiting.startable(), waiting.refused_until()), (4, None));
+        assert_eq!(waiting.take_all().len(), 4);
     }
 
     #[test]
     fn letters_go_while_attempts_are_refused_and_do_not_keep_them_from_going() {
         let jobs = [Attempt(0), Attempt(0), Letter, Letter, Letter];
-        let mut refused = line(once_in_a_lifetime(), 1, jobs);
+        let mut refused = waiting(once_in_a_lifetime(), 1, jobs);
         let popped: Vec<_> = (0..6).map(|_| refused.pop()).collect();
         let (a, l) = (Some(Attempt(0)), Some(Letter));
         assert_eq!(popped, [l, a, l, l, None, None]);
@@ -367,7 +371,7 @@ mod tests {
         assert_eq!((refused.len(), refused.startable()), (2, 1));
         assert_eq!(refused.go_on(Letter), l, "it has not asked");
 
-        let mut granted = line(Some(Gcra::new(1, u32::MAX)), 1, jobs);
+        let mut granted = waiting(Some(Gcra::new(1, u32::MAX)), 1, jobs);
         let popped: Vec<_> = (0..6).map(|_| granted.pop()).collect();
         assert_eq!(popped, [l, a, l, a, l, None]);
     }
@@ -376,45 +380,48 @@ mod tests {
     fn what_has_expired_comes_out_of_all_queues_and_the_rest_keeps_its_order() {
         for (rate, classes) in [(None, 1), (None, 3), (once_in_a_lifetime(), 3)] {
             let jobs = [Until(7), Attempt(1), Until(3), Letter, Until(9), Until(3)];
-            let mut line = line(rate, classes, jobs);
-            assert_eq!(line.first_expiry(), Some(3));
-            assert_eq!(line.take_expired(2), []);
-            assert_eq!(line.take_expired(7), [Until(7), Until(3), Until(3)]);
-            assert_eq!((line.first_expiry(), line.len()), (Some(9), 3));
-            assert_eq!(line.take_expired(9), [Until(9)]);
-            assert_eq!((line.first_expiry(), line.len()), (None, 2));
+            let mut waiting = waiting(rate, classes, jobs);
+            assert_eq!(waiting.first_expiry(), Some(3));
+            assert_eq!(waiting.take_expired(2), []);
+            assert_eq!(waiting.take_expired(7), [Until(7), Until(3), Until(3)]);
+            assert_eq!((waiting.first_expiry(), waiting.len()), (Some(9), 3));
+            assert_eq!(waiting.take_expired(9), [Until(9)]);
+            assert_eq!((waiting.first_expiry(), waiting.len()), (None, 2));
         }
     }
 
     #[test]
     fn memory_goes_back_by_halves_once_seven_eighths_are_empty() {
-        let mut line = Line::new();
-        let room_after = |line: &mut Line<Kind>, room, jobs| {
-            line.first = VecDeque::with_capacity(room);
-            line.extend((0..jobs).map(|_| Attempt(0)));
-            assert_eq!(line.first.capacity(), room);
-            line.shrink();
-            line.first.capacity()
+        let mut waiting = Jobs::new();
+        let room_after = |waiting: &mut Jobs<Kind>, room, jobs| {
+            waiting.first = VecDeque::with_capacity(room);
+            waiting.extend((0..jobs).map(|_| Attempt(0)));
+            assert_eq!(waiting.first.capacity(), room);
+            waiting.shrink();
+            waiting.first.capacity()
         };
-        assert_eq!(room_after(&mut line, 8_192, 1_024), 8_192);
-        assert_eq!(room_after(&mut line, 8_192, 1_023), 4_096);
-        assert_eq!(room_after(&mut line, MOST_KEPT + 8, 0), MOST_KEPT / 2 + 4);
-        assert_eq!(room_after(&mut line, MOST_KEPT, 0), MOST_KEPT);
-        assert_eq!(room_after(&mut line, 8, 0), 8);
+        assert_eq!(room_after(&mut waiting, 8_192, 1_024), 8_192);
+        assert_eq!(room_after(&mut waiting, 8_192, 1_023), 4_096);
+        assert_eq!(
+            room_after(&mut waiting, MOST_KEPT + 8, 0),
+            MOST_KEPT / 2 + 4
+        );
+        assert_eq!(room_after(&mut waiting, MOST_KEPT, 0), MOST_KEPT);
+        assert_eq!(room_after(&mut waiting, 8, 0), 8);
     }
 
     #[test]
     fn a_lane_goes_on_unless_a_more_urgent_one_waits() {
-        let mut line = line(None, 3, [Attempt(2), Attempt(1)]);
-        assert_eq!(line.go_on(Attempt(1)), Some(Attempt(1)));
-        assert_eq!(line.go_on(Attempt(2)), Some(Attempt(1)));
-        assert_eq!(line.len(), 2, "its own waits");
-        assert_eq!(line.rotate(Attempt(0)), Some(Attempt(0)));
+        let mut waiting = waiting(None, 3, [Attempt(2), Attempt(1)]);
+        assert_eq!(waiting.go_on(Attempt(1)), Some(Attempt(1)));
+        assert_eq!(waiting.go_on(Attempt(2)), Some(Attempt(1)));
+        assert_eq!(waiting.len(), 2, "its own waits");
+        assert_eq!(waiting.rotate(Attempt(0)), Some(Attempt(0)));
         assert_eq!(
-            line.go_on(Attempt(1)),
+            waiting.go_on(Attempt(1)),
             Some(Attempt(1)),
             "the others are less"
         );
-        assert_eq!(line.take_all(), [Attempt(2), Attempt(2)]);
+        assert_eq!(waiting.take_all(), [Attempt(2), Attempt(2)]);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Plan<T> {
 
 impl<T> Plan<T> {
     /// Messages of the lane that are neither its head nor parked.
-    pub(crate) fn beside(&self) -> usize {
+    pub(crate) fn extra_len(&self) -> usize {
         match self {
             Self::Stateless => 0,
             Self::Sequence(sequencer) => sequencer.early_len(),

@@ -4,7 +4,7 @@ use super::super::super::gate::Gate;
 use super::super::super::item::Item;
 use super::super::super::rules::{AtLimit, Rules, SequenceRules, TICK, later};
 use super::super::effects::{Effects, Left, Stall, Store};
-use super::super::state::{Event, State, WaitReason};
+use super::super::state::{State, Transition, WaitReason};
 use super::super::{Lane, Spares};
 use super::{Came, Plan, Sequencer};
 use crate::clock::Instant;
@@ -48,12 +48,12 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         match sequencer.come(version, item, gaps, now) {
             Came::Next(item) if starts => {
                 self.start_at_once(item, effects);
-                self.line_up(gaps, now, spares);
+                self.park_next_versions(gaps, now, spares);
             }
             Came::Next(item) => {
                 // What is early is not counted: it must not keep out what it waits for.
                 self.park_or_turn_away(item, rules.capacity, rules, spares, effects);
-                self.line_up(gaps, now, spares);
+                self.park_next_versions(gaps, now, spares);
             }
             Came::Early => {
                 if sequencer.early_len() > sequence.early {
@@ -62,7 +62,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
             Came::Duplicate(item) => effects.left.push((item, Left::Duplicate)),
         }
-        self.watch_gap(sequence, had_gap, effects);
+        self.arm_gap(sequence, had_gap, effects);
     }
 
     /// The version store has said where the key stands: at its last version, if it knows one.
@@ -91,9 +91,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             // What it was asked for is gone. The next message has the store asked again.
             self.more_mut().plan = Plan::Stateless;
         }
-        self.line_up(sequence.has_gaps(), now, spares);
-        self.watch_gap(sequence, None, effects);
-        self.move_on(now, rules, effects);
+        self.park_next_versions(sequence.has_gaps(), now, spares);
+        self.arm_gap(sequence, None, effects);
+        self.recheck_or_leave(now, rules, effects);
     }
 
     /// The version store knows this version, by the attempt that handled it.
@@ -111,7 +111,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         if self.is_paused() {
             let (reason, until) = (WaitReason::Paused, None);
-            self.enter(Event::Wait, State::Waiting { reason, until });
+            self.enter(Transition::Wait, State::Waiting { reason, until });
         } else {
             self.schedule(effects);
         }
@@ -140,8 +140,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         self.give_gap_up(sequence, now, spares, effects);
         effects.rare_mut().gap = gap;
-        self.watch_gap(sequence, Some(since), effects);
-        self.move_on(now, rules, effects);
+        self.arm_gap(sequence, Some(since), effects);
+        self.recheck_or_leave(now, rules, effects);
     }
 
     /// The missing versions are given up by an operator: the lane goes on with what is there.
@@ -157,10 +157,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             sequencer.skip_gap();
         }
         let (reason, until) = (WaitReason::Empty, None);
-        self.enter(Event::Wait, State::Waiting { reason, until });
+        self.enter(Transition::Wait, State::Waiting { reason, until });
         if let Some(sequence) = rules.sequence() {
-            self.line_up(sequence.has_gaps(), now, spares);
-            self.watch_gap(sequence, None, effects);
+            self.park_next_versions(sequence.has_gaps(), now, spares);
+            self.arm_gap(sequence, None, effects);
         }
     }
 
@@ -181,7 +181,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         let until = later(now, sequence.patience);
         let (reason, wait) = (WaitReason::Gap, Some(until));
         self.enter(
-            Event::Wait,
+            Transition::Wait,
             State::Waiting {
                 reason,
                 until: wait,
@@ -227,8 +227,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// A waiting lane may have something to run now, or nothing at all any more.
-    fn move_on(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
-        self.stir(now, rules, effects);
+    fn recheck_or_leave(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        self.recheck(now, rules, effects);
         if effects.removes {
             return;
         }
@@ -242,7 +242,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// Parks the early messages that are next.
-    fn line_up(&mut self, gaps: bool, now: Instant, spares: &Spares<T>) {
+    fn park_next_versions(&mut self, gaps: bool, now: Instant, spares: &Spares<T>) {
         while let Some(next) = self
             .sequencer_mut()
             .and_then(|sequencer| sequencer.pop_next(gaps, now))
@@ -252,7 +252,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// Arms the timer of a gap that was not there before.
-    fn watch_gap(
+    fn arm_gap(
         &self,
         sequence: &SequenceRules,
         had_gap: Option<Instant>,
@@ -281,7 +281,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             OnGap::Skip => {
                 effects.rare_mut().gap = Some(gap);
                 sequencer.skip_gap();
-                self.line_up(true, now, spares);
+                self.park_next_versions(true, now, spares);
             }
             OnGap::DeadLetter => {
                 effects.rare_mut().gap = Some(gap);
@@ -294,7 +294,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                     effects.rare_mut().gap = Some(gap);
                     effects.halted.up();
                     let (reason, until) = (WaitReason::HaltedGap, None);
-                    self.enter(Event::Wait, State::Waiting { reason, until });
+                    self.enter(Transition::Wait, State::Waiting { reason, until });
                 }
             }
         }

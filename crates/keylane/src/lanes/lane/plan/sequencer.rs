@@ -11,7 +11,7 @@ use crate::clock::Instant;
 /// What is next in line is parked in the lane by the caller; only the early ones are kept here.
 #[derive(Debug)]
 pub(crate) struct Sequencer<T> {
-    line: Line,
+    position: Position,
     early: BTreeMap<u64, T>,
     /// Since when the version that is next is missed, while something waits for it.
     missed_since: Option<Instant>,
@@ -21,7 +21,7 @@ pub(crate) struct Sequencer<T> {
 
 /// Which version is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum Position {
     /// The last version of this key has not been asked for yet.
     Unknown,
     /// This one.
@@ -53,7 +53,7 @@ pub(crate) struct Gap {
 impl<T> Sequencer<T> {
     pub(crate) fn new() -> Self {
         Self {
-            line: Line::Unknown,
+            position: Position::Unknown,
             early: BTreeMap::new(),
             missed_since: None,
             recorded: None,
@@ -62,10 +62,10 @@ impl<T> Sequencer<T> {
 
     /// The last version that was in line; what is early was not.
     pub(crate) fn passed(&self) -> Option<u64> {
-        match self.line {
-            Line::Unknown => None,
-            Line::Next(next) => next.checked_sub(1),
-            Line::Full => Some(u64::MAX),
+        match self.position {
+            Position::Unknown => None,
+            Position::Next(next) => next.checked_sub(1),
+            Position::Full => Some(u64::MAX),
         }
     }
 
@@ -81,33 +81,33 @@ impl<T> Sequencer<T> {
 
     /// Whether a message of this version would have to wait for others.
     pub(crate) fn is_early(&self, version: u64, gaps: bool) -> bool {
-        match self.line {
-            Line::Unknown => true,
-            Line::Next(next) => gaps && version > next,
-            Line::Full => false,
+        match self.position {
+            Position::Unknown => true,
+            Position::Next(next) => gaps && version > next,
+            Position::Full => false,
         }
     }
 
     /// Whether the last version of this key must be asked for.
     pub(crate) fn is_unknown(&self) -> bool {
-        self.line == Line::Unknown
+        self.position == Position::Unknown
     }
 
     /// A message came.
     pub(crate) fn come(&mut self, version: u64, item: T, gaps: bool, now: Instant) -> Came<T> {
-        match self.line {
-            Line::Full => Came::Duplicate(item),
-            Line::Next(next) if version < next => Came::Duplicate(item),
-            Line::Next(next) if version == next || !gaps => {
+        match self.position {
+            Position::Full => Came::Duplicate(item),
+            Position::Next(next) if version < next => Came::Duplicate(item),
+            Position::Next(next) if version == next || !gaps => {
                 self.pass(version);
                 Came::Next(item)
             }
-            Line::Next(_) | Line::Unknown => {
+            Position::Next(_) | Position::Unknown => {
                 if self.early.contains_key(&version) {
                     return Came::Duplicate(item);
                 }
                 self.early.insert(version, item);
-                if self.line != Line::Unknown {
+                if self.position != Position::Unknown {
                     self.missed_since.get_or_insert(now);
                 }
                 Came::Early
@@ -118,7 +118,7 @@ impl<T> Sequencer<T> {
     /// The next early message whose turn has come, to be parked.
     pub(crate) fn pop_next(&mut self, gaps: bool, now: Instant) -> Option<T> {
         let (&version, _) = self.early.first_key_value()?;
-        if self.line != Line::Next(version) && (gaps || self.line == Line::Full) {
+        if self.position != Position::Next(version) && (gaps || self.position == Position::Full) {
             return None;
         }
         let (_, item) = self.early.pop_first()?;
@@ -132,16 +132,16 @@ impl<T> Sequencer<T> {
     /// Returns early messages that turn out to be old.
     pub(crate) fn learn(&mut self, last: Option<u64>, first: Option<u64>, now: Instant) -> Vec<T> {
         let seen = || self.early.first_key_value().map(|(version, _)| *version);
-        self.line = match (last, first.or_else(seen)) {
-            (Some(last), _) => last.checked_add(1).map_or(Line::Full, Line::Next),
-            (None, Some(first)) => Line::Next(first),
+        self.position = match (last, first.or_else(seen)) {
+            (Some(last), _) => last.checked_add(1).map_or(Position::Full, Position::Next),
+            (None, Some(first)) => Position::Next(first),
             // Nothing is here, so nothing can be first.
-            (None, None) => Line::Unknown,
+            (None, None) => Position::Unknown,
         };
-        let keep = match self.line {
-            Line::Next(next) => self.early.split_off(&next),
-            Line::Full => BTreeMap::new(),
-            Line::Unknown => return Vec::new(),
+        let keep = match self.position {
+            Position::Next(next) => self.early.split_off(&next),
+            Position::Full => BTreeMap::new(),
+            Position::Unknown => return Vec::new(),
         };
         self.recorded = self.passed();
         let old = std::mem::replace(&mut self.early, keep);
@@ -151,7 +151,7 @@ impl<T> Sequencer<T> {
 
     /// The versions that are missed, if anything waits for them.
     pub(crate) fn gap(&self) -> Option<Gap> {
-        let Line::Next(first) = self.line else {
+        let Position::Next(first) = self.position else {
             return None;
         };
         let (&waits, _) = self.early.first_key_value()?;
@@ -165,7 +165,7 @@ impl<T> Sequencer<T> {
     /// Gives the missed versions up: the first early one is next.
     pub(crate) fn skip_gap(&mut self) {
         if let Some((&version, _)) = self.early.first_key_value() {
-            self.line = Line::Next(version);
+            self.position = Position::Next(version);
         }
     }
 
@@ -187,10 +187,10 @@ impl<T> Sequencer<T> {
 
     /// Whether the line goes on with this version, or it was there: nothing has to wait for others.
     pub(crate) fn is_awaited(&self, version: u64) -> bool {
-        match self.line {
-            Line::Unknown => false,
-            Line::Next(next) => version <= next,
-            Line::Full => true,
+        match self.position {
+            Position::Unknown => false,
+            Position::Next(next) => version <= next,
+            Position::Full => true,
         }
     }
 
@@ -208,9 +208,11 @@ impl<T> Sequencer<T> {
         self.early.len()
     }
 
-    /// The version is in line: the one behind it is next.
+    /// The version is in position: the one behind it is next.
     fn pass(&mut self, version: u64) {
-        self.line = version.checked_add(1).map_or(Line::Full, Line::Next);
+        self.position = version
+            .checked_add(1)
+            .map_or(Position::Full, Position::Next);
     }
 }
 
