@@ -4,18 +4,15 @@ use std::time::Duration;
 
 use super::super::gate::{Gate, Opening};
 use super::backlog::Backlog;
-use super::testing::{Message, TestEffects, TestGate, effects as effects_of, rare, rules};
+use super::testing::{Message, TestEffects, TestLane, effects as effects_of, rare, rules};
 use super::{
-    Decision, Due, Hold, Lane, Next, Offered, Out, Phase, Spares, State, Store, Undecidable,
-    WaitReason,
+    Decision, Due, Hold, Next, Offered, Out, Phase, Spares, State, Store, Undecidable, WaitReason,
 };
 use crate::clock::{self, Instant};
 use crate::discipline::{Mode, OnGap, Start};
 use crate::lanes::rules::{
     AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor, TICK,
 };
-
-type TestLane = Lane<Message, Message, TestGate>;
 
 const PATIENCE: Duration = Duration::from_millis(20);
 

@@ -3,12 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::state::{Phase, Transition};
-use super::testing::{Message, TestGate, rules};
-use super::{Effects, Hold, Lane, Next, Offered, Spares, WaitReason};
+use super::testing::{Message, TestLane, rules};
+use super::{Effects, Hold, Next, Offered, Spares, WaitReason};
 use crate::clock;
 use crate::lanes::rules::{AtLimit, PlanRules};
-
-type TestLane = Lane<Message, Message, TestGate>;
 
 const SNAPSHOT: &str = include_str!("table.txt");
 

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::Lane;
 use super::effects::{Effects, Rare};
 use crate::clock::{self, Instant};
 use crate::lanes::gate::Gate;
@@ -94,6 +95,9 @@ impl Gate for TestGate {
         self.0.get()
     }
 }
+
+/// A lane of such messages.
+pub(super) type TestLane = Lane<Message, Message, TestGate>;
 
 pub(super) type TestEffects = Effects<Message, Message, TestGate>;
 
