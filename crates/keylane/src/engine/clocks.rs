@@ -1,7 +1,7 @@
 //! What waits for time: heads in backoff, lanes that wait, messages that come later.
 
-use super::intake::Later;
 use super::keyless::Keyless;
+use super::later::Later;
 use super::message::{RetryDue, WakeUp};
 use crate::clock::{self, Instant, RuntimeClock};
 use crate::lanes::Timers;

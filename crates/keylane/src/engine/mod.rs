@@ -17,10 +17,10 @@
 //! - It is run in `run/`: `in_flight.rs` while its handler runs, `letter.rs` while a sink has it.
 //! - It has failed: `outcome/verdict.rs` says what follows, `outcome/failed.rs` does it.
 //! - It waits for its retry in its lane, or in `keyless.rs` if it has none.
-//! - Its retry comes due in `intake/later.rs`.
-//! - It is delayed in `intake/later.rs` if others may pass it, and in its lane if not.
+//! - Its retry comes due in `intake/due.rs`.
+//! - It is delayed in `later.rs` if others may pass it, and in its lane if not.
 //! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else.
-//! - It is taken out of its lane at the end in `evict.rs`.
+//! - It is taken out of its lane at the end in `end/evict.rs`.
 //!
 //! What they share:
 //!
@@ -29,8 +29,8 @@
 //! - `room.rs` counts the capacity and the stalled messages; `clocks.rs` holds the timers;
 //!   `tasks.rs` the tasks of the runners; `memory.rs` remembers versions and rates of keys without
 //!   lanes; `intake/store.rs` asks the version store.
-//! - `shutdown.rs` says how far the end has come, `report.rs` how it ended.
-//! - `layout.rs` has the number of lanes, `reshard.rs` changes it.
+//! - `end/` says how far the end has come, and how it ended.
+//! - `reshard/` has the number of lanes, and changes it.
 //! - `admin/` carries out an operator's decision about one key; `inspect.rs` says why a key waits.
 //! - `probe.rs` collects what is observed; `events/` and `notify.rs` feed the subscribers,
 //!   `hottest.rs` the tables of hot keys. `watchdog.rs` finds handlers that block.
@@ -52,6 +52,11 @@ pub(crate) use shared::{Engine, Parts, Spawn};
 mod message;
 pub(crate) use message::{Accepted, Obligation, Reply};
 
+mod settings;
+pub use settings::Overflow;
+pub(crate) use settings::{Settings, Share};
+
+// The way of a message.
 mod intake;
 pub(crate) use intake::{Router, load};
 
@@ -72,34 +77,27 @@ pub(crate) use outcome::Tally;
 
 mod keyless;
 
-mod evict;
+// What an operator, a resize and the end do with it.
+mod admin;
+mod inspect;
 
-mod settings;
-pub use settings::Overflow;
-pub(crate) use settings::{Settings, Share};
+mod reshard;
+pub(crate) use reshard::{Layout, MOST_LANES, Places, Placing, Resharding};
 
+mod end;
+pub(crate) use end::Stage;
+pub use end::{HandedBack, Report};
+
+// What all of them share.
 mod room;
 
 mod clocks;
 
+mod later;
+
 mod tasks;
 
 mod memory;
-
-mod shutdown;
-pub(crate) use shutdown::Stage;
-
-mod report;
-pub use report::{HandedBack, Report};
-
-mod layout;
-pub(crate) use layout::{Layout, MOST_LANES, Places, Placing};
-
-mod reshard;
-pub(crate) use reshard::Resharding;
-
-mod admin;
-mod inspect;
 
 mod probe;
 

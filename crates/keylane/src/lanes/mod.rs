@@ -13,9 +13,9 @@ mod gate;
 pub(crate) use gate::{Gate, Opening};
 
 mod lane;
-pub(crate) use lane::plan::{Gap, Sequencer};
+pub(crate) use lane::plan::Sequencer;
 pub(crate) use lane::{
-    Change, Decision, Due, Effects, Evicted, Few, Hold, Lane, Left, Next, Offered, Out, Stall,
+    Change, Decision, Due, Effects, Evicted, Few, Gap, Hold, Lane, Left, Next, Offered, Out, Stall,
     State, Store, Taken, Undecidable, WaitReason,
 };
 

@@ -7,12 +7,11 @@ mod place;
 
 mod offer;
 
-mod later;
-pub(super) use later::{Later, Returning};
+mod due;
 
 mod release;
 
 mod expire;
 
 mod store;
-pub(crate) use store::{StoreRequest, load};
+pub(crate) use store::load;

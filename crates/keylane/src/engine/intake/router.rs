@@ -16,12 +16,11 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use super::super::message::{Accepted, Queued, RetryDue, WakeUp};
+use super::super::message::{Accepted, Queued, RetryDue, Returning, WakeUp};
 use super::super::outcome::Tally;
 use super::super::reshard::Resharding;
 use super::super::{Engine, Stage};
 use super::expire::Expiry;
-use super::later::Returning;
 use super::place::Intake;
 use super::release::Release;
 use crate::clock::{self, Alarm};

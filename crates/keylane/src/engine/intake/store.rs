@@ -9,6 +9,7 @@ use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryFutureExt};
 
 use super::super::Engine;
+use super::super::message::StoreRequest;
 use super::super::outcome::Tally;
 use crate::clock::{self, Alarm};
 use crate::discipline::VersionStore;
@@ -23,16 +24,6 @@ const AT_ONCE: usize = 64;
 /// The first backoff after an error of the store. It doubles up to `LONGEST_WAIT`.
 const WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-
-/// A key whose last version is to be loaded or recorded.
-#[derive(Debug)]
-pub(crate) struct StoreRequest<K> {
-    key: K,
-    hash: u64,
-    record: Option<u64>,
-    /// How long to wait if the store fails.
-    wait: Duration,
-}
 
 /// Serves requests until the dispatcher has ended. There are never more requests than lanes.
 pub(crate) async fn load<T: Spec>(

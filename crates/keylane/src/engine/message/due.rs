@@ -1,4 +1,6 @@
-//! What a timer is for.
+//! What a timer, or a question to the version store, is for.
+
+use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::lanes::Due;
@@ -21,4 +23,14 @@ pub(crate) enum RetryDue<K> {
     Lane { key: K, hash: u64, until: Instant },
     /// A message without a lane, by its number among those that wait.
     Keyless(u64),
+}
+
+/// A key whose last version is to be loaded or recorded.
+#[derive(Debug)]
+pub(crate) struct StoreRequest<K> {
+    pub(crate) key: K,
+    pub(crate) hash: u64,
+    pub(crate) record: Option<u64>,
+    /// How long to wait if the store fails.
+    pub(crate) wait: Duration,
 }

@@ -5,7 +5,7 @@
 //! ```
 
 mod obligation;
-pub(crate) use obligation::{Accepted, Envelope, Obligation, Parked, Reply};
+pub(crate) use obligation::{Accepted, Envelope, Obligation, Parked, Reply, Returning};
 
 mod charge;
 pub(super) use charge::take_lost;
@@ -15,7 +15,7 @@ mod job;
 pub(crate) use job::{GivenUp, Held, Job, Queued, Unsettled, Work};
 
 mod due;
-pub(crate) use due::{RetryDue, WakeUp};
+pub(crate) use due::{RetryDue, StoreRequest, WakeUp};
 
 #[cfg(all(test, not(keylane_shuttle)))]
 mod tests {

@@ -229,6 +229,26 @@ pub(crate) struct Accepted<T: Types> {
     pub(crate) obligation: Obligation<T>,
 }
 
+/// A message that comes back to the router to be placed.
+pub(crate) struct Returning<T: Types> {
+    pub(crate) accepted: Accepted<T>,
+    /// Its place in the order of acceptance. `None`: it gets a new one.
+    pub(crate) stamp: Option<u64>,
+}
+
+impl<T: Types> Returning<T> {
+    pub(crate) fn new(accepted: Accepted<T>) -> Self {
+        let stamp = None;
+        Self { accepted, stamp }
+    }
+
+    /// A message that keeps its place in the order of acceptance.
+    pub(crate) fn with_stamp(accepted: Accepted<T>, stamp: u64) -> Self {
+        let stamp = Some(stamp);
+        Self { accepted, stamp }
+    }
+}
+
 /// A message parked behind the head of its lane.
 pub(crate) struct Parked<T: Types> {
     pub(crate) message: T::Message,

@@ -2,8 +2,6 @@
 
 use super::super::gate::Opening;
 use super::super::item::Item;
-use super::plan::Gap;
-use super::wake::Due;
 use crate::clock::Instant;
 
 /// What follows from a decision of a lane. The engine applies the first part under the lock of the
@@ -105,6 +103,20 @@ pub(crate) enum Out<T, H> {
     },
 }
 
+/// What a timer was armed for. Timers are not taken back: one that finds something else does
+/// nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// The head waits for its next attempt until then.
+    Backoff(Instant),
+    /// The lane waits until then.
+    Wait(Instant),
+    /// A message in the lane expires then, in nanoseconds since the epoch of the rules.
+    Expiry(u64),
+    /// A version is missing since then.
+    Gap(Instant),
+}
+
 /// Why a message left its lane without having started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
@@ -198,6 +210,14 @@ pub(crate) enum Store {
     Load,
     /// That it records this version.
     Record(u64),
+}
+
+/// The versions that are missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) since: Instant,
 }
 
 /// None, one, or more. One of them costs no allocation.

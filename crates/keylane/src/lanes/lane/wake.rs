@@ -3,24 +3,10 @@
 use super::super::gate::Gate;
 use super::super::item::Item;
 use super::super::rules::{Rules, TICK};
-use super::effects::{Effects, Left, Out};
+use super::effects::{Due, Effects, Left, Out};
 use super::state::{State, Timer, WaitReason};
 use super::{Lane, Spares};
 use crate::clock::Instant;
-
-/// What a timer was armed for. Timers are not taken back: one that finds something else does
-/// nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// The head waits for its next attempt until then.
-    Backoff(Instant),
-    /// The lane waits until then.
-    Wait(Instant),
-    /// A message in the lane expires then, in nanoseconds since the epoch of the rules.
-    Expiry(u64),
-    /// A version is missing since then.
-    Gap(Instant),
-}
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// A timer went off.

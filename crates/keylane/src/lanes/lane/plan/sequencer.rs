@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::effects::Gap;
 use crate::clock::Instant;
 
 /// Puts the messages of one key into the order of their versions, as a receiver of TCP does with
@@ -40,14 +41,6 @@ pub(crate) enum Came<T> {
     Early,
     /// Its version was there, or is older than one that was.
     Duplicate(T),
-}
-
-/// The versions that are missed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gap {
-    pub(crate) first: u64,
-    pub(crate) last: u64,
-    pub(crate) since: Instant,
 }
 
 impl<T> Sequencer<T> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::lane::Gate;
+use super::super::lane::Gate;
 use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::rt::{Arc, Mutex, Semaphore, lock, oneshot};
 use crate::unwind::shielded;
@@ -67,21 +67,21 @@ impl Layout {
         }
     }
 
-    pub(super) fn next(&self) -> Option<(usize, Vec<oneshot::Sender<()>>)> {
+    pub(in super::super) fn next(&self) -> Option<(usize, Vec<oneshot::Sender<()>>)> {
         let mut requests = lock(&self.requests);
         let requests = requests.as_mut()?;
         let lanes = requests.lanes.take()?;
         Some((lanes, std::mem::take(&mut requests.waiting)))
     }
 
-    pub(super) fn is_asked(&self) -> bool {
+    pub(in super::super) fn is_asked(&self) -> bool {
         let requests = lock(&self.requests);
         let asked = requests.as_ref().and_then(|requests| requests.lanes);
         asked.is_some()
     }
 
     /// Drops all requests, now and from now on: the router is gone.
-    pub(super) fn close(&self) {
+    pub(in super::super) fn close(&self) {
         let requests = lock(&self.requests).take();
         // Dropping the requests wakes the requesters.
         shielded(|| drop(requests));
@@ -89,14 +89,14 @@ impl Layout {
     }
 
     /// A change begins.
-    pub(super) fn change(&self, from: usize, to: usize) {
+    pub(in super::super) fn change(&self, from: usize, to: usize) {
         let mut crowds = lock(&self.crowds);
         crowds.from = from;
         self.lanes.store(to, Ordering::Relaxed);
     }
 
     /// Senders of keys that move from this lane hold back from now on. False: they do already.
-    pub(super) fn crowd(&self, lane: usize) -> bool {
+    pub(in super::super) fn crowd(&self, lane: usize) -> bool {
         let mut crowds = lock(&self.crowds);
         if crowds.gates.contains_key(&lane) {
             return false;
@@ -107,7 +107,7 @@ impl Layout {
     }
 
     /// Removes the gate of this lane and lets its senders in.
-    pub(super) fn disperse(&self, lane: usize) {
+    pub(in super::super) fn disperse(&self, lane: usize) {
         let gate = lock(&self.crowds).gates.remove(&lane);
         if let Some(gate) = gate {
             self.crowded.fetch_sub(1, Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl Layout {
     }
 
     /// Wakes every sender at a gate, to look again where to go.
-    pub(super) fn open_gates(&self) {
+    pub(in super::super) fn open_gates(&self) {
         let gates = std::mem::take(&mut lock(&self.crowds).gates);
         self.crowded.fetch_sub(gates.len(), Ordering::Relaxed);
         for gate in gates.into_values() {
@@ -138,8 +138,8 @@ pub(crate) struct Placing<K> {
 
 /// The same, with the hash that the lanes are kept by.
 pub(crate) struct Places<K> {
-    pub(super) placing: Placing<K>,
-    pub(super) hash: Box<dyn Fn(&K) -> u64 + Send + Sync>,
+    pub(in super::super) placing: Placing<K>,
+    pub(in super::super) hash: Box<dyn Fn(&K) -> u64 + Send + Sync>,
 }
 
 impl<K: Clone + PartialEq> Places<K> {
@@ -158,7 +158,7 @@ impl<K: Clone + PartialEq> Places<K> {
     }
 
     /// The lane of a key now, and its hash. A sender may have waited through a change.
-    pub(super) fn lane(&self, key: &K, hash: u64) -> (K, u64) {
+    pub(in super::super) fn lane(&self, key: &K, hash: u64) -> (K, u64) {
         let lane = (self.placing.among)(key.clone(), self.layout().lanes());
         let hash = if lane == *key {
             hash
@@ -169,7 +169,7 @@ impl<K: Clone + PartialEq> Places<K> {
     }
 
     /// Where the senders of a key wait whose old lane has not drained.
-    pub(super) fn gate(&self, key: &K) -> Option<Gate> {
+    pub(in super::super) fn gate(&self, key: &K) -> Option<Gate> {
         let layout = self.layout();
         if layout.crowded.load(Ordering::Relaxed) == 0 {
             return None;

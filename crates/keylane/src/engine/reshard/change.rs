@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::intake::Returning;
-use super::lane::open;
+use super::super::lane::open;
+use super::super::message::{Accepted, Envelope, Job, Parked, Returning};
+use super::super::outcome::{Outcome, Tally};
+use super::super::{Engine, Overflow};
 use super::layout::Places;
-use super::message::{Accepted, Envelope, Job, Parked};
-use super::outcome::{Outcome, Tally};
-use super::{Engine, Overflow};
 use crate::lanes::{Effects, Opening};
 use crate::rt::{Arc, lock, oneshot};
 use crate::types::{Spec, Types};
@@ -32,7 +31,7 @@ struct Draining<T: Types> {
 }
 
 /// Where a message goes while the number of lanes changes.
-pub(super) enum Placed<T: Types> {
+pub(in super::super) enum Placed<T: Types> {
     /// Into the lane of its key.
     Lane(Accepted<T>),
     /// It is kept until its old lane has drained.
@@ -56,18 +55,18 @@ impl<T: Spec> Resharding<T> {
     }
 
     /// Whether a requested reshard has not begun.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(in super::super) fn is_asked(&self) -> bool {
         self.draining.is_empty() && self.places.layout().is_asked()
     }
 
     /// Whether an old lane has gone without draining, which happens at the end alone.
-    pub(super) fn has_lost(&self, engine: &Engine<T>) -> bool {
+    pub(in super::super) fn has_lost(&self, engine: &Engine<T>) -> bool {
         let mut draining = self.draining.values();
         draining.any(|old| !engine.is_marked(&old.lane, old.hash))
     }
 
     /// Places a message in the lane of its key, or keeps it until its old lane has drained.
-    pub(super) fn place(
+    pub(in super::super) fn place(
         &mut self,
         engine: &Engine<T>,
         mut accepted: Accepted<T>,
@@ -95,7 +94,7 @@ impl<T: Spec> Resharding<T> {
 
     /// Continues the reshard. Messages kept for lanes that have drained go into `returning`. The
     /// last message so far was accepted at `accepted_at`.
-    pub(super) fn step(
+    pub(in super::super) fn step(
         &mut self,
         engine: &Engine<T>,
         accepted_at: u64,
@@ -150,7 +149,11 @@ impl<T: Spec> Resharding<T> {
 
     /// Takes the kept messages at the end: all of them, or only those whose old lane was removed
     /// without draining.
-    pub(super) fn give_up(&mut self, engine: &Engine<T>, all: bool) -> Vec<(u64, Accepted<T>)> {
+    pub(in super::super) fn give_up(
+        &mut self,
+        engine: &Engine<T>,
+        all: bool,
+    ) -> Vec<(u64, Accepted<T>)> {
         let mut given_up = Vec::new();
         let before = self.draining.len();
         self.draining.retain(|_, old| {
@@ -215,7 +218,7 @@ impl<T: Spec> Drop for Resharding<T> {
 impl<T: Spec> Engine<T> {
     /// Settles a message that was displaced or refused because too many wait for their old lane, or
     /// delivers it as a dead letter without its lane.
-    pub(super) fn turn_away(
+    pub(in super::super) fn turn_away(
         &self,
         tally: &mut Tally,
         (accepted_at, accepted): (u64, Accepted<T>),
@@ -263,7 +266,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Whether a lane has drained that the router does not know of.
-    pub(super) fn has_drained(&self) -> bool {
+    pub(in super::super) fn has_drained(&self) -> bool {
         self.places.is_some() && !lock(&self.drained).is_empty()
     }
 
@@ -274,7 +277,7 @@ impl<T: Spec> Engine<T> {
     /// Reports a lane that drained up to its watermark. Under the shard's lock; wakes the router
     /// later.
     #[cold]
-    pub(super) fn note_drained(&self, key: &T::Key) {
+    pub(in super::super) fn note_drained(&self, key: &T::Key) {
         lock(&self.drained).push(key.clone());
     }
 }

@@ -1,109 +1,12 @@
-//! Delayed messages, and the handling of due timers.
-
-use std::collections::BTreeMap;
+//! What is due: retries, lanes that wait, delayed messages.
 
 use super::super::Engine;
-use super::super::message::{Accepted, Job, Queued, RetryDue, WakeUp, Work};
+use super::super::message::{Accepted, Job, Queued, RetryDue, Returning, WakeUp, Work};
 use super::super::outcome::Tally;
 use crate::clock::Instant;
 use crate::discipline::Delayed;
 use crate::lanes::{Due, Effects};
-use crate::rt::{Mutex, lock};
-use crate::types::{Spec, Types};
-
-/// A message that comes back to the router to be placed.
-pub(crate) struct Returning<T: Types> {
-    pub(super) accepted: Accepted<T>,
-    /// Its place in the order of acceptance. `None`: it gets a new one.
-    pub(super) stamp: Option<u64>,
-}
-
-impl<T: Types> Returning<T> {
-    pub(super) fn new(accepted: Accepted<T>) -> Self {
-        let stamp = None;
-        Self { accepted, stamp }
-    }
-
-    /// A message that keeps its place in the order of acceptance.
-    pub(in super::super) fn with_stamp(accepted: Accepted<T>, stamp: u64) -> Self {
-        let stamp = Some(stamp);
-        Self { accepted, stamp }
-    }
-}
-
-/// Messages that are placed in their lanes when their start time has come.
-pub(crate) struct Later<T: Types>(Mutex<Waiting<T>>);
-
-struct Waiting<T: Types> {
-    /// How many there were so far. Orders messages with the same start time.
-    count: u64,
-    /// The messages, with their places in the order of acceptance.
-    messages: BTreeMap<(Instant, u64), (u64, Accepted<T>)>,
-    /// When the one timer for all of them fires.
-    armed: Option<Instant>,
-}
-
-impl<T: Types> Later<T> {
-    pub(in super::super) fn new() -> Self {
-        Self(Mutex::new(Waiting {
-            count: 0,
-            messages: BTreeMap::new(),
-            armed: None,
-        }))
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        lock(&self.0).messages.is_empty()
-    }
-
-    /// Keeps a message. Returns the time to arm a timer for, if it has changed.
-    fn insert(&self, accepted: Accepted<T>, stamp: u64, until: Instant) -> Option<Instant> {
-        let mut waiting = lock(&self.0);
-        waiting.count += 1;
-        let place = (until, waiting.count);
-        waiting.messages.insert(place, (stamp, accepted));
-        waiting.rearm()
-    }
-
-    /// The timer for `at` has fired. Takes the due messages, ordered by start time and then by
-    /// acceptance. Returns the time to arm the next timer for.
-    fn take_due(
-        &self,
-        at: Instant,
-        now: Instant,
-        returning: &mut Vec<Returning<T>>,
-    ) -> Option<Instant> {
-        let mut waiting = lock(&self.0);
-        if waiting.armed == Some(at) {
-            waiting.armed = None;
-        }
-        while let Some(first) = waiting.messages.first_entry()
-            && first.key().0 <= now
-        {
-            let (_, accepted) = first.remove();
-            returning.push(Returning::new(accepted));
-        }
-        waiting.rearm()
-    }
-
-    fn take_all(&self) -> Vec<(u64, Accepted<T>)> {
-        let mut waiting = lock(&self.0);
-        waiting.armed = None;
-        let messages = std::mem::take(&mut waiting.messages);
-        messages.into_values().collect()
-    }
-}
-
-impl<T: Types> Waiting<T> {
-    fn rearm(&mut self) -> Option<Instant> {
-        let first = self.messages.first_key_value()?.0.0;
-        if self.armed.is_some_and(|armed| armed <= first) {
-            return None;
-        }
-        self.armed = Some(first);
-        Some(first)
-    }
-}
+use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {
     /// Arms a timer, in nanoseconds since the epoch, and wakes the router so that it polls the

@@ -1,18 +1,18 @@
 //! Evicts messages: hands back what will not be handled.
 
-use super::Engine;
-use super::lane::{Gate, Lane, open};
-use super::message::{Held, Job, Parked, Queued, Work};
-use super::outcome::Tally;
+use super::super::Engine;
+use super::super::lane::{Gate, Lane, open};
+use super::super::message::{Held, Job, Parked, Queued, Work};
+use super::super::outcome::Tally;
+use super::super::room::change_gauge;
 use super::report::HandedBack;
-use super::room::change_gauge;
 use crate::lanes::{Effects, Evicted, Keep, Opening, Out};
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned};
 
 impl<T: Spec> Engine<T> {
     /// Hands back a job that will not start, and everything parked behind it.
-    pub(super) fn hand_back_job(&self, job: Job<T>) {
+    pub(in super::super) fn hand_back_job(&self, job: Job<T>) {
         let mut tally = Tally::default();
         let Job {
             key,
@@ -31,7 +31,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// The same for whatever was in the ready queue.
-    pub(super) fn hand_back_queued(&self, queued: Queued<T>) {
+    pub(in super::super) fn hand_back_queued(&self, queued: Queued<T>) {
         match queued {
             Queued::Job(job) => self.hand_back_job(job),
             Queued::Lane { key, hash, .. } => {
@@ -43,7 +43,12 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Hands back everything parked behind a job that has just settled, and removes the lane.
-    pub(super) fn release_handing_back(&self, tally: &mut Tally, key: Option<T::Key>, hash: u64) {
+    pub(in super::super) fn release_handing_back(
+        &self,
+        tally: &mut Tally,
+        key: Option<T::Key>,
+        hash: u64,
+    ) {
         let Some(key) = key else { return };
         // Also run while a panic of the key's own `Eq` unwinds, and must not be the second one. The
         // messages first: the removal drops a key, and that is the user's too.
@@ -90,7 +95,12 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    pub(super) fn hand_back_held(&self, tally: &mut Tally, key: Option<T::Key>, held: Held<T>) {
+    pub(in super::super) fn hand_back_held(
+        &self,
+        tally: &mut Tally,
+        key: Option<T::Key>,
+        held: Held<T>,
+    ) {
         let Held {
             message,
             envelope,
@@ -104,7 +114,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Hands back one lane that is not out, if the end has come for it.
-    pub(super) fn evict_one(&self, tally: &mut Tally, key: &T::Key, hash: u64) {
+    pub(in super::super) fn evict_one(&self, tally: &mut Tally, key: &T::Key, hash: u64) {
         let all = self.shutdown.hands_back();
         let mut evicted = None;
         self.lanes.step(
@@ -128,7 +138,7 @@ impl<T: Spec> Engine<T> {
     /// Evicts what lanes hold: everything, or only what cannot finish by itself.
     ///
     /// A lane whose job is out stays, empty, until the job comes back.
-    pub(super) fn evict(&self, only_endless: bool) {
+    pub(in super::super) fn evict(&self, only_endless: bool) {
         let mut evicted = Vec::new();
         self.lanes.sweep(|key, hash, lane| {
             if only_endless && !lane.is_endless() {
@@ -158,7 +168,7 @@ impl<T: Spec> Engine<T> {
 
     /// Wakes every sender at a gate, to see that the dispatcher is closed. Returns the lanes whose
     /// batches wait for more messages, which will not come.
-    pub(super) fn close_lanes(&self) -> Vec<Queued<T>> {
+    pub(in super::super) fn close_lanes(&self) -> Vec<Queued<T>> {
         let (mut openings, mut scheduled) = (Vec::new(), Vec::new());
         self.lanes.sweep(|key, hash, lane| {
             // A key that cannot be cloned cannot be asked for its batch; it is handed back at the

@@ -1,0 +1,64 @@
+//! What the plan of a lane has to keep.
+
+use super::batch::Batch;
+use super::sequencer::Sequencer;
+
+/// What the plan of a lane has to keep.
+///
+/// First in, first out and coalescing keep nothing: the parked messages say all.
+#[derive(Debug)]
+pub(crate) enum Plan<T> {
+    Stateless,
+    Sequence(Sequencer<T>),
+    Batch(Batch),
+}
+
+impl<T> Plan<T> {
+    /// Messages of the lane that are neither its head nor parked.
+    pub(crate) fn extra_len(&self) -> usize {
+        match self {
+            Self::Stateless => 0,
+            Self::Sequence(sequencer) => sequencer.early_len(),
+            Self::Batch(batch) => batch.members,
+        }
+    }
+
+    pub(crate) fn sequencer(&self) -> Option<&Sequencer<T>> {
+        match self {
+            Self::Sequence(sequencer) => Some(sequencer),
+            Self::Stateless | Self::Batch(_) => None,
+        }
+    }
+
+    pub(crate) fn sequencer_mut(&mut self) -> Option<&mut Sequencer<T>> {
+        match self {
+            Self::Sequence(sequencer) => Some(sequencer),
+            Self::Stateless | Self::Batch(_) => None,
+        }
+    }
+
+    /// What is parked may wait for more again.
+    pub(crate) fn forget_lingering(&mut self) {
+        if let Self::Batch(batch) = self {
+            batch.has_lingered = false;
+        }
+    }
+
+    /// No message is out with the head any more, and what is parked may wait for more.
+    pub(crate) fn reset_batch(&mut self) {
+        if let Self::Batch(batch) = self {
+            *batch = Batch::default();
+        }
+    }
+
+    /// What a batch has to keep.
+    pub(crate) fn batch_mut(&mut self) -> &mut Batch {
+        if let Self::Stateless = self {
+            *self = Self::Batch(Batch::default());
+        }
+        match self {
+            Self::Batch(batch) => batch,
+            Self::Stateless | Self::Sequence(_) => unreachable!("the rules say batch"),
+        }
+    }
+}
