@@ -63,7 +63,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// Takes the one message that two have become, out of the lane: their
-    /// [`merge`](Effects::merge) was the user's.
+    /// [`merge`](super::effects::Rare::merge) was the user's.
     pub(crate) fn offer_merged(
         &mut self,
         item: T,
