@@ -382,10 +382,14 @@ mod tests {
 
     #[test]
     fn one_at_once_is_one_after_the_other() {
+        let folder = tempfile("alone");
+        let only = folder.join("only").display().to_string();
+        let alone = format!("mkdir {only} && sleep 0.05 && rmdir {only}");
         let names = ["a", "b", "c"];
-        let jobs = names.map(|name| job(name, "true"));
         let mut steps = Steps::default();
-        steps.run_together(jobs.into(), 1).unwrap();
+        let outcome = steps.run_together(names.map(|name| job(name, &alone)).into(), 1);
+        std::fs::remove_dir_all(&folder).unwrap();
+        outcome.unwrap();
         let ran: Vec<_> = steps.rows.iter().map(|row| &*row.name).collect();
         assert_eq!(ran, names);
     }
@@ -405,9 +409,11 @@ mod tests {
         let message = r#"{"reason":"compiler-artifact","manifest_path":"/t/Cargo.toml","executable":"/t/e",
             "target":{"kind":["test"],"name":"e"},"profile":{"test":true}}"#;
         let message = message.replace('\n', "");
+        // What follows a script are its arguments, from `$0`.
+        let asked = format!("test \"$0\" = {}", executables::MESSAGES);
         let mut steps = Steps::default();
         let built = steps
-            .run_build("build", sh(&format!("echo '{message}'")))
+            .run_build("build", sh(&format!("{asked} && echo '{message}'")))
             .unwrap();
         assert_eq!(built.len(), 1);
         assert_eq!(built[0].place(), "t/e");
