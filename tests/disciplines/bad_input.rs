@@ -62,11 +62,8 @@ fn versions_at_both_ends_of_the_numbers() {
         paused().block_on(async {
             let history = History::new();
             let sequence = start.map_or(contiguous(), |first| contiguous().from(first));
-            let jobs = jobs()
-                .sequence(sequence)
-                .spawn(scripted(Script::new(&history)))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+            let jobs = jobs().sequence(sequence);
+            let client = Client::start(&history, Script::new(&history), jobs);
             for version in &sent {
                 client.submit_version(1, *version).await;
                 quiet().await;
@@ -84,11 +81,8 @@ fn versions_at_both_ends_of_the_numbers() {
 fn a_version_that_jumps_to_the_end_is_a_gap() {
     paused().block_on(async {
         let history = History::new();
-        let jobs = jobs()
-            .sequence(contiguous().from(0).gap_timeout(SECOND, OnGap::Skip))
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(contiguous().from(0).gap_timeout(SECOND, OnGap::Skip));
+        let client = Client::start(&history, Script::new(&history), jobs);
         let sent = [u64::MAX, 0, 1];
         for version in sent {
             client.submit_version(1, version).await;
@@ -107,11 +101,8 @@ fn a_version_that_jumps_to_the_end_is_a_gap() {
 fn a_monotonic_key_at_its_end_takes_nothing_more() {
     paused().block_on(async {
         let history = History::new();
-        let jobs = jobs()
-            .sequence(monotonic())
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(monotonic());
+        let client = Client::start(&history, Script::new(&history), jobs);
         client.submit_versions(1, [0, u64::MAX, u64::MAX, 7]).await;
         quiet().await;
         client.submit_version(1, u64::MAX).await;
@@ -125,15 +116,12 @@ fn a_monotonic_key_at_its_end_takes_nothing_more() {
 fn a_gap_time_out_beyond_all_times() {
     paused().block_on(async {
         let history = History::new();
-        let jobs = jobs()
-            .sequence(
-                contiguous()
-                    .from(1)
-                    .gap_timeout(std::time::Duration::MAX, OnGap::Skip),
-            )
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(
+            contiguous()
+                .from(1)
+                .gap_timeout(std::time::Duration::MAX, OnGap::Skip),
+        );
+        let client = Client::start(&history, Script::new(&history), jobs);
         client.submit_version(1, 2).await;
         quiet().await;
         client.submit_version(1, 1).await;
@@ -189,7 +177,7 @@ fn a_merge_function_that_panics() {
             if shares {
                 builder = builder.share_answers::<u64>();
             }
-            let client = Client::new(&history, builder.spawn(scripted(script)).unwrap());
+            let client = Client::start(&history, script, builder);
             client.submit(1).await;
             quiet().await;
             for _ in 2..=5 {
@@ -220,12 +208,8 @@ fn merges_that_always_panic_lose_nothing_that_waits() {
         let merge = Coalesce::merge(|_: &Job, _: &Job| {
             std::panic::resume_unwind(Box::new("never".to_owned()))
         });
-        let jobs = jobs()
-            .concurrency(1)
-            .coalesce(merge)
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().concurrency(1).coalesce(merge);
+        let client = Client::start(&history, Script::new(&history), jobs);
         for key in 1..=3 {
             client.submit_all(key, 10).await;
         }

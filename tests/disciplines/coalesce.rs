@@ -5,7 +5,7 @@ use keylane::{Coalesce, OnExhausted, Retry};
 use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
-use crate::support::{Client, Job, jobs, merging, scripted};
+use crate::support::{Client, Job, jobs, merging};
 
 mod bounds;
 mod merged;
@@ -36,8 +36,7 @@ fn at_most_one_is_in_flight_and_one_waits() {
             let (name, coalesce) = policies(&history).into_iter().nth(policy).unwrap();
             let gate = Gate::new();
             let script = Script::new(&history).key(1, Act::ok().waits(&gate));
-            let jobs = jobs().coalesce(coalesce).spawn(scripted(script)).unwrap();
-            let client = Client::new(&history, jobs);
+            let client = Client::start(&history, script, jobs().coalesce(coalesce));
             // Init.
             assert_eq!(client.jobs.inspect(&1), None);
             client.submit(1).await;
@@ -88,12 +87,8 @@ fn a_burst_for_an_idle_key_on_a_busy_dispatcher_is_one_piece_of_work() {
             let (name, coalesce) = policies(&history).into_iter().nth(policy).unwrap();
             let hog = Gate::new();
             let script = Script::new(&history).key(9, Act::ok().waits(&hog));
-            let jobs = jobs()
-                .concurrency(1)
-                .coalesce(coalesce)
-                .spawn(scripted(script))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+            let jobs = jobs().concurrency(1).coalesce(coalesce);
+            let client = Client::start(&history, script, jobs);
             client.submit(9).await;
             quiet().await;
             for _ in 0..3 {
@@ -125,13 +120,8 @@ fn what_waits_for_a_runner_behind_a_settled_head_counts_as_waiting() {
             let script = Script::new(&history)
                 .message(1, Act::ok().waits(&gate))
                 .key(9, Act::ok().waits(&hog));
-            let jobs = jobs()
-                .concurrency(1)
-                .quantum(1)
-                .coalesce(coalesce)
-                .spawn(scripted(script))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+            let jobs = jobs().concurrency(1).quantum(1).coalesce(coalesce);
+            let client = Client::start(&history, script, jobs);
             client.submit(1).await;
             quiet().await;
             client.submit(9).await;
@@ -165,10 +155,8 @@ fn a_failing_head_counts_as_in_flight() {
                     .attempt(1, 2, Act::panic());
             let jobs = jobs()
                 .retry(Retry::fixed(SECOND).max_attempts(3))
-                .coalesce(coalesce)
-                .spawn(scripted(script))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+                .coalesce(coalesce);
+            let client = Client::start(&history, script, jobs);
             client.submit(1).await;
             quiet().await;
             for _ in 0..2 {
@@ -200,12 +188,8 @@ fn a_head_that_is_given_up_on_goes_before_what_waits() {
                 "letter" => OnExhausted::dead_letter(letters.sink(|job: &Job| job.id)),
                 _ => OnExhausted::Halt,
             };
-            let jobs = jobs()
-                .on_exhausted(exhausted)
-                .coalesce(merging(&history))
-                .spawn(scripted(script))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+            let jobs = jobs().on_exhausted(exhausted).coalesce(merging(&history));
+            let client = Client::start(&history, script, jobs);
             client.submit(1).await;
             quiet().await;
             client.submit_all(1, 3).await;

@@ -5,7 +5,7 @@ use keylane_testkit::scenario::{paused, quiet, threads};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use crate::sequence::contiguous;
-use crate::support::{Client, Job, jobs, merging, scripted};
+use crate::support::{Client, Job, jobs, merging};
 
 const MANY: usize = 10_000;
 
@@ -24,7 +24,7 @@ fn ten_thousand_become_one() {
             if shares {
                 builder = builder.share_answers::<u64>();
             }
-            let client = Client::new(&history, builder.spawn(scripted(script)).unwrap());
+            let client = Client::start(&history, script, builder);
             client.submit(1).await;
             quiet().await;
             client.submit_all(1, MANY).await;
@@ -52,10 +52,8 @@ fn ten_thousand_in_one_are_handed_back_as_one() {
         let history = History::new();
         let jobs = jobs()
             .lane_capacity(2 * MANY, Overflow::Wait)
-            .coalesce(Coalesce::merge(|_: &Job, new: &Job| new.clone()))
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+            .coalesce(Coalesce::merge(|_: &Job, new: &Job| new.clone()));
+        let client = Client::start(&history, Script::new(&history), jobs);
         client.jobs.lane(&1).pause();
         client.submit_all(1, MANY).await;
         quiet().await;
@@ -72,10 +70,8 @@ fn ten_thousand_versions_backwards() {
         let history = History::new();
         let jobs = jobs()
             .lane_capacity(2 * MANY, Overflow::Wait)
-            .sequence(contiguous().from(1).early(MANY))
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+            .sequence(contiguous().from(1).early(MANY));
+        let client = Client::start(&history, Script::new(&history), jobs);
         client.submit_versions(1, (1..=MANY as u64).rev()).await;
         quiet().await;
         let expected: Vec<_> = (1..=MANY as u64).rev().collect();
@@ -96,8 +92,7 @@ fn threads_that_send_at_once() {
                 false => Coalesce::keep_latest(),
                 true => merging(&history),
             };
-            let jobs = jobs().coalesce(coalesce).spawn(scripted(script)).unwrap();
-            let client = Client::new(&history, jobs);
+            let client = Client::start(&history, script, jobs().coalesce(coalesce));
             let mut senders = tokio::task::JoinSet::new();
             for sender in 0..4 {
                 let client = client.clone();

@@ -46,7 +46,7 @@ fn coalescing_lanes_meet_each_end() {
             if shares {
                 builder = builder.share_answers::<u64>();
             }
-            let client = Client::new(&history, builder.spawn(scripted(script)).unwrap());
+            let client = Client::start(&history, script, builder);
             for _ in 0..16 {
                 let key = 1 + dice.below(4);
                 let full = client.jobs.inspect(&key).is_some_and(|view| view.full);
@@ -100,10 +100,8 @@ fn sequencing_lanes_meet_each_end() {
             let jobs = jobs()
                 .concurrency(1 + dice.below(3) as usize)
                 .retry(Retry::fixed(SECOND).max_attempts(2))
-                .sequence(contiguous().from(1).early(4).gap_timeout(SECOND, then))
-                .spawn(scripted(script))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+                .sequence(contiguous().from(1).early(4).gap_timeout(SECOND, then));
+            let client = Client::start(&history, script, jobs);
             for _ in 0..24 {
                 let (key, version) = (1 + dice.below(3), dice.below(12));
                 client.submit_version(key, version).await;

@@ -466,12 +466,8 @@ fn a_drain_with_a_halted_gap() {
 fn a_gap_holds_no_other_key_up() {
     paused().block_on(async {
         let history = History::new();
-        let jobs = jobs()
-            .concurrency(1)
-            .sequence(contiguous().from(1))
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().concurrency(1).sequence(contiguous().from(1));
+        let client = Client::start(&history, Script::new(&history), jobs);
         for key in 1..=50 {
             client.submit_version(key, 2).await;
         }

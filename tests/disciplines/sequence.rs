@@ -6,7 +6,7 @@ use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use proptest::prelude::*;
 
-use crate::support::{Client, Job, jobs, scripted};
+use crate::support::{Client, Job, jobs};
 
 pub(crate) fn contiguous() -> Sequence<u64, Job> {
     Sequence::contiguous(|job: &Job| job.version)
@@ -18,8 +18,7 @@ pub(crate) fn monotonic() -> Sequence<u64, Job> {
 
 fn client(sequence: Sequence<u64, Job>, history: &History) -> Client {
     let script = Script::new(history);
-    let jobs = jobs().sequence(sequence).spawn(scripted(script)).unwrap();
-    Client::new(history, jobs)
+    Client::start(history, script, jobs().sequence(sequence))
 }
 
 /// The versions that were handled, in the order of the ends.
@@ -53,10 +52,8 @@ proptest! {
             });
             let jobs = jobs()
                 .concurrency(concurrency)
-                .sequence(contiguous().from(1).early(100))
-                .spawn(scripted(script))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+                .sequence(contiguous().from(1).early(100));
+let client = Client::start(&history, script, jobs);
             for (index, version) in sent.iter().enumerate() {
                 client.submit_version(1, *version).await;
                 if index % pace == 0 {
@@ -141,10 +138,8 @@ fn retries_come_before_the_next_version() {
             .message(2, Act::error());
         let jobs = jobs()
             .retry(Retry::fixed(SECOND).max_attempts(2))
-            .sequence(contiguous().from(1))
-            .spawn(scripted(script))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+            .sequence(contiguous().from(1));
+        let client = Client::start(&history, script, jobs);
         client.submit_versions(1, 1..=3).await;
         tokio::time::sleep(10 * SECOND).await;
         assert_eq!(
@@ -168,11 +163,8 @@ fn a_copy_is_a_duplicate_wherever_the_first_one_is() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).key(1, Act::ok().waits(&gate));
-        let jobs = jobs()
-            .sequence(contiguous().from(1))
-            .spawn(scripted(script))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(contiguous().from(1));
+        let client = Client::start(&history, script, jobs);
         // In flight, parked, early.
         for version in [1, 2, 9] {
             client.submit_versions(1, [version, version]).await;
@@ -201,10 +193,8 @@ fn early_messages_are_no_load() {
             .capacity(8)
             .lane_capacity(8, Overflow::Wait)
             .capacity_bytes(80, |_| 10)
-            .sequence(contiguous().from(1).early(8))
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+            .sequence(contiguous().from(1).early(8));
+        let client = Client::start(&history, Script::new(&history), jobs);
         for version in 2..=8 {
             client.submit_version(1, version).await;
             quiet().await;
@@ -231,16 +221,12 @@ fn a_full_lane_lets_in_the_missing_version() {
             let history = History::new();
             let gate = Gate::new();
             let script = Script::new(&history).key(1, Act::ok().waits(&gate));
-            let jobs = jobs()
-                .lane_capacity(2, overflow)
-                .sequence(
-                    contiguous()
-                        .from(1)
-                        .gap_timeout(1_000 * SECOND, OnGap::Halt),
-                )
-                .spawn(scripted(script))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+            let jobs = jobs().lane_capacity(2, overflow).sequence(
+                contiguous()
+                    .from(1)
+                    .gap_timeout(1_000 * SECOND, OnGap::Halt),
+            );
+            let client = Client::start(&history, script, jobs);
             for version in [4, 5] {
                 client.submit_version(1, version).await;
                 quiet().await;
@@ -313,10 +299,8 @@ fn an_exact_limit_holds_for_sequences() {
             let jobs = jobs()
                 .lane_capacity(3, overflow)
                 .overflow_sink(letters.sink(|job: &Job| job.id))
-                .sequence(contiguous().from(1))
-                .spawn(scripted(script))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+                .sequence(contiguous().from(1));
+            let client = Client::start(&history, script, jobs);
             // In line: the head and two more have a place.
             client.submit_version(1, 1).await;
             quiet().await;
@@ -361,11 +345,8 @@ fn every_state_can_be_seen() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).key(1, Act::ok().waits(&gate));
-        let jobs = jobs()
-            .sequence(contiguous().from(1).gap_timeout(10 * SECOND, OnGap::Halt))
-            .spawn(scripted(script))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(contiguous().from(1).gap_timeout(10 * SECOND, OnGap::Halt));
+        let client = Client::start(&history, script, jobs);
         let lane = client.jobs.lane(&1);
         client.submit_version(1, 3).await;
         quiet().await;

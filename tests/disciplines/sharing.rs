@@ -8,7 +8,7 @@ use keylane::{Coalesce, Dispatcher, OnExhausted, Overflow};
 use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script, ScriptError};
 
-use crate::support::{Client, Job, jobs, merging, scripted};
+use crate::support::{Client, Job, jobs, merging};
 
 fn policy(name: &str, history: &History) -> Coalesce<Job> {
     match name {
@@ -32,10 +32,8 @@ async fn five(
     let jobs = jobs()
         .on_exhausted(exhausted)
         .coalesce(policy(name, history))
-        .share_answers::<u64>()
-        .spawn(scripted(script))
-        .unwrap();
-    let client = Client::new(history, jobs);
+        .share_answers::<u64>();
+    let client = Client::start(history, script, jobs);
     client.submit(1).await;
     quiet().await;
     client.submit_all(1, 4).await;
@@ -211,10 +209,8 @@ fn at_an_exact_limit_sharing_ends_and_coalescing_does_not() {
                     .lane_capacity(3, overflow)
                     .overflow_sink(letters.sink(|job: &Job| job.id))
                     .coalesce(policy(if first { "first" } else { "latest" }, &history))
-                    .share_answers::<u64>()
-                    .spawn(scripted(script))
-                    .unwrap();
-                let client = Client::new(&history, jobs);
+                    .share_answers::<u64>();
+                let client = Client::start(&history, script, jobs);
                 for _ in 0..5 {
                     client.submit(1).await;
                     quiet().await;

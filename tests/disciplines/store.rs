@@ -319,10 +319,8 @@ fn a_replaced_message_is_recorded_under_its_version() {
         let sequence = contiguous().from(1).store(Arc::clone(&table));
         let jobs = jobs()
             .on_exhausted(keylane::OnExhausted::Halt)
-            .sequence(sequence)
-            .spawn(scripted(script))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+            .sequence(sequence);
+        let client = Client::start(&history, script, jobs);
         client.submit_versions(1, [1, 2, 3]).await;
         quiet().await;
         let other = Job {
@@ -348,11 +346,8 @@ fn a_key_that_memory_forgot_is_asked_of_the_store() {
             .from(1)
             .remember(2, 1_000 * SECOND)
             .store(Arc::clone(&table));
-        let jobs = jobs()
-            .sequence(sequence)
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(sequence);
+        let client = Client::start(&history, Script::new(&history), jobs);
         for round in 1..=3 {
             for key in 1..=10 {
                 client.submit_version(key, round).await;
@@ -458,11 +453,8 @@ fn a_monotonic_key_asks_the_store() {
     paused().block_on(async {
         let history = History::new();
         let table = Arc::new(Table::with([(1, 10)]));
-        let jobs = jobs()
-            .sequence(monotonic().store(Arc::clone(&table)))
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(monotonic().store(Arc::clone(&table)));
+        let client = Client::start(&history, Script::new(&history), jobs);
         client.submit_versions(1, [30, 20, 10, 40]).await;
         quiet().await;
         assert_eq!(client.history.handled(), [2, 1, 4]);
@@ -484,10 +476,8 @@ fn a_record_that_hangs_is_timed_out_with_its_attempt() {
         let jobs = jobs()
             .attempt_timeout(SECOND)
             .retry(Retry::fixed(SECOND).max_attempts(3))
-            .sequence(contiguous().from(1).store(Arc::clone(&table)))
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+            .sequence(contiguous().from(1).store(Arc::clone(&table)));
+        let client = Client::start(&history, Script::new(&history), jobs);
         client.submit_version(1, 1).await;
         tokio::time::sleep(SECOND + 10 * MS).await;
         assert_eq!(client.jobs.stats().timeouts, 1);

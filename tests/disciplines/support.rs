@@ -87,6 +87,18 @@ struct Sent {
 }
 
 impl Client {
+    /// A client of a new dispatcher with these settings, whose handler is the script.
+    pub(crate) fn start<F>(
+        history: &History,
+        script: Script,
+        jobs: Builder<Key, Job, ScriptError, F>,
+    ) -> Self
+    where
+        F: Fn(&Job) -> Option<Key> + Send + Sync + 'static,
+    {
+        Self::new(history, jobs.spawn(scripted(script)).unwrap())
+    }
+
     pub(crate) fn new(history: &History, jobs: Jobs) -> Self {
         Self {
             history: history.clone(),

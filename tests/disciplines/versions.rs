@@ -6,17 +6,14 @@ use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
 use crate::sequence::{contiguous, monotonic};
-use crate::support::{Client, jobs, scripted};
+use crate::support::{Client, jobs};
 
 #[test]
 fn a_key_is_remembered_when_its_lane_is_gone() {
     paused().block_on(async {
         let history = History::new();
-        let jobs = jobs()
-            .sequence(contiguous())
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(contiguous());
+        let client = Client::start(&history, Script::new(&history), jobs);
         client.submit_versions(1, [3, 4]).await;
         quiet().await;
         assert_eq!(client.jobs.inspect(&1), None);
@@ -45,11 +42,8 @@ fn an_idle_key_is_forgotten() {
         for others in [false, true] {
             paused().block_on(async {
                 let history = History::new();
-                let jobs = jobs()
-                    .sequence(monotonic().remember(1_000, idle))
-                    .spawn(scripted(Script::new(&history)))
-                    .unwrap();
-                let client = Client::new(&history, jobs);
+                let jobs = jobs().sequence(monotonic().remember(1_000, idle));
+                let client = Client::start(&history, Script::new(&history), jobs);
                 client.submit_version(1, 50).await;
                 quiet().await;
                 let end = tokio::time::Instant::now() + silence;
@@ -77,11 +71,8 @@ fn an_idle_key_is_forgotten() {
 fn no_more_keys_are_remembered_than_told() {
     paused().block_on(async {
         let history = History::new();
-        let jobs = jobs()
-            .sequence(monotonic().remember(10, 1_000 * SECOND))
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(monotonic().remember(10, 1_000 * SECOND));
+        let client = Client::start(&history, Script::new(&history), jobs);
         for key in 0..100 {
             client.submit_version(key, 5).await;
             quiet().await;
@@ -103,11 +94,8 @@ fn a_key_with_a_lane_is_never_forgotten() {
         let history = History::new();
         let gate = Gate::new();
         let script = Script::new(&history).key(1, Act::ok().waits(&gate));
-        let jobs = jobs()
-            .sequence(contiguous().from(1).remember(1, SECOND))
-            .spawn(scripted(script))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(contiguous().from(1).remember(1, SECOND));
+        let client = Client::start(&history, script, jobs);
         client.submit_versions(1, [1, 2]).await;
         gate.release(1);
         for key in 2..50 {
@@ -132,11 +120,9 @@ fn what_an_operator_took_out_is_no_gap() {
                 let history = History::new();
                 let gate = Gate::new();
                 let script = Script::new(&history).message(1, Act::ok().waits(&gate));
-                let jobs = jobs()
-                    .sequence(contiguous().from(1).gap_timeout(10 * SECOND, OnGap::Halt))
-                    .spawn(scripted(script))
-                    .unwrap();
-                let client = Client::new(&history, jobs);
+                let jobs =
+                    jobs().sequence(contiguous().from(1).gap_timeout(10 * SECOND, OnGap::Halt));
+                let client = Client::start(&history, script, jobs);
                 let lane = client.jobs.lane(&1);
                 client.submit_version(1, 1).await;
                 quiet().await;
@@ -177,11 +163,8 @@ fn what_an_operator_took_out_is_no_gap() {
 fn a_purged_gap_begins_anew() {
     paused().block_on(async {
         let history = History::new();
-        let jobs = jobs()
-            .sequence(contiguous().from(1).gap_timeout(SECOND, OnGap::Halt))
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().sequence(contiguous().from(1).gap_timeout(SECOND, OnGap::Halt));
+        let client = Client::start(&history, Script::new(&history), jobs);
         client.submit_versions(1, [1, 3]).await;
         tokio::time::sleep(2 * SECOND).await;
         assert_eq!(client.jobs.stats().halted, 1);

@@ -223,7 +223,8 @@ fn replay(folder: &Path) -> Command {
     replay
 }
 
-/// The example, built by the first test that needs it, like the tests themselves.
+/// The example, built by the first test that needs it: as a part of the whole workspace, like the
+/// tests themselves, or what it is built of would be built again with other features.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -231,11 +232,15 @@ fn program() -> &'static Path {
         let mut build = Command::new(cargo);
         build.args([
             "build",
-            "--package=examples",
             "--example=replay",
             "--message-format=json-render-diagnostics",
         ]);
-        build.current_dir(env!("CARGO_MANIFEST_DIR"));
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+        build.current_dir(
+            tests
+                .parent()
+                .expect("the tests are a folder of the workspace"),
+        );
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }

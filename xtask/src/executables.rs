@@ -3,7 +3,7 @@
 //! Tests and examples are started directly where a time limit holds: killing `cargo` would leave
 //! its child behind.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -25,9 +25,23 @@ pub(crate) struct Executable {
 }
 
 impl Executable {
+    /// The folder of its package and, where that has several programs, its own name.
+    pub(crate) fn place(&self) -> String {
+        let folder = self.package().file_name().unwrap_or_default();
+        let folder = folder.to_string_lossy();
+        match &*self.kind {
+            "lib" | "bin" => folder.into_owned(),
+            _ => format!("{folder}/{}", self.name),
+        }
+    }
+
+    fn package(&self) -> &Path {
+        self.manifest.parent().expect("a manifest lies in a folder")
+    }
+
     /// A command that starts it where and how cargo would.
     pub(crate) fn command(&self) -> Command {
-        let package = self.manifest.parent().expect("a manifest lies in a folder");
+        let package = self.package();
         let mut command = Command::new(&self.path);
         command
             .current_dir(package)
@@ -36,11 +50,12 @@ impl Executable {
     }
 }
 
+/// Makes cargo say what it has built, a line each, for [`executable`] to read.
+pub(crate) const MESSAGES: &str = "--message-format=json-render-diagnostics";
+
 /// Runs `build`, a cargo command, in silence. The error is what the compiler said.
 pub(crate) fn build(mut build: Command) -> Result<Vec<Executable>, Error> {
-    let output = build
-        .arg("--message-format=json-render-diagnostics")
-        .output()?;
+    let output = build.arg(MESSAGES).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
@@ -51,7 +66,7 @@ pub(crate) fn build(mut build: Command) -> Result<Vec<Executable>, Error> {
 }
 
 /// Reads one of cargo's messages, if it is about an executable.
-fn executable(message: &str) -> Option<Executable> {
+pub(crate) fn executable(message: &str) -> Option<Executable> {
     let message: Value = serde_json::from_str(message).ok()?;
     if message["reason"] != "compiler-artifact" {
         return None;
@@ -90,6 +105,7 @@ mod tests {
             path: "/t/engine-1".into(),
             manifest: "/t/Cargo.toml".into(),
         };
+        assert_eq!(expected.place(), "t/engine");
         assert_eq!(executable(test), Some(expected));
     }
 }

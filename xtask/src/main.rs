@@ -6,6 +6,7 @@
 //! | `test` | may this change go in? |
 //! | `soak` | does the engine survive a night of it? |
 //! | `mutants` | would the tests notice if the engine were wrong? |
+//! | `mutation` | would a unit test notice a change of one expression? |
 //! | `versus` | how fast is it, beside the others? |
 //! | `bench` | did it get slower? |
 
@@ -15,14 +16,16 @@ mod test;
 mod soak;
 
 mod mutants;
+mod mutation;
 
 mod bench;
 mod versus;
 
 mod executables;
 mod git;
+mod job;
 mod libtest;
-mod mutation;
+mod outcome;
 mod process;
 mod schedules;
 mod steps;
@@ -55,6 +58,7 @@ enum Command {
     Test(test::Args),
     Soak(soak::Args),
     Mutants(mutants::Args),
+    Mutation(mutation::Args),
     Versus(versus::Args),
     Bench(bench::Args),
 }
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Mutants(args) => mutants::run(&args),
+        Command::Mutation(args) => mutation::run(&args),
         Command::Versus(args) => versus::run(&args),
         Command::Bench(args) => bench::run(&args),
     };

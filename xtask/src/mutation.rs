@@ -1,19 +1,40 @@
-//! Mutation tests of the pure parts: `cargo mutants` changes one expression after the other, and a
-//! unit test must fail.
+//! `cargo xtask mutation`: `cargo mutants` changes one expression of the pure parts after the
+//! other, and a unit test must fail.
 //!
 //! What survives is listed in `xtask/survivors.txt`, with the reason why no test can or need find
 //! it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
 use serde_json::Value;
 
 use crate::Error;
-use crate::process::Ended;
+use crate::process::{self, Ended};
 use crate::setup;
 use crate::tree::Tree;
 use crate::workspace;
+
+/// Change the pure parts, one expression at a time: a unit test must fail each time
+///
+/// cargo-mutants does it (installed below target/tools), in a copy of the workspace. What survives
+/// must be in xtask/survivors.txt, with a reason. All of it takes hours; a share of it is the test
+/// of a change to these parts.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Every Nth mutation, from the Kth: 0/3, 1/3 and 2/3 are all of them
+    #[arg(long, value_name = "K/N", default_value_t = Shard::ALL)]
+    shard: Shard,
+}
+
+/// A share of the mutations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shard {
+    index: u64,
+    of: u64,
+}
 
 /// The package that the files belong to. Only its unit tests run.
 const PACKAGE: &str = "keylane";
@@ -82,8 +103,77 @@ struct Survivor {
     mutation: String,
 }
 
-/// The command that mutates all files in the copy, or every `parts`th mutation of them.
-pub(crate) fn command(tree: &Tree, parts: u64) -> Result<Command, Error> {
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let tree = Tree::of_workspace()?;
+    let ended = process::run_reading(command(&tree, args.shard)?, progress())?;
+    let found = judge(ended)?;
+    println!("{found} found by a unit test; none has survived that is not in {SURVIVORS}");
+    Ok(())
+}
+
+impl Shard {
+    const ALL: Self = Self { index: 0, of: 1 };
+
+    /// The first of so many.
+    pub(crate) fn first_of(of: u64) -> Self {
+        Self { index: 0, of }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.of)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let numbers = text.split_once('/').and_then(|(index, of)| {
+            let (index, of) = (index.parse().ok()?, of.parse().ok()?);
+            Some(Self { index, of })
+        });
+        match numbers {
+            Some(shard) if shard.index < shard.of => Ok(shard),
+            _ => Err("two numbers are wanted, the first below the second, as in 0/4"),
+        }
+    }
+}
+
+/// Prints the lines of `cargo mutants`, and how far it is.
+pub(crate) fn progress() -> impl FnMut(&str) + Send {
+    let mut progress = Progress::default();
+    move |line| println!("{}", progress.numbered(line))
+}
+
+/// The mutations that have been tried, of how many.
+#[derive(Debug, Default)]
+struct Progress {
+    tried: usize,
+    of: usize,
+}
+
+impl Progress {
+    /// The line with a number in front, if it is the end of a mutation.
+    fn numbered(&mut self, line: &str) -> String {
+        let mut words = line.split(' ');
+        match words.next() {
+            Some("Found") => {
+                self.of = words.next().and_then(|of| of.parse().ok()).unwrap_or(0);
+                line.to_owned()
+            }
+            Some("caught" | "MISSED" | "TIMEOUT" | "unviable") => {
+                self.tried += 1;
+                format!("[{}/{}] {line}", self.tried, self.of)
+            }
+            _ => line.to_owned(),
+        }
+    }
+}
+
+/// The command that mutates all files in the copy, one share of the mutations.
+pub(crate) fn command(tree: &Tree, shard: Shard) -> Result<Command, Error> {
     let mut command = Command::new(setup::mutation_tester()?);
     command
         .args([
@@ -97,12 +187,9 @@ pub(crate) fn command(tree: &Tree, parts: u64) -> Result<Command, Error> {
         .args(FILES.iter().flat_map(|file| ["--file", *file]))
         .args(["--exclude-re", EXCEPT])
         .args(["--timeout", TIMEOUT])
-        .args([
-            "--sharding",
-            "round-robin",
-            "--shard",
-            &format!("0/{parts}"),
-        ])
+        // A line for each, as progress.
+        .args(["--caught", "--unviable"])
+        .args(["--sharding", "round-robin", "--shard", &shard.to_string()])
         .arg("--output")
         .arg(output())
         .args(["--", "--lib", "--"])
@@ -208,6 +295,33 @@ fn parse(text: &str) -> Result<Vec<Survivor>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_one_of_some() {
+        let shard = |text: &str| text.parse::<Shard>();
+        assert_eq!(shard("2/3"), Ok(Shard { index: 2, of: 3 }));
+        assert_eq!(shard("0/1"), Ok(Shard::ALL));
+        assert_eq!(Shard::first_of(10).to_string(), "0/10");
+        for bad in ["", "1", "1/", "/2", "3/3", "0/0", "-1/2", "a/b"] {
+            assert!(shard(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_mutation_has_its_number() {
+        let mut progress = Progress::default();
+        let lines = [
+            ("Found 3 mutants to test", "Found 3 mutants to test"),
+            ("ok       Unmutated baseline", "ok       Unmutated baseline"),
+            ("caught   a.rs: replace a", "[1/3] caught   a.rs: replace a"),
+            ("MISSED   a.rs: replace b", "[2/3] MISSED   a.rs: replace b"),
+            ("TIMEOUT  a.rs: replace c", "[3/3] TIMEOUT  a.rs: replace c"),
+            ("3 mutants tested in 9s", "3 mutants tested in 9s"),
+        ];
+        for (line, numbered) in lines {
+            assert_eq!(progress.numbered(line), numbered);
+        }
+    }
 
     fn survivor(line: &str) -> String {
         format!("{}: replace {line}", FILES[0])

@@ -12,7 +12,7 @@ use crate::Error;
 const POLL: Duration = Duration::from_millis(20);
 
 /// How long a child may be silent before a line says that it still runs.
-const HEARTBEAT: Duration = Duration::from_secs(30);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,21 +50,22 @@ pub(crate) fn run_reading(
     })
 }
 
-/// Runs `command` in silence, its two outputs read to `line` one after the other's lines as they
-/// come.
+/// Runs `command` in silence and hands every line of its standard output to `out`, and of its
+/// errors to `err`, as they come.
 pub(crate) fn run_silent(
     mut command: Command,
-    limit: Duration,
-    line: impl FnMut(&str) + Send,
+    limit: Option<Duration>,
+    out: impl FnMut(&str) + Send,
+    err: impl FnMut(&str) + Send,
 ) -> Result<Ended, Error> {
     let mut child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let stdout = child.stdout.take().expect("stdout was piped above");
     let stderr = child.stderr.take().expect("stderr was piped above");
     thread::scope(|scope| {
-        scope.spawn(|| read_lines(stdout, line));
-        // Read, or a talkative child would wait for room in its pipe until the limit.
-        scope.spawn(|| read_lines(stderr, |_| {}));
-        wait(&mut child, Some(limit), false)
+        scope.spawn(|| read_lines(stdout, out));
+        // Always read, or a talkative child would wait for room in its pipe until the limit.
+        scope.spawn(|| read_lines(stderr, err));
+        wait(&mut child, limit, false)
     })
 }
 
@@ -148,20 +149,25 @@ mod tests {
 
     #[test]
     fn a_child_is_killed_at_its_limit() {
-        let ended = run_silent(sh("exec sleep 20"), Duration::ZERO, |_| {}).unwrap();
+        let limit = Some(Duration::ZERO);
+        let ended = run_silent(sh("exec sleep 20"), limit, |_| {}, |_| {}).unwrap();
         assert_eq!(ended, Ended::TimedOut);
         assert!(!ended.success());
     }
 
     #[test]
     fn lines_arrive_in_order_also_when_they_are_no_text() {
-        let mut lines = Vec::new();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
         let script = r"printf 'one\n\377\nthree'; echo error >&2; exit 3";
-        let ended = run_silent(sh(script), Duration::from_secs(600), |line| {
-            lines.push(line.to_owned())
-        });
+        let ended = run_silent(
+            sh(script),
+            None,
+            |line| out.push(line.to_owned()),
+            |line| err.push(line.to_owned()),
+        );
         assert!(matches!(ended.unwrap(), Ended::Exited(status) if status.code() == Some(3)));
-        assert_eq!(lines, ["one", "\u{fffd}", "three"]);
+        assert_eq!(out, ["one", "\u{fffd}", "three"]);
+        assert_eq!(err, ["error"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::Error;
-use crate::mutation;
+use crate::mutation::{self, Shard};
 use crate::schedules;
 use crate::steps::Steps;
 use crate::tree::Tree;
@@ -143,11 +143,14 @@ fn mutations(scale: Scale, steps: &mut Steps) -> Result<(), Error> {
         1 => "all mutations".to_owned(),
         parts => format!("one mutation in {parts}"),
     };
+    let shard = Shard::first_of(scale.mutations);
     // The copy is locked until the step is over.
     let tree = Tree::of_workspace();
-    let command = tree.and_then(|tree| Ok((mutation::command(&tree, scale.mutations)?, tree)));
+    let command = tree.and_then(|tree| Ok((mutation::command(&tree, shard)?, tree)));
     match command {
-        Ok((command, _tree)) => steps.run_judged(&name, command, mutation::judge),
+        Ok((command, _tree)) => {
+            steps.run_judged(&name, command, mutation::progress(), mutation::judge)
+        }
         Err(error) => steps.fail(&name, &error),
     }
 }

@@ -1,18 +1,27 @@
-//! Commands that run one after the other, and the table at the end.
+//! Commands that run one after the other or side by side, and the table at the end.
 
+use std::collections::VecDeque;
 use std::process::Command;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::Error;
+use crate::executables::{self, Executable};
+use crate::job::{Done, Job, Shows};
 use crate::libtest::Tally;
+use crate::outcome::Outcome;
 use crate::process::{self, Ended};
 
 /// The steps that ran so far.
 #[derive(Default)]
 pub(crate) struct Steps {
     rows: Vec<Row>,
+    /// From the first step to the last: steps side by side count once.
+    took: Duration,
 }
 
 struct Row {
@@ -21,16 +30,6 @@ struct Row {
     /// How many tests passed, in steps that run tests.
     tests: Option<usize>,
     took: Duration,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Passed,
-    Failed,
-    TimedOut,
-    /// Exited well without a single test: a filter that has lost its tests must not look green.
-    NoTests,
-    Skipped(&'static str),
 }
 
 impl Steps {
@@ -68,7 +67,7 @@ impl Steps {
             println!("{line}");
             tally.read(line);
         })?;
-        let outcome = judge(ended.success(), &tally);
+        let outcome = Shows::Tests.judge(ended.success(), &tally);
         let tests = Some(tally.passed);
         self.finish(Row {
             name: name.to_owned(),
@@ -78,16 +77,17 @@ impl Steps {
         })
     }
 
-    /// Runs a step for which `judge` tells, once `command` has ended, how many tests have passed or
-    /// what is wrong.
+    /// Runs a step whose output goes to `line`, and for which `judge` tells, once `command` has
+    /// ended, how many tests have passed or what is wrong.
     pub(crate) fn run_judged(
         &mut self,
         name: &str,
         command: Command,
+        line: impl FnMut(&str) + Send,
         judge: impl FnOnce(Ended) -> Result<usize, Error>,
     ) -> Result<(), Error> {
         let started = announce(name, &command);
-        let judged = judge(process::run(command, None)?);
+        let judged = judge(process::run_reading(command, line)?);
         if let Err(error) = &judged {
             println!("{error}");
         }
@@ -101,6 +101,68 @@ impl Steps {
             tests: judged.ok(),
             took: started.elapsed(),
         })
+    }
+
+    /// Runs a step that builds. What it has built and can be started.
+    pub(crate) fn run_build(
+        &mut self,
+        name: &str,
+        mut build: Command,
+    ) -> Result<Vec<Executable>, Error> {
+        let started = announce(name, &build);
+        let mut built = Vec::new();
+        build.arg(executables::MESSAGES);
+        let ended =
+            process::run_reading(build, |line| built.extend(executables::executable(line)))?;
+        self.finish(Row {
+            name: name.to_owned(),
+            outcome: Shows::Success.judge(ended.success(), &Tally::default()),
+            tests: None,
+            took: started.elapsed(),
+        })?;
+        Ok(built)
+    }
+
+    /// Runs these, in this order, so many at once. All of them run, also after one has failed; what
+    /// the failed ones have said is shown.
+    pub(crate) fn run_together(&mut self, jobs: Vec<Job>, at_once: usize) -> Result<(), Error> {
+        let started = Instant::now();
+        let jobs = Mutex::new(VecDeque::from(jobs));
+        let running = Mutex::new(Vec::new());
+        let (done, ended) = mpsc::channel();
+        let mut first_error = None;
+        thread::scope(|scope| {
+            for _ in 0..at_once {
+                let (jobs, running, done) = (&jobs, &running, done.clone());
+                scope.spawn(move || {
+                    while let Some(job) = next(jobs) {
+                        let name = job.name.clone();
+                        println!("==> {name}: {}", process::display(&job.command));
+                        lock(running).push(name.clone());
+                        let ended = job.run();
+                        lock(running).retain(|other| *other != name);
+                        // Read until the last of these threads has ended.
+                        let _ = done.send((name, ended));
+                    }
+                });
+            }
+            drop(done);
+            loop {
+                match ended.recv_timeout(process::HEARTBEAT) {
+                    Ok((name, done)) => {
+                        let error = self.finish_job(name, done).err();
+                        first_error = first_error.take().or(error);
+                    }
+                    Err(RecvTimeoutError::Timeout) => {
+                        let seconds = started.elapsed().as_secs();
+                        eprintln!("    … {seconds} s: {}", lock(&running).join(", "));
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        });
+        self.took += started.elapsed();
+        first_error.map_or(Ok(()), Err)
     }
 
     /// Notes a step that could not be started, and why.
@@ -155,14 +217,9 @@ impl Steps {
             let seconds = took.as_secs_f64();
             table += &format!("{name:<width$}  {tests:>7}  {seconds:>8.1}  {outcome}\n");
         }
-        let total: Duration = self.rows.iter().map(|row| row.took).sum();
-        table
-            + &format!(
-                "{:<width$}  {:>7}  {:>8.1}\n",
-                "total",
-                "",
-                total.as_secs_f64()
-            )
+        let tests: usize = self.rows.iter().filter_map(|row| row.tests).sum();
+        let seconds = self.took.as_secs_f64();
+        table + &format!("{:<width$}  {tests:>7}  {seconds:>8.1}\n", "total")
     }
 
     /// The steps for a machine to read.
@@ -180,13 +237,38 @@ impl Steps {
     }
 
     fn finish(&mut self, row: Row) -> Result<(), Error> {
+        self.took += row.took;
+        self.note(row)
+    }
+
+    /// Notes a job that has ended beside others, whose time is not its own.
+    fn finish_job(&mut self, name: String, done: Done) -> Result<(), Error> {
+        let Done {
+            outcome,
+            tests,
+            took,
+            said,
+        } = done;
+        if !outcome.is_good() {
+            println!("\n{said}");
+        }
+        self.note(Row {
+            name,
+            outcome,
+            tests,
+            took,
+        })
+    }
+
+    fn note(&mut self, row: Row) -> Result<(), Error> {
         let Row {
             name,
             outcome,
+            tests,
             took,
-            ..
         } = &row;
-        println!("    {name}: {outcome}, {:.1} s", took.as_secs_f64());
+        let tests = tests.map_or_else(String::new, |tests| format!("{tests} tests, "));
+        println!("    {name}: {outcome}, {tests}{:.1} s", took.as_secs_f64());
         let result = if outcome.is_good() {
             Ok(())
         } else {
@@ -197,35 +279,17 @@ impl Steps {
     }
 }
 
-impl Outcome {
-    fn is_good(self) -> bool {
-        matches!(self, Outcome::Passed | Outcome::Skipped(_))
-    }
+fn next(jobs: &Mutex<VecDeque<Job>>) -> Option<Job> {
+    lock(jobs).pop_front()
 }
 
-impl std::fmt::Display for Outcome {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Outcome::Passed => f.write_str("ok"),
-            Outcome::Failed => f.write_str("FAILED"),
-            Outcome::TimedOut => f.write_str("FAILED: out of time"),
-            Outcome::NoTests => f.write_str("FAILED: no test has run"),
-            Outcome::Skipped(why) => write!(f, "skipped: {why}"),
-        }
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics under this lock")
 }
 
 fn announce(name: &str, command: &Command) -> Instant {
     println!("\n==> {name}: {}", process::display(command));
     Instant::now()
-}
-
-fn judge(success: bool, tally: &Tally) -> Outcome {
-    match (success, tally.passed) {
-        (false, _) => Outcome::Failed,
-        (true, 0) => Outcome::NoTests,
-        (true, _) => Outcome::Passed,
-    }
 }
 
 #[cfg(test)]
@@ -265,9 +329,18 @@ mod tests {
             true => Ok(3),
             false => Err("a survivor".into()),
         };
-        steps.run_judged("mutations", sh("exit 0"), judge).unwrap();
+        let mut said = String::new();
+        let script = sh("echo found");
+        steps
+            .run_judged("mutations", script, |line| said.push_str(line), judge)
+            .unwrap();
+        assert_eq!(said, "found");
         assert!(steps.all_passed());
-        assert!(steps.run_judged("mutations", sh("exit 2"), judge).is_err());
+        assert!(
+            steps
+                .run_judged("mutations", sh("exit 2"), |_| {}, judge)
+                .is_err()
+        );
         assert!(!steps.all_passed());
         let mut steps = Steps::default();
         assert!(steps.fail("mutations", &"no such program".into()).is_err());
@@ -279,6 +352,79 @@ mod tests {
         let mut steps = Steps::default();
         let error = steps.run_within("sleeper", sh("exec sleep 20"), Some(Duration::ZERO));
         assert!(error.unwrap_err().to_string().ends_with("out of time"));
+    }
+
+    fn job(name: &str, script: &str) -> Job {
+        Job {
+            name: name.to_owned(),
+            command: sh(script),
+            limit: Some(Duration::from_secs(60)),
+            shows: Shows::Success,
+        }
+    }
+
+    #[test]
+    fn jobs_run_side_by_side() {
+        let folder = tempfile("together");
+        let meet = |mine: &str, other: &str| {
+            let folder = folder.display();
+            format!("touch {folder}/{mine}; until test -e {folder}/{other}; do sleep 0.01; done")
+        };
+        let jobs = vec![job("a", &meet("a", "b")), job("b", &meet("b", "a"))];
+        let mut steps = Steps::default();
+        let outcome = steps.run_together(jobs, 2);
+        std::fs::remove_dir_all(&folder).unwrap();
+        outcome.unwrap();
+        assert_eq!(steps.rows.len(), 2);
+        let longest = steps.rows.iter().map(|row| row.took).max().unwrap();
+        assert!(steps.took >= longest);
+    }
+
+    #[test]
+    fn one_at_once_is_one_after_the_other() {
+        let folder = tempfile("alone");
+        let only = folder.join("only").display().to_string();
+        let alone = format!("mkdir {only} && sleep 0.05 && rmdir {only}");
+        let names = ["a", "b", "c"];
+        let mut steps = Steps::default();
+        let outcome = steps.run_together(names.map(|name| job(name, &alone)).into(), 1);
+        std::fs::remove_dir_all(&folder).unwrap();
+        outcome.unwrap();
+        let ran: Vec<_> = steps.rows.iter().map(|row| &*row.name).collect();
+        assert_eq!(ran, names);
+    }
+
+    #[test]
+    fn all_jobs_run_and_the_first_failure_is_told() {
+        let jobs = vec![job("a", "exit 1"), job("b", "exit 2"), job("c", "true")];
+        let mut steps = Steps::default();
+        let error = steps.run_together(jobs, 1).unwrap_err();
+        assert_eq!(error.to_string(), "`a` has not passed: FAILED");
+        assert_eq!(steps.rows.len(), 3);
+        assert!(!steps.all_passed());
+    }
+
+    #[test]
+    fn a_build_tells_what_can_be_started() {
+        let message = r#"{"reason":"compiler-artifact","manifest_path":"/t/Cargo.toml","executable":"/t/e",
+            "target":{"kind":["test"],"name":"e"},"profile":{"test":true}}"#;
+        let message = message.replace('\n', "");
+        // What follows a script are its arguments, from `$0`.
+        let asked = format!("test \"$0\" = {}", executables::MESSAGES);
+        let mut steps = Steps::default();
+        let built = steps
+            .run_build("build", sh(&format!("{asked} && echo '{message}'")))
+            .unwrap();
+        assert_eq!(built.len(), 1);
+        assert_eq!(built[0].place(), "t/e");
+        assert!(steps.run_build("build", sh("exit 1")).is_err());
+    }
+
+    fn tempfile(name: &str) -> std::path::PathBuf {
+        let name = format!("keylane-xtask-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
     }
 
     #[test]
@@ -293,12 +439,13 @@ mod tests {
             .rows
             .iter_mut()
             .for_each(|row| row.took = Duration::from_millis(1_234));
+        steps.took = Duration::from_millis(3_702);
         let table = "\
 step      tests   seconds  result
 tests         7       1.2  ok
 replay        -       1.2  skipped: no history
 docs          -       1.2  FAILED
-total                 3.7
+total         7       3.7
 ";
         assert_eq!(steps.table(), table);
         let report = json!([

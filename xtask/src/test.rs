@@ -5,14 +5,22 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::Error;
-use crate::executables;
+use crate::executables::Executable;
+use crate::job::{Job, Shows};
 use crate::schedules;
 use crate::setup;
 use crate::steps::Steps;
 use crate::workspace::{self, cargo};
 
-/// An example is a short program; one that takes longer than this hangs.
-const EXAMPLE_LIMIT: Duration = Duration::from_secs(120);
+/// A program of tests takes half a minute at most on an idle machine, an example a quarter of one;
+/// what takes longer than this hangs.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// How many programs run at once: many of them wait most of the time.
+const AT_ONCE: usize = 2;
+
+/// What measures this process or the whole machine, and so runs alone.
+const ALONE: &str = "tests/memory";
 
 /// The default members of the workspace.
 const DEFAULT: &[&str] = &[];
@@ -31,17 +39,35 @@ const ALL_BUT_EXAMPLES: &[&str] = &[
 /// The examples that are one program each.
 const EXAMPLES: &[&str] = &["-p", "examples"];
 
-/// The examples that are servers. On their own, because they switch features on that would then
-/// hold for everything that is built beside them; a step that names no package does not build them.
+/// The examples that are servers. Not with the others, because they switch features on that would
+/// then hold for everything that is built beside them; a step that names no package does not build
+/// them.
 const SERVICES: &[&str] = &["-p", "http_orders", "-p", "grpc_accounts"];
 
 /// The crate with its optional part.
 const METRICS: &[&str] = &["-p", "keylane", "--features", "metrics"];
 
+/// Both in one build: the servers switch that part on too.
+const SERVICES_AND_METRICS: &[&str] = &[
+    "-p",
+    "http_orders",
+    "-p",
+    "grpc_accounts",
+    "-p",
+    "keylane",
+    "--features",
+    "keylane/metrics",
+];
+
+/// The comparison with the rivals, a workspace of its own.
+const VERSUS: &str = "--manifest-path=benches/versus/Cargo.toml";
+
 /// Everything a change must pass: set-up, format, lints, docs, tests, 260,000 schedules, examples
 ///
-/// Stops at the first step that fails. The schedule tests try KEYLANE_SCHEDULES schedules over all
-/// scenarios with each of the two schedulers, if that is set; `soak` runs ten times as many.
+/// Stops at the first of the lints, docs and builds that fails; tests and examples all run. The
+/// output of a test is shown if it has failed. The schedule tests try KEYLANE_SCHEDULES schedules
+/// over all scenarios with each of the two schedulers, if that is set; `soak` runs ten times as
+/// many.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Build the comparison with the rivals too (heavy: they bring their own dependencies)
@@ -60,35 +86,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 
 fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
     steps.run("format", cargo(["fmt", "--all", "--check"]))?;
+    steps.run("format, versus", cargo(["fmt", VERSUS, "--check"]))?;
 
     steps.run("lints", lints(ALL_BUT_EXAMPLES))?;
-    // With their own dependencies' features, as their first reader builds them. The tests build
-    // them with everything else, and so they are run at the end.
+    // With their own dependencies' features, as their first reader builds them. For the tests they
+    // are built with everything else.
     steps.run("lints, examples", lints(EXAMPLES))?;
     steps.run("lints, services", lints(SERVICES))?;
     steps.run("lints, metrics", lints(METRICS))?;
     steps.run("lints, schedules", schedules::clippy())?;
 
     steps.run("docs", docs(DEFAULT))?;
-    steps.run("docs, services", docs(SERVICES))?;
-    steps.run("docs, metrics", docs(METRICS))?;
+    steps.run("docs, metrics", docs(SERVICES_AND_METRICS))?;
 
-    steps.run_tests("tests", tests(DEFAULT))?;
-    steps.run_tests("tests, services", tests(SERVICES))?;
-    steps.run_tests("tests, metrics", tests(METRICS))?;
-    let count = std::env::var(schedules::COUNT);
-    let count = count.as_deref().unwrap_or(schedules::PER_CHANGE);
-    for scheduler in schedules::SCHEDULERS {
-        let name = format!("schedules, {scheduler}");
-        steps.run_tests(&name, schedules::tests(count, scheduler))?;
-    }
-
-    examples(steps)?;
+    tests_and_examples(steps)?;
 
     if args.with_versus {
-        let manifest = "--manifest-path=benches/versus/Cargo.toml";
-        steps.run("format of versus", cargo(["fmt", manifest, "--check"]))?;
-        steps.run("build of versus", cargo(["build", "--release", manifest]))?;
+        steps.run("build, versus", cargo(["build", "--release", VERSUS]))?;
     }
     Ok(())
 }
@@ -107,29 +121,90 @@ fn docs(packages: &[&str]) -> Command {
     command
 }
 
-/// Unit, integration and doc tests.
+/// Builds all tests and examples, and runs them side by side.
+fn tests_and_examples(steps: &mut Steps) -> Result<(), Error> {
+    let default = steps.run_build("build", tests(DEFAULT))?;
+    let metrics = steps.run_build("build, metrics", tests(SERVICES_AND_METRICS))?;
+
+    // What takes longest comes first, and what needs a build: it uses the time in which the others
+    // wait.
+    let count = std::env::var(schedules::COUNT);
+    let count = count.as_deref().unwrap_or(schedules::PER_CHANGE);
+    let mut jobs = vec![
+        schedules(count, schedules::SCHEDULERS[0]),
+        doc_tests("doc tests", DEFAULT),
+        doc_tests("doc tests, metrics", SERVICES_AND_METRICS),
+    ];
+    let of = |built: &[Executable], suffix: &str| -> Vec<Job> {
+        let tests = built.iter().filter(|program| program.harness);
+        tests.map(|program| test(program, suffix)).collect()
+    };
+    jobs.extend(of(&default, ""));
+    jobs.extend(of(&metrics, ", metrics"));
+    for example in default.iter().filter(|program| program.kind == "example") {
+        let name = format!("example {}", example.name);
+        if example.name == "replay" && !has_history(workspace::root()) {
+            steps.skip(&name, "these sources came without their git history");
+        } else {
+            jobs.push(self::example(name, example));
+        }
+    }
+    let others = &schedules::SCHEDULERS[1..];
+    jobs.extend(others.iter().map(|scheduler| schedules(count, scheduler)));
+
+    let (alone, together): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.name == ALONE);
+    let together = steps.run_together(together, AT_ONCE);
+    let alone = steps.run_together(alone, 1);
+    together.and(alone)
+}
+
+/// Builds unit and integration tests, and the examples of the same packages.
 fn tests(packages: &[&str]) -> Command {
-    let mut command = cargo(["test", "--no-fail-fast"]);
+    let mut command = cargo(["test", "--no-run"]);
     command.args(packages);
     command
 }
 
-/// Every example once, from the top of the repository.
-fn examples(steps: &mut Steps) -> Result<(), Error> {
-    // Of all default members, as the tests were built: with fewer packages the features would
-    // differ, and all be built again.
-    let built = executables::build(cargo(["build", "--examples"]))?;
-    for example in built.iter().filter(|program| program.kind == "example") {
-        let name = format!("example {}", example.name);
-        if example.name == "replay" && !has_history(workspace::root()) {
-            steps.skip(&name, "these sources came without their git history");
-            continue;
-        }
-        let mut command = example.command();
-        command.current_dir(workspace::root());
-        steps.run_within(&name, command, Some(EXAMPLE_LIMIT))?;
+/// The unit tests of a target, or an integration test.
+fn test(program: &Executable, suffix: &str) -> Job {
+    Job {
+        name: format!("{}{suffix}", program.place()),
+        command: program.command(),
+        limit: Some(LIMIT),
+        shows: Shows::AnyTests,
     }
-    Ok(())
+}
+
+fn doc_tests(name: &str, packages: &[&str]) -> Job {
+    let mut command = cargo(["test", "--doc", "--no-fail-fast"]);
+    command.args(packages);
+    Job {
+        name: name.to_owned(),
+        command,
+        limit: None,
+        shows: Shows::Tests,
+    }
+}
+
+fn schedules(count: &str, scheduler: &str) -> Job {
+    Job {
+        name: format!("schedules, {scheduler}"),
+        command: schedules::tests(count, scheduler),
+        limit: None,
+        shows: Shows::Tests,
+    }
+}
+
+/// An example, started from the top of the repository.
+fn example(name: String, program: &Executable) -> Job {
+    let mut command = program.command();
+    command.current_dir(workspace::root());
+    Job {
+        name,
+        command,
+        limit: Some(LIMIT),
+        shows: Shows::Success,
+    }
 }
 
 fn has_history(folder: &Path) -> bool {
@@ -138,4 +213,14 @@ fn has_history(folder: &Path) -> bool {
         .args(["rev-parse", "--verify", "--quiet", "HEAD"]);
     git.stdout(Stdio::null()).stderr(Stdio::null());
     git.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_alone_is_there() {
+        assert!(workspace::root().join(ALONE).join("main.rs").is_file());
+    }
 }

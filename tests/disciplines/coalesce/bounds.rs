@@ -5,7 +5,7 @@ use keylane::{Coalesce, Overflow, Retry};
 use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
-use crate::support::{Client, Job, jobs, merging, scripted};
+use crate::support::{Client, Job, jobs, merging};
 
 /// Coalescing lanes without receipts to keep hold two messages, whatever the capacities are: no sender
 /// waits for room in a lane that would not grow.
@@ -30,10 +30,8 @@ fn senders_do_not_wait_for_a_lane_that_does_not_grow() {
                         .coalesce(match first {
                             true => Coalesce::keep_first(),
                             false => Coalesce::keep_latest(),
-                        })
-                        .spawn(scripted(script))
-                        .unwrap();
-                    let client = Client::new(&history, jobs);
+                        });
+                    let client = Client::start(&history, script, jobs);
                     for _ in 0..5 {
                         tokio::time::timeout(SECOND, client.submit(1))
                             .await
@@ -64,10 +62,8 @@ fn merging_lanes_are_bounded_and_never_wedge() {
             let script = Script::new(&history).key(1, Act::ok().waits(&gate));
             let jobs = jobs()
                 .lane_capacity(4, overflow)
-                .coalesce(merging(&history))
-                .spawn(scripted(script))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+                .coalesce(merging(&history));
+            let client = Client::start(&history, script, jobs);
             for _ in 0..4 {
                 client.submit(1).await;
                 quiet().await;
@@ -123,10 +119,8 @@ fn merging_lanes_at_an_exact_limit() {
             let jobs = jobs()
                 .lane_capacity(3, overflow)
                 .overflow_sink(letters.sink(|job: &Job| job.id))
-                .coalesce(merging(&history))
-                .spawn(scripted(script))
-                .unwrap();
-            let client = Client::new(&history, jobs);
+                .coalesce(merging(&history));
+            let client = Client::start(&history, script, jobs);
             for _ in 0..4 {
                 client.submit(1).await;
                 quiet().await;
@@ -164,7 +158,7 @@ fn a_failing_key_keeps_no_room_for_what_was_merged() {
                     .coalesce(Coalesce::keep_first())
                     .share_answers::<u64>(),
             };
-            let client = Client::new(&history, builder.spawn(scripted(script)).unwrap());
+            let client = Client::start(&history, script, builder);
             // The head runs, and what comes meanwhile is load: nine of ten places.
             client.submit(1).await;
             quiet().await;

@@ -20,11 +20,8 @@ fn merged_messages_settle_with_the_one_they_were_merged_into() {
             .message(1, Act::ok().waits(&gate))
             .message(4, Act::ok().waits(&slow))
             .message(6, Act::error());
-        let jobs = jobs()
-            .coalesce(merging(&history))
-            .spawn(scripted(script))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().coalesce(merging(&history));
+        let client = Client::start(&history, script, jobs);
         client.submit_all(1, 1).await;
         quiet().await;
         client.submit_all(1, 3).await;
@@ -143,10 +140,8 @@ fn a_message_that_expires_leaves_nothing_in_the_lane() {
             .concurrency(1)
             .rate_per_key(Rate::per_second(1))
             .expire_after(10 * MS)
-            .coalesce(merging(&history))
-            .spawn(scripted(script))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+            .coalesce(merging(&history));
+        let client = Client::start(&history, script, jobs);
         client.submit(1).await;
         quiet().await;
         client.submit_all(1, 4).await;

@@ -6,18 +6,15 @@ use keylane::watching::LaneState;
 use keylane_testkit::scenario::{paused, quiet};
 use keylane_testkit::{Evidence, History, Script};
 
-use crate::support::{Client, jobs, merging, scripted};
+use crate::support::{Client, jobs, merging};
 
 /// Operators: paused, resumed, purged, skipped, replaced.
 #[test]
 fn a_paused_key_coalesces_and_an_operator_decides() {
     paused().block_on(async {
         let history = History::new();
-        let jobs = jobs()
-            .coalesce(merging(&history))
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().coalesce(merging(&history));
+        let client = Client::start(&history, Script::new(&history), jobs);
         let lane = client.jobs.lane(&1);
         lane.pause();
         client.submit_all(1, 3).await;
@@ -50,11 +47,8 @@ fn a_paused_key_coalesces_and_an_operator_decides() {
 fn a_skipped_head_says_that_it_was_skipped() {
     paused().block_on(async {
         let history = History::new();
-        let jobs = jobs()
-            .coalesce(Coalesce::keep_latest())
-            .spawn(scripted(Script::new(&history)))
-            .unwrap();
-        let client = Client::new(&history, jobs);
+        let jobs = jobs().coalesce(Coalesce::keep_latest());
+        let client = Client::start(&history, Script::new(&history), jobs);
         client.jobs.lane(&1).pause();
         client.submit(1).await;
         quiet().await;

@@ -22,7 +22,6 @@ const HOME: &str = "crates/keylane/src/";
 /// The switch itself, a module at the end of the crate.
 const SWITCH: &str = r#"
 #[doc(hidden)]
-#[allow(missing_docs)]
 pub mod planted {
     static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
 

@@ -133,7 +133,7 @@ pub(super) fn run(
         .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
     let mut tally = Tally::default();
     let started = Instant::now();
-    let ended = process::run_silent(command, limit, |line| tally.read(line))?;
+    let ended = process::run_silent(command, Some(limit), |line| tally.read(line), |_| {})?;
     Ok(Trial {
         verdict: Verdict::of(ended, tally),
         took: started.elapsed(),

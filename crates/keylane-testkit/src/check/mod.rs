@@ -33,11 +33,7 @@ mod versions;
 mod violation;
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
-mod planted;
-#[cfg(test)]
-mod spoilers;
+mod tests;
 
 pub use evidence::{Drained, Evidence};
 pub use judge::check;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::evidence::{Drained, Evidence};
 use super::planted::Planted;
-use super::rule::Rule;
 use super::spoilers::spoilers;
+use crate::check::evidence::{Drained, Evidence};
+use crate::check::rule::Rule;
 use crate::events::{Acceptance, Event, Id, Key, Outcome};
 
 const KEYS: usize = 3;

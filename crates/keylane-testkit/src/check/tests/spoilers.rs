@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rule::Rule;
+use crate::check::rule::Rule;
 use crate::events::{Acceptance, Event, Id, Key, Outcome, Record};
 
 /// A spoiled history, and the rule that must report it.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::evidence::Evidence;
-use super::judge::check;
-use super::rule::Rule;
-use super::verdict::{Finding, Verdict};
-use super::violation::Violation;
+use crate::check::evidence::Evidence;
+use crate::check::judge::check;
+use crate::check::rule::Rule;
+use crate::check::verdict::{Finding, Verdict};
+use crate::check::violation::Violation;
 use crate::events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 
 /// A history under construction. Its clock starts at `base`, and only [`at`](Self::at) moves it.
