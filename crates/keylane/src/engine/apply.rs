@@ -148,7 +148,7 @@ impl<T: Spec> Engine<T> {
     ) -> Option<Queued<T>> {
         // The router may have swept before the lane began to wait.
         let is_over = self.shutdown.hands_back();
-        let is_stuck = self.shutdown.is_exhausted();
+        let is_stuck = self.shutdown.has_intake_ended();
         if is_over || is_stuck {
             self.evict_one(tally, &key, hash);
         }

@@ -58,7 +58,7 @@ pub(crate) use settings::{Settings, Share};
 
 // The way of a message.
 mod intake;
-pub(crate) use intake::{Router, load};
+pub(crate) use intake::{Router, serve_store};
 
 mod lane;
 pub(crate) use lane::{Gate, Lane};

@@ -58,7 +58,7 @@ pub(crate) struct Engine<T: Types> {
     /// takes from it.
     pub(super) drained: Mutex<Vec<T::Key>>,
     /// The channel to the task that asks the version store.
-    pub(super) loads: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
+    pub(super) store_requests: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
     /// Spawns a runner. Only this closure knows the type of the handler.
     pub(super) spawn: Spawn<T>,
     /// The runtime that the dispatcher was started on.
@@ -73,7 +73,7 @@ pub(crate) struct Parts<T: Types> {
     pub(crate) share: Option<Share<T::Output, T::Error>>,
     pub(crate) places: Option<Arc<Places<T::Key>>>,
     /// The channel to the task that asks the version store.
-    pub(crate) loads: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
+    pub(crate) store_requests: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
     pub(crate) runtime: Handle,
     /// Spawns a runner.
     pub(crate) spawn: Spawn<T>,
@@ -125,7 +125,7 @@ impl<T: Spec> Engine<T> {
             limits,
             share,
             places,
-            loads,
+            store_requests,
             runtime,
             spawn,
         } = parts;
@@ -162,7 +162,7 @@ impl<T: Spec> Engine<T> {
             share,
             places,
             drained: Mutex::new(Vec::new()),
-            loads,
+            store_requests,
             spawn,
             runtime,
             clocks,

@@ -11,7 +11,7 @@ use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
 use crate::engine::{
     Batches, Engine, Invoke, Parts, Places, Resharding, Router, RunnerSlot, Share, Single, Spawn,
-    Tally, load, run,
+    Tally, run, serve_store,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -109,10 +109,10 @@ where
         });
         let resharding = places.clone().map(Resharding::new);
         let store = config.settings.discipline.store();
-        let (loads, questions) = store
+        let (store_requests, requests) = store
             .map(|store| {
-                let (loads, questions) = mpsc::unbounded_channel();
-                (loads, (store, questions))
+                let (store_requests, requests) = mpsc::unbounded_channel();
+                (store_requests, (store, requests))
             })
             .unzip();
         let limits = config.limits(rt::workers(&runtime));
@@ -125,11 +125,11 @@ where
             spawn: runners(runtime.clone(), invoke),
             share,
             places,
-            loads,
+            store_requests,
         }));
 
-        if let Some((store, questions)) = questions {
-            runtime.spawn(load(Arc::clone(&engine), store, questions));
+        if let Some((store, requests)) = requests {
+            runtime.spawn(serve_store(Arc::clone(&engine), store, requests));
         }
         let (channel, ingress) = mpsc::unbounded_channel();
         runtime.spawn(Router::new(Arc::clone(&engine), ingress, resharding).run());

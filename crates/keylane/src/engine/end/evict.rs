@@ -73,7 +73,7 @@ impl<T: Spec> Engine<T> {
             }
         });
         if released.is_err() {
-            self.count_lost();
+            self.count_lost_messages();
         }
         self.drop_quietly(key);
     }

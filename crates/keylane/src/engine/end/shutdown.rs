@@ -39,11 +39,11 @@ impl Stage {
 
 /// The state of the shutdown.
 pub(crate) struct Shutdown<K, M> {
-    /// Partner of every read: `advance`. A runner that reads a late stage is caught by the router,
+    /// Partner of every read: `enter`. A runner that reads a late stage is caught by the router,
     /// which looks again after each flush.
     stage: OwnLine<AtomicU8>,
     /// The channel is closed and empty: no message of any key will come any more.
-    exhausted: AtomicBool,
+    intake_ended: AtomicBool,
     /// The dispatcher task was dropped early, and the jobs in flight end without it.
     orphaned: AtomicBool,
     deadline: Mutex<Deadline>,
@@ -71,7 +71,7 @@ impl<K, M> Shutdown<K, M> {
     pub(crate) fn new() -> Self {
         Self {
             stage: OwnLine(AtomicU8::new(Stage::Open as u8)),
-            exhausted: AtomicBool::new(false),
+            intake_ended: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
             deadline: Mutex::new(Deadline::default()),
             router: AtomicWaker::new(),
@@ -126,14 +126,15 @@ impl<K, M> Shutdown<K, M> {
         lock(&self.deadline).reached
     }
 
-    /// No message will come any more. Partner: `is_exhausted`. A lane that halts after this store
-    /// is handed back by the runner that halts it; one that halted before, by the router's sweep.
-    pub(crate) fn exhaust(&self) {
-        self.exhausted.store(true, Ordering::SeqCst);
+    /// No message will come any more. Partner: `has_intake_ended`. A lane that halts after this
+    /// store is handed back by the runner that halts it; one that halted before, by the router's
+    /// sweep.
+    pub(crate) fn end_intake(&self) {
+        self.intake_ended.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn is_exhausted(&self) -> bool {
-        self.exhausted.load(Ordering::SeqCst)
+    pub(crate) fn has_intake_ended(&self) -> bool {
+        self.intake_ended.load(Ordering::SeqCst)
     }
 
     /// The dispatcher task is gone. Partner: `is_orphaned`. The later of the two, the task or the

@@ -14,4 +14,4 @@ mod release;
 mod expire;
 
 mod store;
-pub(crate) use store::load;
+pub(crate) use store::serve_store;

@@ -5,7 +5,7 @@
 //! 1. The stage leaves `Open`: a shutdown was requested, or the last handle was dropped. Senders
 //!    are refused, the channel is closed, and senders that wait at a gate are woken.
 //! 2. The messages left in the channel are placed (drain) or handed back (close, abort).
-//! 3. The channel is *exhausted*, and no delayed message is left. Halted lanes are handed back: no
+//! 3. The channel is *empty*, and no delayed message is left. Halted lanes are handed back: no
 //!    operator can decide about them any more, and no later message can start a new lane of a key
 //!    whose failed job was handed back.
 //! 4. Close and abort: the ready queue is closed; parked messages and waiting retries are handed
@@ -80,7 +80,7 @@ enum Heard {
     /// Messages, timers, or both. May also be a wake-up alone.
     Work,
     /// The channel is closed and empty.
-    Exhausted,
+    End,
 }
 
 impl<T: Spec> Router<T> {
@@ -125,8 +125,8 @@ impl<T: Spec> Router<T> {
                 rt::yield_now().await;
                 continue;
             }
-            if let Heard::Exhausted = poll_fn(|cx| self.listen(cx)).await {
-                self.exhaust();
+            if let Heard::End = poll_fn(|cx| self.listen(cx)).await {
+                self.end_intake();
             }
             self.follow_stage();
             self.settle_expired();
@@ -175,10 +175,10 @@ impl<T: Spec> Router<T> {
         shutdown.router().register(cx.waker());
         self.release.poll(&self.engine, cx);
         self.has_expired = self.expiry.poll(&self.engine, cx).is_ready();
-        if !shutdown.is_exhausted() {
+        if !shutdown.has_intake_ended() {
             match rt::poll_recv_many(&mut self.ingress, cx, &mut self.batch, BATCH) {
                 Poll::Ready(0) if self.engine.clocks.later.is_empty() => {
-                    return Poll::Ready(Heard::Exhausted);
+                    return Poll::Ready(Heard::End);
                 }
                 Poll::Ready(0) if shutdown.stage() == Stage::Open => {
                     // The last handle is gone, and some accepted messages are still delayed.
@@ -203,7 +203,7 @@ impl<T: Spec> Router<T> {
         }
         let stage = shutdown.stage();
         let reshards = self.resharding.as_ref().is_some_and(|resharding| {
-            let lost = shutdown.is_exhausted() && resharding.has_lost(&self.engine);
+            let lost = shutdown.has_intake_ended() && resharding.has_lost(&self.engine);
             lost || resharding.is_asked() || self.engine.has_drained()
         });
         let left_behind = stage >= Stage::Closing && self.engine.clocks.armed() > 0;
@@ -314,7 +314,7 @@ impl<T: Spec> Router<T> {
             return;
         };
         resharding.step(&self.engine, self.stamp, &mut self.returning);
-        if self.engine.shutdown.is_exhausted() {
+        if self.engine.shutdown.has_intake_ended() {
             self.give_up_kept(false);
         }
     }
@@ -372,13 +372,13 @@ impl<T: Spec> Router<T> {
     }
 
     /// The channel is closed and empty.
-    fn exhaust(&mut self) {
+    fn end_intake(&mut self) {
         let engine = &self.engine;
         if self.seen == Stage::Open {
             // The last handle is gone: drain what was accepted.
             engine.shutdown.enter(Stage::Draining);
         }
-        engine.shutdown.exhaust();
+        engine.shutdown.end_intake();
         engine.evict(true);
     }
 
@@ -409,7 +409,7 @@ impl<T: Spec> Router<T> {
     /// Whether every accepted message has settled and no handler runs.
     fn is_finished(&self) -> bool {
         let engine = &self.engine;
-        engine.shutdown.is_exhausted()
+        engine.shutdown.has_intake_ended()
             && self.batch.is_empty()
             && self.returning.is_empty()
             && self.due.is_empty()
@@ -487,7 +487,7 @@ impl<T: Spec> Drop for Router<T> {
     fn drop(&mut self) {
         let engine = Arc::clone(&self.engine);
         if std::thread::panicking() {
-            engine.count_lost();
+            engine.count_lost_messages();
         }
         if engine.shutdown.stage() == Stage::Ended {
             engine.ready.close();
@@ -495,7 +495,7 @@ impl<T: Spec> Drop for Router<T> {
         }
         engine.shutdown.enter(Stage::Aborting);
         self.follow_stage();
-        engine.shutdown.exhaust();
+        engine.shutdown.end_intake();
         for queued in std::mem::take(&mut self.jobs) {
             engine.hand_back_queued(queued);
         }

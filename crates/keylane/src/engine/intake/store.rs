@@ -26,10 +26,10 @@ const WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Serves requests until the dispatcher has ended. There are never more requests than lanes.
-pub(crate) async fn load<T: Spec>(
+pub(crate) async fn serve_store<T: Spec>(
     engine: Arc<Engine<T>>,
     store: Arc<dyn VersionStore<T::Key>>,
-    mut loads: mpsc::UnboundedReceiver<StoreRequest<T::Key>>,
+    mut requests: mpsc::UnboundedReceiver<StoreRequest<T::Key>>,
 ) where
     T::Key: Eq + Clone + Send + Sync + 'static,
     T::Message: Send + Sync + 'static,
@@ -44,23 +44,23 @@ pub(crate) async fn load<T: Spec>(
         tokio::select! {
             biased;
             () = engine.shutdown.ended() => return,
-            Some((load, answer)) = asked.next(), if !asked.is_empty() => match answer {
-                Ok(last) => engine.loaded(load, last),
+            Some((request, answer)) = asked.next(), if !asked.is_empty() => match answer {
+                Ok(last) => engine.loaded(request, last),
                 Err(error) => {
                     tracing::error!(
                         target: "keylane",
-                        key = format_args!("#{:016x}", load.hash),
+                        key = format_args!("#{:016x}", request.hash),
                         %error,
                         "a version store does not answer; the key waits for it"
                     );
-                    waiting.push(wait(load));
+                    waiting.push(wait(request));
                 }
             },
-            Some(load) = waiting.next(), if has_room && !waiting.is_empty() => {
-                asked.push(ask(Arc::clone(&store), load));
+            Some(request) = waiting.next(), if has_room && !waiting.is_empty() => {
+                asked.push(ask(Arc::clone(&store), request));
             }
-            Some(load) = loads.recv(), if has_room => {
-                asked.push(ask(Arc::clone(&store), load));
+            Some(request) = requests.recv(), if has_room => {
+                asked.push(ask(Arc::clone(&store), request));
             }
         }
     }
@@ -69,15 +69,15 @@ pub(crate) async fn load<T: Spec>(
 /// One query. A panic of the store counts as an error.
 async fn ask<K>(
     store: Arc<dyn VersionStore<K>>,
-    load: StoreRequest<K>,
+    request: StoreRequest<K>,
 ) -> (StoreRequest<K>, Result<Option<u64>, String>)
 where
     K: Send + Sync + 'static,
 {
-    let question = || match load.record {
-        None => store.last(&load.key),
+    let question = || match request.record {
+        None => store.last(&request.key),
         Some(version) => {
-            let recorded = store.record(&load.key, version);
+            let recorded = store.record(&request.key, version);
             Box::pin(recorded.map_ok(move |()| Some(version)))
         }
     };
@@ -103,19 +103,19 @@ where
             .await
         }
     };
-    (load, answer)
+    (request, answer)
 }
 
 /// The backoff after an error.
-async fn wait<K>(mut load: StoreRequest<K>) -> StoreRequest<K> {
-    let mut alarm = clock::now().checked_add(load.wait).map(Alarm::new);
+async fn wait<K>(mut request: StoreRequest<K>) -> StoreRequest<K> {
+    let mut alarm = clock::now().checked_add(request.wait).map(Alarm::new);
     poll_fn(|cx| match &mut alarm {
         Some(alarm) => alarm.poll(cx),
         None => Poll::Ready(()),
     })
     .await;
-    load.wait = (load.wait * 2).min(LONGEST_WAIT);
-    load
+    request.wait = (request.wait * 2).min(LONGEST_WAIT);
+    request
 }
 
 impl<T: Spec> Engine<T> {
@@ -128,9 +128,9 @@ impl<T: Spec> Engine<T> {
 
     /// Sends a request to the store task: load or record a version.
     pub(in super::super) fn ask_store(&self, key: T::Key, hash: u64, record: Option<u64>) {
-        if let Some(loads) = &self.loads {
+        if let Some(store_requests) = &self.store_requests {
             // If the task is gone, so is the dispatcher's runtime.
-            let _ = loads.send(StoreRequest {
+            let _ = store_requests.send(StoreRequest {
                 key,
                 hash,
                 record,
@@ -140,10 +140,10 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Gives the store's answer to the lane.
-    fn loaded(self: &Arc<Self>, load: StoreRequest<T::Key>, last: Option<u64>) {
+    fn loaded(self: &Arc<Self>, request: StoreRequest<T::Key>, last: Option<u64>) {
         let StoreRequest {
             key, hash, record, ..
-        } = load;
+        } = request;
         // A panic of the key's own `Eq` or `Clone` must not end the task: other keys wait for it.
         let learned = caught(|| {
             let now = clock::now();
@@ -166,7 +166,7 @@ impl<T: Spec> Engine<T> {
             self.flush(&mut tally);
         });
         if learned.is_err() {
-            self.count_lost();
+            self.count_lost_messages();
         }
     }
 }

@@ -248,7 +248,7 @@ impl<T: Spec> Engine<T> {
                 queued
             }
             (_, held) => {
-                self.count_lost();
+                self.count_lost_messages();
                 if let Some(held) = held {
                     self.hand_back_held(tally, cloned(&key), *held);
                 }

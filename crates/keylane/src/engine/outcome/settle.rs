@@ -295,7 +295,7 @@ impl<T: Spec> Engine<T> {
 
     /// A panic of the key's own `Eq`, `Clone` or `Drop` was caught: aborts the dispatcher, and
     /// counts the messages that the panic lost.
-    pub(in super::super) fn count_lost(&self) {
+    pub(in super::super) fn count_lost_messages(&self) {
         self.shutdown.enter(Stage::Aborting);
         self.probe.counters.handed_back.add(take_lost());
     }

@@ -330,7 +330,7 @@ impl<T: Spec> Engine<T> {
                 assert!(none.is_none(), "the head of the batch is still to settle");
             }
             Ok(false) => {}
-            Err(_) => self.count_lost(),
+            Err(_) => self.count_lost_messages(),
         }
         for Parked { message, envelope } in back.into_iter().flatten() {
             self.hand_back(tally, HandedBack::idle(cloned(key), message, 0), envelope);

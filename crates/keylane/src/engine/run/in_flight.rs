@@ -90,7 +90,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
     #[inline]
     pub(super) fn settle(&mut self, engine: &Arc<Engine<T>>, tally: &mut Tally, answer: T::Output) {
         if let Some(envelope) = &mut self.envelope {
-            if engine.loads.is_some() {
+            if engine.store_requests.is_some() {
                 let version = envelope.obligation.version();
                 engine.note_recorded(self.context.key.as_ref(), self.hash, version);
             }

@@ -39,7 +39,7 @@ pub(crate) fn run<T: Spec, I: Invoke<T>>(
                 Role::Idle if !slot.summoned().await => return,
                 Role::Idle | Role::Starting | Role::Poller | Role::Recruiter | Role::Holder => {}
             }
-            if slot.is_tired() | slot.is_in_the_way() {
+            if slot.should_yield() | slot.must_step_aside() {
                 slot.flush();
                 rt::step_aside().await;
             }

@@ -66,7 +66,7 @@ impl<T: Spec> RunnerSlot<T> {
 
     /// Whether this task should yield before its next job.
     #[inline]
-    pub(super) fn is_tired(&mut self) -> bool {
+    pub(super) fn should_yield(&mut self) -> bool {
         self.fresh -= 1;
         if self.fresh > 0 {
             return false;
@@ -77,7 +77,7 @@ impl<T: Spec> RunnerSlot<T> {
 
     /// Whether this task must yield to a runner that it woke.
     #[inline]
-    pub(super) fn is_in_the_way(&mut self) -> bool {
+    pub(super) fn must_step_aside(&mut self) -> bool {
         if self.role != Role::Recruiter {
             return false;
         }
@@ -153,7 +153,7 @@ impl<T: Spec> RunnerSlot<T> {
         }
         self.engine.flush_some(&mut self.tally);
         let next = next?;
-        if self.is_tired() {
+        if self.should_yield() {
             self.fresh = 1;
             self.engine.enqueue(next);
             return None;
@@ -237,14 +237,14 @@ impl<T: Spec> RunnerSlot<T> {
         }
         self.flush();
         if !self.engine.ready.is_first_come() {
-            self.tell_of_refusal();
+            self.wake_router_if_refused();
         }
         None
     }
 
     /// Wakes the router, which starts the jobs that the rate holds back.
     #[cold]
-    fn tell_of_refusal(&self) {
+    fn wake_router_if_refused(&self) {
         let is_refused = self.engine.ready.refused_until().is_some();
         if is_refused {
             self.engine.shutdown.wake_router();
@@ -261,7 +261,7 @@ impl<T: Spec> Drop for RunnerSlot<T> {
         if std::thread::panicking() {
             // Panics of handlers are caught. This one came from a key's own `Eq`, `Clone` or
             // `Drop`, and the runner's job is lost.
-            self.engine.count_lost();
+            self.engine.count_lost_messages();
         }
         self.flush();
         let recruit = self.engine.ready.lost(role, number);

@@ -646,3 +646,27 @@ fn a_message_in_line_starts_at_once_and_what_was_early_waits_behind_it() {
     let effects = finish(&mut lane, now, &rules);
     assert!(matches!(effects.out, Out::Message(next) if next.id == 2));
 }
+
+#[test]
+fn a_first_message_that_meets_a_pause_expires_at_its_time() {
+    let batch = BatchRules {
+        max: 3,
+        linger: Duration::ZERO,
+    };
+    let rules = Rules {
+        expires: true,
+        ..rules(PlanRules::Batch(batch))
+    };
+    let (now, spares) = (clock::now(), Spares::new());
+    let mut lane = TestLane::new();
+    let _ = decide(&mut lane, Decision::Pause, now, &rules);
+    assert!(!lane.is_alone());
+    let at = rules.stamp(now + PATIENCE);
+    let message = Message {
+        expires_at: Some(at),
+        ..Message::new(1)
+    };
+    let effects = effects_of(|done| lane.rejoin(message, now, &rules, &spares, done));
+    assert_eq!(effects.expires_at, Some(at));
+    assert_eq!(lane.wait_reason(), Some(WaitReason::Paused));
+}

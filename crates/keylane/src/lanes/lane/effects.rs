@@ -16,7 +16,7 @@ pub(crate) struct Effects<T: Item, H, G> {
     /// The lane is empty and has nothing to wait for: it goes, and its key remembers
     /// [`Lane::memory`](super::Lane::memory).
     pub(crate) removes: bool,
-    /// Messages that are no load any more.
+    /// Messages that do not count against the capacity any more.
     pub(crate) stall: Stall,
     /// Lanes that wait for a decision: one more, or one less.
     pub(crate) halted: Change,
@@ -156,7 +156,7 @@ pub(crate) struct Memory {
     pub(crate) tat: u64,
 }
 
-/// Which messages of a lane are no load any more.
+/// Which messages of a lane do not count against the capacity any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
     None,
@@ -165,7 +165,7 @@ pub(crate) enum Stall {
     /// The one that came too early, of this version.
     Early(u64),
     LaneAndEarly(u64),
-    /// The first ones, which came back out of a batch, if those behind them are no load.
+    /// The first ones, which came back out of a batch, if those behind them do not count.
     Returned(usize),
 }
 

@@ -68,7 +68,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// The head comes back, because it may not go on now. What waits with it is no load.
+    /// The head comes back, because it may not go on now. What waits with it does not count.
     pub(crate) fn hold(&mut self, head: Box<H>, hold: Hold, effects: &mut Effects<T, H, G>) {
         match hold {
             Hold::Retry(until) => {
@@ -142,6 +142,13 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
         }
         self.next(now, rules, effects);
+        let stays = self
+            .oldest_parked()
+            .filter(|_| self.wait_reason().is_some());
+        if let Some(at) = stays.and_then(Item::expires_at) {
+            // It had no timer in the ready queue.
+            self.arm_expiry(at, effects);
+        }
     }
 
     /// A batch is over, and these messages of it go back into the lane, in front of all others.

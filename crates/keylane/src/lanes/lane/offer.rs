@@ -88,8 +88,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             effects.full.up();
         }
         if depth > rules.capacity {
-            // It came in before its sender could see the lane full. If that were load, one flooded
-            // key could take all the room from the others.
+            // It came in before its sender could see the lane full. If it counted against the
+            // capacity, one flooded key could take all of it from the others.
             effects.stall = effects.stall.with_lane();
         }
         self.recheck(now, rules, effects);

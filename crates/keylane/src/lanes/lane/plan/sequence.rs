@@ -34,7 +34,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             unreachable!("it was made if it was not there")
         };
         if sequencer.is_early(version, gaps) {
-            // It waits for another message: no load.
+            // It waits for another message, and does not count against the capacity.
             effects.stall = match effects.stall {
                 Stall::Lane => Stall::LaneAndEarly(version),
                 _ => Stall::Early(version),

@@ -221,13 +221,16 @@ impl World {
         }
     }
 
-    /// What cannot go on is no load.
+    /// What cannot go on does not count.
     pub(super) fn check_stalled(&self, lane: &TestLane) {
         let is_stalled = |message: &Message| self.stalled.contains(&message.id);
-        assert!(lane.first_early().is_none_or(is_stalled), "early, and load");
+        assert!(
+            lane.first_early().is_none_or(is_stalled),
+            "early, and counts"
+        );
         if lane.is_stalled() {
-            assert!(lane.head().is_none_or(is_stalled), "a head is load");
-            // The engine looks from the back up to the first that is no load. What was early is
+            assert!(lane.head().is_none_or(is_stalled), "a head counts");
+            // The engine looks from the back up to the first that does not count. What was early is
             // none, and may be behind what is; so may what flooded the lane before the first one
             // came back.
             let is_ordered = self.rules.sequence().is_none();
@@ -235,7 +238,7 @@ impl World {
             let all = lane
                 .parked()
                 .all(|parked| is_stalled(parked) || returned(parked));
-            assert!(all || !is_ordered, "it waits, and is load");
+            assert!(all || !is_ordered, "it waits, and counts");
         }
     }
 

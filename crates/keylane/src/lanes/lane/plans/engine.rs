@@ -11,7 +11,7 @@ use crate::lanes::item::Item;
 use crate::lanes::rules::{AtLimit, PlanRules, TICK};
 
 impl World {
-    /// The messages that are no load from now on are marked, as the engine does it.
+    /// The messages that do not count from now on are marked, as the engine does it.
     pub(super) fn stall(&mut self, stall: Stall) {
         let Some(lane) = &mut self.lane else { return };
         let mut marked = Vec::new();

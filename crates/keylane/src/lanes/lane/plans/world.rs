@@ -51,7 +51,7 @@ pub(super) struct World {
     pub(super) full: i32,
     /// Timers of heads in backoff that find another state than they were armed for.
     pub(super) stale: i32,
-    /// Messages that are no load.
+    /// Messages that do not count.
     pub(super) stalled: BTreeSet<u32>,
     /// Messages that were in the ready queue and came back.
     pub(super) returned: BTreeSet<u32>,
@@ -190,7 +190,7 @@ impl World {
         if is_no_load && let Some(lane) = &mut self.lane {
             let newest = lane.parked_mut().next_back();
             let is_marked = newest.is_none_or(|newest| self.stalled.contains(&newest.id));
-            assert!(is_marked, "it came to where nothing goes on, and is load");
+            assert!(is_marked, "it came to where nothing goes on, and counts");
         }
     }
 
