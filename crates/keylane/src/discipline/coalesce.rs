@@ -85,7 +85,7 @@ impl<M> Coalesce<M> {
     /// The two become one: `merge` is given the message that waits and the newcomer. A closure has
     /// to name their types: `|waiting: &Refresh, new: &Refresh| …`.
     ///
-    /// It is called in the dispatcher's own task, so it must be short and must not block. By
+    /// It is called in the dispatcher's own tasks, so it must be short and must not block. By
     /// reference, so that nothing is lost if it panics: the message that waits stays, and the
     /// newcomer settles as failed with [`Failure::Panicked`](crate::error::Failure::Panicked). The
     /// merged message keeps the key of the two, whatever the key function says of it.

@@ -29,7 +29,7 @@ impl<T: Spec> Engine<T> {
         if effects.has_others()
             && let Some(pair) = self.apply_others(tally, &key, hash, effects, letters)
         {
-            return self.merge(tally, key, hash, pair, letters);
+            return self.offer_merged(tally, key, hash, pair, letters);
         }
         if let Some(at) = effects.expires_at {
             let (key, due) = (key.clone(), Due::Expiry(at));
@@ -290,19 +290,34 @@ impl<T: Spec> Engine<T> {
         Job::again(Some(key), hash, head)
     }
 
-    /// Merges two messages outside of the lane, because the merge function is user code. No other
-    /// message comes in meanwhile: only the router places messages.
-    fn merge(
+    /// Merges a newcomer and the message that waited in the lane. No other message comes in
+    /// meanwhile: only the router places messages.
+    fn offer_merged(
         &self,
         tally: &mut Tally,
         key: T::Key,
         hash: u64,
-        (waited, newcomer): (Parked<T>, Parked<T>),
+        pair: (Parked<T>, Parked<T>),
         letters: &mut Vec<Queued<T>>,
     ) -> Option<Queued<T>> {
+        let survivor = self.merge(tally, pair);
+        let now = clock::now();
+        let mut effects = Effects::new();
+        self.step_or_make(&key, hash, now, &mut effects, |lane, effects| {
+            lane.offer_merged(survivor, now, &self.rules, self.lanes.spares(), effects);
+        });
+        self.apply(tally, key, hash, &mut effects, letters)
+    }
+
+    /// Merges two messages outside of their lane, because the merge function is user code.
+    pub(super) fn merge(
+        &self,
+        tally: &mut Tally,
+        (waited, newcomer): (Parked<T>, Parked<T>),
+    ) -> Parked<T> {
         let merge = self.settings.discipline.merge();
         let merge = merge.expect("only lanes that merge have something to merge");
-        let survivor = match caught(|| merge(&waited.message, &newcomer.message)) {
+        match caught(|| merge(&waited.message, &newcomer.message)) {
             Ok(message) => {
                 let Envelope {
                     accepted_at,
@@ -322,13 +337,7 @@ impl<T: Spec> Engine<T> {
                 self.settle(tally, newcomer.envelope, Outcome::Discarded(failure));
                 waited
             }
-        };
-        let now = clock::now();
-        let mut effects = Effects::new();
-        self.step_or_make(&key, hash, now, &mut effects, |lane, effects| {
-            lane.offer_merged(survivor, now, &self.rules, self.lanes.spares(), effects);
-        });
-        self.apply(tally, key, hash, &mut effects, letters)
+        }
     }
 
     /// Notifies the subscribers which versions are missing.

@@ -28,7 +28,7 @@ impl<T: Spec> Engine<T> {
                 why: head.why.to_string(),
             },
             State::Backoff { .. } | State::Waiting { .. } if lane.is_paused() => LaneState::Paused,
-            State::Ready | State::Scheduled => LaneState::Ready,
+            State::Entered | State::Ready | State::Scheduled => LaneState::Ready,
             State::Waiting { reason, until } => {
                 let due_in = until.map(|until| until.saturating_duration_since(now));
                 Self::at_rest(lane, *reason, due_in)
@@ -54,7 +54,7 @@ impl<T: Spec> Engine<T> {
     /// When the head of a lane was accepted, where the lane knows it.
     pub(super) fn head_accepted_at(&self, lane: &Lane<T>) -> Option<u64> {
         match lane.state() {
-            State::Ready => None,
+            State::Entered | State::Ready => None,
             State::Running { accepted_at, .. } => Some(*accepted_at),
             State::Backoff { head, .. } | State::Halted { head } => Some(head.envelope.accepted_at),
             State::Scheduled | State::Waiting { .. } => {

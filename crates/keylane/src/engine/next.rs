@@ -126,11 +126,11 @@ impl<T: Spec> Engine<T> {
         if job.envelope.obligation.may_be_untimely() || self.has_paused() {
             return self.reconsider(tally, job);
         }
-        self.rejoin(job)
+        self.rejoin(tally, job)
     }
 
     /// Has the lane that a job has entered decide what starts, if more has come since.
-    fn rejoin(&self, mut job: Job<T>) -> Option<Job<T>> {
+    fn rejoin(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
         let Work::Entered = job.work else {
             return Some(job);
         };
@@ -138,24 +138,29 @@ impl<T: Spec> Engine<T> {
         if !self.rules.rejoins() {
             return Some(job);
         }
-        let key = job.key.take()?;
-        let hash = job.hash;
+        let (key, hash) = (job.key.take()?, job.hash);
         let now = self.now_if(self.rules.asks_the_time());
-        let (mut effects, mut job) = (Effects::new(), Some(job));
-        let found = self.step(&key, hash, now, &mut effects, |lane, effects| {
-            if !lane.is_alone()
-                && let Some(job) = job.take()
-            {
-                let spares = self.lanes.spares();
-                lane.rejoin(job.parked(), now, &self.rules, spares, effects);
+        let (mut effects, mut waits) = (Effects::new(), Some(job));
+        // What two have become may be delayed, as the newer one was.
+        let mut is_merged = false;
+        loop {
+            self.step(&key, hash, now, &mut effects, |lane, effects| {
+                if (is_merged || !lane.begin())
+                    && let Some(job) = waits.take()
+                {
+                    let spares = self.lanes.spares();
+                    lane.rejoin(job.parked(), now, &self.rules, spares, effects);
+                }
+            });
+            if let Some(mut job) = waits {
+                job.key = Some(key);
+                return Some(job);
             }
-        });
-        if let Some(mut job) = job {
-            job.key = Some(key);
-            return Some(job);
-        }
-        if !found {
-            return None;
+            let Some(pair) = effects.take_merge() else {
+                break;
+            };
+            waits = Some(Job::first(None, hash, self.merge(tally, pair)));
+            is_merged = true;
         }
         match self.follow(key, hash, &mut effects)? {
             Queued::Job(job) => Some(job),
@@ -191,10 +196,16 @@ impl<T: Spec> Engine<T> {
         if !job.work.is_attempt() {
             return Some(job);
         }
+        if let Work::Entered = job.work
+            && self.rules.rejoins()
+        {
+            // Its lane knows whether it may start.
+            return self.rejoin(tally, job);
+        }
         let attempt = job.attempt();
         let until = job.envelope.obligation.not_before(now);
         if until.is_none() && !self.has_paused() {
-            return self.rejoin(job);
+            return Some(job);
         }
         let Some(key) = job.key.as_ref().and_then(cloned) else {
             return Some(job);
@@ -228,7 +239,7 @@ impl<T: Spec> Engine<T> {
             lane.take_back(items, until, self.lanes.spares(), effects);
         });
         if let Some(job) = job {
-            return self.rejoin(job);
+            return Some(job);
         }
         if !found {
             return None;

@@ -81,6 +81,18 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         key: &K,
         offer: impl FnOnce(&mut Lane<T, H, G>) -> R,
     ) -> Option<R> {
+        self.enter_or_make(hash, key, Lane::new, offer)
+    }
+
+    /// The same with a lane that `make` makes.
+    #[inline]
+    pub(crate) fn enter_or_make<R>(
+        &self,
+        hash: u64,
+        key: &K,
+        make: impl FnOnce() -> Lane<T, H, G>,
+        offer: impl FnOnce(&mut Lane<T, H, G>) -> R,
+    ) -> Option<R> {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
         match shard.get_mut(hash, |(slot, _)| slot.key == *key) {
             Some((_, lane)) => Some(offer(lane.get_mut())),
@@ -89,7 +101,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
                     hash,
                     key: key.clone(),
                 };
-                shard.insert(hash, (slot, SharedValue::new(Lane::new())), |(slot, _)| {
+                shard.insert(hash, (slot, SharedValue::new(make())), |(slot, _)| {
                     slot.hash
                 });
                 None

@@ -119,16 +119,16 @@ impl Rules {
     /// what else comes until a runner takes it. That runner [rejoins](super::Lane::rejoin) it with
     /// what came.
     ///
-    /// Not where a message that waits may have to go at once, and not where two become one by a
-    /// function of the user's: nothing else may come in meanwhile.
+    /// Not where a message that waits may have to go for another one.
     pub(crate) fn enters(&self) -> bool {
-        let waits_for_more = match &self.plan {
+        let is_asked_later = match &self.plan {
             PlanRules::Fifo => false,
-            PlanRules::Coalesce(coalesce) => coalesce.survivor == Survivor::Merged,
+            // If the first one expires, those that came since are to be merged without it.
+            PlanRules::Coalesce(coalesce) => coalesce.survivor == Survivor::Merged && self.expires,
             PlanRules::Batch(batch) => !batch.linger.is_zero(),
             PlanRules::Sequence(_) => true,
         };
-        !waits_for_more && self.rate.is_none() && self.at_limit == AtLimit::Park
+        !is_asked_later && self.rate.is_none() && self.at_limit == AtLimit::Park
     }
 
     /// Whether more than one message of a lane counts when a runner takes its first one.
@@ -272,7 +272,12 @@ mod tests {
         let keeps = |survivor| answers(&rules(coalesce(survivor, true)));
         assert_eq!(keeps(Survivor::First), (true, true));
         assert_eq!(keeps(Survivor::Latest), (true, true));
-        assert_eq!(keeps(Survivor::Merged), (false, true), "a function decides");
+        assert_eq!(keeps(Survivor::Merged), (true, true));
+        let expires = Rules {
+            expires: true,
+            ..rules(coalesce(Survivor::Merged, true))
+        };
+        assert!(!expires.enters(), "the first one may go");
         assert_eq!(answers(&rules(PlanRules::Fifo)), (true, false));
         assert_eq!(answers(&rules(PlanRules::Batch(batch(2)))), (true, true));
         let lingers = BatchRules {

@@ -139,7 +139,11 @@ impl<'a, T: Spec> Intake<'a, T> {
         self.jobs.push(Queued::Job(job));
         let mut effects = Effects::new();
         let jobs = &mut *self.jobs;
-        let met = engine.lanes.enter(hash, &key, |lane| {
+        let make = || match engine.rules.rejoins() {
+            true => Lane::<T>::entered(),
+            false => Lane::<T>::new(),
+        };
+        let met = engine.lanes.enter_or_make(hash, &key, make, |lane| {
             let Some(Queued::Job(job)) = jobs.pop() else {
                 unreachable!("it was pushed")
             };

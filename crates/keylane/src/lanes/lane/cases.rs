@@ -10,6 +10,7 @@ use super::{
 };
 use crate::clock::{self, Instant};
 use crate::discipline::{Mode, OnGap, Start};
+use crate::lanes::item::Item;
 use crate::lanes::rules::{
     AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor, TICK,
 };
@@ -572,10 +573,9 @@ fn a_lane_whose_messages_have_expired_waits_for_no_more() {
 /// A lane that was entered by message 1, with these behind it. What starts, and what is left.
 fn rejoin(rules: &Rules, behind: &[u64]) -> (Message, TestEffects, TestLane) {
     let (now, spares) = (clock::now(), Spares::new());
-    let mut lane = TestLane::new();
-    assert!(lane.is_alone());
+    let mut lane = TestLane::entered();
     let _ = offer(&mut lane, behind, now, rules);
-    assert!(!lane.is_alone());
+    assert!(!lane.begin(), "more has come");
     let mut effects = effects_of(|done| lane.rejoin(Message::new(1), now, rules, &spares, done));
     match std::mem::replace(&mut effects.out, Out::Nothing) {
         Out::Message(starts) => (starts, effects, lane),
@@ -658,9 +658,9 @@ fn a_first_message_that_meets_a_pause_expires_at_its_time() {
         ..rules(PlanRules::Batch(batch))
     };
     let (now, spares) = (clock::now(), Spares::new());
-    let mut lane = TestLane::new();
+    let mut lane = TestLane::entered();
     let _ = decide(&mut lane, Decision::Pause, now, &rules);
-    assert!(!lane.is_alone());
+    assert!(!lane.begin(), "it is paused");
     let at = rules.stamp(now + PATIENCE);
     let message = Message {
         expires_at: Some(at),
@@ -669,4 +669,23 @@ fn a_first_message_that_meets_a_pause_expires_at_its_time() {
     let effects = effects_of(|done| lane.rejoin(message, now, &rules, &spares, done));
     assert_eq!(effects.expires_at, Some(at));
     assert_eq!(lane.wait_reason(), Some(WaitReason::Paused));
+}
+
+#[test]
+fn what_came_behind_the_first_message_is_merged_into_it_one_after_the_other() {
+    let (now, spares) = (clock::now(), Spares::new());
+    let rules = coalesce(Survivor::Merged, true);
+    let mut lane = TestLane::entered();
+    let _ = offer(&mut lane, &[2, 3], now, &rules);
+    let mut head = Message::new(1);
+    for next in [2, 3] {
+        let mut effects = effects_of(|done| lane.rejoin(head, now, &rules, &spares, done));
+        let (waited, mut newer) = effects.take_merge().expect("there is one more");
+        assert_eq!((newer.id, lane.phase()), (next, Phase::Entered));
+        let _ = newer.absorb_older(waited);
+        head = newer;
+    }
+    let effects = effects_of(|done| lane.rejoin(head, now, &rules, &spares, done));
+    assert!(matches!(effects.out, Out::Message(starts) if starts.merged == [1, 2]));
+    assert_eq!(lane.phase(), Phase::Ready);
 }

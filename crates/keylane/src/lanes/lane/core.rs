@@ -80,6 +80,15 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
+    /// A lane whose first message is in the ready queue, and [meets](Self::rejoin) what comes until
+    /// a runner takes it.
+    pub(crate) fn entered() -> Self {
+        Self {
+            state: State::Entered,
+            ..Self::new()
+        }
+    }
+
     /// A lane with nothing in it, made for a message or a pause that is about to come. `tat` is the
     /// word of its rate.
     pub(crate) fn empty(tat: u64) -> Self {
@@ -102,6 +111,7 @@ impl<T, H, G> Lane<T, H, G> {
         match self.state {
             State::Scheduled => Phase::Scheduled,
             State::Waiting { .. } => Phase::Waiting,
+            State::Entered => Phase::Entered,
             State::Ready => Phase::Ready,
             State::Running { .. } => Phase::Running,
             State::Backoff { .. } => Phase::Backoff,
@@ -158,7 +168,7 @@ impl<T, H, G> Lane<T, H, G> {
             State::Waiting { reason, .. } => {
                 !matches!(reason, WaitReason::Linger | WaitReason::Empty)
             }
-            State::Scheduled | State::Ready | State::Running { .. } => false,
+            State::Scheduled | State::Entered | State::Ready | State::Running { .. } => false,
         }
     }
 
@@ -170,7 +180,7 @@ impl<T, H, G> Lane<T, H, G> {
                 until.is_none() && !matches!(reason, WaitReason::Load | WaitReason::Record)
             }
             State::Backoff { .. } => self.is_paused(),
-            State::Scheduled | State::Ready | State::Running { .. } => false,
+            State::Scheduled | State::Entered | State::Ready | State::Running { .. } => false,
         }
     }
 
@@ -184,7 +194,7 @@ impl<T, H, G> Lane<T, H, G> {
     pub(crate) fn is_out(&self) -> bool {
         matches!(
             self.state,
-            State::Scheduled | State::Ready | State::Running { .. }
+            State::Scheduled | State::Entered | State::Ready | State::Running { .. }
         )
     }
 

@@ -121,7 +121,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects: &mut Effects<T, H, G>,
     ) -> Result<(), Undecidable> {
         match self.state {
-            State::Ready | State::Running { .. } => return Err(Undecidable::InFlight),
+            State::Entered | State::Ready | State::Running { .. } => {
+                return Err(Undecidable::InFlight);
+            }
             State::Backoff { .. } | State::Halted { .. } => {
                 self.count_held(effects);
                 effects.rare_mut().taken = self.take_head().map(|head| (head, Taken::Skipped));
@@ -154,7 +156,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     fn retry_now(&mut self, effects: &mut Effects<T, H, G>) -> Result<(), Undecidable> {
         match self.state {
             State::Backoff { .. } if !self.is_paused() => self.let_out(false, effects),
-            State::Ready | State::Running { .. } => return Err(Undecidable::InFlight),
+            State::Entered | State::Ready | State::Running { .. } => {
+                return Err(Undecidable::InFlight);
+            }
             _ => return Err(Undecidable::Nothing),
         }
         Ok(())
@@ -162,7 +166,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     fn replace(&mut self, effects: &mut Effects<T, H, G>) -> Result<(), Undecidable> {
         match self.state {
-            State::Ready | State::Running { .. } => Err(Undecidable::InFlight),
+            State::Entered | State::Ready | State::Running { .. } => Err(Undecidable::InFlight),
             State::Backoff { .. } | State::Halted { .. } => {
                 self.let_out(true, effects);
                 Ok(())

@@ -302,6 +302,11 @@ impl<T: Item, H, G> Effects<T, H, G> {
         self.rare.as_ref().is_some_and(|rare| rare.merge.is_some())
     }
 
+    /// Takes the two messages that are to become one.
+    pub(crate) fn take_merge(&mut self) -> Option<(T, T)> {
+        self.rare.as_mut()?.merge.take()
+    }
+
     /// Messages that leave the lane without having started, its head included.
     pub(crate) fn leaving(&self) -> usize {
         let taken = self.rare.as_ref().and_then(|rare| rare.taken.as_ref());

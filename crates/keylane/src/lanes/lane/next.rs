@@ -2,7 +2,7 @@
 
 use super::super::gate::Gate;
 use super::super::item::Item;
-use super::super::rules::{PlanRules, Rules, later};
+use super::super::rules::{PlanRules, Rules, Survivor, later};
 use super::effects::{Effects, Left, Memory, Out, Stall, Store};
 use super::state::{State, Timer, Transition, WaitReason};
 use super::{Due, Lane, Next, Spares};
@@ -114,12 +114,17 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// A runner has taken the first message of this lane out of the ready queue. True: it starts,
     /// because nothing has come since.
     #[inline]
-    pub(crate) fn is_alone(&self) -> bool {
-        self.parked_len() == 0 && !self.is_paused()
+    pub(crate) fn begin(&mut self) -> bool {
+        let is_alone = self.parked_len() == 0 && !self.is_paused();
+        if is_alone {
+            self.enter(Transition::Start, State::Ready);
+        }
+        is_alone
     }
 
     /// The first message of this lane, which a runner has taken out of the ready queue, meets what
-    /// has come since: what starts now.
+    /// has come since: what starts now. Two that are to be [merged](super::effects::Rare::merge)
+    /// are both out, and the one that they become is brought here again.
     pub(crate) fn rejoin(
         &mut self,
         item: T,
@@ -128,18 +133,22 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         spares: &Spares<T>,
         effects: &mut Effects<T, H, G>,
     ) {
+        let coalesce = match &rules.plan {
+            PlanRules::Coalesce(coalesce) => Some(*coalesce),
+            PlanRules::Fifo | PlanRules::Batch(_) | PlanRules::Sequence(_) => None,
+        };
+        let merges = coalesce.is_some_and(|coalesce| coalesce.survivor == Survivor::Merged);
+        // One after the other, in the order in which they came.
+        if merges && let Some(newer) = self.pop() {
+            effects.rare_mut().merge = Some((item, newer));
+            return self.open_or_renew_gate(rules, effects);
+        }
         self.requeue();
-        match &rules.plan {
-            PlanRules::Coalesce(coalesce) => {
-                let newer = self.pop_newest();
-                self.put_back(item, spares);
-                if let Some(newer) = newer {
-                    self.coalesce(*coalesce, newer, rules, spares, effects);
-                }
-            }
-            PlanRules::Fifo | PlanRules::Batch(_) | PlanRules::Sequence(_) => {
-                self.put_back(item, spares);
-            }
+        let coalesce = coalesce.filter(|_| !merges);
+        let newer = coalesce.and_then(|coalesce| Some((coalesce, self.pop_newest()?)));
+        self.put_back(item, spares);
+        if let Some((coalesce, newer)) = newer {
+            self.coalesce(coalesce, newer, rules, spares, effects);
         }
         self.next(now, rules, effects);
         let stays = self

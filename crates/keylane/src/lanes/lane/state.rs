@@ -18,6 +18,8 @@ pub(crate) enum State<H> {
         reason: WaitReason,
         until: Option<Instant>,
     },
+    /// The head is in the ready queue, and meets what has come since when a runner takes it.
+    Entered,
     /// The head is in the ready queue, or its handler is in its first poll.
     Ready,
     /// The handler returned `Pending` at least once.
@@ -75,6 +77,7 @@ pub(crate) enum Phase {
     Absent,
     Scheduled,
     Waiting,
+    Entered,
     Ready,
     Running,
     Backoff,
@@ -86,6 +89,9 @@ pub(crate) enum Phase {
 pub(crate) enum Transition {
     /// A message of this key was accepted.
     Offer,
+    /// The first message of this key goes into the ready queue, to meet there what comes until a
+    /// runner takes it.
+    Enter,
     /// A waiting lane is put into the ready queue, to be asked for its next message.
     Schedule,
     /// The first parked message becomes the head and goes out; or one that finds the lane empty.
@@ -116,10 +122,11 @@ pub(crate) enum Transition {
 impl Phase {
     #[cfg(test)]
     #[cfg(not(keylane_shuttle))]
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Absent,
         Self::Scheduled,
         Self::Waiting,
+        Self::Entered,
         Self::Ready,
         Self::Running,
         Self::Backoff,
@@ -134,6 +141,7 @@ impl Phase {
         let next = if parked { Self::Ready } else { Self::Absent };
         match (self, transition) {
             (Self::Absent, Transition::Offer) => Some(Self::Ready),
+            (Self::Absent, Transition::Enter) => Some(Self::Entered),
             (Self::Absent, _) => None,
             (held, Transition::Offer) => Some(held),
 
@@ -141,7 +149,8 @@ impl Phase {
             (Self::Scheduled, Transition::Start) if parked => Some(Self::Ready),
             // A message came that may start at once. It need not have been parked for that.
             (Self::Waiting, Transition::Start) => Some(Self::Ready),
-            (Self::Scheduled | Self::Ready | Self::Waiting, Transition::Wait) => {
+            (Self::Entered, Transition::Start) if !parked => Some(Self::Ready),
+            (Self::Scheduled | Self::Entered | Self::Ready | Self::Waiting, Transition::Wait) => {
                 Some(Self::Waiting)
             }
             (Self::Scheduled | Self::Waiting, Transition::Leave) if !parked => Some(Self::Absent),
@@ -150,13 +159,19 @@ impl Phase {
             (Self::Scheduled, Transition::HandBack) => Some(self),
 
             // From `Running`: the handler waited and failed, and now the dead-letter sink waits.
-            (Self::Ready | Self::Running, Transition::Suspend) => Some(Self::Running),
-            (Self::Ready | Self::Running, Transition::Finish) => Some(next),
-            (Self::Ready | Self::Running, Transition::Requeue) => Some(Self::Scheduled),
-            (Self::Ready | Self::Running, Transition::BackOff) => Some(Self::Backoff),
-            (Self::Ready | Self::Running, Transition::Halt) => Some(Self::Halted),
+            (Self::Entered | Self::Ready | Self::Running, Transition::Suspend) => {
+                Some(Self::Running)
+            }
+            (Self::Entered | Self::Ready | Self::Running, Transition::Finish) => Some(next),
+            (Self::Entered | Self::Ready | Self::Running, Transition::Requeue) => {
+                Some(Self::Scheduled)
+            }
+            (Self::Entered | Self::Ready | Self::Running, Transition::BackOff) => {
+                Some(Self::Backoff)
+            }
+            (Self::Entered | Self::Ready | Self::Running, Transition::Halt) => Some(Self::Halted),
             // The head is out and will find nothing behind it when it comes back.
-            (Self::Ready | Self::Running, Transition::HandBack) => Some(self),
+            (Self::Entered | Self::Ready | Self::Running, Transition::HandBack) => Some(self),
 
             (Self::Backoff, Transition::Due) => Some(Self::Ready),
             (Self::Halted, Transition::Resume) => Some(Self::Ready),
@@ -170,8 +185,9 @@ impl Phase {
 impl Transition {
     #[cfg(test)]
     #[cfg(not(keylane_shuttle))]
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Offer,
+        Self::Enter,
         Self::Schedule,
         Self::Start,
         Self::Wait,

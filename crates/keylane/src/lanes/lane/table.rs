@@ -57,6 +57,7 @@ fn lane_in(phase: Phase, parked: bool) -> TestLane {
     let head = Box::new(Message::new(1));
     match phase {
         Phase::Absent | Phase::Ready => {}
+        Phase::Entered => lane = TestLane::entered(),
         Phase::Scheduled => {
             lane = TestLane::empty(0);
             lane.schedule(&mut effects);
@@ -85,7 +86,9 @@ fn happen(mut lane: TestLane, transition: Transition) -> Phase {
             let offered = lane.park(Message::new(3), usize::MAX, AtLimit::Park, &Spares::new());
             assert!(matches!(offered, Offered::Parked));
         }
+        Transition::Enter => panic!("only a lane that is not there is entered"),
         Transition::Schedule => lane.schedule(&mut effects),
+        Transition::Start if lane.phase() == Phase::Entered => assert!(lane.begin()),
         Transition::Start if lane.parked_len() == 0 => lane.start_at_once(*head, &mut effects),
         Transition::Start => lane.start(now, &rules, &mut effects),
         Transition::Wait => lane.wait(WaitReason::Rate, None, &mut effects),

@@ -4,6 +4,7 @@ use super::super::super::gate::Gate;
 use super::super::super::item::Item;
 use super::super::super::rules::{AtLimit, CoalesceRules, Rules, Survivor};
 use super::super::effects::{Effects, Left};
+use super::super::state::State;
 use super::super::{Lane, Spares};
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
@@ -15,6 +16,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         spares: &Spares<T>,
         effects: &mut Effects<T, H, G>,
     ) {
+        if coalesce.survivor == Survivor::Merged && matches!(self.state, State::Entered) {
+            // A merge is of what waits and of what comes, in this order, and the first of what waits
+            // is not here.
+            return self.push(item, spares);
+        }
         let is_full = rules.at_limit != AtLimit::Park && self.depth(rules) >= rules.capacity;
         // The newest: one that came back stands before it, and has its own start.
         let Some(waits) = self.parked_mut().next_back() else {

@@ -1,11 +1,11 @@
 //! What holds after every step.
 
 use super::super::testing::{Message, TestEffects, TestLane, rare};
-use super::super::{Decision, Lane, Out, Phase, State, WaitReason};
+use super::super::{Decision, Lane, Left, Out, Phase, State, WaitReason};
 use super::world::{Queued, World};
 use crate::lanes::gate::Gate;
 use crate::lanes::item::Item;
-use crate::lanes::rules::PlanRules;
+use crate::lanes::rules::{PlanRules, Survivor};
 
 impl World {
     /// As the engine does it: whether the lane has drained up to its mark.
@@ -24,7 +24,7 @@ impl World {
             return;
         };
         // It has not said yet what is next.
-        let is_out = matches!(lane.phase(), Phase::Ready | Phase::Running);
+        let is_out = matches!(lane.phase(), Phase::Entered | Phase::Ready | Phase::Running);
         let is_past = if is_out && !effects.removes {
             starts.is_some_and(|message| message.id > mark)
         } else {
@@ -101,6 +101,29 @@ impl World {
         }
     }
 
+    /// Of the first message and the one that stands for the others, the right one is chosen.
+    pub(super) fn check_rejoined(&self, first: u32, newest: Option<u32>, effects: &TestEffects) {
+        let PlanRules::Coalesce(coalesce) = &self.rules.plan else {
+            return;
+        };
+        let stays = match (coalesce.survivor, newest) {
+            (Survivor::Latest, Some(newest)) => newest,
+            _ => first,
+        };
+        let lane = self.lane.as_ref().expect("its head is out");
+        let chosen = match &effects.out {
+            Out::Message(chosen) => Some(chosen),
+            _ => lane.oldest_parked(),
+        };
+        let is_gone = effects
+            .left
+            .as_slice()
+            .iter()
+            .any(|(left, why)| left.id == stays && *why == Left::Expired);
+        let chosen = chosen.map(|chosen| chosen.id);
+        assert!(is_gone || chosen == Some(stays), "{chosen:?} is left");
+    }
+
     /// A lane that stalls tells since when its oldest message has waited.
     pub(super) fn check_stalled_since(&self, since: Option<u64>) {
         let Some(lane) = &self.lane else { return };
@@ -157,7 +180,9 @@ impl World {
     /// What holds after every step.
     pub(super) fn check(&self) {
         let out = self.running.iter().chain(match &self.queued {
-            Some(Queued::Message(message) | Queued::Entered(message)) => Some(message),
+            Some(Queued::Message(message) | Queued::Entered(message) | Queued::Merged(message)) => {
+                Some(message)
+            }
             _ => None,
         });
         let outside: usize = out
@@ -194,10 +219,12 @@ impl World {
         // The head and what is out with it are counted as one message, and its batch.
         let is_out = matches!(
             self.lane.as_ref().map(TestLane::phase),
-            Some(Phase::Ready | Phase::Running)
+            Some(Phase::Entered | Phase::Ready | Phase::Running)
         );
         let members = self.running.iter().chain(match &self.queued {
-            Some(Queued::Message(message) | Queued::Entered(message)) => Some(message),
+            Some(Queued::Message(message) | Queued::Entered(message) | Queued::Merged(message)) => {
+                Some(message)
+            }
             _ => None,
         });
         let members: usize = members.map(|message| message.members.len()).sum();

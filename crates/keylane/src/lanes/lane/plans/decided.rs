@@ -48,7 +48,9 @@ pub(super) fn told(lane: &TestLane, decision: Decision, now: Instant) -> Result<
             Went::WaitsAnew
         }
         (Decision::Resume, _) => return Err(Undecidable::Nothing),
-        (_, State::Ready | State::Running { .. }) => return Err(Undecidable::InFlight),
+        (_, State::Entered | State::Ready | State::Running { .. }) => {
+            return Err(Undecidable::InFlight);
+        }
         (Decision::RetryNow, State::Backoff { .. }) if !lane.is_paused() => Went::Out,
         (Decision::RetryNow, _) => return Err(Undecidable::Nothing),
         (Decision::Replace, State::Backoff { .. } | State::Halted { .. }) => Went::Out,

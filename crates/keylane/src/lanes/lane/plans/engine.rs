@@ -140,7 +140,7 @@ impl World {
             self.queued = queued;
         }
         if let Some((waited, mut newcomer)) = rare.merge {
-            let body = newcomer.absorb(waited);
+            let body = newcomer.absorb_older(waited);
             assert!(self.merged.insert(body));
             let tat = self.tat;
             let lane = self.lane.get_or_insert_with(|| TestLane::empty(tat));
@@ -188,11 +188,5 @@ impl World {
         for member in head.members {
             self.settle_started(member);
         }
-    }
-}
-
-impl Message {
-    fn absorb(&mut self, waited: Self) -> u32 {
-        self.absorb_older(waited)
     }
 }

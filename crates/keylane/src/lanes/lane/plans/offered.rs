@@ -1,8 +1,8 @@
 //! What comes of a message that is offered.
 
-use super::super::Left;
 use super::super::plan::Sequencer;
 use super::super::testing::{Message, TestEffects, TestLane, rare};
+use super::super::{Left, Phase};
 use crate::discipline::OnGap;
 use crate::lanes::rules::{AtLimit, PlanRules, Rules, SequenceRules, Survivor};
 
@@ -48,7 +48,14 @@ impl Before {
             let is_left_alone = effects.depth == 0 && !effects.removes;
             assert!(is_left_alone, "the lane goes on before they are one");
         }
+        let enters = matches!(lane.phase(), Phase::Entered);
         match (&rules.plan, self.waits) {
+            (PlanRules::Coalesce(coalesce), _)
+                if enters && coalesce.survivor == Survivor::Merged =>
+            {
+                let is_quiet = left.is_empty() && bodies.is_empty() && merges.is_none();
+                assert!(is_quiet, "the first of what waits is not there");
+            }
             (PlanRules::Coalesce(coalesce), Some(waits)) => {
                 let new = self.id;
                 let shares = coalesce.shares && !self.is_full;

@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::super::testing::{Message, TestGate, TestLane, effects as effects_of, rare};
-use super::super::{
-    Decision, Due, Hold, Left, Out, Phase, Spares, State, Store, Timer, WaitReason,
-};
+use super::super::{Decision, Due, Hold, Out, Phase, Spares, State, Store, Timer, WaitReason};
 use super::decided::{told, went};
 use super::offered::Before;
 use super::steps::Step;
 use crate::clock::Instant;
 use crate::lanes::gate::Gate;
 use crate::lanes::item::Item;
-use crate::lanes::rules::{PlanRules, Rules, Survivor, TICK};
+use crate::lanes::rules::{Rules, TICK};
 
 /// What is out of the lane.
 #[derive(Debug)]
@@ -21,6 +19,8 @@ pub(super) enum Queued {
     Lane,
     /// The first message of a lane, which has not met what came since.
     Entered(Message),
+    /// What two have become, in the hands of the runner that has merged them.
+    Merged(Message),
     Message(Message),
 }
 
@@ -197,7 +197,10 @@ impl World {
     /// The first message of a lane goes into the ready queue itself.
     pub(super) fn enter(&mut self, message: Message) {
         assert!(self.queued.is_none() && self.running.is_none());
-        self.lane = Some(TestLane::new());
+        self.lane = Some(match self.rules.rejoins() {
+            true => TestLane::entered(),
+            false => TestLane::new(),
+        });
         self.queued = Some(Queued::Entered(message));
     }
 
@@ -244,6 +247,7 @@ impl World {
             None => {}
             Some(Queued::Message(message)) => self.reconsider(message),
             Some(Queued::Entered(message)) => self.begin(message),
+            Some(Queued::Merged(message)) => self.rejoin(message),
             Some(Queued::Lane) => {
                 let lane = self.lane.as_mut().expect("a lane that is queued is there");
                 let effects = effects_of(|done| lane.next(self.now, &self.rules, done));
@@ -274,32 +278,32 @@ impl World {
             return self.expire(message);
         }
         let lane = self.lane.as_mut().expect("its head is out");
-        if lane.is_paused() {
+        if !self.rules.rejoins() {
             return self.reconsider(message);
         }
-        if !self.rules.rejoins() || lane.is_alone() {
+        if lane.begin() {
             return self.start(message);
         }
-        let (first, newest) = (message.id, lane.parked_mut().next_back().map(|new| new.id));
+        self.rejoin(message);
+    }
+
+    /// The lane decides what starts of a message that is out and what has come since.
+    fn rejoin(&mut self, message: Message) {
+        let lane = self.lane.as_mut().expect("its head is out");
+        let first = message.id;
+        let next = lane.oldest_parked().map(|next| next.id);
+        let newest = lane.parked_mut().next_back().map(|newest| newest.id);
         let (now, rules, spares) = (self.now, &self.rules, &self.spares);
-        let effects = effects_of(|done| lane.rejoin(message, now, rules, spares, done));
-        if let PlanRules::Coalesce(coalesce) = &rules.plan {
-            let stays = match coalesce.survivor {
-                Survivor::First => Some(first),
-                Survivor::Latest => newest,
-                Survivor::Merged => panic!("two would become one while others come"),
-            };
-            let waits = lane.oldest_parked().filter(|_| lane.parked_len() == 1);
-            let chosen = match &effects.out {
-                Out::Message(chosen) => Some(chosen),
-                _ => waits,
-            };
-            let expired =
-                |(left, why): &(Message, Left)| Some(left.id) == stays && *why == Left::Expired;
-            let is_gone = effects.left.as_slice().iter().any(expired);
-            let chosen = chosen.map(|chosen| chosen.id);
-            assert!(is_gone || chosen == stays, "{chosen:?} is left of the two");
+        let mut effects = effects_of(|done| lane.rejoin(message, now, rules, spares, done));
+        if let Some((waited, mut newer)) = effects.take_merge() {
+            assert_eq!((waited.id, Some(newer.id)), (first, next));
+            let body = newer.absorb_older(waited);
+            assert!(self.merged.insert(body));
+            self.apply(effects);
+            self.queued = Some(Queued::Merged(newer));
+            return;
         }
+        self.check_rejoined(first, newest, &effects);
         self.apply(effects);
         self.start_chosen();
     }
@@ -413,7 +417,7 @@ impl World {
         let stamp = self.rules.stamp(self.now);
         let is_late = |queued: &mut Queued| match queued {
             Queued::Entered(message) => message.is_expired(stamp),
-            Queued::Lane | Queued::Message(_) => false,
+            Queued::Lane | Queued::Message(_) | Queued::Merged(_) => false,
         };
         if let Some(Queued::Entered(message)) = self.queued.take_if(is_late) {
             self.expire(message);
