@@ -1,6 +1,7 @@
 //! Tables of what was measured beside the workloads: memory, rest, and parts alone.
 
-use super::{Table, optional};
+use super::cells::optional;
+use super::grid::Table;
 use crate::disciplines::{self, Discipline};
 use crate::footprint::Footprint;
 use crate::idle::Idle;

@@ -1,9 +1,9 @@
 //! Tables that judge: old against new, and the bars.
 
-use super::Table;
+use super::grid::Table;
 use crate::against::Compared;
 use crate::bars::Bar;
-use crate::number::{number};
+use crate::number::number;
 
 /// Old against new.
 pub fn against(compared: &[Compared]) -> Table {
