@@ -50,7 +50,9 @@ pub(crate) fn build_settings(command: &mut Command) {
     workspace::add_rustflags(command, CFG);
     command
         .env("CARGO_TARGET_DIR", workspace::target("shuttle"))
-        // Optimised for the number of schedules; the engine's own assertions stay on.
+        // With more, the build takes longer than all schedules of a change save by it. The engine's
+        // own assertions stay on.
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
         .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only");
 }

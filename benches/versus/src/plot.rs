@@ -12,7 +12,7 @@ use crate::footprint::Footprint;
 use crate::number::number;
 use crate::results::{Results, Row};
 use crate::work::Handler;
-use crate::workload::Shape;
+use crate::workload;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
@@ -27,21 +27,14 @@ const PALE: RGBColor = RGBColor(225, 225, 225);
 /// When a file cannot be written.
 pub fn draw(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, Box<dyn std::error::Error>> {
     let mut files = Vec::new();
-    for handler in [
-        Handler::Empty,
-        Handler::Yield,
-        Handler::Spin,
-        Handler::Sleep,
-    ] {
-        for producers in [1, 4] {
-            let lines = Lines::of(results, handler, producers);
-            if lines.keys.len() < 2 {
-                continue;
-            }
-            let file = folder.join(format!("{}-{producers}p.svg", handler.label()));
-            lines.draw(&file)?;
-            files.push(file);
+    for (handler, producers) in workload::series() {
+        let lines = Lines::of(results, handler, producers);
+        if lines.keys.len() < 2 {
+            continue;
         }
+        let file = folder.join(format!("{}-{producers}p.svg", handler.label()));
+        lines.draw(&file)?;
+        files.push(file);
     }
     for (workload, condition, title) in [
         (
@@ -81,21 +74,7 @@ struct Lines {
 
 impl Lines {
     fn of(results: &Results, wanted: Handler, by: u64) -> Self {
-        let columns: Vec<(&str, String)> = results
-            .workloads()
-            .into_iter()
-            .filter_map(|(name, shape)| match shape {
-                Shape::Throughput {
-                    handler,
-                    keys,
-                    producers,
-                    messages,
-                } if handler == wanted && producers == by && messages < 10_000_000 => {
-                    Some((name, keys.label()))
-                }
-                _ => None,
-            })
-            .collect();
+        let columns = results.series(wanted, by);
         let lines = Id::ALL
             .iter()
             .map(|id| {
@@ -117,7 +96,7 @@ impl Lines {
                 "Time per message: {} handler, {by} producer{plural}",
                 wanted.label()
             ),
-            keys: columns.into_iter().map(|(_, keys)| keys).collect(),
+            keys: columns.iter().map(|(_, keys)| keys.label()).collect(),
             lines,
         }
     }

@@ -8,11 +8,13 @@ use crate::contenders::Id;
 use crate::disciplines::Discipline;
 use crate::footprint::Footprint;
 use crate::idle::Idle;
+use crate::keys::Keys;
 use crate::latency::Latency;
 use crate::measure::{Cut, Sample};
 use crate::pull::Pull;
 use crate::rate_keys::RateKeys;
 use crate::tower::Front;
+use crate::work::Handler;
 use crate::workload::{Shape, Workload};
 
 /// Everything measured.
@@ -107,6 +109,13 @@ impl Results {
             }
         }
         list
+    }
+
+    /// The workloads of a series there are rows of, in order, each with its keys.
+    pub fn series(&self, handler: Handler, producers: u64) -> Vec<(&str, Keys)> {
+        let all = self.workloads().into_iter();
+        all.filter_map(|(name, shape)| Some((name, shape.in_series(handler, producers)?)))
+            .collect()
     }
 
     /// Adds the samples of one round.

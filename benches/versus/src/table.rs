@@ -1,7 +1,7 @@
 //! Tables, for the terminal and as Markdown.
 
-mod form;
-pub use form::Table;
+mod grid;
+pub use grid::Table;
 
 mod workloads;
 pub use workloads::{contenders, details, disturbed, overviews, round_trips};
@@ -12,4 +12,4 @@ pub use costs::{disciplines, footprints, fronts, idle, pulls, rate_keys};
 mod verdicts;
 pub use verdicts::{against, bars};
 
-mod figures;
+mod cells;

@@ -47,6 +47,38 @@ pub enum Shape {
     InFlight,
 }
 
+/// Messages of the one throughput that is run for its length, and belongs to no series.
+const LONG: u64 = 10_000_000;
+
+/// The throughputs that differ in their keys only: what each handler does, and how many tasks send.
+/// A table and a picture for each.
+pub fn series() -> impl Iterator<Item = (Handler, u64)> {
+    let handlers = [
+        Handler::Empty,
+        Handler::Yield,
+        Handler::Spin,
+        Handler::Sleep,
+    ];
+    handlers
+        .into_iter()
+        .flat_map(|handler| [1, 4].map(|producers| (handler, producers)))
+}
+
+impl Shape {
+    /// Its keys, if it belongs to this series.
+    pub fn in_series(self, of: Handler, by: u64) -> Option<Keys> {
+        match self {
+            Shape::Throughput {
+                handler,
+                keys,
+                producers,
+                messages,
+            } if handler == of && producers == by && messages < LONG => Some(keys),
+            _ => None,
+        }
+    }
+}
+
 /// How much time there is.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
@@ -58,27 +90,20 @@ impl Scale {
     /// The list.
     pub fn workloads(self) -> Vec<Workload> {
         let mut list = Vec::new();
-        for handler in [
-            Handler::Empty,
-            Handler::Yield,
-            Handler::Spin,
-            Handler::Sleep,
-        ] {
-            for producers in [1, 4] {
-                for keys in self.key_counts(handler, producers) {
-                    let name = format!("{}/{}/{producers}p", handler.label(), keys.label());
-                    let messages = self.messages(handler, keys);
-                    list.push(Workload {
-                        name,
-                        shape: Shape::Throughput {
-                            handler,
-                            keys,
-                            producers,
-                            messages,
-                        },
-                        rounds: 0,
-                    });
-                }
+        for (handler, producers) in series() {
+            for keys in self.key_counts(handler, producers) {
+                let name = format!("{}/{}/{producers}p", handler.label(), keys.label());
+                let messages = self.messages(handler, keys);
+                list.push(Workload {
+                    name,
+                    shape: Shape::Throughput {
+                        handler,
+                        keys,
+                        producers,
+                        messages,
+                    },
+                    rounds: 0,
+                });
             }
         }
         if !self.quick {
@@ -88,7 +113,7 @@ impl Scale {
                     handler: Handler::Empty,
                     keys: Keys::Distinct,
                     producers: 1,
-                    messages: 10_000_000,
+                    messages: LONG,
                 },
                 rounds: 3,
             });

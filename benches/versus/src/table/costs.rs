@@ -1,7 +1,7 @@
 //! Tables of what was measured beside the workloads: memory, rest, and parts alone.
 
-use super::figures::optional;
-use super::form::Table;
+use super::cells::optional;
+use super::grid::Table;
 use crate::disciplines::{self, Discipline};
 use crate::footprint::Footprint;
 use crate::idle::Idle;
@@ -60,7 +60,7 @@ pub fn footprints(footprints: &[Footprint]) -> Option<Table> {
             allocations("distinct"),
         ]);
     }
-    table.unless_empty()
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// What is remembered of keys under a rate.
@@ -92,7 +92,7 @@ pub fn rate_keys(rates: &[RateKeys]) -> Option<Table> {
             grouped(rate.lanes_after as i64),
         ]);
     }
-    table.unless_empty()
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// Dispatchers at rest.
@@ -118,7 +118,7 @@ pub fn idle(idle: &[Idle]) -> Option<Table> {
             number(idle.drain_ms),
         ]);
     }
-    table.unless_empty()
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// Pull queues beside busy keys.
@@ -140,7 +140,7 @@ pub fn pulls(pulls: &[Pull]) -> Option<Table> {
         });
         table.push(std::iter::once(name.to_owned()).chain(figures));
     }
-    table.unless_empty()
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// What stands in front of a service.
@@ -162,7 +162,7 @@ pub fn fronts(fronts: &[Front]) -> Option<Table> {
             table.push(std::iter::once(stack.to_owned()).chain(figures));
         }
     }
-    table.unless_empty()
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// What each discipline costs.
@@ -206,5 +206,5 @@ pub fn disciplines(costs: &[Discipline]) -> Option<Table> {
         cells.push(grouped(breaks as i64));
         table.push(cells);
     }
-    table.unless_empty()
+    (!table.rows.is_empty()).then_some(table)
 }

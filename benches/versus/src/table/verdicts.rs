@@ -1,6 +1,6 @@
 //! Tables that judge: old against new, and the bars.
 
-use super::form::Table;
+use super::grid::Table;
 use crate::against::Compared;
 use crate::bars::Bar;
 use crate::number::number;

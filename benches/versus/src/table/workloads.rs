@@ -1,13 +1,12 @@
 //! Tables of what the workloads measured.
 
-use super::figures::{absent, breaks, excuse, figure, optional, quantiles, time};
-use super::form::Table;
+use super::cells::{absent, breaks, excuse, figure, optional, quantiles, time};
+use super::grid::Table;
 use crate::contenders::Id;
-use crate::keys::Keys;
 use crate::number::{grouped, number};
 use crate::results::{Results, Row};
 use crate::work::Handler;
-use crate::workload::Shape;
+use crate::workload::{self, Shape};
 
 /// What the contenders are.
 pub fn contenders(ids: &[Id]) -> Table {
@@ -66,36 +65,13 @@ pub fn details(results: &Results) -> Vec<Table> {
 
 /// The same at a glance: time per message by key count, a table per handler.
 pub fn overviews(results: &Results) -> Vec<Table> {
-    let mut tables = Vec::new();
-    for handler in [
-        Handler::Empty,
-        Handler::Yield,
-        Handler::Spin,
-        Handler::Sleep,
-    ] {
-        for producers in [1, 4] {
-            tables.extend(overview(results, handler, producers));
-        }
-    }
-    tables
+    workload::series()
+        .filter_map(|(handler, producers)| overview(results, handler, producers))
+        .collect()
 }
 
 fn overview(results: &Results, wanted: Handler, by: u64) -> Option<Table> {
-    let columns: Vec<(&str, Keys)> = results
-        .workloads()
-        .into_iter()
-        .filter_map(|(name, shape)| match shape {
-            Shape::Throughput {
-                handler,
-                keys,
-                producers,
-                messages,
-            } if handler == wanted && producers == by && messages < 10_000_000 => {
-                Some((name, keys))
-            }
-            _ => None,
-        })
-        .collect();
+    let columns = results.series(wanted, by);
     let mut head = vec!["contender".to_owned()];
     head.extend(columns.iter().map(|(_, keys)| keys.label()));
     head.push("order breaks".to_owned());
@@ -131,7 +107,7 @@ fn overview(results: &Results, wanted: Handler, by: u64) -> Option<Table> {
         cells.push(grouped(breaks as i64));
         table.push(cells);
     }
-    table.unless_empty().filter(|_| !columns.is_empty())
+    (!columns.is_empty() && !table.rows.is_empty()).then_some(table)
 }
 
 /// What a blocked or a hot key does to the others.
@@ -249,5 +225,5 @@ pub fn round_trips(results: &Results) -> Option<Table> {
         }
         table.push(cells);
     }
-    table.unless_empty()
+    (!table.rows.is_empty()).then_some(table)
 }

@@ -1,4 +1,4 @@
-//! What stands in a cell.
+//! How figures are written in a cell.
 
 use crate::measure::Cut;
 use crate::number::{grouped, number};

@@ -1,4 +1,4 @@
-//! The table itself.
+//! A table: a head, rows, and its two forms.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ pub struct Table {
     title: String,
     pub(super) about: String,
     head: Vec<String>,
-    rows: Vec<Vec<String>>,
+    pub(super) rows: Vec<Vec<String>>,
     /// Whether all but the first column are figures.
     figures: bool,
 }
@@ -33,11 +33,6 @@ impl Table {
 
     pub(super) fn push(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
-    }
-
-    /// `None` without a row.
-    pub(super) fn unless_empty(self) -> Option<Self> {
-        (!self.rows.is_empty()).then_some(self)
     }
 
     /// For the terminal.
