@@ -89,9 +89,6 @@ pub(crate) enum Phase {
 pub(crate) enum Transition {
     /// A message of this key was accepted.
     Offer,
-    /// The first message of this key goes into the ready queue, to meet there what comes until a
-    /// runner takes it.
-    Enter,
     /// A waiting lane is put into the ready queue, to be asked for its next message.
     Schedule,
     /// The first parked message becomes the head and goes out; or one that finds the lane empty.
@@ -140,8 +137,8 @@ impl Phase {
     pub(crate) const fn after(self, transition: Transition, parked: bool) -> Option<Self> {
         let next = if parked { Self::Ready } else { Self::Absent };
         match (self, transition) {
+            // Or `Entered`, where the first message meets what comes until a runner takes it.
             (Self::Absent, Transition::Offer) => Some(Self::Ready),
-            (Self::Absent, Transition::Enter) => Some(Self::Entered),
             (Self::Absent, _) => None,
             (held, Transition::Offer) => Some(held),
 
@@ -185,9 +182,8 @@ impl Phase {
 impl Transition {
     #[cfg(test)]
     #[cfg(not(keylane_shuttle))]
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Offer,
-        Self::Enter,
         Self::Schedule,
         Self::Start,
         Self::Wait,

@@ -86,7 +86,6 @@ fn happen(mut lane: TestLane, transition: Transition) -> Phase {
             let offered = lane.park(Message::new(3), usize::MAX, AtLimit::Park, &Spares::new());
             assert!(matches!(offered, Offered::Parked));
         }
-        Transition::Enter => panic!("only a lane that is not there is entered"),
         Transition::Schedule => lane.schedule(&mut effects),
         Transition::Start if lane.phase() == Phase::Entered => assert!(lane.begin()),
         Transition::Start if lane.parked_len() == 0 => lane.start_at_once(*head, &mut effects),
