@@ -100,7 +100,7 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         effects: &mut LaneEffects<T>,
         letters: &mut Vec<Queued<T>>,
-    ) -> Option<(Parked<T>, Parked<T>)> {
+    ) -> Option<(Parked<T>, Few<Parked<T>>)> {
         let overflows = effects.overflows();
         let rare = effects.rare.take().map(|rare| *rare);
         let rare = rare.unwrap_or_default();
@@ -297,10 +297,10 @@ impl<T: Spec> Engine<T> {
         tally: &mut Tally,
         key: T::Key,
         hash: u64,
-        pair: (Parked<T>, Parked<T>),
+        waiting: (Parked<T>, Few<Parked<T>>),
         letters: &mut Vec<Queued<T>>,
     ) -> Option<Queued<T>> {
-        let survivor = self.merge(tally, pair);
+        let survivor = self.merge(tally, waiting);
         let now = clock::now();
         let mut effects = Effects::new();
         self.step_or_make(&key, hash, now, &mut effects, |lane, effects| {
@@ -309,12 +309,17 @@ impl<T: Spec> Engine<T> {
         self.apply(tally, key, hash, &mut effects, letters)
     }
 
-    /// Merges two messages outside of their lane, because the merge function is user code.
+    /// Merges messages outside of their lane, because the merge function is user code.
     pub(super) fn merge(
         &self,
         tally: &mut Tally,
-        (waited, newcomer): (Parked<T>, Parked<T>),
+        (waited, newcomers): (Parked<T>, Few<Parked<T>>),
     ) -> Parked<T> {
+        let merge_two = |waited, newcomer| self.merge_two(tally, waited, newcomer);
+        newcomers.into_iter().fold(waited, merge_two)
+    }
+
+    fn merge_two(&self, tally: &mut Tally, waited: Parked<T>, newcomer: Parked<T>) -> Parked<T> {
         let merge = self.settings.discipline.merge();
         let merge = merge.expect("only lanes that merge have something to merge");
         match caught(|| merge(&waited.message, &newcomer.message)) {

@@ -141,7 +141,7 @@ impl<T: Spec> Engine<T> {
         let (key, hash) = (job.key.take()?, job.hash);
         let now = self.now_if(self.rules.asks_the_time());
         let (mut effects, mut waits) = (Effects::new(), Some(job));
-        // What two have become may be delayed, as the newer one was.
+        // What several have become may be delayed, as the newest was.
         let mut is_merged = false;
         loop {
             self.step(&key, hash, now, &mut effects, |lane, effects| {
@@ -156,10 +156,10 @@ impl<T: Spec> Engine<T> {
                 job.key = Some(key);
                 return Some(job);
             }
-            let Some(pair) = effects.take_merge() else {
+            let Some(waiting) = effects.take_merge() else {
                 break;
             };
-            waits = Some(Job::first(None, hash, self.merge(tally, pair)));
+            waits = Some(Job::first(None, hash, self.merge(tally, waiting)));
             is_merged = true;
         }
         match self.follow(key, hash, &mut effects)? {

@@ -51,8 +51,9 @@ pub(crate) struct Rare<T: Item, H> {
     pub(crate) taken: Option<(Box<H>, Taken)>,
     /// What is left of messages that settle with another one.
     pub(crate) bodies: Vec<T::Body>,
-    /// Two messages to be merged by the user's function: the one that waited, and the newcomer.
-    pub(crate) merge: Option<(T, T)>,
+    /// Messages to be merged by the user's function: the one that waited, and the newcomers, to be
+    /// merged into it one after the other.
+    pub(crate) merge: Option<(T, Few<T>)>,
     /// Missing versions that were given up, or halted the lane.
     pub(crate) gap: Option<Gap>,
     /// A question to the version store, or a version to record there.
@@ -296,14 +297,14 @@ impl<T: Item, H, G> Effects<T, H, G> {
         self.rare.get_or_insert_default()
     }
 
-    /// Whether two messages are to become one before either may start.
+    /// Whether messages are to become one before any of them may start.
     #[inline]
     pub(super) fn merges(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.merge.is_some())
     }
 
-    /// Takes the two messages that are to become one.
-    pub(crate) fn take_merge(&mut self) -> Option<(T, T)> {
+    /// Takes the messages that are to become one.
+    pub(crate) fn take_merge(&mut self) -> Option<(T, Few<T>)> {
         self.rare.as_mut()?.merge.take()
     }
 

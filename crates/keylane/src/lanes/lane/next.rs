@@ -3,7 +3,7 @@
 use super::super::gate::Gate;
 use super::super::item::Item;
 use super::super::rules::{PlanRules, Rules, Survivor, later};
-use super::effects::{Effects, Left, Memory, Out, Stall, Store};
+use super::effects::{Effects, Few, Left, Memory, Out, Stall, Store};
 use super::state::{State, Timer, Transition, WaitReason};
 use super::{Due, Lane, Next, Spares};
 use crate::clock::Instant;
@@ -123,8 +123,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// The first message of this lane, which a runner has taken out of the ready queue, meets what
-    /// has come since: what starts now. Two that are to be [merged](super::effects::Rare::merge)
-    /// are both out, and the one that they become is brought here again.
+    /// has come since: what starts now. Those that are to be [merged](super::effects::Rare::merge)
+    /// are all out, and the one that they become is brought here again.
     pub(crate) fn rejoin(
         &mut self,
         item: T,
@@ -138,9 +138,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             PlanRules::Fifo | PlanRules::Batch(_) | PlanRules::Sequence(_) => None,
         };
         let merges = coalesce.is_some_and(|coalesce| coalesce.survivor == Survivor::Merged);
-        // One after the other, in the order in which they came.
-        if merges && let Some(newer) = self.pop() {
-            effects.rare_mut().merge = Some((item, newer));
+        if merges && self.parked_len() > 0 {
+            let newcomers = std::iter::from_fn(|| self.pop()).collect();
+            effects.rare_mut().merge = Some((item, Few::More(newcomers)));
             return self.open_or_renew_gate(rules, effects);
         }
         self.requeue();

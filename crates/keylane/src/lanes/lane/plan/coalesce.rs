@@ -3,7 +3,7 @@
 use super::super::super::gate::Gate;
 use super::super::super::item::Item;
 use super::super::super::rules::{AtLimit, CoalesceRules, Rules, Survivor};
-use super::super::effects::{Effects, Left};
+use super::super::effects::{Effects, Few, Left};
 use super::super::state::State;
 use super::super::{Lane, Spares};
 
@@ -52,7 +52,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 self.forget_delay();
             }
             Survivor::Merged => {
-                effects.rare_mut().merge = self.pop_newest().map(|old| (old, item));
+                effects.rare_mut().merge = self.pop_newest().map(|old| (old, Few::One(item)));
             }
         }
     }

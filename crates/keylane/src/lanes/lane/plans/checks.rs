@@ -28,7 +28,8 @@ impl World {
         let is_past = if is_out && !effects.removes {
             starts.is_some_and(|message| message.id > mark)
         } else {
-            let merging = rare(effects).merge.as_ref().map(|pair| &pair.1);
+            let merging = rare(effects).merge.iter();
+            let merging = merging.flat_map(|(_, newcomers)| newcomers.as_slice());
             let mut all = lane.parked().chain(lane.head()).chain(merging);
             all.all(|message| message.id > mark)
         };

@@ -3,7 +3,7 @@
 use super::super::testing::{
     Message, TestEffects, TestGate, TestLane, effects as effects_of, rare,
 };
-use super::super::{Change, Due, Lane, Left, Out, Stall, Store};
+use super::super::{Change, Due, Few, Lane, Left, Out, Stall, Store};
 use super::world::{Queued, World};
 use crate::clock::Instant;
 use crate::lanes::gate::{Gate, Opening};
@@ -139,15 +139,23 @@ impl World {
             assert!(self.running.is_none(), "the lane is queued and runs");
             self.queued = queued;
         }
-        if let Some((waited, mut newcomer)) = rare.merge {
-            let body = newcomer.absorb_older(waited);
-            assert!(self.merged.insert(body));
+        if let Some((waited, newcomers)) = rare.merge {
+            let merged = self.merge(waited, newcomers);
             let tat = self.tat;
             let lane = self.lane.get_or_insert_with(|| TestLane::empty(tat));
             let (now, rules, spares) = (self.now, &self.rules, &self.spares);
-            let effects = effects_of(|done| lane.offer_merged(newcomer, now, rules, spares, done));
+            let effects = effects_of(|done| lane.offer_merged(merged, now, rules, spares, done));
             self.apply(effects);
         }
+    }
+
+    /// Messages become one.
+    pub(super) fn merge(&mut self, waited: Message, newcomers: Few<Message>) -> Message {
+        newcomers.into_iter().fold(waited, |waited, mut newcomer| {
+            let body = newcomer.absorb_older(waited);
+            assert!(self.merged.insert(body), "{body} is merged twice");
+            newcomer
+        })
     }
 
     pub(super) fn arm(&mut self, at: Instant, kind: u8, armed: Instant) {

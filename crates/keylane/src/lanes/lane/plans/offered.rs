@@ -43,7 +43,10 @@ impl Before {
             .collect();
         let bodies = &rare(effects).bodies;
         let merges = rare(effects).merge.as_ref();
-        let merges = merges.map(|pair| (pair.0.id, pair.1.id));
+        let merges = merges.map(|(waited, newcomers)| match newcomers.as_slice() {
+            [newcomer] => (waited.id, newcomer.id),
+            _ => panic!("one comes at a time"),
+        });
         if merges.is_some() {
             let is_left_alone = effects.depth == 0 && !effects.removes;
             assert!(is_left_alone, "the lane goes on before they are one");

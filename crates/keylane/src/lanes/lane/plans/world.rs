@@ -291,16 +291,15 @@ impl World {
     fn rejoin(&mut self, message: Message) {
         let lane = self.lane.as_mut().expect("its head is out");
         let first = message.id;
-        let next = lane.oldest_parked().map(|next| next.id);
         let newest = lane.parked_mut().next_back().map(|newest| newest.id);
         let (now, rules, spares) = (self.now, &self.rules, &self.spares);
         let mut effects = effects_of(|done| lane.rejoin(message, now, rules, spares, done));
-        if let Some((waited, mut newer)) = effects.take_merge() {
-            assert_eq!((waited.id, Some(newer.id)), (first, next));
-            let body = newer.absorb_older(waited);
-            assert!(self.merged.insert(body));
+        if let Some((waited, newcomers)) = effects.take_merge() {
+            assert_eq!(waited.id, first);
+            let merged = self.merge(waited, newcomers);
+            assert_eq!(Some(merged.id), newest);
             self.apply(effects);
-            self.queued = Some(Queued::Merged(newer));
+            self.queued = Some(Queued::Merged(merged));
             return;
         }
         self.check_rejoined(first, newest, &effects);
