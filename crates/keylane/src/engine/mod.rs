@@ -12,13 +12,17 @@
 //!
 //! - It comes in through `intake/router.rs`; `intake/place.rs` and `offer.rs` place it in its lane.
 //! - It is parked in its lane, in [`crate::lanes`]. The ready queue is there, too.
-//! - Its lane decides in `step.rs`, under the lock of its shard; `apply.rs` applies what follows.
-//! - It starts, as the next one of its lane, in `next.rs`.
+//! - Its lane decides in [`crate::lanes`]. `step.rs` has it decide, under the lock of its shard;
+//!   `apply.rs` applies what follows.
+//! - The first of its lane goes into the ready queue in `intake/place.rs`, the next one in
+//!   `next.rs`. A runner starts it in `run/slot.rs`.
 //! - It is run in `run/`: `in_flight.rs` while its handler runs, `letter.rs` while a sink has it.
 //! - It has failed: `outcome/verdict.rs` says what follows, `outcome/failed.rs` does it.
 //! - It waits for its retry in its lane, or in `keyless.rs` if it has none.
-//! - Its retry comes due in `intake/due.rs`.
+//! - Its retry comes due in `intake/due.rs`; `intake/router.rs` holds it to the retry budget.
 //! - It is delayed in `later.rs` if others may pass it, and in its lane if not.
+//! - It expires in the ready queue in `intake/expire.rs`, in its lane in [`crate::lanes`], and when a
+//!   runner takes it in `next.rs`.
 //! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else.
 //! - It is taken out of its lane at the end in `end/evict.rs`.
 //!

@@ -1,12 +1,12 @@
 //! What starts next in a lane.
 
-use super::lane::LaneEffects;
+use super::lane::{LaneEffects, open};
 use super::message::{Held, Job, Parked, Queued, Work};
 use super::outcome::{Outcome, Tally};
 use super::step::AfterUnlock;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
-use crate::lanes::{Effects, Hold, Next};
+use crate::lanes::{Effects, Hold, Next, Opening};
 use crate::types::Spec;
 use crate::unwind::cloned;
 
@@ -129,21 +129,22 @@ impl<T: Spec> Engine<T> {
         self.rejoin(tally, job)
     }
 
-    /// Has the lane that a job has entered decide what starts, if more has come since.
+    /// Has the lane of its first message decide what starts, if more has come since.
     fn rejoin(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
         let Work::Entered = job.work else {
             return Some(job);
         };
         job.work = Work::Attempt(1);
-        if !self.rules.rejoins() {
+        let Some(key) = job.key.take() else {
             return Some(job);
-        }
-        let (key, hash) = (job.key.take()?, job.hash);
+        };
+        let hash = job.hash;
         let now = self.now_if(self.rules.asks_the_time());
-        let (mut effects, mut waits) = (Effects::new(), Some(job));
+        let mut waits = Some(job);
         // What several have become may be delayed, as the newest was.
         let mut is_merged = false;
-        loop {
+        let mut effects = loop {
+            let mut effects = Effects::new();
             self.step(&key, hash, now, &mut effects, |lane, effects| {
                 if (is_merged || !lane.begin())
                     && let Some(job) = waits.take()
@@ -157,11 +158,13 @@ impl<T: Spec> Engine<T> {
                 return Some(job);
             }
             let Some(waiting) = effects.take_merge() else {
-                break;
+                break effects;
             };
+            // The room that they leave in the lane, before the user's function runs.
+            open(std::mem::replace(&mut effects.opening, Opening::Nothing));
             waits = Some(Job::first(None, hash, self.merge(tally, waiting)));
             is_merged = true;
-        }
+        };
         match self.follow(key, hash, &mut effects)? {
             Queued::Job(job) => Some(job),
             Queued::Lane { key, hash, .. } => self.start_scheduled(key, hash),
@@ -196,9 +199,7 @@ impl<T: Spec> Engine<T> {
         if !job.work.is_attempt() {
             return Some(job);
         }
-        if let Work::Entered = job.work
-            && self.rules.rejoins()
-        {
+        if let Work::Entered = job.work {
             // Its lane knows whether it may start.
             return self.rejoin(tally, job);
         }

@@ -36,6 +36,8 @@ pub(crate) struct Engine<T: Types> {
     pub(super) has_discipline: bool,
     /// Whether the first message of a lane with a discipline goes into the ready queue itself.
     pub(super) enters: bool,
+    /// Whether its lane then decides what starts when a runner takes it.
+    pub(super) rejoins: bool,
     pub(super) lanes: Lanes<T>,
     pub(super) ready: Ready<Queued<T>>,
     pub(crate) room: Room,
@@ -109,7 +111,7 @@ impl<T: Spec> Engine<T> {
     /// Whether a job must be checked before it starts.
     #[inline]
     pub(super) fn takes_slow_path(&self) -> bool {
-        self.enters | self.may_be_untimely() || self.has_paused()
+        self.rejoins | self.may_be_untimely() || self.has_paused()
     }
 
     /// Whether any lane is paused.
@@ -144,6 +146,7 @@ impl<T: Spec> Engine<T> {
             ),
             has_discipline: rules.has_discipline(),
             enters: rules.has_discipline() && rules.enters(),
+            rejoins: rules.enters() && rules.rejoins(),
             rates: rules.rate.map(|_| RateMemory::new()),
             rules,
             halted: AtomicUsize::new(0),

@@ -115,11 +115,10 @@ impl Rules {
         self.rate.is_none() && matches!(self.plan, PlanRules::Sequence(_))
     }
 
-    /// Whether the first message of a lane goes into the ready queue itself, before it is known
-    /// what else comes until a runner takes it. That runner [rejoins](super::Lane::rejoin) it with
-    /// what came.
+    /// Whether the first message of a lane goes into the ready queue itself. A runner that takes it
+    /// has the lane [combine](super::Lane::rejoin) it with what came after it.
     ///
-    /// Not where a message that waits may have to go for another one.
+    /// Not with an exact limit, where a message that waits may be dropped for another one.
     pub(crate) fn enters(&self) -> bool {
         let is_asked_later = match &self.plan {
             PlanRules::Fifo => false,
@@ -131,7 +130,7 @@ impl Rules {
         !is_asked_later && self.rate.is_none() && self.at_limit == AtLimit::Park
     }
 
-    /// Whether more than one message of a lane counts when a runner takes its first one.
+    /// Whether the lane decides again when a runner takes its first message.
     pub(crate) fn rejoins(&self) -> bool {
         matches!(self.plan, PlanRules::Coalesce(_) | PlanRules::Batch(_))
     }

@@ -103,13 +103,7 @@ impl<T: Spec> Engine<T> {
                     // An operator has let it out before.
                     self.clocks.drop_outdated();
                 }
-                self.apply(
-                    &mut Tally::default(),
-                    key,
-                    hash,
-                    &mut effects,
-                    &mut Vec::new(),
-                )
+                self.follow(key, hash, &mut effects)
             }
         }
     }

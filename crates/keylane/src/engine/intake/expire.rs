@@ -17,8 +17,7 @@ const LOOKS: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Expiry {
     alarm: Option<Alarm>,
-    /// Where many expire one after the other, they do so together, some ticks apart: each time the
-    /// whole queue is looked at.
+    /// When many expire in a row, they are collected in one scan of the queue every few ticks.
     not_before: Option<Instant>,
 }
 

@@ -115,7 +115,10 @@ impl<'a, T: Spec> Intake<'a, T> {
         };
         let engine = self.engine;
         if engine.enters && envelope.obligation.not_before(self.now).is_none() {
-            let work = Work::Entered;
+            let work = match engine.rejoins {
+                true => Work::Entered,
+                false => Work::Attempt(1),
+            };
             return self.enter_by_plan(
                 key,
                 Job {
@@ -139,7 +142,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         self.jobs.push(Queued::Job(job));
         let mut effects = Effects::new();
         let jobs = &mut *self.jobs;
-        let make = || match engine.rules.rejoins() {
+        let make = || match engine.rejoins {
             true => Lane::<T>::entered(),
             false => Lane::<T>::new(),
         };

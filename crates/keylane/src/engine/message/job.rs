@@ -24,8 +24,8 @@ pub(crate) struct Held<T: Types> {
 
 /// What is to be done with a head.
 pub(crate) enum Work<T: Types> {
-    /// Run the handler for the first time, once its lane, which it was the first to enter, has met
-    /// it with what has come since.
+    /// Run the handler for the first time. The lane may have received more messages since, and
+    /// decides again before the handler runs.
     Entered,
     /// Run the handler, for the n-th time.
     Attempt(u32),

@@ -133,8 +133,7 @@ impl<T: Spec> LetterInFlight<T> {
                     envelope,
                     work: Work::Letter(given_up),
                 };
-                engine.refused(tally, job, error);
-                None
+                engine.refused(tally, job, error)
             }
         }
     }

@@ -7,8 +7,10 @@
 //! A lane with a discipline has more to decide: [`offer`](Lane::offer) takes a message,
 //! [`next`](Lane::next) says what starts, [`decide`](Lane::decide) carries out what an operator
 //! wants, and a few more take what a timer or the version store has to say. All of them write what
-//! follows into [`Effects`]. Where nothing can happen to the first message of a lane before a
-//! runner takes it, it is made with `new` as well, and [`rejoin`](Lane::rejoin) is asked then.
+//! follows into [`Effects`]. The first message may go into the ready queue itself: its lane is made
+//! with `new` if it only expires. If it coalesces or batches, the lane is made with
+//! [`entered`](Lane::entered), and the runner that takes the message calls
+//! [`rejoin`](Lane::rejoin).
 
 mod backlog;
 pub(crate) use backlog::Spares;

@@ -122,9 +122,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         is_alone
     }
 
-    /// The first message of this lane, which a runner has taken out of the ready queue, meets what
-    /// has come since: what starts now. Those that are to be [merged](super::effects::Rare::merge)
-    /// are all out, and the one that they become is brought here again.
+    /// Combines the first message, which a runner has taken out of the ready queue, with those that
+    /// came after it, and decides what starts. Messages to be merged are returned in
+    /// [`Rare::merge`](super::effects::Rare::merge); the caller brings the merged message here again.
     pub(crate) fn rejoin(
         &mut self,
         item: T,

@@ -18,7 +18,8 @@ pub(crate) enum State<H> {
         reason: WaitReason,
         until: Option<Instant>,
     },
-    /// The head is in the ready queue, and meets what has come since when a runner takes it.
+    /// The first message is in the ready queue. The lane decides what to start when a runner takes
+    /// it.
     Entered,
     /// The head is in the ready queue, or its handler is in its first poll.
     Ready,
@@ -132,7 +133,7 @@ impl Phase {
 
     /// The whole transition table. `parked` tells whether anything is parked.
     ///
-    /// `None` is an transition that cannot happen in this phase.
+    /// `None` is a transition that cannot happen in this phase.
     #[inline]
     pub(crate) const fn after(self, transition: Transition, parked: bool) -> Option<Self> {
         let next = if parked { Self::Ready } else { Self::Absent };

@@ -22,7 +22,8 @@
 //! With a rate a job may have to wait although a runner asks for it. The runner becomes idle and
 //! wakes the router. No runner is recruited until the router says that the next job may start.
 //!
-//! A job that expires while it waits is taken out by the router, at its time.
+//! The router takes out what expires while it waits, at its time. What a runner pushed was parked
+//! before, and the timer of its lane wakes the router then.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -413,7 +414,7 @@ impl<T: Ranked> Ready<T> {
         jobs
     }
 
-    /// Holds another limit from now on; an older decision that comes late is none.
+    /// Holds another limit from now on; a decision older than the current one is ignored.
     /// No runner is dropped: those above a smaller limit become idle when they ask for a job. For a
     /// larger limit the first runner is recruited, and it recruits the next.
     pub(crate) fn set_concurrency(&self, concurrency: usize, decision: u64) -> Recruit {
