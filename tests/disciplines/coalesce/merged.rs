@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use keylane::error::ReceiptError;
 use keylane::watching::LaneState;
-use keylane::{Coalesce, Context, Delayed, Rate};
-use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
+use keylane::{Coalesce, Context, Delayed, Overflow, Rate};
+use keylane_testkit::scenario::{MS, SECOND, paused, quiet, until, within};
 use keylane_testkit::{Act, Gate, History, Script};
+use tokio::runtime::{Builder, Handle};
 
 use crate::support::{Client, Job, jobs, merging, scripted, word};
 
@@ -153,4 +154,47 @@ fn a_message_that_expires_leaves_nothing_in_the_lane() {
         let report = client.jobs.drain().await;
         assert_eq!((report.done, report.expired, report.coalesced), (1, 1, 3));
     });
+}
+
+/// The messages that are merged have left the lane: the merge function need not end for others to
+/// come in.
+#[test]
+fn senders_come_in_while_messages_are_merged() {
+    let mut runtime = Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+    let (came, comes) = std::sync::mpsc::channel();
+    let comes = Mutex::new(comes);
+    let history = History::new();
+    let hog = Gate::new();
+    let script = Script::new(&history).key(9, Act::ok().waits(&hog));
+    let all = runtime.block_on(async {
+        let jobs = jobs()
+            .concurrency(1)
+            .lane_capacity(3, Overflow::Wait)
+            .coalesce(Coalesce::merge(move |_: &Job, new: &Job| {
+                if new.id == 3 {
+                    // The fourth one is sent while the second and the third are merged.
+                    let came = comes.lock().unwrap().recv_timeout(20 * SECOND);
+                    came.expect("it comes in meanwhile");
+                }
+                new.clone()
+            }));
+        let client = Client::start(&history, script, jobs);
+        client.submit(9).await;
+        client.submit_all(1, 3).await;
+        // On a thread of its own, which no task of the dispatcher can hold up.
+        let late = std::thread::spawn({
+            let (client, runtime) = (client.clone(), Handle::current());
+            move || {
+                runtime.block_on(client.submit(1));
+                came.send(()).unwrap();
+            }
+        });
+        until(|| client.jobs.inspect(&1).is_some_and(|lane| lane.depth == 3)).await;
+        hog.open();
+        until(|| late.is_finished()).await;
+        late.join().unwrap();
+        within(client.jobs.drain().into_future()).await
+    });
+    assert_eq!((all.accepted, all.done + all.coalesced), (5, 5));
 }
