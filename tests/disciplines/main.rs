@@ -10,6 +10,7 @@ mod bad_input;
 mod coalesce;
 mod crowds;
 mod endings;
+mod first_message;
 mod gaps;
 mod model;
 mod sequence;

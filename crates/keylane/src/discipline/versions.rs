@@ -131,7 +131,7 @@ impl<K> Versions<K> {
     /// Spread once more: a hasher of the user's may be the identity, and the tables of the parts
     /// look at the same bits for their slots.
     fn part_of(&self, hash: u64) -> &Mutex<Memory<K>> {
-        let spread = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let spread = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
         &self.parts[spread as usize % self.parts.len()]
     }
 }

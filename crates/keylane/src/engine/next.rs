@@ -6,7 +6,7 @@ use super::outcome::{Outcome, Tally};
 use super::step::AfterUnlock;
 use super::{Engine, Lane};
 use crate::clock::{self, Instant};
-use crate::lanes::{Effects, Hold, Next, Opening};
+use crate::lanes::{Effects, Hold, Next};
 use crate::types::Spec;
 use crate::unwind::cloned;
 
@@ -140,31 +140,26 @@ impl<T: Spec> Engine<T> {
         };
         let hash = job.hash;
         let now = self.now_if(self.rules.asks_the_time());
-        let mut waits = Some(job);
-        // What several have become may be delayed, as the newest was.
-        let mut is_merged = false;
-        let mut effects = loop {
-            let mut effects = Effects::new();
-            self.step(&key, hash, now, &mut effects, |lane, effects| {
-                if (is_merged || !lane.begin())
-                    && let Some(job) = waits.take()
-                {
-                    let spares = self.lanes.spares();
-                    lane.rejoin(job.parked(), now, &self.rules, spares, effects);
-                }
-            });
-            if let Some(mut job) = waits {
-                job.key = Some(key);
-                return Some(job);
+        let (mut effects, mut waits) = (Effects::new(), Some(job));
+        self.step(&key, hash, now, &mut effects, |lane, effects| {
+            if !lane.begin()
+                && let Some(job) = waits.take()
+            {
+                let spares = self.lanes.spares();
+                lane.rejoin(job.parked(), now, &self.rules, spares, effects);
             }
-            let Some(waiting) = effects.take_merge() else {
-                break effects;
-            };
+        });
+        if let Some(mut job) = waits {
+            job.key = Some(key);
+            return Some(job);
+        }
+        if let Some(waiting) = effects.take_merge() {
             // The room that they leave in the lane, before the user's function runs.
-            open(std::mem::replace(&mut effects.opening, Opening::Nothing));
-            waits = Some(Job::first(None, hash, self.merge(tally, waiting)));
-            is_merged = true;
-        };
+            open(effects.opening);
+            let job = Job::first(Some(key), hash, self.merge(tally, waiting));
+            // It may be delayed, as the newest of them was, and its key may be paused.
+            return self.reconsider(tally, job);
+        }
         match self.follow(key, hash, &mut effects)? {
             Queued::Job(job) => Some(job),
             Queued::Lane { key, hash, .. } => self.start_scheduled(key, hash),

@@ -142,6 +142,12 @@ impl Room {
                 break;
             }
         }
+        // One that was out and came back stands before those that are stalled already.
+        for parked in lane.parked_mut() {
+            if !self.stall_obligation(&mut parked.envelope.obligation, freed) {
+                break;
+            }
+        }
         if let Some(head) = lane.head_mut() {
             self.stall_obligation(&mut head.envelope.obligation, freed);
         }
@@ -165,8 +171,14 @@ impl Room {
             .options()
             .is_some_and(|options| !options.merged.is_empty())
         {
-            // From the newest: the older ones may be stalled already.
-            for merged in obligation.options_mut().merged.iter_mut().rev() {
+            // From both ends: those between may be stalled already.
+            let merged = &mut obligation.options_mut().merged;
+            for merged in merged.iter_mut().rev() {
+                if !self.stall_charge(merged.charge_mut(), freed) {
+                    break;
+                }
+            }
+            for merged in merged {
                 if !self.stall_charge(merged.charge_mut(), freed) {
                     break;
                 }

@@ -16,7 +16,7 @@ use super::tasks::RunningTasks;
 use crate::adaptive::Meter;
 use crate::clock::Instant;
 use crate::handler::Details;
-use crate::lanes::{LaneMap, Limits, Ready, Recruit, Rules};
+use crate::lanes::{LaneMap, Limits, Ranked, Ready, Recruit, Rules};
 use crate::observe::Stats;
 use crate::observe::trace::Shown;
 use crate::rate::RateMemory;
@@ -111,7 +111,7 @@ impl<T: Spec> Engine<T> {
     /// Whether a job must be checked before it starts.
     #[inline]
     pub(super) fn takes_slow_path(&self) -> bool {
-        self.rejoins | self.may_be_untimely() || self.has_paused()
+        self.may_be_untimely() || self.has_paused() || self.rejoins
     }
 
     /// Whether any lane is paused.
@@ -333,8 +333,16 @@ impl<T: Spec> Engine<T> {
     /// Pushes one job to the back of the ready queue. If the queue is closed, the job is handed
     /// back.
     pub(super) fn enqueue(self: &Arc<Self>, queued: impl Into<Queued<T>>) {
-        match self.ready.push_one(queued.into()) {
-            Ok(recruit) => self.recruit(recruit),
+        let queued: Queued<T> = queued.into();
+        let expires = self.rules.expires && queued.expires_at().is_some();
+        match self.ready.push_one(queued) {
+            Ok(recruit) => {
+                self.recruit(recruit);
+                if expires {
+                    // It has the alarm.
+                    self.shutdown.wake_router();
+                }
+            }
             Err(queued) => self.hand_back_queued(queued),
         }
     }

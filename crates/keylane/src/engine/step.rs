@@ -146,7 +146,8 @@ impl<T: Spec> Engine<T> {
         };
         after_unlock.drained = match effects.removes {
             true => lane.has_watermark(),
-            false => lane.passes_watermark(starts),
+            // What is to be merged is on its way back into this lane.
+            false => !effects.merges() && lane.passes_watermark(starts),
         };
         if after_unlock.drained {
             // Under the lock, so that a lane without its watermark has always been reported.

@@ -99,6 +99,8 @@ impl<'a, T: Spec> Intake<'a, T> {
 
     /// Offers a message to a lane with a discipline. Where the lane may be asked later what starts,
     /// the message becomes an entry of the ready queue at once unless a lane exists.
+    // Out of line, to keep the path of plain lanes short.
+    #[inline(never)]
     fn offer(&mut self, accepted: Accepted<T>, stamp: u64) {
         let Accepted {
             key: Some(key),

@@ -299,7 +299,7 @@ impl<T: Item, H, G> Effects<T, H, G> {
 
     /// Whether messages are to become one before any of them may start.
     #[inline]
-    pub(super) fn merges(&self) -> bool {
+    pub(crate) fn merges(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.merge.is_some())
     }
 

@@ -124,7 +124,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     /// Combines the first message, which a runner has taken out of the ready queue, with those that
     /// came after it, and decides what starts. Messages to be merged are returned in
-    /// [`Rare::merge`](super::effects::Rare::merge); the caller brings the merged message here again.
+    /// [`Rare::merge`](super::effects::Rare::merge): they have started, and what they become runs
+    /// unless it has to [come back](Self::take_back).
     pub(crate) fn rejoin(
         &mut self,
         item: T,
@@ -141,6 +142,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if merges && self.parked_len() > 0 {
             let newcomers = std::iter::from_fn(|| self.pop()).collect();
             effects.rare_mut().merge = Some((item, Few::More(newcomers)));
+            // They are all out, and what comes from now on meets no head that waits.
+            self.enter(Transition::Start, State::Ready);
             return self.open_or_renew_gate(rules, effects);
         }
         self.requeue();

@@ -243,12 +243,16 @@ impl<T: Ranked> Ready<T> {
         if state.closed {
             return Err(job);
         }
+        if self.expires {
+            let at = job.expires_at();
+            state.expires_at = state.expires_at.into_iter().chain(at).min();
+        }
         state.jobs.push(job);
         Ok(state.recruit(&self.limits))
     }
 
-    /// When to call [`take_expired`](Self::take_expired), if a job may expire. For those that the
-    /// router pushed: a job that a runner pushes was parked, and its lane has a timer for it.
+    /// When to call [`take_expired`](Self::take_expired), if a job may expire. Not for those that a
+    /// runner gives back for another one: they were parked, and their lanes have timers for them.
     pub(crate) fn expires_at(&self) -> Option<u64> {
         lock(&self.state).expires_at
     }

@@ -21,6 +21,8 @@ impl World {
         if let Stall::Lane | Stall::LaneAndEarly(_) = stall {
             let parked = lane.parked_mut().rev().map(|parked| parked.id);
             marked.extend(parked.take_while(|id| !self.stalled.contains(id)));
+            let parked = lane.parked().map(|parked| parked.id);
+            marked.extend(parked.take_while(|id| !self.stalled.contains(id)));
             marked.extend(lane.head().map(|head| head.id));
             let may = self.was_stalled
                 || lane.is_stalled()

@@ -247,7 +247,7 @@ impl World {
             None => {}
             Some(Queued::Message(message)) => self.reconsider(message),
             Some(Queued::Entered(message)) => self.begin(message),
-            Some(Queued::Merged(message)) => self.rejoin(message),
+            Some(Queued::Merged(message)) => self.reconsider(message),
             Some(Queued::Lane) => {
                 let lane = self.lane.as_mut().expect("a lane that is queued is there");
                 let effects = effects_of(|done| lane.next(self.now, &self.rules, done));
