@@ -47,18 +47,18 @@ const MESSAGES: u64 = 10_000;
 /// other parts of the channel.
 mod figure {
     pub(super) const HOP: u64 = 486;
-    pub(super) const SEND_ONE_KEY: u64 = 1_802;
-    pub(super) const SEND_1K_KEYS: u64 = 1_800;
-    pub(super) const SEND_DISTINCT: u64 = 1_790;
-    pub(super) const SUBMIT: u64 = 2_546;
-    pub(super) const SPAWN_AND_ONESHOT: u64 = 3_171;
-    pub(super) const ROUND_TRIP: u64 = 5_919;
-    pub(super) const RETRY_SET: u64 = 1_877;
-    pub(super) const RETRY_ONCE: u64 = 9_274;
-    pub(super) const COALESCE: u64 = 3_508;
-    pub(super) const SEQUENCE: u64 = 4_739;
-    pub(super) const BATCH: u64 = 3_869;
-    pub(super) const EXPIRY: u64 = 4_085;
+    pub(super) const SEND_ONE_KEY: u64 = 1_810;
+    pub(super) const SEND_1K_KEYS: u64 = 1_810;
+    pub(super) const SEND_DISTINCT: u64 = 1_801;
+    pub(super) const SUBMIT: u64 = 2_556;
+    pub(super) const SPAWN_AND_ONESHOT: u64 = 3_192;
+    pub(super) const ROUND_TRIP: u64 = 5_995;
+    pub(super) const RETRY_SET: u64 = 1_892;
+    pub(super) const RETRY_ONCE: u64 = 8_964;
+    pub(super) const COALESCE: u64 = 2_399;
+    pub(super) const SEQUENCE: u64 = 4_554;
+    pub(super) const BATCH: u64 = 2_897;
+    pub(super) const EXPIRY: u64 = 2_777;
 }
 
 /// In percent of its figure, what a bench may take.
