@@ -41,7 +41,7 @@ impl<T: Spec> Engine<T> {
         self.arm_wake_up(WakeUp::Forget, at);
     }
 
-    /// The time has come to forget rates that say nothing any more.
+    /// The time has come to forget rates that have fully recovered.
     pub(super) fn forget_rates(&self, now: Instant) {
         let Some(rates) = &self.rates else { return };
         let (gate, next) = rates.forget(self.clocks.stamp(now));

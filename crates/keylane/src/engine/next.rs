@@ -71,7 +71,7 @@ impl<T: Spec> Engine<T> {
         next
     }
 
-    /// The same in a lane with a discipline.
+    /// Moves on a lane with a discipline.
     // Out of line, to keep the path of plain lanes short.
     #[inline(never)]
     fn advance_by_plan(&self, key: T::Key, hash: u64) -> Option<Queued<T>> {

@@ -26,7 +26,7 @@ fn slot_of(hash: u64) -> usize {
 pub(crate) struct Room {
     /// Room for messages that are accepted and not settled.
     pub(crate) messages: Semaphore,
-    /// The same in bytes.
+    /// Room in bytes.
     pub(crate) bytes: Option<Semaphore>,
     /// Stalled messages, whose room was returned. Relaxed, without a partner: it orders nothing.
     stalled: AtomicUsize,

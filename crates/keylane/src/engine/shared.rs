@@ -244,7 +244,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// The same as `gate`, where a reshard may change the number of lanes.
+    /// The gate of a lane, where a reshard may change the number of lanes.
     #[cold]
     pub(super) fn gate_of_place(&self, hash: u64, key: &T::Key) -> Option<Gate> {
         let places = self.places.as_ref()?;

@@ -13,8 +13,8 @@ use crate::discipline::Forgotten;
 use crate::lanes::{Keep, Out};
 use crate::types::{Spec, Types};
 
-/// What is seen under the lock of a shard, and carried out once it is released. Most steps have
-/// nothing of it.
+/// Work that a step leaves for the time after the lock of the shard is released. Most steps leave
+/// none.
 #[must_use = "room, the router and what keys remember wait for it"]
 pub(super) struct AfterUnlock<T: Types> {
     freed: Freed,

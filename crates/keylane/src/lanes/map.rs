@@ -84,7 +84,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         self.enter_or_make(hash, key, Lane::new, offer)
     }
 
-    /// The same with a lane that `make` makes.
+    /// Lends the lane that exists, or puts one there that `make` makes.
     #[inline]
     pub(crate) fn enter_or_make<R>(
         &self,

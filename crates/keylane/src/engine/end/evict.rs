@@ -30,7 +30,7 @@ impl<T: Spec> Engine<T> {
         self.flush(&mut tally);
     }
 
-    /// The same for whatever was in the ready queue.
+    /// Hands back an entry of the ready queue.
     pub(in super::super) fn hand_back_queued(&self, queued: Queued<T>) {
         match queued {
             Queued::Job(job) => self.hand_back_job(job),

@@ -18,7 +18,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// The same for a job in backoff.
+    /// Arms the timer of a job in backoff, and wakes the router.
     pub(in super::super) fn arm_retry(&self, due: RetryDue<T::Key>, at: Instant) {
         if self.clocks.retries.arm(due, self.clocks.stamp(at)) {
             self.shutdown.wake_router();

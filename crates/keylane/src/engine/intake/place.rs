@@ -78,8 +78,8 @@ impl<'a, T: Spec> Intake<'a, T> {
         }
     }
 
-    /// Keeps a message that is delayed, or whose old lane has not drained. Returns all others, to be
-    /// placed.
+    /// Keeps a message that is delayed, or whose old lane has not drained. Returns all others, to
+    /// be placed.
     #[cold]
     fn find_lane(&mut self, accepted: Accepted<T>, stamp: u64) -> Option<Accepted<T>> {
         let engine = self.engine;
@@ -97,8 +97,8 @@ impl<'a, T: Spec> Intake<'a, T> {
         None
     }
 
-    /// Offers a message to a lane with a discipline. Where the lane may be asked later what starts,
-    /// the message becomes an entry of the ready queue at once unless a lane exists.
+    /// Offers a message to a lane with a discipline. If the key has no lane, the message may go
+    /// into the ready queue at once: see [`Rules::enters`](crate::lanes::Rules::enters).
     // Out of line, to keep the path of plain lanes short.
     #[inline(never)]
     fn offer(&mut self, accepted: Accepted<T>, stamp: u64) {

@@ -80,7 +80,7 @@ impl Charge {
 impl Drop for Charge {
     #[inline]
     fn drop(&mut self) {
-        // Otherwise the runtime is ending, and its owner knows.
+        // Without a panic this happens only when the runtime shuts down.
         if self.standing != Standing::Settled && std::thread::panicking() {
             let _ = LOST.try_with(|lost| lost.set(lost.get() + 1));
         }

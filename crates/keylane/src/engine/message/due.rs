@@ -12,7 +12,7 @@ pub(crate) enum WakeUp<K> {
     Lane { key: K, hash: u64, due: Due },
     /// The first of the delayed messages comes into its lane at this moment.
     Later(Instant),
-    /// The rates that are remembered of keys without lanes say nothing any more.
+    /// Remembered rates of keys without lanes have fully recovered, and can be forgotten.
     Forget,
 }
 

@@ -78,7 +78,7 @@ impl<T: Spec> Engine<T> {
         self.settle_in_place(tally, &mut envelope, outcome);
     }
 
-    /// The same for an envelope that stays in its place. It must not be used afterwards.
+    /// Settles a message whose envelope stays in its place. It must not be used afterwards.
     #[inline]
     pub(in super::super) fn settle_in_place(
         &self,

@@ -136,7 +136,7 @@ pub(crate) struct Placing<K> {
     pub(crate) number: fn(&K) -> usize,
 }
 
-/// The same, with the hash that the lanes are kept by.
+/// How keys are spread over the lanes, with the hash that the lanes are kept by.
 pub(crate) struct Places<K> {
     pub(in super::super) placing: Placing<K>,
     pub(in super::super) hash: Box<dyn Fn(&K) -> u64 + Send + Sync>,

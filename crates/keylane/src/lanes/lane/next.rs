@@ -51,7 +51,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// The same in a lane without a discipline that is full, paused or marked, or was.
+    /// The head settled in a lane without a discipline that is full, paused or marked, or was.
     fn advance_plain(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         self.count_departure(rules, effects);
         if self.is_paused() {

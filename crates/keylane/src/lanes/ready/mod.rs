@@ -142,7 +142,7 @@ impl<T: Ranked> Inner<T> {
         }
     }
 
-    /// The same by rules, or above the limit.
+    /// Takes a job where priorities or a rate take precedence, or above the limit.
     #[cold]
     #[inline(never)]
     fn take_warily(&mut self, limits: &Limits) -> Take<T> {
