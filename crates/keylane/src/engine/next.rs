@@ -96,15 +96,11 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// A runner took a scheduled lane out of the ready queue. Returns the job that starts, if any.
-    pub(super) fn start_scheduled(&self, key: T::Key, hash: u64) -> Option<Job<T>> {
-        let mut asked = Queued::Lane {
-            key,
-            hash,
-            class: 0,
-        };
+    /// The job that starts of an entry of the ready queue, if any: for a scheduled lane, its lane
+    /// decides.
+    pub(super) fn choose(&self, mut queued: Queued<T>) -> Option<Job<T>> {
         loop {
-            match asked {
+            match queued {
                 Queued::Job(job) => return Some(job),
                 Queued::Lane { key, hash, .. } => {
                     let now = self.now_if(self.rules.asks_the_time());
@@ -115,7 +111,7 @@ impl<T: Spec> Engine<T> {
                     if !found {
                         return None;
                     }
-                    asked = self.follow(key, hash, &mut effects)?;
+                    queued = self.follow(key, hash, &mut effects)?;
                 }
             }
         }
@@ -160,10 +156,7 @@ impl<T: Spec> Engine<T> {
             // It may be delayed, as the newest of them was, and its key may be paused.
             return self.reconsider(tally, job);
         }
-        match self.follow(key, hash, &mut effects)? {
-            Queued::Job(job) => Some(job),
-            Queued::Lane { key, hash, .. } => self.start_scheduled(key, hash),
-        }
+        self.choose(self.follow(key, hash, &mut effects)?)
     }
 
     /// Checks a job that may have to wait: its key is paused, or its time may not have come, or
@@ -188,7 +181,7 @@ impl<T: Spec> Engine<T> {
             self.settle(tally, envelope, Outcome::Expired(message));
             job = match self.advance(key, hash)? {
                 Queued::Job(job) => job,
-                Queued::Lane { key, hash, .. } => return self.start_scheduled(key, hash),
+                lane @ Queued::Lane { .. } => return self.choose(lane),
             };
         }
         if !job.work.is_attempt() {
@@ -240,9 +233,6 @@ impl<T: Spec> Engine<T> {
         if !found {
             return None;
         }
-        match self.follow(key, hash, &mut effects)? {
-            Queued::Job(job) => Some(job),
-            Queued::Lane { key, hash, .. } => self.start_scheduled(key, hash),
-        }
+        self.choose(self.follow(key, hash, &mut effects)?)
     }
 }

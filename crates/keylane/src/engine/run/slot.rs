@@ -201,7 +201,7 @@ impl<T: Spec> RunnerSlot<T> {
                 None
             }
             Queued::Job(job) => self.engine.begin(&mut self.tally, job),
-            Queued::Lane { key, hash, .. } => self.engine.start_scheduled(key, hash),
+            lane @ Queued::Lane { .. } => self.engine.choose(lane),
         }
     }
 
