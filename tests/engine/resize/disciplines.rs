@@ -1,4 +1,4 @@
-//! Lanes that think, and priorities, while the number of lanes changes: no user's messages overtake each
+//! Lanes with a discipline, and priorities, while the number of lanes changes: no user's messages overtake each
 //! other, and each one settles.
 
 use std::collections::HashMap;

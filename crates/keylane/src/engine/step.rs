@@ -146,8 +146,7 @@ impl<T: Spec> Engine<T> {
         };
         after_unlock.drained = match effects.removes {
             true => lane.has_watermark(),
-            // What is to be merged is on its way back into this lane.
-            false => !effects.merges() && lane.passes_watermark(starts),
+            false => lane.passes_watermark(starts),
         };
         if after_unlock.drained {
             // Under the lock, so that a lane without its watermark has always been reported.

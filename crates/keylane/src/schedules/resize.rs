@@ -10,7 +10,10 @@ use shuttle_tokio::task::JoinHandle;
 use super::explore::pause;
 use super::witness::{Hasher, task};
 use crate::routing::{HashLane, HashLanes};
-use crate::{Context, Dispatcher, Overflow, Retry, Shutdown};
+use crate::{Coalesce, Context, Dispatcher, Overflow, Retry, Shutdown};
+
+/// Messages that have become one, in the order in which they came.
+type Merged = Vec<(u8, u32)>;
 
 type Lanes = HashLanes<(u8, u32), (), &'static str>;
 
@@ -193,4 +196,66 @@ pub(super) async fn meets_the_end() {
     };
     let handed_back = users.conclude(lanes, ending, tasks).await;
     assert!(!drains || handed_back == 0, "{handed_back} came back");
+}
+
+/// What waits in a lane is merged while the number of lanes grows and shrinks. Nothing of a message
+/// is lost in it, so each user's messages start in order, one after the other.
+pub(super) async fn merges_under_load() {
+    let users = Users::default();
+    let lanes = {
+        let users = users.clone();
+        let merge = |waiting: &Merged, new: &Merged| [waiting.as_slice(), new].concat();
+        Dispatcher::hash_lanes(NonZeroUsize::MIN, |message: &Merged| message[0].0)
+            .coalesce(Coalesce::merge(merge))
+            .concurrency(2)
+            .quantum(1)
+            .hasher(Hasher::default())
+            .shards(2)
+            .spawn(move |message: Merged| {
+                let users = users.clone();
+                async move {
+                    for (user, number) in message {
+                        let running = Running::start(&users, user, number, 1);
+                        pause().await;
+                        users.with(user, |seen| seen.last.1 = true);
+                        drop(running);
+                    }
+                    Ok::<(), &str>(())
+                }
+            })
+            .expect("the settings are right")
+    };
+    let send = |user, numbers: std::ops::Range<u32>| {
+        let lanes = lanes.clone();
+        task(async move {
+            for number in numbers {
+                let sent = lanes.send(vec![(user, number)]).await;
+                sent.expect("it stays open");
+            }
+        })
+    };
+    let mut tasks = vec![send(0, 1..5), send(1, 1..4)];
+    let change = {
+        let lanes = lanes.clone();
+        task(async move {
+            lanes.resize(3).await.expect("it stays open");
+            lanes.resize(2).await.expect("it stays open");
+        })
+    };
+    tasks.push(change);
+    for task in tasks {
+        task.await.expect("it is not stopped");
+    }
+    let report = lanes.drain().await;
+    assert_eq!(
+        (report.accepted, report.done + report.coalesced),
+        (7, 7),
+        "{report}"
+    );
+    for (user, last) in [(0, 4), (1, 3)] {
+        users.with(user, |seen| {
+            assert!(seen.wrong.is_empty(), "of user {user}: {:#?}", seen.wrong);
+            assert_eq!(seen.last, (last, true), "of user {user}");
+        });
+    }
 }

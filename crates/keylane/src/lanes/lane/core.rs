@@ -159,6 +159,13 @@ impl<T, H, G> Lane<T, H, G> {
         self.more.as_ref().is_some_and(|more| more.paused)
     }
 
+    /// Whether two messages of this lane are with the router, which makes one of them. Until that
+    /// comes back the lane stays, and has not drained.
+    pub(super) fn is_merging(&self) -> bool {
+        let plan = self.more.as_ref().map(|more| &more.plan);
+        matches!(plan, Some(Plan::Merging(_)))
+    }
+
     /// Whether nothing of this key starts before time passes, a missing version comes, the version
     /// store answers or an operator acts.
     #[inline]
@@ -442,6 +449,7 @@ impl<T: Item, H, G> Lane<T, H, G> {
             Some(item) => is_behind(item),
             None => {
                 matches!(self.state, State::Scheduled | State::Waiting { .. })
+                    && !self.is_merging()
                     && self.first_early().is_none()
                     && self.oldest_parked().is_none_or(is_behind)
             }

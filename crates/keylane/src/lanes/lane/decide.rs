@@ -53,7 +53,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             Decision::Skip => self.skip(now, rules, spares, effects)?,
             Decision::RetryNow => self.retry_now(effects)?,
             Decision::Replace => self.replace(effects)?,
-            Decision::Purge => self.purge(effects),
+            Decision::Purge => self.purge(rules, effects),
         }
         Ok(())
     }
@@ -178,7 +178,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    fn purge(&mut self, effects: &mut Effects<T, H, G>) {
+    fn purge(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         self.count_held(effects);
         self.leave_halt(effects);
         let (is_out, is_paused) = (self.is_out(), self.is_paused());
@@ -189,14 +189,19 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         for parked in parked {
             effects.left.push((parked, Left::Purged));
         }
-        if is_out {
-            self.remove_gate(effects);
-        } else if is_paused {
-            self.remove_gate(effects);
-            self.state = State::Waiting {
-                reason: WaitReason::Paused,
-                until: None,
+        if !is_out {
+            let reason = match is_paused {
+                true => WaitReason::Paused,
+                false => WaitReason::Empty,
             };
+            let until = None;
+            self.state = State::Waiting { reason, until };
+        }
+        if self.is_merging() {
+            // What two messages become comes back, and was not here to be purged.
+            self.open_gate(self.depth(rules), rules, effects);
+        } else if is_out || is_paused {
+            self.remove_gate(effects);
         } else {
             self.leave(effects);
         }

@@ -297,12 +297,6 @@ impl<T: Item, H, G> Effects<T, H, G> {
         self.rare.get_or_insert_default()
     }
 
-    /// Whether messages are to become one before any of them may start.
-    #[inline]
-    pub(crate) fn merges(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.merge.is_some())
-    }
-
     /// Takes the messages that are to become one.
     pub(crate) fn take_merge(&mut self) -> Option<(T, Few<T>)> {
         self.rare.as_mut()?.merge.take()

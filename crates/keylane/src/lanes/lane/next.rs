@@ -308,6 +308,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if let Some(more) = &mut self.more {
             more.plan.reset_batch();
         }
+        if self.is_merging() {
+            return self.wait(WaitReason::Empty, None, effects);
+        }
         if let Some((reason, until)) = self.missing(now, rules) {
             return self.wait(reason, until, effects);
         }

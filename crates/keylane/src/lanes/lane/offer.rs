@@ -38,9 +38,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 self.sequence(item, (now, sequence), rules, spares, recall, effects);
             }
         }
-        if !effects.merges() {
-            self.after_offer(now, rules, effects);
-        }
+        self.count_offered(rules, effects);
+        self.after_offer(now, rules, effects);
     }
 
     /// Parks a message behind the others, in a lane that has room for this many.
@@ -62,31 +61,23 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// Takes the one message that two have become, out of the lane: their
-    /// [`merge`](super::effects::Rare::merge) was the user's.
-    pub(crate) fn offer_merged(
-        &mut self,
-        item: T,
-        now: Instant,
-        rules: &Rules,
-        spares: &Spares<T>,
-        effects: &mut Effects<T, H, G>,
-    ) {
-        if self.is_stalled() {
-            effects.stall = Stall::Lane;
-        }
-        self.push(item, spares);
-        self.forget_delay();
-        self.after_offer(now, rules, effects);
-    }
-
-    /// What is in the lane now may start, expire, or be too much.
-    fn after_offer(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+    /// Another message is in the lane, unless that turned it away.
+    fn count_offered(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         let depth = self.depth(rules);
-        effects.depth = depth;
         if self.count_arrival(depth, rules) {
             effects.full.up();
         }
+    }
+
+    /// What is in the lane now may start, expire, or be too much.
+    pub(super) fn after_offer(
+        &mut self,
+        now: Instant,
+        rules: &Rules,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let depth = self.depth(rules);
+        effects.depth = depth;
         if depth > rules.capacity {
             // It came in before its sender could see the lane full. If it counted against the
             // capacity, one flooded key could take all of it from the others.

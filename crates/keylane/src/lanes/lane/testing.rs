@@ -15,6 +15,8 @@ use crate::lanes::rules::{AtLimit, PlanRules, Rules};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) id: u32,
+    /// The first message that has become a part of this one.
+    pub(super) since: Option<u32>,
     pub(super) version: u64,
     pub(super) not_before: Option<Instant>,
     pub(super) expires_at: Option<u64>,
@@ -36,7 +38,7 @@ impl Item for Message {
     type Body = u32;
 
     fn accepted_at(&self) -> u64 {
-        u64::from(self.id)
+        u64::from(self.since.unwrap_or(self.id))
     }
 
     fn version(&self) -> u64 {

@@ -3,9 +3,11 @@
 use super::super::super::gate::Gate;
 use super::super::super::item::Item;
 use super::super::super::rules::{AtLimit, CoalesceRules, Rules, Survivor};
-use super::super::effects::{Effects, Few, Left};
+use super::super::effects::{Effects, Few, Left, Stall};
 use super::super::state::State;
 use super::super::{Lane, Spares};
+use super::Plan;
+use crate::clock::Instant;
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
     pub(in super::super) fn coalesce(
@@ -52,8 +54,35 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 self.forget_delay();
             }
             Survivor::Merged => {
-                effects.rare_mut().merge = self.pop_newest().map(|old| (old, Few::One(item)));
+                if let Some(old) = self.pop_newest() {
+                    let messages = 2 + old.merged_len() + item.merged_len();
+                    self.more_mut().plan = Plan::Merging(messages);
+                    effects.rare_mut().merge = Some((old, Few::One(item)));
+                }
             }
         }
+    }
+
+    /// Takes the one message that two have become, out of the lane: their
+    /// [`merge`](super::super::effects::Rare::merge) was the user's.
+    pub(crate) fn offer_merged(
+        &mut self,
+        item: T,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        if let Some(more) = &mut self.more {
+            more.plan.end_merge();
+        }
+        if self.is_stalled() {
+            effects.stall = Stall::Lane;
+        }
+        self.push(item, spares);
+        self.forget_delay();
+        // If it is only one of the two.
+        self.open_gate(self.depth(rules), rules, effects);
+        self.after_offer(now, rules, effects);
     }
 }

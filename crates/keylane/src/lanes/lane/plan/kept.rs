@@ -5,10 +5,14 @@ use super::sequencer::Sequencer;
 
 /// What the plan of a lane has to keep.
 ///
-/// First in, first out and coalescing keep nothing: the parked messages say all.
+/// First in, first out keeps nothing, and coalescing hardly ever anything: the parked messages say
+/// all.
 #[derive(Debug)]
 pub(crate) enum Plan<T> {
     Stateless,
+    /// Two messages are with the router, which has the user's function make one of them. It comes
+    /// back into this lane. So many messages will have become one then.
+    Merging(usize),
     Sequence(Sequencer<T>),
     Batch(Batch),
 }
@@ -18,6 +22,7 @@ impl<T> Plan<T> {
     pub(crate) fn extra_len(&self) -> usize {
         match self {
             Self::Stateless => 0,
+            Self::Merging(messages) => *messages,
             Self::Sequence(sequencer) => sequencer.early_len(),
             Self::Batch(batch) => batch.members,
         }
@@ -26,14 +31,14 @@ impl<T> Plan<T> {
     pub(crate) fn sequencer(&self) -> Option<&Sequencer<T>> {
         match self {
             Self::Sequence(sequencer) => Some(sequencer),
-            Self::Stateless | Self::Batch(_) => None,
+            Self::Stateless | Self::Merging(_) | Self::Batch(_) => None,
         }
     }
 
     pub(crate) fn sequencer_mut(&mut self) -> Option<&mut Sequencer<T>> {
         match self {
             Self::Sequence(sequencer) => Some(sequencer),
-            Self::Stateless | Self::Batch(_) => None,
+            Self::Stateless | Self::Merging(_) | Self::Batch(_) => None,
         }
     }
 
@@ -41,6 +46,13 @@ impl<T> Plan<T> {
     pub(crate) fn forget_lingering(&mut self) {
         if let Self::Batch(batch) = self {
             batch.has_lingered = false;
+        }
+    }
+
+    /// What was to be merged is back.
+    pub(crate) fn end_merge(&mut self) {
+        if let Self::Merging(_) = self {
+            *self = Self::Stateless;
         }
     }
 
@@ -58,7 +70,9 @@ impl<T> Plan<T> {
         }
         match self {
             Self::Batch(batch) => batch,
-            Self::Stateless | Self::Sequence(_) => unreachable!("the rules say batch"),
+            Self::Stateless | Self::Merging(_) | Self::Sequence(_) => {
+                unreachable!("the rules say batch")
+            }
         }
     }
 }

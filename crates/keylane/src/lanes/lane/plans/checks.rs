@@ -23,15 +23,17 @@ impl World {
             assert!(!drained, "there is no mark");
             return;
         };
+        let is_behind = |message: &Message| message.accepted_at() > u64::from(mark);
         // It has not said yet what is next.
         let is_out = matches!(lane.phase(), Phase::Entered | Phase::Ready | Phase::Running);
-        let is_past = if is_out && !effects.removes {
-            starts.is_some_and(|message| message.id > mark)
+        let merging = self.merging.is_some() || rare(effects).merge.is_some();
+        let is_past = if merging {
+            false
+        } else if is_out && !effects.removes {
+            starts.is_some_and(is_behind)
         } else {
-            let merging = rare(effects).merge.iter();
-            let merging = merging.flat_map(|(_, newcomers)| newcomers.as_slice());
-            let mut all = lane.parked().chain(lane.head()).chain(merging);
-            all.all(|message| message.id > mark)
+            let mut all = lane.parked().chain(lane.head());
+            all.all(is_behind)
         };
         if drained {
             self.mark = None;
@@ -128,7 +130,7 @@ impl World {
     /// A lane that stalls tells since when its oldest message has waited.
     pub(super) fn check_stalled_since(&self, since: Option<u64>) {
         let Some(lane) = &self.lane else { return };
-        let oldest = lane.oldest_parked().map(|oldest| u64::from(oldest.id));
+        let oldest = lane.oldest_parked().map(Item::accepted_at);
         assert!(
             since.is_none() || since == oldest,
             "{since:?} is not the oldest"
@@ -189,6 +191,7 @@ impl World {
         let outside: usize = out
             .map(|message| 1 + message.merged.len() + message.members.len())
             .sum();
+        // The lane counts what the router merges.
         let (mut inside, mut held) = (0, 0);
         if let Some(lane) = &self.lane {
             inside = lane.depth(&self.rules);
@@ -210,7 +213,7 @@ impl World {
             self.check_gate(lane);
             self.check_expiries(lane);
         } else {
-            assert!(self.queued.is_none() && self.running.is_none());
+            assert!(self.queued.is_none() && self.running.is_none() && self.merging.is_none());
             assert_eq!((self.paused, self.halted, self.full), (0, 0, 0));
         }
         let backoffs = self.timers.iter().filter(|timer| timer.1 == 0).count();
@@ -275,7 +278,9 @@ impl World {
         let depth = lane.depth(&self.rules);
         let capacity = self.rules.capacity;
         // One that comes back brings what was merged into it.
-        let merged: usize = lane.parked().map(|message| message.merged.len()).sum();
+        let waited = self.merging.iter().map(|(waited, _)| waited);
+        let messages = lane.parked().chain(waited);
+        let merged: usize = messages.map(|message| message.merged.len()).sum();
         if let Some(gate) = lane.gate() {
             let room = capacity.saturating_sub(depth);
             // One that came with a permit and was there already leaves room until the next goes.
@@ -302,10 +307,11 @@ impl World {
             WaitReason::Rate | WaitReason::Delay | WaitReason::Linger => {
                 let until = until.expect("it waits for a time");
                 assert!(armed(1, until), "nothing wakes it from {reason:?}");
-                let first = lane.oldest_parked().expect("it waits with a message");
+                let first = lane.oldest_parked();
+                assert!(first.is_some() || self.merging.is_some(), "for no message");
                 let is_delayed = *reason == WaitReason::Delay;
                 assert!(
-                    !is_delayed || first.not_before == Some(until),
+                    !is_delayed || first.is_none_or(|first| first.not_before == Some(until)),
                     "not for its first"
                 );
                 let full = self
@@ -328,7 +334,10 @@ impl World {
                 assert!(is_armed, "nothing ends the wait for a version");
             }
             WaitReason::HaltedGap => {}
-            WaitReason::Empty => panic!("an empty lane stays"),
+            WaitReason::Empty => {
+                let comes = self.merging.is_some() && lane.parked_len() == 0;
+                assert!(comes, "an empty lane stays");
+            }
         }
     }
 }

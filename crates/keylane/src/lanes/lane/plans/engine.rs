@@ -1,8 +1,6 @@
 //! What the engine does with the effects of a lane.
 
-use super::super::testing::{
-    Message, TestEffects, TestGate, TestLane, effects as effects_of, rare,
-};
+use super::super::testing::{Message, TestEffects, TestGate, rare};
 use super::super::{Change, Due, Few, Lane, Left, Out, Stall, Store};
 use super::world::{Queued, World};
 use crate::clock::Instant;
@@ -97,6 +95,7 @@ impl World {
             self.tat = memory.tat;
             self.is_asked = false;
             assert!(self.running.is_none() && self.queued.is_none());
+            assert!(self.merging.is_none(), "what two become has no lane");
         }
         let rare = effects.rare.map_or_else(Default::default, |rare| *rare);
         self.open(effects.opening);
@@ -136,24 +135,22 @@ impl World {
             Out::Message(message) => Some(Queued::Message(message)),
             Out::Head { head, .. } => Some(Queued::Message(*head)),
         };
+        let queued_nothing = queued.is_none();
         if queued.is_some() {
             assert!(self.queued.is_none(), "the lane is queued twice");
             assert!(self.running.is_none(), "the lane is queued and runs");
             self.queued = queued;
         }
-        if let Some((waited, newcomers)) = rare.merge {
-            let merged = self.merge(waited, newcomers);
-            let tat = self.tat;
-            let lane = self.lane.get_or_insert_with(|| TestLane::empty(tat));
-            let (now, rules, spares) = (self.now, &self.rules, &self.spares);
-            let effects = effects_of(|done| lane.offer_merged(merged, now, rules, spares, done));
-            self.apply(effects);
+        if rare.merge.is_some() {
+            assert!(queued_nothing, "the lane goes on before they are one");
+            self.merging = rare.merge;
         }
     }
 
     /// Messages become one.
     pub(super) fn merge(&mut self, waited: Message, newcomers: Few<Message>) -> Message {
         newcomers.into_iter().fold(waited, |waited, mut newcomer| {
+            newcomer.since = waited.since.or(Some(waited.id));
             let body = newcomer.absorb_older(waited);
             assert!(self.merged.insert(body), "{body} is merged twice");
             newcomer

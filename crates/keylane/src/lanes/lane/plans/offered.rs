@@ -48,8 +48,7 @@ impl Before {
             _ => panic!("one comes at a time"),
         });
         if merges.is_some() {
-            let is_left_alone = effects.depth == 0 && !effects.removes;
-            assert!(is_left_alone, "the lane goes on before they are one");
+            assert!(!effects.removes, "the lane goes before they are one");
         }
         let enters = matches!(lane.phase(), Phase::Entered);
         match (&rules.plan, self.waits) {

@@ -23,6 +23,8 @@ pub(super) enum Step {
         delay: u64,
         on_its_way: bool,
     },
+    /// What the router merges has become one.
+    Merge,
     /// A runner takes what is in the ready queue.
     Take,
     /// The handler of the head returns `Pending`.
@@ -63,6 +65,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
             delay: if delay == 3 { 10 } else { 0 },
             on_its_way: hurry == 0,
         }),
+        4 => Just(Step::Merge),
         8 => Just(Step::Take),
         1 => Just(Step::Suspend),
         6 => Just(Step::Finish),

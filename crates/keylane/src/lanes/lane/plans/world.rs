@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::super::testing::{Message, TestGate, TestLane, effects as effects_of, rare};
-use super::super::{Decision, Due, Hold, Out, Phase, Spares, State, Store, Timer, WaitReason};
+use super::super::{Decision, Due, Few, Hold, Out, Phase, Spares, State, Store, Timer, WaitReason};
 use super::decided::{told, went};
 use super::offered::Before;
 use super::steps::Step;
@@ -33,6 +33,8 @@ pub(super) struct World {
     pub(super) queued: Option<Queued>,
     /// With a runner.
     pub(super) running: Option<Message>,
+    /// With the router, which merges them: the one that waited, and the newcomer.
+    pub(super) merging: Option<(Message, Few<Message>)>,
     /// Its time, what it is, what it was armed for, and its number.
     pub(super) timers: BTreeSet<(Instant, u8, Instant, u32)>,
     pub(super) armed: u32,
@@ -83,6 +85,7 @@ impl World {
             lane: None,
             queued: None,
             running: None,
+            merging: None,
             timers: BTreeSet::new(),
             armed: 0,
             now,
@@ -120,6 +123,7 @@ impl World {
                 delay,
                 on_its_way,
             } => self.offer(version, lifetime, delay, on_its_way),
+            Step::Merge => self.end_merge(),
             Step::Take => self.take(),
             Step::Suspend => self.suspend(),
             Step::Finish => self.finish(),
@@ -144,6 +148,8 @@ impl World {
         delay: u64,
         on_its_way: bool,
     ) {
+        // The router does one thing after the other.
+        self.end_merge();
         if let Some(gate) = &self.gate {
             match gate.available().checked_sub(1) {
                 Some(less) if !on_its_way => gate.0.set(less),
@@ -176,7 +182,7 @@ impl World {
         let effects = effects_of(|done| lane.offer(message, now, rules, spares, || passed, done));
         before.check(lane, &effects, &self.rules);
         let is_waiting = matches!(lane.state(), State::Waiting { .. });
-        assert!(effects.holds || effects.merges() || effects.removes || !is_waiting);
+        assert!(effects.holds || effects.removes || !is_waiting);
         if let Out::Lane { .. } = effects.out {
             assert!(lane.parked_len() > 0, "it is asked for nothing");
         }
@@ -192,6 +198,18 @@ impl World {
             let is_marked = newest.is_none_or(|newest| self.stalled.contains(&newest.id));
             assert!(is_marked, "it came to where nothing goes on, and counts");
         }
+    }
+
+    /// What two messages have become comes back into the lane.
+    pub(super) fn end_merge(&mut self) {
+        let Some((waited, newcomers)) = self.merging.take() else {
+            return;
+        };
+        let merged = self.merge(waited, newcomers);
+        let lane = self.lane.as_mut().expect("it has waited for this");
+        let (now, rules, spares) = (self.now, &self.rules, &self.spares);
+        let effects = effects_of(|done| lane.offer_merged(merged, now, rules, spares, done));
+        self.apply(effects);
     }
 
     /// The first message of a lane goes into the ready queue itself.
@@ -506,6 +524,7 @@ impl World {
             self.answer(Some(0));
             self.take();
             self.finish();
+            self.end_merge();
             self.pass(25, false);
             if self.halted == 1 {
                 self.decide(Decision::Skip);

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use super::super::gate::{Gate, Opening};
 use super::backlog::Backlog;
 use super::testing::{Message, TestEffects, TestLane, effects as effects_of, rare, rules};
 use super::{
-    Decision, Due, Hold, Next, Offered, Out, Phase, Spares, State, Store, Undecidable, WaitReason,
+    Decision, Due, Few, Hold, Next, Offered, Out, Phase, Spares, State, Store, Undecidable,
+    WaitReason,
 };
 use crate::clock::{self, Instant};
 use crate::discipline::{Mode, OnGap, Start};
+use crate::lanes::gate::{Gate, Opening};
 use crate::lanes::rules::{
     AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor, TICK,
 };
+
+mod combined;
+mod gates;
 
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -90,124 +94,6 @@ fn full(now: Instant, rules: &Rules) -> TestLane {
     assert!(lane.gate().is_some() && effects.overflows());
     assert_eq!(start(&mut lane, now, rules).id, 1);
     lane
-}
-
-#[test]
-fn a_gate_without_senders_goes_when_the_lane_is_half_empty() {
-    let (now, rules) = (clock::now(), fifo());
-    let mut lane = full(now, &rules);
-    let effects = finish(&mut lane, now, &rules);
-    assert_eq!(permits(&effects), Some(1));
-    let gate = lane.gate().expect("three of four").clone();
-    gate.0.set(1);
-    let effects = finish(&mut lane, now, &rules);
-    assert!(closes(&effects) && lane.gate().is_none());
-}
-
-#[test]
-fn a_gate_stays_while_the_lane_is_more_than_half_full() {
-    let (now, rules) = (clock::now(), fifo());
-    let mut lane = full(now, &rules);
-    assert_eq!(permits(&finish(&mut lane, now, &rules)), Some(1));
-    lane.gate().expect("three of four").0.set(1);
-    let effects = effects_of(|done| lane.open_gate(3, &rules, done));
-    assert!(permits(&effects).is_none() && !closes(&effects));
-}
-
-#[test]
-fn all_that_expires_at_once_makes_room() {
-    let now = clock::now();
-    let rules = Rules {
-        expires: true,
-        ..fifo()
-    };
-    let mut lane = TestLane::empty(0);
-    let at = now + PATIENCE;
-    for id in 1..=4 {
-        let message = Message {
-            expires_at: (id > 1).then(|| rules.stamp(at)),
-            ..Message::new(id)
-        };
-        let _ = effects_of(|done| {
-            lane.offer(message, now, &rules, &Spares::new(), || None, done);
-        });
-    }
-    assert_eq!(start(&mut lane, now, &rules).id, 1);
-    let due = Due::Expiry(rules.stamp(at));
-    let effects = effects_of(|done| lane.wake(due, at, &rules, &Spares::new(), done));
-    assert_eq!((effects.leaving(), permits(&effects)), (3, Some(3)));
-}
-
-#[test]
-fn a_gate_stays_while_senders_take_permits() {
-    let (now, rules) = (clock::now(), fifo());
-    let mut lane = full(now, &rules);
-    let gate = lane.gate().expect("it is full").clone();
-    // Permits go out, and the senders that take them do not arrive.
-    for left in [3, 2, 1] {
-        let effects = finish(&mut lane, now, &rules);
-        assert_eq!(permits(&effects), Some(1), "{left} left");
-        assert!(lane.gate().is_some());
-    }
-    // One of three has not been taken: one sender at least was there for the others.
-    gate.0.set(1);
-    let effects = offer(&mut lane, &[5], now, &rules);
-    assert!(lane.gate().is_some() && permits(&effects).is_none());
-    let effects = finish(&mut lane, now, &rules);
-    assert_eq!(permits(&effects), Some(1), "two are on their way");
-    let effects = finish(&mut lane, now, &rules);
-    assert!(closes(&effects) && effects.removes);
-}
-
-#[test]
-fn a_gate_that_is_made_anew_has_permits_for_the_room() {
-    let (now, rules) = (clock::now(), fifo());
-    let mut lane = full(now, &rules);
-    let _ = finish(&mut lane, now, &rules);
-    let effects = effects_of(|done| lane.renew_gate(&rules, done));
-    assert!(closes(&effects));
-    let gate = lane.gate().expect("it was made anew").clone();
-    assert_eq!(gate.available(), 1);
-    let _ = finish(&mut lane, now, &rules);
-    assert!(
-        lane.gate().is_none(),
-        "what it was made with counts as granted"
-    );
-
-    let mut lane = TestLane::empty(0);
-    let _ = offer(&mut lane, &[1], now, &rules);
-    let effects = effects_of(|done| lane.renew_gate(&rules, done));
-    assert!(
-        !closes(&effects) && lane.gate().is_none(),
-        "it was not full"
-    );
-}
-
-/// The senders at the gate look again when the lane waits for a version: one may have it.
-#[test]
-fn a_lane_that_waits_for_a_version_gets_another_gate() {
-    let (now, rules) = (clock::now(), sequence(OnGap::Skip));
-    let mut lane = TestLane::empty(0);
-    let effects = offer(&mut lane, &[1, 3, 4, 5], now, &rules);
-    assert!(effects.overflows());
-    let gate = lane.gate().expect("it is full").clone();
-    let effects = finish(&mut lane, now, &rules);
-    assert!(lane.waits_for_version() && closes(&effects));
-    let renewed = lane.gate().expect("three of four").clone();
-    assert!(!std::rc::Rc::ptr_eq(&gate.0, &renewed.0));
-    assert_eq!(renewed.available(), 1);
-    assert!(lane.awaits(2) && lane.awaits(1) && !lane.awaits(3));
-    // A sender has taken the permit and is on its way.
-    renewed.0.set(0);
-    let effects = effects_of(|done| lane.open_or_renew_gate(&rules, done));
-    assert!(closes(&effects));
-    assert_eq!(lane.gate().map(Gate::available), Some(0));
-    let effects = offer(&mut lane, &[2], now, &rules);
-    assert!(
-        !lane.waits_for_version() && !lane.awaits(3),
-        "{:?}",
-        effects.out
-    );
 }
 
 #[test]
@@ -567,123 +453,4 @@ fn a_lane_whose_messages_have_expired_waits_for_no_more() {
         assert_eq!(effects.leaving(), 1);
         assert_eq!(matches!(effects.out, Out::Lane { .. }), is_asked);
     }
-}
-
-/// A lane that was entered by message 1, with these behind it. What starts, and what is left.
-fn rejoin(rules: &Rules, behind: &[u64]) -> (Message, TestEffects, TestLane) {
-    let (now, spares) = (clock::now(), Spares::new());
-    let mut lane = TestLane::entered();
-    let _ = offer(&mut lane, behind, now, rules);
-    assert!(!lane.begin(), "more has come");
-    let mut effects = effects_of(|done| lane.rejoin(Message::new(1), now, rules, &spares, done));
-    match std::mem::replace(&mut effects.out, Out::Nothing) {
-        Out::Message(starts) => (starts, effects, lane),
-        out => panic!("{out:?} starts"),
-    }
-}
-
-fn coalesce(survivor: Survivor, shares: bool) -> Rules {
-    rules(PlanRules::Coalesce(CoalesceRules { survivor, shares }))
-}
-
-#[test]
-fn of_the_first_message_and_the_one_that_stands_for_the_others_one_starts() {
-    for (survivor, stays, goes) in [(Survivor::First, 1, 2), (Survivor::Latest, 4, 1)] {
-        let (starts, effects, lane) = rejoin(&coalesce(survivor, false), &[2, 3, 4]);
-        let left: Vec<_> = effects
-            .left
-            .as_slice()
-            .iter()
-            .map(|left| left.0.id)
-            .collect();
-        assert_eq!((starts.id, left), (stays, vec![goes]));
-        assert_eq!((lane.parked_len(), lane.phase()), (0, Phase::Ready));
-    }
-}
-
-#[test]
-fn with_shared_answers_all_settle_with_the_one_that_starts() {
-    let merged = [
-        (Survivor::First, 1, [2, 3, 4]),
-        (Survivor::Latest, 4, [1, 2, 3]),
-    ];
-    for (survivor, stays, settle) in merged {
-        let (starts, effects, _) = rejoin(&coalesce(survivor, true), &[2, 3, 4]);
-        assert_eq!((starts.id, &starts.merged[..]), (stays, &settle[..]));
-        assert_eq!(rare(&effects).bodies.len(), 1, "the others left before");
-    }
-}
-
-#[test]
-fn what_has_come_since_starts_with_the_first_as_a_batch() {
-    let batch = BatchRules {
-        max: 3,
-        linger: Duration::ZERO,
-    };
-    let (starts, _, lane) = rejoin(&rules(PlanRules::Batch(batch)), &[2, 3, 4]);
-    let members: Vec<_> = starts.members.iter().map(|member| member.id).collect();
-    assert_eq!((starts.id, members), (1, vec![2, 3]));
-    assert_eq!(lane.oldest_parked().map(|parked| parked.id), Some(4));
-}
-
-#[test]
-fn a_message_in_line_starts_at_once_and_what_was_early_waits_behind_it() {
-    let (now, rules) = (clock::now(), sequence(OnGap::Skip));
-    let mut lane = TestLane::empty(0);
-    let Out::Message(starts) = offer(&mut lane, &[1], now, &rules).out else {
-        panic!("it is the first of all")
-    };
-    assert_eq!(
-        (starts.id, lane.phase(), lane.parked_len()),
-        (1, Phase::Ready, 0)
-    );
-    let _ = offer(&mut lane, &[3, 2], now, &rules);
-    assert_eq!(
-        lane.parked().map(|parked| parked.id).collect::<Vec<_>>(),
-        [2, 3]
-    );
-    let effects = finish(&mut lane, now, &rules);
-    assert!(matches!(effects.out, Out::Message(next) if next.id == 2));
-}
-
-#[test]
-fn a_first_message_that_meets_a_pause_expires_at_its_time() {
-    let batch = BatchRules {
-        max: 3,
-        linger: Duration::ZERO,
-    };
-    let rules = Rules {
-        expires: true,
-        ..rules(PlanRules::Batch(batch))
-    };
-    let (now, spares) = (clock::now(), Spares::new());
-    let mut lane = TestLane::entered();
-    let _ = decide(&mut lane, Decision::Pause, now, &rules);
-    assert!(!lane.begin(), "it is paused");
-    let at = rules.stamp(now + PATIENCE);
-    let message = Message {
-        expires_at: Some(at),
-        ..Message::new(1)
-    };
-    let effects = effects_of(|done| lane.rejoin(message, now, &rules, &spares, done));
-    assert_eq!(effects.expires_at, Some(at));
-    assert_eq!(lane.wait_reason(), Some(WaitReason::Paused));
-}
-
-#[test]
-fn what_came_behind_the_first_message_is_merged_into_it_one_after_the_other() {
-    let (now, spares) = (clock::now(), Spares::new());
-    let rules = coalesce(Survivor::Merged, true);
-    let mut lane = TestLane::entered();
-    let _ = offer(&mut lane, &[2, 3], now, &rules);
-    let mut effects = effects_of(|done| lane.rejoin(Message::new(1), now, &rules, &spares, done));
-    let (waited, newcomers) = effects.take_merge().expect("they are to be one");
-    let ids: Vec<_> = newcomers.as_slice().iter().map(|newer| newer.id).collect();
-    assert_eq!((waited.id, ids), (1, vec![2, 3]));
-    // What comes meanwhile waits for the next start.
-    assert_eq!((lane.phase(), lane.parked_len()), (Phase::Ready, 0));
-    let effects = offer(&mut lane, &[4], now, &rules);
-    assert!(!effects.merges());
-    let mut effects = offer(&mut lane, &[5], now, &rules);
-    assert!(effects.take_merge().is_some(), "these two wait");
 }
