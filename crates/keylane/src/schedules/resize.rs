@@ -113,12 +113,17 @@ impl Users {
                 assert!(before < Some(number), "{number} came back after {before:?}");
             }
         }
-        let engine = Arc::downgrade(&lanes.engine);
-        drop(lanes);
-        while engine.strong_count() > 0 {
-            crate::rt::yield_now().await;
-        }
+        leave(lanes).await;
         report.handed_back
+    }
+}
+
+/// Waits until the tasks of a dispatcher that has shut down are gone.
+async fn leave<M: Send + 'static>(lanes: HashLanes<M, (), &'static str>) {
+    let engine = Arc::downgrade(&lanes.engine);
+    drop(lanes);
+    while engine.strong_count() > 0 {
+        crate::rt::yield_now().await;
     }
 }
 
@@ -252,6 +257,7 @@ pub(super) async fn merges_under_load() {
         (7, 7),
         "{report}"
     );
+    leave(lanes).await;
     for (user, last) in [(0, 4), (1, 3)] {
         users.with(user, |seen| {
             assert!(seen.wrong.is_empty(), "of user {user}: {:#?}", seen.wrong);
