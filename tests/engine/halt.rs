@@ -2,14 +2,14 @@
 
 use keylane::error::{Failure, LaneError, ReceiptError};
 use keylane::watching::LaneState;
-use keylane::{Dispatcher, Lane, OnExhausted, Retry};
+use keylane::{Dispatcher, LaneControl, OnExhausted, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, ScriptedReceipt, dispatcher, paused, quiet, scripted, threads,
     within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Id, Key, Script, ScriptError};
 
-type MailLane = Lane<Key, Message, Id, ScriptError>;
+type MailLane = LaneControl<Key, Message, Id, ScriptError>;
 
 /// Key 1 is halted by message 1; message 2 is behind it.
 async fn halted(script: Script, history: &History) -> (Producer, MailLane, ScriptedReceipt) {

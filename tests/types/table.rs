@@ -31,8 +31,8 @@ use keylane::stream::{
 use keylane::watching::{Event, Events, HotBy, HotKey, LaneState, LaneView, Stats};
 use keylane::{
     Adaptive, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed, Dispatcher, HandedBack,
-    KeyedSemaphore, Lane, OnExhausted, OnGap, Overflow, Permit, Queue, Rate, Receipt, Report,
-    Retry, RetryBudget, Sequence, Shutdown, VersionStore,
+    KeyedSemaphore, LaneControl, OnExhausted, OnGap, Overflow, Permit, Queue, Rate, Receipt,
+    Report, Retry, RetryBudget, Sequence, Shutdown, VersionStore,
 };
 
 const EXPECTED: &str = "\
@@ -42,7 +42,7 @@ Builder                          Send  Sync  Unpin
 Permit                           Send  Sync  Unpin
 Receipt                          Send  Sync  Unpin
 Receipt, answers not Sync        Send  Sync  Unpin
-Lane                             Send  Sync  Unpin
+LaneControl                      Send  Sync  Unpin
 LaneView                         Send  Sync  Unpin
 LaneState                        Send  Sync  Unpin
 Shutdown                         Send  Sync  Unpin
@@ -252,7 +252,7 @@ async fn every_public_type_and_future_is_what_it_was() {
         "Permit": Permit<'static, u64, String, u8, Error>,
         "Receipt": Receipt<String, u8, Error>,
         "Receipt, answers not Sync": Receipt<String, Cell<u8>, Error>,
-        "Lane": Lane<u64, String, u8, Error>,
+        "LaneControl": LaneControl<u64, String, u8, Error>,
         "LaneView": LaneView,
         "LaneState": LaneState,
         "Shutdown": Shutdown<u64, String, u8, Error>,

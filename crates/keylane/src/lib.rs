@@ -54,7 +54,7 @@
 //! | `keylane_wait_seconds`, `keylane_attempt_seconds` | histogram |
 
 mod dispatcher;
-pub use dispatcher::{Builder, Dispatcher, Lane, Permit, Receipt, Shutdown, When};
+pub use dispatcher::{Builder, Dispatcher, LaneControl, Permit, Receipt, Shutdown, When};
 
 mod lane;
 
@@ -100,6 +100,7 @@ mod lanes;
 mod observe;
 
 mod clock;
+mod prehashed;
 mod random;
 mod rt;
 mod types;

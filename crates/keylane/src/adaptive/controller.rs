@@ -48,7 +48,7 @@ pub(super) struct Controller {
     window: Window,
     /// How many windows have closed.
     round: u32,
-    phase: Phase,
+    strategy: Strategy,
     /// Windows since the last probe.
     since_probe: u32,
     probe_after: u32,
@@ -57,7 +57,7 @@ pub(super) struct Controller {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum Strategy {
     Follow,
     /// The limit is halved, to see what the latency does.
     Probe {
@@ -77,7 +77,7 @@ impl Controller {
             unloaded: None,
             window: Window::new(0),
             round: 0,
-            phase: Phase::Follow,
+            strategy: Strategy::Follow,
             since_probe: 0,
             probe_after: PROBE_SOON,
             highest: first as f64,
@@ -101,31 +101,31 @@ impl Controller {
     pub(super) fn record(&mut self, sample: Sample) -> Option<usize> {
         let seen = self.window.add(sample)?;
         let before = self.limit();
-        self.phase = match self.phase {
-            Phase::Follow => self.follow(&seen),
-            Phase::Probe { before, from } => self.probed(&seen, &before, from),
+        self.strategy = match self.strategy {
+            Strategy::Follow => self.follow(&seen),
+            Strategy::Probe { before, from } => self.probed(&seen, &before, from),
         };
         // What a probe measures starts when those that ran under the old limit are done.
         self.round = self.round.wrapping_add(1);
         let window = Window::next(&seen, self.round, self.window_size());
-        self.window = match self.phase {
-            Phase::Follow => window,
-            Phase::Probe { .. } => window.skipping(before.min(seen.peak)),
+        self.window = match self.strategy {
+            Strategy::Follow => window,
+            Strategy::Probe { .. } => window.skipping(before.min(seen.peak)),
         };
         Some(self.limit())
     }
 
     fn window_size(&self) -> usize {
         let samples = self.settings.samples as usize;
-        let samples = match self.phase {
+        let samples = match self.strategy {
             // More rests on it; and with next to nothing in flight, as many would take long.
-            Phase::Probe { .. } if self.limit > 2.0 => 2 * samples,
-            Phase::Probe { .. } | Phase::Follow => samples,
+            Strategy::Probe { .. } if self.limit > 2.0 => 2 * samples,
+            Strategy::Probe { .. } | Strategy::Follow => samples,
         };
         samples.max(self.limit().saturating_mul(2))
     }
 
-    fn follow(&mut self, seen: &Seen) -> Phase {
+    fn follow(&mut self, seen: &Seen) -> Strategy {
         let unloaded = self.learn(seen);
         let half_used = seen.peak.saturating_mul(2) >= self.limit();
         if seen.timed_out > TOO_MANY_TIMEOUTS {
@@ -138,7 +138,7 @@ impl Controller {
         if half_used && self.is_probe_due() {
             return self.halve(seen);
         }
-        Phase::Follow
+        Strategy::Follow
     }
 
     /// One step towards what is worked on, and headroom.
@@ -184,23 +184,23 @@ impl Controller {
         self.since_probe >= self.probe_after || lost_half
     }
 
-    fn halve(&mut self, before: &Seen) -> Phase {
+    fn halve(&mut self, before: &Seen) -> Strategy {
         let from = self.limit;
         self.go_to((from / 2.0).floor());
         self.since_probe = 0;
         self.probe_after = PROBE_EVERY;
         self.highest = self.limit;
         if from - self.limit < 1.0 {
-            return Phase::Follow;
+            return Strategy::Follow;
         }
-        Phase::Probe {
+        Strategy::Probe {
             before: *before,
             from,
         }
     }
 
     /// What half the load says about the latency without a queue.
-    fn probed(&mut self, seen: &Seen, before: &Seen, from: f64) -> Phase {
+    fn probed(&mut self, seen: &Seen, before: &Seen, from: f64) -> Strategy {
         let unloaded = self.unloaded.unwrap_or(seen.latency);
         let is_halved = seen.in_flight < before.in_flight * STILL_MUCH;
         let is_queue = seen.throughput() >= before.throughput() * STILL_MUCH;
@@ -222,7 +222,7 @@ impl Controller {
         }
         self.go_to(from);
         self.highest = self.limit;
-        Phase::Follow
+        Strategy::Follow
     }
 
     fn go_to(&mut self, limit: f64) {

@@ -1,13 +1,14 @@
 //! What keys remember when their lanes are gone.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::clock::Instant;
 use crate::error::BoxError;
+use crate::prehashed::BuildPrehashed;
 use crate::rt::{Arc, Mutex, OwnLine, lock};
 
 /// Keeps the last handled version of each key outside the process: a table, a file.
@@ -75,7 +76,7 @@ pub(crate) struct Versions<K> {
     keys: usize,
     idle: Duration,
     /// By the hash of the key, so that the router and the runners seldom meet. A power of two.
-    parts: Box<[OwnLine<Mutex<Memory<K>>>]>,
+    parts: Box<[OwnLine<Mutex<Generations<K>>>]>,
     pub(crate) store: Option<Arc<dyn VersionStore<K>>>,
 }
 
@@ -87,14 +88,14 @@ const LEAST_KEYS: usize = 1_024;
 
 /// Two generations: a key that is heard of moves to the young one, and the old one is forgotten as
 /// a whole. Bounded, and each step takes the same time whatever is remembered.
-struct Memory<K> {
+struct Generations<K> {
     young: Generation<K>,
     old: Generation<K>,
     /// When the young generation began.
     began: Option<Instant>,
 }
 
-impl<K> Default for Memory<K> {
+impl<K> Default for Generations<K> {
     fn default() -> Self {
         Self {
             young: Generation::default(),
@@ -104,7 +105,7 @@ impl<K> Default for Memory<K> {
     }
 }
 
-type Generation<K> = HashMap<Hashed<K>, u64, BuildHasherDefault<Given>>;
+type Generation<K> = HashMap<Hashed<K>, u64, BuildPrehashed>;
 
 impl<K> Versions<K> {
     /// Remembers nothing.
@@ -119,7 +120,7 @@ impl<K> Versions<K> {
     ) -> Self {
         let parts = (keys / LEAST_KEYS).clamp(1, MOST_PARTS);
         let parts = 1 << parts.ilog2();
-        let memory = |_| OwnLine(Mutex::new(Memory::default()));
+        let memory = |_| OwnLine(Mutex::new(Generations::default()));
         Self {
             keys: keys / parts,
             idle,
@@ -130,7 +131,7 @@ impl<K> Versions<K> {
 
     /// Spread once more: a hasher of the user's may be the identity, and the tables of the parts
     /// look at the same bits for their slots.
-    fn part_of(&self, hash: u64) -> &Mutex<Memory<K>> {
+    fn part_of(&self, hash: u64) -> &Mutex<Generations<K>> {
         let spread = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
         &self.parts[spread as usize % self.parts.len()]
     }
@@ -197,7 +198,7 @@ impl<K: Eq + Clone> Versions<K> {
     }
 }
 
-impl<K> Memory<K> {
+impl<K> Generations<K> {
     /// The young generation is the old one from now on. Returns the old one.
     fn turn(&mut self, now: Instant) -> Generation<K> {
         self.began = Some(now);
@@ -222,24 +223,6 @@ struct Hashed<K> {
 impl<K: Eq> Hash for Hashed<K> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
-    }
-}
-
-/// Takes the hash as it is given.
-#[derive(Default)]
-struct Given(u64);
-
-impl Hasher for Given {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only whole hashes are given");
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
     }
 }
 

@@ -13,14 +13,14 @@ use crate::types::Of;
 
 /// Room taken for one message. It goes back when this is dropped before the message is in.
 #[derive(Debug)]
-pub(super) struct Room<'a> {
+pub(super) struct TakenRoom<'a> {
     pub(super) count: SemaphorePermit<'a>,
     pub(super) bytes: Option<SemaphorePermit<'a>>,
     pub(super) gate: Option<OwnedSemaphorePermit>,
     pub(super) weight: u32,
 }
 
-impl Room<'_> {
+impl TakenRoom<'_> {
     /// The message is in: its settlement returns the room.
     #[inline]
     pub(super) fn keep(self) {
@@ -89,7 +89,7 @@ where
         key: Option<&K>,
         hash: u64,
         message: &M,
-    ) -> Result<Room<'_>, Refusal> {
+    ) -> Result<TakenRoom<'_>, Refusal> {
         let limit = self.engine.settings.capacity_bytes;
         let weight = self.address.weigh(message, limit)?;
         self.wait_for_rates().await?;
@@ -125,7 +125,7 @@ where
             if waited && gate.is_none() && self.gate(key, hash, message).is_some() {
                 continue;
             }
-            return Ok(Room {
+            return Ok(TakenRoom {
                 count,
                 bytes,
                 gate,
@@ -203,7 +203,7 @@ where
         key: Option<&K>,
         hash: u64,
         message: &M,
-    ) -> Result<Room<'_>, Refusal> {
+    ) -> Result<TakenRoom<'_>, Refusal> {
         if self.engine.rate_gate().is_some() {
             return Err(Refusal::Full);
         }
@@ -223,7 +223,7 @@ where
         key: Option<&K>,
         hash: u64,
         message: &M,
-    ) -> Result<Room<'a>, Refusal> {
+    ) -> Result<TakenRoom<'a>, Refusal> {
         let limit = self.engine.settings.capacity_bytes;
         let weight = self.address.weigh(message, limit)?;
         let mut gate = None;
@@ -246,7 +246,7 @@ where
             ),
             None => None,
         };
-        Ok(Room {
+        Ok(TakenRoom {
             count,
             bytes,
             gate,
@@ -258,7 +258,7 @@ where
     #[inline]
     pub(super) fn put(
         &self,
-        room: Room<'_>,
+        room: TakenRoom<'_>,
         key: Option<K>,
         hash: u64,
         message: M,

@@ -20,8 +20,8 @@ pub use receipt::Receipt;
 mod permit;
 pub use permit::Permit;
 
-mod lane;
-pub use lane::Lane;
+mod lane_control;
+pub use lane_control::LaneControl;
 
 mod watching;
 

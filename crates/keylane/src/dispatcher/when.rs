@@ -32,10 +32,10 @@ use crate::clock::Instant;
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct When(Start);
+pub struct When(Moment);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
+enum Moment {
     After(Duration),
     At(Instant),
 }
@@ -44,20 +44,20 @@ impl When {
     /// The time, for a call that was made at `now`. `None`: the clock cannot count so far.
     pub(super) fn counted_from(self, now: impl FnOnce() -> Instant) -> Option<Instant> {
         match self.0 {
-            Start::After(wait) => now().checked_add(wait),
-            Start::At(at) => Some(at),
+            Moment::After(wait) => now().checked_add(wait),
+            Moment::At(at) => Some(at),
         }
     }
 }
 
 impl From<Duration> for When {
     fn from(wait: Duration) -> Self {
-        Self(Start::After(wait))
+        Self(Moment::After(wait))
     }
 }
 
 impl From<tokio::time::Instant> for When {
     fn from(at: tokio::time::Instant) -> Self {
-        Self(Start::At(at.into_std()))
+        Self(Moment::At(at.into_std()))
     }
 }

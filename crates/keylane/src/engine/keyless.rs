@@ -5,16 +5,16 @@ use crate::rt::{Mutex, NumberMap, lock};
 use crate::types::Types;
 
 /// Holds jobs without a lane until they are tried again.
-pub(super) struct Keyless<T: Types>(Mutex<Waiting<T>>);
+pub(super) struct Keyless<T: Types>(Mutex<HeldJobs<T>>);
 
-struct Waiting<T: Types> {
+struct HeldJobs<T: Types> {
     next: u64,
     held: NumberMap<u64, Held<T>>,
 }
 
 impl<T: Types> Keyless<T> {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Waiting {
+        Self(Mutex::new(HeldJobs {
             next: 0,
             held: NumberMap::new(),
         }))

@@ -8,9 +8,9 @@ use crate::rt::{Mutex, lock};
 use crate::types::Types;
 
 /// Messages that are placed in their lanes when their start time has come.
-pub(crate) struct Later<T: Types>(Mutex<Waiting<T>>);
+pub(crate) struct Later<T: Types>(Mutex<DelayedMessages<T>>);
 
-struct Waiting<T: Types> {
+struct DelayedMessages<T: Types> {
     /// How many there were so far. Orders messages with the same start time.
     count: u64,
     /// The messages, with their places in the order of acceptance.
@@ -21,7 +21,7 @@ struct Waiting<T: Types> {
 
 impl<T: Types> Later<T> {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Waiting {
+        Self(Mutex::new(DelayedMessages {
             count: 0,
             messages: BTreeMap::new(),
             armed: None,
@@ -75,7 +75,7 @@ impl<T: Types> Later<T> {
     }
 }
 
-impl<T: Types> Waiting<T> {
+impl<T: Types> DelayedMessages<T> {
     fn rearm(&mut self) -> Option<Instant> {
         let first = self.messages.first_key_value()?.0.0;
         if self.armed.is_some_and(|armed| armed <= first) {

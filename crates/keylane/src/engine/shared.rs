@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::clocks::Clocks;
 use super::end::Report;
-use super::end::Shutdown;
+use super::end::ShutdownState;
 use super::lane::{Gate, Lanes};
 use super::message::{Queued, StoreRequest};
 use super::probe::Probe;
@@ -16,7 +16,7 @@ use super::tasks::RunningTasks;
 use crate::adaptive::Meter;
 use crate::clock::Instant;
 use crate::handler::Details;
-use crate::lanes::{LaneMap, Limits, Ranked, Ready, Recruit, Rules};
+use crate::lanes::{LaneMap, Ranked, Ready, Recruit, Rules, RunnerLimits};
 use crate::observe::Stats;
 use crate::observe::trace::Shown;
 use crate::rate::RateMemory;
@@ -50,7 +50,7 @@ pub(crate) struct Engine<T: Types> {
     pub(super) slow_path: OwnLine<SlowPath>,
     /// The counters, metrics, events and tables of hot keys.
     pub(crate) probe: Probe<T::Key>,
-    pub(crate) shutdown: Shutdown<T::Key, T::Message>,
+    pub(crate) shutdown: ShutdownState<T::Key, T::Message>,
     pub(crate) runners: RunningTasks,
     /// How the receipts of merged messages get the answer of the message that ran.
     pub(super) share: Option<Share<T::Output, T::Error>>,
@@ -71,7 +71,7 @@ pub(crate) struct Engine<T: Types> {
 pub(crate) struct Parts<T: Types> {
     pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
     pub(crate) shards: Option<usize>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: RunnerLimits,
     pub(crate) share: Option<Share<T::Output, T::Error>>,
     pub(crate) places: Option<Arc<Places<T::Key>>>,
     /// The channel to the task that asks the version store.
@@ -132,7 +132,7 @@ impl<T: Spec> Engine<T> {
             spawn,
         } = parts;
         let clocks = Clocks::new(&runtime);
-        let shutdown = Shutdown::new();
+        let shutdown = ShutdownState::new();
         let rules = settings.rules(share.is_some(), clocks.epoch);
         Self {
             lanes: LaneMap::new(shards),

@@ -57,7 +57,7 @@ pub enum LaneState {
         /// The last failure.
         why: String,
     },
-    /// The lane is paused: it waits for [`Lane::resume`](crate::Lane::resume).
+    /// The lane is paused: it waits for [`LaneControl::resume`](crate::LaneControl::resume).
     Paused,
     /// Its key is above [`rate_per_key`](crate::Builder::rate_per_key).
     RateLimited {

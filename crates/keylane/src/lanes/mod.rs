@@ -23,7 +23,7 @@ mod map;
 pub(crate) use map::{Keep, LaneMap};
 
 mod ready;
-pub(crate) use ready::{CLASSES, Limits, Ranked, Ready, Recruit, Role, Take};
+pub(crate) use ready::{CLASSES, Ranked, Ready, Recruit, Role, RunnerLimits, Take};
 
 mod timers;
 pub(crate) use timers::Timers;

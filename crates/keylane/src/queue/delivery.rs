@@ -3,7 +3,7 @@
 use crate::unwind::Quiet;
 
 /// A message beside its key.
-pub(super) struct Item<K, M> {
+pub(super) struct KeyedMessage<K, M> {
     pub(super) key: Quiet<K>,
     pub(super) hash: u64,
     pub(super) message: Quiet<M>,
@@ -24,7 +24,7 @@ impl<T> Delivery<T> {
 }
 
 /// A head that its lane holds until it is delivered again.
-pub(super) struct Delayed<T> {
+pub(super) struct DelayedHead<T> {
     pub(super) delivery: Delivery<T>,
     /// Together with the time, it names the entry of the lease table that ends the delay.
     pub(super) number: u64,

@@ -39,11 +39,11 @@ struct Entry<T> {
     value: T,
     token: u64,
     expiry: Expiry,
-    position: Position,
+    position: Link,
 }
 
 #[derive(Clone, Copy)]
-enum Position {
+enum Link {
     Listed {
         previous: Option<usize>,
         next: Option<usize>,
@@ -77,7 +77,7 @@ impl<T> ExpiryQueue<T> {
             value,
             token,
             expiry: self.expiry(latest),
-            position: Position::Sorted,
+            position: Link::Sorted,
         });
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -134,7 +134,7 @@ impl<T> ExpiryQueue<T> {
         let expiry = self.expiry(expires_at);
         if let Some(entry) = &mut self.slots[id.slot] {
             entry.expiry = expiry;
-            entry.position = Position::Sorted;
+            entry.position = Link::Sorted;
         }
         if is_last && time <= lease_time {
             self.append(id.slot);
@@ -189,7 +189,7 @@ impl<T> ExpiryQueue<T> {
     fn append(&mut self, slot: usize) {
         let previous = self.last.replace(slot);
         if let Some(entry) = &mut self.slots[slot] {
-            entry.position = Position::Listed {
+            entry.position = Link::Listed {
                 previous,
                 next: None,
             };
@@ -206,11 +206,11 @@ impl<T> ExpiryQueue<T> {
             return;
         };
         match entry.position {
-            Position::Sorted => {
+            Link::Sorted => {
                 let expiry = entry.expiry;
                 self.sorted.remove(&expiry);
             }
-            Position::Listed { previous, next } => {
+            Link::Listed { previous, next } => {
                 match previous {
                     Some(previous) => self.set_next(previous, next),
                     None => self.first = next,
@@ -225,7 +225,7 @@ impl<T> ExpiryQueue<T> {
 
     fn set_next(&mut self, slot: usize, to: Option<usize>) {
         if let Some(Entry {
-            position: Position::Listed { next, .. },
+            position: Link::Listed { next, .. },
             ..
         }) = &mut self.slots[slot]
         {
@@ -235,7 +235,7 @@ impl<T> ExpiryQueue<T> {
 
     fn set_previous(&mut self, slot: usize, to: Option<usize>) {
         if let Some(Entry {
-            position: Position::Listed { previous, .. },
+            position: Link::Listed { previous, .. },
             ..
         }) = &mut self.slots[slot]
         {

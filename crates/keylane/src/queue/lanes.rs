@@ -3,14 +3,14 @@
 //! Here and nowhere else the queue calls the lanes. The key's `Hash`, `Eq` and `Clone` run under
 //! the lock of a shard, and nothing else of the user's does.
 
-use super::delivery::{Delayed, Delivery, Item};
+use super::delivery::{DelayedHead, Delivery, KeyedMessage};
 use crate::clock::Instant;
 use crate::lanes::{AtLimit, Lane, LaneMap, Next, Offered};
 use crate::rt::Arc;
 use crate::unwind::{Quiet, caught};
 
-type Parked<K, M> = Arc<Item<K, M>>;
-type Head<K, M> = Delayed<Parked<K, M>>;
+type Parked<K, M> = Arc<KeyedMessage<K, M>>;
+type Head<K, M> = DelayedHead<Parked<K, M>>;
 
 /// Where a message has come in its lane.
 pub(super) enum Placement {
@@ -56,7 +56,10 @@ impl<K: Eq + Clone, M> Lanes<K, M> {
 
     /// The head of this lane has settled. Returns the next one, or removes the lane if it is empty.
     #[inline]
-    pub(super) fn advance(&self, item: &Item<K, M>) -> Result<Option<Parked<K, M>>, BrokenKey> {
+    pub(super) fn advance(
+        &self,
+        item: &KeyedMessage<K, M>,
+    ) -> Result<Option<Parked<K, M>>, BrokenKey> {
         let advanced = caught(|| {
             self.map.advance(item.hash, &item.key, |lane| {
                 let next: Next<_> = lane.finish();
@@ -72,7 +75,7 @@ impl<K: Eq + Clone, M> Lanes<K, M> {
     /// Gives a head back to its lane, which holds it until its delay is over.
     pub(super) fn delay(
         &self,
-        item: &Item<K, M>,
+        item: &KeyedMessage<K, M>,
         head: Head<K, M>,
         until: Instant,
     ) -> Result<(), BrokenKey> {
@@ -88,7 +91,7 @@ impl<K: Eq + Clone, M> Lanes<K, M> {
     }
 
     /// Whether the lane holds a head until that time.
-    pub(super) fn is_delayed(&self, item: &Item<K, M>, until: Instant) -> bool {
+    pub(super) fn is_delayed(&self, item: &KeyedMessage<K, M>, until: Instant) -> bool {
         let is_delayed = |lane: &Lane<_, _, _>| lane.backs_off_until() == Some(until);
         let seen = caught(|| self.map.peek(item.hash, &item.key, is_delayed));
         seen == Ok(Some(true))
@@ -97,7 +100,7 @@ impl<K: Eq + Clone, M> Lanes<K, M> {
     /// Takes the head out of its lane whose delay ends at that time, if it is still there.
     pub(super) fn take_due(
         &self,
-        item: &Item<K, M>,
+        item: &KeyedMessage<K, M>,
         until: Instant,
     ) -> Result<Option<Delivery<Parked<K, M>>>, BrokenKey> {
         let head = caught(|| {

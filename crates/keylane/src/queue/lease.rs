@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use super::delivery::Item;
+use super::delivery::KeyedMessage;
 use super::error::LeaseError;
 use super::expiry_queue::LeaseId;
 use super::lease_table::{Grant, Settlement};
@@ -72,7 +72,7 @@ pub enum Redelivery {
 #[must_use = "a lease that is dropped puts its message back"]
 pub struct Lease<K, M> {
     shared: Arc<Shared<K, M>>,
-    item: Arc<Item<K, M>>,
+    item: Arc<KeyedMessage<K, M>>,
     id: LeaseId,
     attempt: u32,
     /// The worker has ended it: its drop does nothing.
@@ -80,7 +80,7 @@ pub struct Lease<K, M> {
 }
 
 impl<K, M> Lease<K, M> {
-    pub(super) fn new(shared: Arc<Shared<K, M>>, grant: Grant<Arc<Item<K, M>>>) -> Self {
+    pub(super) fn new(shared: Arc<Shared<K, M>>, grant: Grant<Arc<KeyedMessage<K, M>>>) -> Self {
         Self {
             shared,
             item: grant.item,

@@ -69,7 +69,7 @@ pub(super) enum NextWake {
 }
 
 /// A head whose delay is over, and when that was.
-pub(super) type Due<T> = (Instant, T);
+pub(super) type DueHead<T> = (Instant, T);
 
 /// `T` stands for a message: it is a shared pointer to it.
 pub(super) struct LeaseTable<T> {
@@ -244,7 +244,7 @@ impl<T> LeaseTable<T> {
         &mut self,
         now: Instant,
         most: usize,
-        due: &mut Vec<Due<T>>,
+        due: &mut Vec<DueHead<T>>,
     ) -> (Notifications, bool) {
         let mut notifications = Notifications::default();
         while notifications.ready < most

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use super::delivery::{Delivery, Item};
+use super::delivery::{Delivery, KeyedMessage};
 use crate::rt::Arc;
 
 /// A message that left the queue without being completed: taken back with
@@ -29,12 +29,12 @@ use crate::rt::Arc;
 /// # }
 /// ```
 pub struct Returned<K, M> {
-    item: Arc<Item<K, M>>,
+    item: Arc<KeyedMessage<K, M>>,
     attempts: u32,
 }
 
 impl<K, M> Returned<K, M> {
-    pub(super) fn new(delivery: Delivery<Arc<Item<K, M>>>) -> Self {
+    pub(super) fn new(delivery: Delivery<Arc<KeyedMessage<K, M>>>) -> Self {
         Self {
             item: delivery.item,
             attempts: delivery.attempts,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::delivery::{Delivery, Item};
+use super::delivery::{Delivery, KeyedMessage};
 use super::error::{EnqueueError, LeaseError};
 use super::expiry_queue::LeaseId;
 use super::lanes::{BrokenKey, Lanes, Placement};
@@ -23,7 +23,7 @@ pub(super) struct Shared<K, M> {
     /// A permit for each message that may still be accepted. Tasks that enqueue wait here.
     pub(super) room: Semaphore,
     pub(super) lanes: Lanes<K, M>,
-    table: Mutex<LeaseTable<Arc<Item<K, M>>>>,
+    table: Mutex<LeaseTable<Arc<KeyedMessage<K, M>>>>,
     /// A permit for each ready message. Tasks that dequeue wait here.
     pub(super) ready: Semaphore,
     /// It has no permits, and is closed when the queue is finished. Tasks that drain wait here.
@@ -63,11 +63,11 @@ impl<K, M> Shared<K, M> {
         self.table().report()
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, LeaseTable<Arc<Item<K, M>>>> {
+    pub(super) fn table(&self) -> MutexGuard<'_, LeaseTable<Arc<KeyedMessage<K, M>>>> {
         lock(&self.table)
     }
 
-    pub(super) fn push(&self, delivery: Delivery<Arc<Item<K, M>>>) {
+    pub(super) fn push(&self, delivery: Delivery<Arc<KeyedMessage<K, M>>>) {
         let notifications = self.table().push(delivery);
         self.notify(notifications);
     }
@@ -128,7 +128,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
             return Err(EnqueueError::Closed(message));
         }
         let entering = Entering(self);
-        let item = Arc::new(Item {
+        let item = Arc::new(KeyedMessage {
             key: Quiet::new(key),
             hash,
             message: Quiet::new(message),
@@ -149,7 +149,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
     }
 
     /// Leases the message that has been ready longest. `None` if another caller has taken it.
-    pub(super) fn lease(&self) -> Option<Grant<Arc<Item<K, M>>>> {
+    pub(super) fn lease(&self) -> Option<Grant<Arc<KeyedMessage<K, M>>>> {
         let now = self.clock.now();
         let (grant, notifications) = self.table().lease(now, self.lease_time)?;
         self.notify(notifications);
@@ -157,7 +157,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
     }
 
     /// Ends a lease for its worker, unless it has expired.
-    pub(super) fn end(&self, id: LeaseId) -> Result<Delivery<Arc<Item<K, M>>>, LeaseError> {
+    pub(super) fn end(&self, id: LeaseId) -> Result<Delivery<Arc<KeyedMessage<K, M>>>, LeaseError> {
         let now = self.clock.now();
         let ended = self.table().end(id, now);
         ended.map_err(|notifications| {
@@ -216,7 +216,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
     /// Finishes the queue because a key does not find its lane again, which can then never move on.
     /// No task waits for that lane for ever, and [`take_parked`](Self::take_parked) has what is
     /// left.
-    pub(super) fn stop_for_broken_key(&self, delivery: Option<Delivery<Arc<Item<K, M>>>>) {
+    pub(super) fn stop_for_broken_key(&self, delivery: Option<Delivery<Arc<KeyedMessage<K, M>>>>) {
         tracing::error!(
             target: "keylane",
             "a key is not equal to itself, or panics: the queue is closed"
@@ -228,7 +228,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
     }
 
     /// The message behind a head that has settled.
-    fn next(&self, item: &Item<K, M>) -> Option<Delivery<Arc<Item<K, M>>>> {
+    fn next(&self, item: &KeyedMessage<K, M>) -> Option<Delivery<Arc<KeyedMessage<K, M>>>> {
         match self.lanes.advance(item) {
             Ok(next) => next.map(Delivery::new),
             Err(BrokenKey) => {

@@ -3,11 +3,11 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use super::delivery::{Delayed, Delivery, Item};
+use super::delivery::{DelayedHead, Delivery, KeyedMessage};
 use super::error::LeaseError;
 use super::expiry_queue::LeaseId;
 use super::lanes::BrokenKey;
-use super::lease_table::{Due, NextWake};
+use super::lease_table::{DueHead, NextWake};
 use super::shared::Shared;
 use crate::clock::Instant;
 use crate::rt::Arc;
@@ -55,7 +55,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
         }
         let until = self.clock.now() + time.min(MAX_TIME);
         let Delivery { item, attempts } = delivery;
-        let head = Delayed {
+        let head = DelayedHead {
             delivery: Delivery {
                 item: Arc::clone(&item),
                 attempts,
@@ -86,7 +86,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
 
     /// `take_parked` may have taken the head after it came into its lane and before its delay came
     /// into the table. Nothing else would remove that delay before its time.
-    fn check_delay(&self, until: Instant, number: u64, item: &Item<K, M>) {
+    fn check_delay(&self, until: Instant, number: u64, item: &KeyedMessage<K, M>) {
         if !self.lanes.is_delayed(item, until) {
             // Dropped after the lock.
             let _item = self.table().cancel_delay(until, number);
@@ -94,7 +94,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
     }
 
     /// Makes a head ready whose delay is over, unless `take_parked` has taken it.
-    fn end_delay(&self, (until, item): Due<Arc<Item<K, M>>>) {
+    fn end_delay(&self, (until, item): DueHead<Arc<KeyedMessage<K, M>>>) {
         match self.lanes.take_due(&item, until) {
             Ok(Some(delivery)) => self.push(delivery),
             Ok(None) => {}

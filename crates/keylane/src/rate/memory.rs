@@ -1,8 +1,8 @@
 //! The rates of keys that have nothing to do.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::prehashed::BuildPrehashed;
 use crate::rt::{Arc, Mutex, Semaphore, lock};
 
 /// Most keys that are remembered unless their number cannot be held back: about 20 MB.
@@ -20,13 +20,13 @@ const LOOKED_AT: usize = 3;
 #[derive(Debug)]
 pub(crate) struct RateMemory {
     capacity: usize,
-    memory: Mutex<Memory>,
+    memory: Mutex<Words>,
 }
 
 #[derive(Debug, Default)]
-struct Memory {
+struct Words {
     /// When the next message of a key is due in theory, in nanoseconds.
-    words: HashMap<u64, u64, BuildHasherDefault<Given>>,
+    words: HashMap<u64, u64, BuildPrehashed>,
     /// The hashes, in the order in which they are looked at.
     ring: VecDeque<u64>,
     /// The latest of all words: then nothing here says anything any more.
@@ -95,9 +95,9 @@ impl RateMemory {
         memory.armed = None;
         if memory.latest <= now {
             let gate = memory.gate.take();
-            *memory = Memory {
+            *memory = Words {
                 closed: memory.closed,
-                ..Memory::default()
+                ..Words::default()
             };
             return (gate, Remembered::Nothing);
         }
@@ -130,7 +130,7 @@ impl RateMemory {
     }
 }
 
-impl Memory {
+impl Words {
     /// When some of the words will say nothing any more, if they are spread evenly.
     fn soon(&self, now: u64) -> u64 {
         let wait = self.latest.saturating_sub(now) / 8;
@@ -153,24 +153,6 @@ impl Memory {
         } else {
             self.words.remove(&hash);
         }
-    }
-}
-
-/// Hashes are spread already.
-#[derive(Debug, Default)]
-struct Given(u64);
-
-impl Hasher for Given {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only hashes are keys here")
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 
@@ -259,12 +241,5 @@ mod tests {
         assert!(closed.is_none() && forget_at(next).is_none());
         let _ = memory.remember(3, 300, 200);
         assert!(memory.gate().is_none(), "it is still the end");
-    }
-
-    #[test]
-    fn a_hash_is_not_hashed_again() {
-        let mut hasher = Given::default();
-        hasher.write_u64(0x1234_5678_9abc_def0);
-        assert_eq!(hasher.finish(), 0x1234_5678_9abc_def0);
     }
 }

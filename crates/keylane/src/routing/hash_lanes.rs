@@ -176,7 +176,7 @@ where
     /// Changes are carried out one at a time. Of those that wait for another one only the last is
     /// carried out, and the others are ready with it.
     ///
-    /// A lane is what [`pause`](crate::Lane::pause), a rate per key, coalescing and the order of
+    /// A lane is what [`pause`](crate::LaneControl::pause), a rate per key, coalescing and the order of
     /// versions are about, and none of that moves with a key.
     ///
     /// # Errors

@@ -110,7 +110,7 @@ scenarios! {
     operator_purge_meets_completion = operator::purge_meets_completion;
     resize_twice_under_load = resize::twice_under_load;
     resize_meets_the_end = resize::meets_the_end;
-    resize_merges_under_load = resize::merges_under_load;
+    resize_merges_meanwhile = resize::merges_meanwhile;
     semaphore_release_meets_leaving = semaphore::release_meets_leaving;
     semaphore_queued_leaves_and_is_granted = semaphore::queued_leaves_and_is_granted;
     semaphore_acquire_meets_the_last_one = semaphore::acquire_meets_the_last_one;

@@ -9,7 +9,7 @@ use shuttle_tokio::task::JoinHandle;
 
 use super::explore::pause;
 use super::witness::{Hasher, task};
-use crate::routing::{HashLane, HashLanes};
+use crate::routing::{HashLane, HashLanes, hash_lane};
 use crate::{Coalesce, Context, Dispatcher, Overflow, Retry, Shutdown};
 
 /// Messages that have become one, in the order in which they came.
@@ -203,9 +203,9 @@ pub(super) async fn meets_the_end() {
     assert!(!drains || handed_back == 0, "{handed_back} came back");
 }
 
-/// What waits in a lane is merged while the number of lanes grows and shrinks. Nothing of a message
+/// What waits in a lane is merged while one of its users moves to another lane. Nothing of a message
 /// is lost in it, so each user's messages start in order, one after the other.
-pub(super) async fn merges_under_load() {
+pub(super) async fn merges_meanwhile() {
     let users = Users::default();
     let lanes = {
         let users = users.clone();
@@ -230,7 +230,14 @@ pub(super) async fn merges_under_load() {
             })
             .expect("the settings are right")
     };
-    let send = |user, numbers: std::ops::Range<u32>| {
+    let two = NonZeroUsize::new(2).expect("it is not zero");
+    let user_of = |lane| {
+        (0_u8..)
+            .find(|user| hash_lane(two, user) == lane)
+            .unwrap_or(0)
+    };
+    let (stays, moves) = (user_of(0), user_of(1));
+    let send = |user: u8, numbers: std::ops::Range<u32>| {
         let lanes = lanes.clone();
         task(async move {
             for number in numbers {
@@ -239,15 +246,14 @@ pub(super) async fn merges_under_load() {
             }
         })
     };
-    let mut tasks = vec![send(0, 1..5), send(1, 1..4)];
+    for user in [stays, moves] {
+        send(user, 1..2).await.expect("it is not stopped");
+    }
     let change = {
         let lanes = lanes.clone();
-        task(async move {
-            lanes.resize(3).await.expect("it stays open");
-            lanes.resize(2).await.expect("it stays open");
-        })
+        task(async move { lanes.resize(2).await.expect("it stays open") })
     };
-    tasks.push(change);
+    let tasks = vec![change, send(stays, 2..5), send(moves, 2..4)];
     for task in tasks {
         task.await.expect("it is not stopped");
     }
@@ -258,7 +264,7 @@ pub(super) async fn merges_under_load() {
         "{report}"
     );
     leave(lanes).await;
-    for (user, last) in [(0, 4), (1, 3)] {
+    for (user, last) in [(stays, 4), (moves, 3)] {
         users.with(user, |seen| {
             assert!(seen.wrong.is_empty(), "of user {user}: {:#?}", seen.wrong);
             assert_eq!(seen.last, (last, true), "of user {user}");

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use super::acquire::Acquire;
 use super::error::{AcquireError, Closed};
 use super::shared::{Claim, Joined, Shared};
-use super::slots::Taken;
+use super::slots::SlotAnswer;
 use super::waiter::{Waiter, WaiterStage};
 use crate::rt::Arc;
 use crate::unwind::Quiet;
@@ -131,9 +131,9 @@ impl<K> Future for Reserve<K> {
         if self.waiter.is_none() {
             let waiter = Arc::new(Waiter::new(WaiterStage::Queued));
             match self.shared.capacity.take_or_wait(&waiter) {
-                Taken::Now => return Poll::Ready(Ok(self.reservation())),
-                Taken::Later => self.waiter = Some(waiter),
-                Taken::Left | Taken::Closed => return Poll::Ready(Err(Closed)),
+                SlotAnswer::Now => return Poll::Ready(Ok(self.reservation())),
+                SlotAnswer::Later => self.waiter = Some(waiter),
+                SlotAnswer::Left | SlotAnswer::Closed => return Poll::Ready(Err(Closed)),
             }
         }
         let stage = match &self.waiter {

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use super::slots::{Slots, Taken};
+use super::slots::{SlotAnswer, Slots};
 use super::waiter::{Waiter, WaiterStage};
 use crate::lanes::{AtLimit, LaneMap, Next, Offered};
 use crate::rt::Arc;
@@ -131,9 +131,9 @@ impl<K: Eq + Clone> Shared<K> {
             Some(permits) => {
                 let waiter = Arc::new(Waiter::new(WaiterStage::Queued));
                 match permits.take_or_wait(&waiter) {
-                    Taken::Now => Joined::Granted,
-                    Taken::Later => Joined::Waiting(waiter),
-                    Taken::Left | Taken::Closed => Joined::Closed,
+                    SlotAnswer::Now => Joined::Granted,
+                    SlotAnswer::Later => Joined::Waiting(waiter),
+                    SlotAnswer::Left | SlotAnswer::Closed => Joined::Closed,
                 }
             }
         }
@@ -156,7 +156,7 @@ impl<K: Eq + Clone> Shared<K> {
             _ if self.is_closed() => waiter.shift(WaiterStage::Queued, WaiterStage::ClosedQueued),
             None => waiter.shift(WaiterStage::Queued, WaiterStage::Granted),
             Some(permits) => match permits.take_or_wait(&waiter) {
-                Taken::Now => {
+                SlotAnswer::Now => {
                     let granted = waiter.shift(WaiterStage::Queued, WaiterStage::Granted);
                     if !granted {
                         permits.give_back();
@@ -164,8 +164,8 @@ impl<K: Eq + Clone> Shared<K> {
                     granted
                 }
                 // A waiter that leaves while it is queued moves the lane on itself.
-                Taken::Later | Taken::Left => false,
-                Taken::Closed => waiter.shift(WaiterStage::Queued, WaiterStage::ClosedQueued),
+                SlotAnswer::Later | SlotAnswer::Left => false,
+                SlotAnswer::Closed => waiter.shift(WaiterStage::Queued, WaiterStage::ClosedQueued),
             },
         };
         if ended {

@@ -54,7 +54,7 @@ impl Line {
 /// The result of asking for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a slot that was taken must be given back"]
-pub(super) enum Taken {
+pub(super) enum SlotAnswer {
     /// The caller has a slot.
     Now,
     /// The waiter is in the line.
@@ -93,26 +93,26 @@ impl Slots {
     }
 
     /// Takes a slot, or puts the waiter into the line.
-    pub(super) fn take_or_wait(&self, waiter: &Arc<Waiter>) -> Taken {
+    pub(super) fn take_or_wait(&self, waiter: &Arc<Waiter>) -> SlotAnswer {
         let mut line = lock(&self.line);
         if line.closed {
-            return Taken::Closed;
+            return SlotAnswer::Closed;
         }
         if waiter.stage() != WaiterStage::Queued {
-            return Taken::Left;
+            return SlotAnswer::Left;
         }
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let takes = word >= ONE && word & LINE == 0;
             let next = if takes { word - ONE } else { word | LINE };
             match self.exchange(word, next) {
-                Ok(()) if takes => return Taken::Now,
+                Ok(()) if takes => return SlotAnswer::Now,
                 Ok(()) => break,
                 Err(now) => word = now,
             }
         }
         line.waiters.push_back(Arc::clone(waiter));
-        Taken::Later
+        SlotAnswer::Later
     }
 
     /// Gives a slot back, to the first in the line if there is one.

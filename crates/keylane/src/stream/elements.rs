@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use futures::Stream;
 use futures::stream::FuturesUnordered;
 
-use super::keyed_future::{Finished, HashedKey, KeyedFuture, PanicPayload};
+use super::keyed_future::{FinishedFuture, HashedKey, KeyedFuture, PanicPayload};
 use crate::lanes::{AtLimit, LaneMap, Offered};
 use crate::unwind::Quiet;
 
@@ -163,7 +163,7 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Elements<K, T, Fut> {
         loop {
             match Pin::new(&mut self.futures).poll_next(cx) {
                 Poll::Ready(Some(Some(finished))) => {
-                    let Finished {
+                    let FinishedFuture {
                         hashed,
                         index,
                         output,

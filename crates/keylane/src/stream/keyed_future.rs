@@ -36,7 +36,7 @@ pin_project! {
 }
 
 /// What is left of a future that has finished and was dropped.
-pub(super) struct Finished<K, A> {
+pub(super) struct FinishedFuture<K, A> {
     pub(super) hashed: HashedKey<K>,
     pub(super) index: u64,
     pub(super) output: Result<A, PanicPayload>,
@@ -71,7 +71,7 @@ impl<K, Fut> KeyedFuture<K, Fut> {
 
 impl<K, Fut: Future> Future for KeyedFuture<K, Fut> {
     /// `None`: it was cancelled.
-    type Output = Option<Finished<K, Fut::Output>>;
+    type Output = Option<FinishedFuture<K, Fut::Output>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.as_mut().project();
@@ -88,7 +88,7 @@ impl<K, Fut: Future> Future for KeyedFuture<K, Fut> {
         let hashed = this.hashed.take();
         // The future is dropped before the next element of its key starts.
         self.cancel();
-        Poll::Ready(hashed.map(|hashed| Finished {
+        Poll::Ready(hashed.map(|hashed| FinishedFuture {
             hashed,
             index,
             output,

@@ -15,7 +15,7 @@ use crate::engine::{
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
-use crate::lanes::{BatchRules, Limits};
+use crate::lanes::{BatchRules, RunnerLimits};
 use crate::rate::Rate;
 use crate::rt::{self, Arc, Handle, mpsc};
 use crate::types::{Of, Spec};
@@ -189,9 +189,9 @@ where
         Ok(Some(*share))
     }
 
-    fn limits(&self, workers: usize) -> Limits {
+    fn limits(&self, workers: usize) -> RunnerLimits {
         let adaptive = self.settings.adaptive;
-        Limits {
+        RunnerLimits {
             concurrency: adaptive.map_or(self.concurrency, |adaptive| adaptive.first()),
             pollers: workers,
             idle: 16 * workers,

@@ -1,7 +1,7 @@
 //! How a dispatcher ends: the stages, the report, and what is handed back.
 
 mod shutdown;
-pub(super) use shutdown::Shutdown;
+pub(super) use shutdown::ShutdownState;
 pub(crate) use shutdown::Stage;
 
 mod report;

@@ -38,7 +38,7 @@ impl Stage {
 }
 
 /// The state of the shutdown.
-pub(crate) struct Shutdown<K, M> {
+pub(crate) struct ShutdownState<K, M> {
     /// Partner of every read: `enter`. A runner that reads a late stage is caught by the router,
     /// which looks again after each flush.
     stage: OwnLine<AtomicU8>,
@@ -53,7 +53,7 @@ pub(crate) struct Shutdown<K, M> {
     pub(crate) cancel: CancellationToken,
     /// Cancelled when the report is final.
     ended: CancellationToken,
-    returned: Mutex<Returned<K, M>>,
+    returned: Mutex<HandedBackMessages<K, M>>,
 }
 
 #[derive(Debug, Default)]
@@ -62,12 +62,12 @@ struct Deadline {
     reached: bool,
 }
 
-struct Returned<K, M> {
+struct HandedBackMessages<K, M> {
     messages: Vec<(u64, HandedBack<K, M>)>,
     interrupted: u64,
 }
 
-impl<K, M> Shutdown<K, M> {
+impl<K, M> ShutdownState<K, M> {
     pub(crate) fn new() -> Self {
         Self {
             stage: OwnLine(AtomicU8::new(Stage::Open as u8)),
@@ -77,7 +77,7 @@ impl<K, M> Shutdown<K, M> {
             router: AtomicWaker::new(),
             cancel: CancellationToken::new(),
             ended: CancellationToken::new(),
-            returned: Mutex::new(Returned {
+            returned: Mutex::new(HandedBackMessages {
                 messages: Vec::new(),
                 interrupted: 0,
             }),
@@ -183,9 +183,9 @@ impl<K, M> Shutdown<K, M> {
     }
 }
 
-impl<K, M> fmt::Debug for Shutdown<K, M> {
+impl<K, M> fmt::Debug for ShutdownState<K, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shutdown")
+        f.debug_struct("ShutdownState")
             .field("stage", &self.stage())
             .finish_non_exhaustive()
     }

@@ -38,7 +38,7 @@ pub enum Event<K> {
         /// When it happened.
         at: Instant,
     },
-    /// A lane has stopped until an operator calls [`resume`](crate::Lane::resume), `skip` or
+    /// A lane has stopped until an operator calls [`resume`](crate::LaneControl::resume), `skip` or
     /// `replace`.
     #[non_exhaustive]
     Halted {

@@ -26,12 +26,12 @@ pub(super) struct Shared<K> {
 
 struct Subscribers<K> {
     /// By the number of the subscriber.
-    queues: Vec<(u64, Queue<K>)>,
+    queues: Vec<(u64, EventQueue<K>)>,
     next: u64,
     ended: bool,
 }
 
-struct Queue<K> {
+struct EventQueue<K> {
     events: VecDeque<Arc<Event<K>>>,
     lost: u64,
     waker: Option<Waker>,
@@ -109,7 +109,7 @@ impl<K> Feed<K> {
         let mut subscribers = lock(&self.0.subscribers);
         subscribers.next += 1;
         let number = subscribers.next;
-        let queue = Queue {
+        let queue = EventQueue {
             events: VecDeque::new(),
             lost: 0,
             waker: None,
@@ -180,7 +180,7 @@ impl<K> Shared<K> {
 }
 
 impl<K> Subscribers<K> {
-    fn queue(&mut self, number: u64) -> Option<&mut Queue<K>> {
+    fn queue(&mut self, number: u64) -> Option<&mut EventQueue<K>> {
         let mut queues = self.queues.iter_mut();
         queues.find_map(|(of, queue)| (*of == number).then_some(queue))
     }

@@ -15,13 +15,13 @@ const LOOKS: usize = 4_096;
 
 /// The router's alarm for messages that expire in the ready queue.
 #[derive(Debug, Default)]
-pub(super) struct Expiry {
+pub(super) struct ExpiryAlarm {
     alarm: Option<Alarm>,
     /// When many expire in a row, they are collected in one scan of the queue every few ticks.
     not_before: Option<Instant>,
 }
 
-impl Expiry {
+impl ExpiryAlarm {
     /// Whether to call [`settle`](Self::settle) now.
     #[inline]
     pub(super) fn poll<T: Spec>(

@@ -20,7 +20,7 @@ use super::super::message::{Accepted, Queued, RetryDue, Returning, WakeUp};
 use super::super::outcome::Tally;
 use super::super::reshard::Resharding;
 use super::super::{Engine, Stage};
-use super::expire::Expiry;
+use super::expire::ExpiryAlarm;
 use super::place::Intake;
 use super::release::Release;
 use crate::clock::{self, Alarm};
@@ -61,7 +61,7 @@ pub(crate) struct Router<T: Spec> {
     /// The alarm for jobs that the rate holds back.
     release: Release,
     /// The alarm for messages that expire in the ready queue, and whether it has gone off.
-    expiry: Expiry,
+    expiry: ExpiryAlarm,
     has_expired: bool,
     jobs: Vec<Queued<T>>,
     wake_ups: Vec<WakeUp<T::Key>>,
@@ -102,7 +102,7 @@ impl<T: Spec> Router<T> {
             postponed: VecDeque::new(),
             refill: None,
             release: Release::default(),
-            expiry: Expiry::default(),
+            expiry: ExpiryAlarm::default(),
             has_expired: false,
             jobs: Vec::new(),
             wake_ups: Vec::new(),

@@ -74,7 +74,7 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
 }
 
 /// A batch whose handler has returned.
-pub(crate) enum Finished<T: Types> {
+pub(crate) enum FinishedBatch<T: Types> {
     /// It was one message, which has settled. Its lane has this hash.
     Settled(u64),
     Unsettled(Box<UnsettledBatch<T>>),
@@ -84,11 +84,11 @@ pub(crate) enum Finished<T: Types> {
 pub(crate) struct UnsettledBatch<T: Types> {
     first: Unsettled<T>,
     members: Vec<BatchMember<T>>,
-    answer: Result<Answers<T>, Box<Failure<T::Error>>>,
+    answer: Result<BatchAnswers<T>, Box<Failure<T::Error>>>,
 }
 
 /// One answer for each message of a batch.
-type Answers<T> = Vec<Result<<T as Types>::Output, <T as Types>::Error>>;
+type BatchAnswers<T> = Vec<Result<<T as Types>::Output, <T as Types>::Error>>;
 
 impl<T, H, A> Invoke<T> for Batches<H, A>
 where
@@ -101,7 +101,7 @@ where
     type Kept = KeptBatch<T>;
     type Answer = Vec<Result<T::Output, T::Error>>;
     type Error = T::Error;
-    type Finished = Finished<T>;
+    type Finished = FinishedBatch<T>;
 
     fn keep(
         engine: &Engine<T>,
@@ -149,7 +149,7 @@ where
         tally: &mut Tally,
         in_flight: &mut InFlight<'_, T, KeptBatch<T>>,
         mut answer: Result<Self::Answer, Box<Failure<T::Error>>>,
-    ) -> Finished<T> {
+    ) -> FinishedBatch<T> {
         in_flight.answered(engine, &answer);
         let members = std::mem::take(&mut in_flight.kept().members);
         if members.is_empty()
@@ -157,9 +157,9 @@ where
             && let Some(answer) = sole_success(answers)
         {
             in_flight.settle(engine, tally, answer);
-            return Finished::Settled(in_flight.hash());
+            return FinishedBatch::Settled(in_flight.hash());
         }
-        Finished::Unsettled(Box::new(UnsettledBatch {
+        FinishedBatch::Unsettled(Box::new(UnsettledBatch {
             first: in_flight.take_unsettled(),
             members,
             answer,
@@ -170,11 +170,11 @@ where
         engine: &Arc<Engine<T>>,
         tally: &mut Tally,
         context: &mut Context<T::Key>,
-        finished: Finished<T>,
+        finished: FinishedBatch<T>,
     ) -> Option<Queued<T>> {
         match finished {
-            Finished::Settled(hash) => engine.advance(context.key.take(), hash),
-            Finished::Unsettled(batch) => engine.after_batch(tally, context, *batch),
+            FinishedBatch::Settled(hash) => engine.advance(context.key.take(), hash),
+            FinishedBatch::Unsettled(batch) => engine.after_batch(tally, context, *batch),
         }
     }
 }

@@ -41,7 +41,7 @@ impl<H, A, M> Single<H, A, KeptIfSet<M>> {
 }
 
 /// The result of an attempt.
-pub(crate) enum Finished<T: Types> {
+pub(crate) enum FinishedAttempt<T: Types> {
     /// The message has settled. Its lane has this hash.
     Settled(u64),
     Failed(Failure<T::Error>, Unsettled<T>),
@@ -58,7 +58,7 @@ where
     type Kept = K;
     type Answer = T::Output;
     type Error = H::Error;
-    type Finished = Finished<T>;
+    type Finished = FinishedAttempt<T>;
 
     #[inline]
     fn keep(
@@ -84,14 +84,14 @@ where
         tally: &mut Tally,
         in_flight: &mut InFlight<'_, T, K>,
         answer: Result<T::Output, Box<Failure<T::Error>>>,
-    ) -> Finished<T> {
+    ) -> FinishedAttempt<T> {
         in_flight.answered(engine, &answer);
         match answer {
             Ok(answer) => {
                 in_flight.settle(engine, tally, answer);
-                Finished::Settled(in_flight.hash())
+                FinishedAttempt::Settled(in_flight.hash())
             }
-            Err(failure) => Finished::Failed(*failure, in_flight.take_unsettled()),
+            Err(failure) => FinishedAttempt::Failed(*failure, in_flight.take_unsettled()),
         }
     }
 
@@ -100,11 +100,11 @@ where
         engine: &Arc<Engine<T>>,
         tally: &mut Tally,
         context: &mut Context<T::Key>,
-        finished: Finished<T>,
+        finished: FinishedAttempt<T>,
     ) -> Option<Queued<T>> {
         match finished {
-            Finished::Settled(hash) => engine.advance(context.key.take(), hash),
-            Finished::Failed(failure, unsettled) => {
+            FinishedAttempt::Settled(hash) => engine.advance(context.key.take(), hash),
+            FinishedAttempt::Failed(failure, unsettled) => {
                 engine.failed(tally, context, unsettled, failure)
             }
         }

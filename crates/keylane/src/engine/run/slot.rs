@@ -189,12 +189,12 @@ impl<T: Spec> RunnerSlot<T> {
         let ends = self.engine.shutdown.hands_back();
         match queued {
             Queued::Job(job) if !ends && !self.engine.takes_slow_path() => Some(job),
-            queued => self.start_warily(queued, ends),
+            queued => self.start_slowly(queued, ends),
         }
     }
 
     #[inline(never)]
-    fn start_warily(&mut self, queued: Queued<T>, ends: bool) -> Option<Job<T>> {
+    fn start_slowly(&mut self, queued: Queued<T>, ends: bool) -> Option<Job<T>> {
         match queued {
             queued if ends => {
                 self.engine.hand_back_queued(queued);

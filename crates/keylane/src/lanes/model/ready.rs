@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use proptest::prelude::*;
 
 use crate::lanes::Ranked;
-use crate::lanes::ready::{Limits, Ready, Recruit, Role, Take};
+use crate::lanes::ready::{Ready, Recruit, Role, RunnerLimits, Take};
 
 type Job = u32;
 
@@ -67,8 +67,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..150)
 }
 
-fn limits() -> impl Strategy<Value = Limits> {
-    (1..5_usize, 1..4_usize, 0..3_usize).prop_map(|(concurrency, pollers, idle)| Limits {
+fn limits() -> impl Strategy<Value = RunnerLimits> {
+    (1..5_usize, 1..4_usize, 0..3_usize).prop_map(|(concurrency, pollers, idle)| RunnerLimits {
         concurrency,
         pollers,
         idle,
@@ -97,7 +97,7 @@ impl Wake for Woken {
 }
 
 struct World {
-    limits: Limits,
+    limits: RunnerLimits,
     /// Most that may be active: the limit, or those that were when it shrank and have not rested
     /// yet.
     ceiling: usize,
@@ -112,7 +112,7 @@ struct World {
 }
 
 impl World {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: RunnerLimits) -> Self {
         Self {
             limits,
             ceiling: limits.concurrency,

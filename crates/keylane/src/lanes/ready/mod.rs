@@ -66,7 +66,7 @@ pub(crate) enum Take<T> {
 
 /// Limits that hold for the life of a dispatcher, and the `concurrency` that it starts with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct RunnerLimits {
     pub(crate) concurrency: usize,
     pub(crate) pollers: usize,
     pub(crate) idle: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Limits {
 
 #[derive(Debug)]
 pub(crate) struct Ready<T> {
-    limits: Limits,
+    limits: RunnerLimits,
     /// First come, first served: nothing decides about jobs but their order.
     first_come: bool,
     /// Whether jobs may expire.
@@ -108,7 +108,7 @@ struct Inner<T> {
 
 impl<T: Ranked> Inner<T> {
     #[inline]
-    fn recruit(&mut self, limits: &Limits) -> Recruit {
+    fn recruit(&mut self, limits: &RunnerLimits) -> Recruit {
         let active = self.pollers + self.holders;
         if self.jobs.startable() == 0
             || self.starting
@@ -126,7 +126,7 @@ impl<T: Ranked> Inner<T> {
     }
 
     #[inline]
-    fn take(&mut self, limits: &Limits) -> Take<T> {
+    fn take(&mut self, limits: &RunnerLimits) -> Take<T> {
         // Not with a job in hand: its handler may block, and the recruit would wait for it.
         if self.jobs.startable() > 1
             && let recruit @ (Recruit::Wake(_) | Recruit::Spawn) = self.recruit(limits)
@@ -134,7 +134,7 @@ impl<T: Ranked> Inner<T> {
             return Take::Aside(recruit);
         }
         if self.jobs.has_precedence() || self.is_over() {
-            return self.take_warily(limits);
+            return self.take_slowly(limits);
         }
         match self.jobs.pop_first() {
             Some(job) => Take::Job(job),
@@ -145,7 +145,7 @@ impl<T: Ranked> Inner<T> {
     /// Takes a job where priorities or a rate take precedence, or above the limit.
     #[cold]
     #[inline(never)]
-    fn take_warily(&mut self, limits: &Limits) -> Take<T> {
+    fn take_slowly(&mut self, limits: &RunnerLimits) -> Take<T> {
         if !self.is_over()
             && let Some(job) = self.jobs.pop()
         {
@@ -154,9 +154,9 @@ impl<T: Ranked> Inner<T> {
         self.leave(limits)
     }
 
-    fn leave(&mut self, limits: &Limits) -> Take<T> {
+    fn leave(&mut self, limits: &RunnerLimits) -> Take<T> {
         self.pollers -= 1;
-        self.rest(limits)
+        self.idle_or_leave(limits)
     }
 
     /// Whether more runners are active than the limit allows. A runner that asks becomes idle then.
@@ -165,7 +165,7 @@ impl<T: Ranked> Inner<T> {
         self.pollers + self.holders > self.concurrency
     }
 
-    fn rest(&self, limits: &Limits) -> Take<T> {
+    fn idle_or_leave(&self, limits: &RunnerLimits) -> Take<T> {
         if self.idle.len() < limits.idle && !self.closed {
             Take::Idle
         } else {
@@ -181,7 +181,7 @@ impl<T: Ranked> Inner<T> {
 }
 
 impl<T: Ranked> Ready<T> {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: RunnerLimits) -> Self {
         let state = Inner {
             jobs: Jobs::new(),
             concurrency: limits.concurrency,
@@ -283,7 +283,7 @@ impl<T: Ranked> Ready<T> {
         state.holders -= 1;
         if state.pollers >= self.limits.pollers || is_over {
             let recruit = state.recruit(&self.limits);
-            return (state.rest(&self.limits), recruit);
+            return (state.idle_or_leave(&self.limits), recruit);
         }
         state.pollers += 1;
         (state.take(&self.limits), Recruit::None)
@@ -486,7 +486,7 @@ mod tests {
     }
 
     fn ready() -> Ready<Job> {
-        Ready::new(Limits {
+        Ready::new(RunnerLimits {
             concurrency: 2,
             pollers: 2,
             idle: 1,

@@ -20,9 +20,9 @@ where
     E: fmt::Debug + Send + Sync + 'static,
 {
     /// The lane of a key, to look at or to act on. The lane need not exist.
-    pub fn lane(&self, key: &K) -> Lane<K, M, O, E> {
+    pub fn lane(&self, key: &K) -> LaneControl<K, M, O, E> {
         let hash = (self.address.hash)(key);
-        Lane {
+        LaneControl {
             engine: Arc::clone(&self.engine),
             address: Arc::clone(&self.address),
             key: key.clone(),
@@ -63,14 +63,14 @@ where
 /// # Ok(())
 /// # }
 /// ```
-pub struct Lane<K, M, O, E> {
+pub struct LaneControl<K, M, O, E> {
     engine: Arc<Engine<Of<K, M, O, E>>>,
     address: Arc<Address<K, M>>,
     key: K,
     hash: u64,
 }
 
-impl<K, M, O, E> Lane<K, M, O, E>
+impl<K, M, O, E> LaneControl<K, M, O, E>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     M: Send + Sync + 'static,
@@ -195,9 +195,9 @@ fn refusal<M>(why: Undecidable, message: M) -> LaneError<M> {
     }
 }
 
-impl<K, M, O, E> fmt::Debug for Lane<K, M, O, E> {
+impl<K, M, O, E> fmt::Debug for LaneControl<K, M, O, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane")
+        f.debug_struct("LaneControl")
             .field("hash", &self.hash)
             .finish_non_exhaustive()
     }
