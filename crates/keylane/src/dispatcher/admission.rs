@@ -92,9 +92,15 @@ where
     ) -> Result<TakenRoom<'_>, Refusal> {
         let limit = self.engine.settings.capacity_bytes;
         let weight = self.address.weigh(message, limit)?;
-        self.wait_for_rates().await?;
+        // Hardly any message has to wait, and then not even the future of the wait is made.
+        if self.engine.rate_gate().is_some() {
+            self.wait_for_rates().await?;
+        }
         loop {
-            let gate = self.pass_gate(key, hash, message).await?;
+            let gate = match self.gate(key, hash, message) {
+                None => None,
+                Some(gate) => self.pass_gate(gate, key, hash, message).await?,
+            };
             // Taking room that is there costs a tenth of waiting for it. No sender is overtaken:
             // while some wait, room goes to them and is never seen to be free.
             let mut waited = false;
@@ -171,30 +177,30 @@ where
     /// Waits at the gate of a full lane.
     async fn pass_gate(
         &self,
+        mut gate: Gate,
         key: Option<&K>,
         hash: u64,
         message: &M,
     ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
-        let mut gate = None;
-        while let Some(full) = self.gate(key, hash, message) {
+        loop {
             if self.engine.room.messages.is_closed() {
                 return Err(Refusal::Closed);
             }
-            // A closed gate is one whose lane has room, or is gone: look again.
             if self.engine.settings.overflow == Overflow::Reject {
-                match full.try_acquire_owned() {
-                    Ok(permit) => gate = Some(permit),
+                match gate.try_acquire_owned() {
+                    Ok(permit) => return Ok(Some(permit)),
                     Err(TryAcquireError::NoPermits) => return Err(Refusal::LaneFull),
-                    Err(TryAcquireError::Closed) => continue,
+                    Err(TryAcquireError::Closed) => {}
                 }
-                break;
+            } else if let Ok(permit) = gate.acquire_owned().await {
+                return Ok(Some(permit));
             }
-            if let Ok(permit) = full.acquire_owned().await {
-                gate = Some(permit);
-                break;
-            }
+            // A closed gate is one whose lane has room, or is gone: look again.
+            gate = match self.gate(key, hash, message) {
+                Some(gate) => gate,
+                None => return Ok(None),
+            };
         }
-        Ok(gate)
     }
 
     /// Takes room if there is some at once.
