@@ -55,7 +55,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
             Survivor::Merged => {
                 if let Some(old) = self.pop_newest() {
-                    let messages = 2 + old.merged_len() + item.merged_len();
+                    let messages = 2 + old.merged_len();
                     self.more_mut().plan = Plan::Merging(messages);
                     effects.rare_mut().merge = Some((old, Few::One(item)));
                 }
