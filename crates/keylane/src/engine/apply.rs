@@ -4,15 +4,13 @@
 //! returns what goes into the ready queue.
 
 use super::lane::{Lane, LaneEffects, open};
-use super::message::{Envelope, Held, Job, Parked, Queued, RetryDue, WakeUp, Work};
-use super::outcome::{Outcome, Tally};
+use super::message::{Held, Job, Parked, Queued, RetryDue, WakeUp, Work};
+use super::outcome::Tally;
 use super::{Engine, Stage};
 use crate::clock::{self, Instant};
-use crate::error::Failure;
-use crate::lanes::{Due, Effects, Few, Gap, Left, Opening, Out, Store, Taken};
+use crate::lanes::{Due, Effects, Few, Gap, Opening, Out, Store};
 use crate::rt::Arc;
 use crate::types::Spec;
-use crate::unwind::caught;
 
 impl<T: Spec> Engine<T> {
     /// Applies the other effects of a decision. Returns what goes into the ready queue. Letters for
@@ -202,73 +200,6 @@ impl<T: Spec> Engine<T> {
         self.arm_wake_up(WakeUp::Lane { key, hash, due }, self.clocks.stamp(at));
     }
 
-    /// Gives a message that left its lane its outcome, or makes it a letter.
-    fn settle_left(
-        &self,
-        tally: &mut Tally,
-        key: &T::Key,
-        hash: u64,
-        parked: Parked<T>,
-        why: Left,
-    ) -> Option<Job<T>> {
-        let Parked { message, envelope } = parked;
-        let outcome = match why {
-            Left::Expired => Outcome::Expired(message),
-            Left::Duplicate => Outcome::Duplicate(message),
-            Left::Declined => Outcome::Declined(message),
-            Left::Superseded => Outcome::Superseded(message),
-            Left::Purged => Outcome::Purged(message),
-            Left::Displaced => {
-                self.probe.counters.overflowed.add(1);
-                Outcome::Displaced(message)
-            }
-            Left::Skipped => {
-                self.drop_quietly(message);
-                Outcome::Discarded(Failure::Skipped)
-            }
-            Left::Refused => {
-                self.probe.counters.overflowed.add(1);
-                let refused = Parked { message, envelope };
-                return self.refuse(tally, key.clone(), hash, refused);
-            }
-            Left::BehindGap => {
-                return Some(Job {
-                    key: None,
-                    hash,
-                    message,
-                    envelope,
-                    work: Work::letter(0, Failure::Gap, Some(key.clone())),
-                });
-            }
-        };
-        self.settle(tally, envelope, outcome);
-        None
-    }
-
-    /// Settles a head that an operator took out of its lane.
-    fn settle_taken(&self, tally: &mut Tally, head: Held<T>, taken: Taken) {
-        let Held {
-            message,
-            envelope,
-            work,
-            ..
-        } = head;
-        let outcome = match taken {
-            Taken::Purged => {
-                self.drop_quietly(work);
-                Outcome::Purged(message)
-            }
-            Taken::Skipped => {
-                self.drop_quietly(message);
-                Outcome::Discarded(match work {
-                    Work::Letter(given_up) => given_up.failure,
-                    Work::Entered | Work::Attempt(_) => Failure::Skipped,
-                })
-            }
-        };
-        self.settle(tally, envelope, outcome);
-    }
-
     /// Lets out a job that its lane held.
     fn let_out(
         &self,
@@ -307,42 +238,6 @@ impl<T: Spec> Engine<T> {
             lane.offer_merged(survivor, now, &self.rules, self.lanes.spares(), effects);
         });
         self.apply(tally, key, hash, &mut effects, letters)
-    }
-
-    /// Merges messages outside of their lane, because the merge function is user code.
-    pub(super) fn merge(
-        &self,
-        tally: &mut Tally,
-        (waited, newcomers): (Parked<T>, Few<Parked<T>>),
-    ) -> Parked<T> {
-        let merge_two = |waited, newcomer| self.merge_two(tally, waited, newcomer);
-        newcomers.into_iter().fold(waited, merge_two)
-    }
-
-    fn merge_two(&self, tally: &mut Tally, waited: Parked<T>, newcomer: Parked<T>) -> Parked<T> {
-        let merge = self.settings.discipline.merge();
-        let merge = merge.expect("only lanes that merge have something to merge");
-        match caught(|| merge(&waited.message, &newcomer.message)) {
-            Ok(message) => {
-                let Envelope {
-                    accepted_at,
-                    obligation,
-                } = waited.envelope;
-                let mut envelope = newcomer.envelope;
-                envelope.accepted_at = accepted_at;
-                envelope.obligation.absorb_older(obligation);
-                self.drop_quietly(waited.message);
-                self.drop_quietly(newcomer.message);
-                Parked { message, envelope }
-            }
-            Err(text) => {
-                self.probe.counters.panics.add(1);
-                let failure = Failure::Panicked(text);
-                self.drop_quietly(newcomer.message);
-                self.settle(tally, newcomer.envelope, Outcome::Discarded(failure));
-                waited
-            }
-        }
     }
 
     /// Notifies the subscribers which versions are missing.

@@ -19,11 +19,13 @@
 //! - It is run in `run/`: `in_flight.rs` while its handler runs, `letter.rs` while a sink has it.
 //! - It has failed: `outcome/verdict.rs` says what follows, `outcome/failed.rs` does it.
 //! - It waits for its retry in its lane, or in `keyless.rs` if it has none.
-//! - Its retry comes due in `intake/due.rs`; `intake/router.rs` holds it to the retry budget.
+//! - Two of a lane become one in `merge.rs`.
+//! - Its retry comes due in `intake/due.rs`; `intake/retries.rs` holds it to the retry budget.
 //! - It is delayed in `later.rs` if others may pass it, and in its lane if not.
 //! - It expires in the ready queue in `intake/expire.rs`, in its lane in [`crate::lanes`], and when a
 //!   runner takes it in `next.rs`.
-//! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else.
+//! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else. `outcome/left.rs` says
+//!   what becomes of one that leaves its lane without having run.
 //! - It is taken out of its lane at the end in `end/evict.rs`.
 //!
 //! What they share:
@@ -70,6 +72,8 @@ pub(crate) use lane::{Gate, Lane};
 mod step;
 
 mod apply;
+
+mod merge;
 
 mod next;
 

@@ -161,16 +161,28 @@ impl<T: Spec> Engine<T> {
 
     /// Checks a job that may have to wait: its key is paused, or its time may not have come, or
     /// may have passed. Returns the job that starts instead, if any.
-    pub(super) fn reconsider(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
+    pub(super) fn reconsider(&self, tally: &mut Tally, job: Job<T>) -> Option<Job<T>> {
         let now = clock::now();
+        let job = match self.expire(tally, job, now)? {
+            Queued::Job(job) => job,
+            lane @ Queued::Lane { .. } => return self.choose(lane),
+        };
+        match job.work {
+            Work::Letter(_) => Some(job),
+            // Its lane knows whether it may start.
+            Work::Entered => self.rejoin(tally, job),
+            Work::Attempt(attempt) => self.start_or_take_back(tally, job, attempt, now),
+        }
+    }
+
+    /// Settles a job that is too late, and each one behind it that is. Returns what is next.
+    fn expire(&self, tally: &mut Tally, mut job: Job<T>, now: Instant) -> Option<Queued<T>> {
         let stamp = self.stamp(now);
-        while job
-            .envelope
-            .obligation
-            .expires_at()
-            .is_some_and(|at| at <= stamp)
-            && job.work.is_attempt()
-        {
+        loop {
+            let expires_at = job.envelope.obligation.expires_at();
+            if !job.work.is_attempt() || expires_at.is_none_or(|at| at > stamp) {
+                return Some(Queued::Job(job));
+            }
             let Job {
                 key,
                 hash,
@@ -180,18 +192,21 @@ impl<T: Spec> Engine<T> {
             } = job;
             self.settle(tally, envelope, Outcome::Expired(message));
             job = match self.advance(key, hash)? {
-                Queued::Job(job) => job,
-                lane @ Queued::Lane { .. } => return self.choose(lane),
+                Queued::Job(next) => next,
+                lane @ Queued::Lane { .. } => return Some(lane),
             };
         }
-        if !job.work.is_attempt() {
-            return Some(job);
-        }
-        if let Work::Entered = job.work {
-            // Its lane knows whether it may start.
-            return self.rejoin(tally, job);
-        }
-        let attempt = job.attempt();
+    }
+
+    /// Gives a job back to its lane if its time has not come, or its key is paused. Returns the job
+    /// that starts, if any.
+    fn start_or_take_back(
+        &self,
+        tally: &mut Tally,
+        job: Job<T>,
+        attempt: u32,
+        now: Instant,
+    ) -> Option<Job<T>> {
         let until = job.envelope.obligation.not_before(now);
         if until.is_none() && !self.has_paused() {
             return Some(job);

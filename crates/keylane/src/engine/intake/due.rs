@@ -30,7 +30,7 @@ impl<T: Spec> Engine<T> {
     pub(super) fn set_aside(
         &self,
         mut accepted: Accepted<T>,
-        stamp: u64,
+        accepted_at: u64,
         now: Instant,
     ) -> Option<Accepted<T>> {
         if self.settings.delayed == Delayed::Wait && accepted.key.is_some() {
@@ -47,7 +47,7 @@ impl<T: Spec> Engine<T> {
             }
         }
         self.stall_outside(&mut accepted);
-        if let Some(at) = self.clocks.later.insert(accepted, stamp, until) {
+        if let Some(at) = self.clocks.later.insert(accepted, accepted_at, until) {
             self.arm_wake_up(WakeUp::Later(at), self.clocks.stamp(at));
         }
         None
@@ -140,8 +140,8 @@ impl<T: Spec> Engine<T> {
         for held in self.clocks.keyless.take_all() {
             self.hand_back_held(&mut tally, None, held);
         }
-        for (stamp, accepted) in self.clocks.later.take_all() {
-            self.hand_back_accepted(&mut tally, accepted, stamp);
+        for (accepted_at, accepted) in self.clocks.later.take_all() {
+            self.hand_back_accepted(&mut tally, accepted, accepted_at);
         }
         self.flush(&mut tally);
     }

@@ -11,6 +11,8 @@ mod due;
 
 mod release;
 
+mod retries;
+
 mod expire;
 
 mod store;

@@ -11,10 +11,10 @@ use crate::observe::hot_keys::DepthFilter;
 use crate::rt::Arc;
 use crate::types::Spec;
 
-/// A batch from the channel on its way into the lanes.
+/// A burst from the channel on its way into the lanes.
 pub(super) struct Intake<'a, T: Spec> {
     engine: &'a Arc<Engine<T>>,
-    /// One timestamp for the batch: reading a clock costs more than visiting a lane.
+    /// One timestamp for the burst: reading a clock costs more than visiting a lane.
     now: Instant,
     resharding: Option<&'a mut Resharding<T>>,
     /// The jobs that go into the ready queue.
@@ -53,41 +53,41 @@ impl<'a, T: Spec> Intake<'a, T> {
         }
     }
 
-    /// The timestamp of this batch, as nanoseconds since the epoch.
+    /// The timestamp of this burst, as nanoseconds since the epoch.
     pub(super) fn stamp(&self) -> u64 {
         self.engine.clocks.stamp(self.now)
     }
 
-    /// Places a message. `stamp` is its place in the order of acceptance.
+    /// Places a message. `accepted_at` is its place in the order of acceptance.
     #[inline]
-    pub(super) fn place(&mut self, mut accepted: Accepted<T>, stamp: u64) {
+    pub(super) fn place(&mut self, mut accepted: Accepted<T>, accepted_at: u64) {
         let engine = self.engine;
         if engine.shutdown.hands_back() {
-            return engine.hand_back_accepted(&mut self.tally, accepted, stamp);
+            return engine.hand_back_accepted(&mut self.tally, accepted, accepted_at);
         }
         if self.is_slow {
-            match self.find_lane(accepted, stamp) {
+            match self.find_lane(accepted, accepted_at) {
                 Some(found) => accepted = found,
                 None => return,
             }
         }
         if engine.has_discipline && accepted.key.is_some() {
-            self.offer(accepted, stamp);
+            self.offer(accepted, accepted_at);
         } else {
-            self.enter(accepted, stamp);
+            self.enter(accepted, accepted_at);
         }
     }
 
     /// Keeps a message that is delayed, or whose old lane has not drained. Returns all others, to
     /// be placed.
     #[cold]
-    fn find_lane(&mut self, accepted: Accepted<T>, stamp: u64) -> Option<Accepted<T>> {
+    fn find_lane(&mut self, accepted: Accepted<T>, accepted_at: u64) -> Option<Accepted<T>> {
         let engine = self.engine;
-        let accepted = engine.set_aside(accepted, stamp, self.now)?;
+        let accepted = engine.set_aside(accepted, accepted_at, self.now)?;
         let Some(resharding) = self.resharding.as_deref_mut() else {
             return Some(accepted);
         };
-        let letter = match resharding.place(engine, accepted, stamp) {
+        let letter = match resharding.place(engine, accepted, accepted_at) {
             Placed::Lane(placed) => return Some(placed),
             Placed::Kept => None,
             Placed::Displaced(old) => engine.turn_away(&mut self.tally, old, true),
@@ -101,7 +101,7 @@ impl<'a, T: Spec> Intake<'a, T> {
     /// into the ready queue at once: see [`Rules::enters`](crate::lanes::Rules::enters).
     // Out of line, to keep the path of plain lanes short.
     #[inline(never)]
-    fn offer(&mut self, accepted: Accepted<T>, stamp: u64) {
+    fn offer(&mut self, accepted: Accepted<T>, accepted_at: u64) {
         let Accepted {
             key: Some(key),
             hash,
@@ -113,7 +113,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         };
         let envelope = Envelope {
             obligation,
-            accepted_at: stamp,
+            accepted_at,
         };
         let engine = self.engine;
         if engine.enters && envelope.obligation.not_before(self.now).is_none() {
@@ -180,7 +180,7 @@ impl<'a, T: Spec> Intake<'a, T> {
     /// Places a message in a plain lane. It becomes a job at once unless a lane exists, so that
     /// most messages are moved once.
     #[inline]
-    fn enter(&mut self, accepted: Accepted<T>, stamp: u64) {
+    fn enter(&mut self, accepted: Accepted<T>, accepted_at: u64) {
         let engine = self.engine;
         let Accepted {
             key,
@@ -194,7 +194,7 @@ impl<'a, T: Spec> Intake<'a, T> {
             message,
             envelope: Envelope {
                 obligation,
-                accepted_at: stamp,
+                accepted_at,
             },
             work: Work::Attempt(1),
         }));
@@ -266,7 +266,7 @@ impl<'a, T: Spec> Intake<'a, T> {
         }
     }
 
-    /// Ends the batch: returns the freed room, and counts the settled messages.
+    /// Ends the burst: returns the freed room, and counts the settled messages.
     pub(super) fn finish(mut self) {
         self.engine.room.free(self.freed);
         self.engine.flush(&mut self.tally);

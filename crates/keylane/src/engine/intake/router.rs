@@ -12,31 +12,29 @@
 //!    back. Abort also drops every runner.
 //! 5. Every accepted message has settled and no runner is active. The report is final.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use super::super::message::{Accepted, Queued, RetryDue, Returning, WakeUp};
+use super::super::message::{Accepted, Queued, Returning, WakeUp};
 use super::super::outcome::Tally;
 use super::super::reshard::Resharding;
 use super::super::{Engine, Stage};
 use super::expire::ExpiryAlarm;
 use super::place::Intake;
 use super::release::Release;
+use super::retries::DueRetries;
 use crate::clock::{self, Alarm};
 use crate::observe::hot_keys::DepthFilter;
-use crate::retry::Bucket;
-use crate::rt::atomic::Ordering;
 use crate::rt::{self, Arc, mpsc};
 use crate::types::Spec;
 
 /// Most messages taken from the channel at once.
-const BATCH: usize = 256;
+const BURST: usize = 256;
 
 /// With this many jobs in the ready queue, the router yields to the runners first.
 const BACKLOG: usize = 512;
 
-/// After a batch of this size the router expects more messages at once.
+/// After a burst of this size the router expects more messages at once.
 const BUSY: usize = 32;
 
 /// How often a busy router yields and looks again before it waits for a wake-up. A sender that
@@ -47,15 +45,11 @@ const PATIENCE: u32 = 16;
 pub(crate) struct Router<T: Spec> {
     engine: Arc<Engine<T>>,
     ingress: mpsc::UnboundedReceiver<Accepted<T>>,
-    batch: Vec<Accepted<T>>,
+    burst: Vec<Accepted<T>>,
     /// Messages that come back to be placed: they were delayed, or kept until their old lane had
     /// drained.
     returning: Vec<Returning<T>>,
-    due: Vec<RetryDue<T::Key>>,
-    /// Due retries that wait for the retry budget, first come first served.
-    postponed: VecDeque<RetryDue<T::Key>>,
-    /// When the budget allows the first of them.
-    refill: Option<Alarm>,
+    retries: DueRetries<T::Key>,
     /// The reshard in progress, where the number of lanes may change.
     resharding: Option<Resharding<T>>,
     /// The alarm for jobs that the rate holds back.
@@ -65,11 +59,10 @@ pub(crate) struct Router<T: Spec> {
     has_expired: bool,
     jobs: Vec<Queued<T>>,
     wake_ups: Vec<WakeUp<T::Key>>,
-    budget: Option<Bucket>,
     /// The lanes that are known to be deep.
     grown: DepthFilter,
     /// The `accepted_at` of the last message. Each message has its own.
-    stamp: u64,
+    last_accepted_at: u64,
     /// The stage that the router last acted on.
     seen: Stage,
     deadline: Option<Alarm>,
@@ -89,27 +82,21 @@ impl<T: Spec> Router<T> {
         ingress: mpsc::UnboundedReceiver<Accepted<T>>,
         resharding: Option<Resharding<T>>,
     ) -> Self {
-        let budget = engine
-            .settings
-            .retry_budget
-            .map(|b| Bucket::new(b, clock::now()));
+        let retries = DueRetries::new(engine.settings.retry_budget);
         Self {
             engine,
             ingress,
-            batch: Vec::new(),
+            burst: Vec::new(),
             returning: Vec::new(),
-            due: Vec::new(),
-            postponed: VecDeque::new(),
-            refill: None,
+            retries,
             release: Release::default(),
             expiry: ExpiryAlarm::default(),
             has_expired: false,
             jobs: Vec::new(),
             wake_ups: Vec::new(),
             resharding,
-            budget,
             grown: DepthFilter::new(),
-            stamp: 0,
+            last_accepted_at: 0,
             seen: Stage::Open,
             deadline: None,
         }
@@ -133,13 +120,13 @@ impl<T: Spec> Router<T> {
             self.start_woken();
             self.reshard();
             let routed = self.route();
-            self.start_due();
+            self.retries.start(&self.engine, &mut self.jobs);
             let waiting = self.hand_over();
             self.engine.wake_watchdog();
             if routed >= BUSY {
                 patience = PATIENCE;
             }
-            if routed == BATCH {
+            if routed == BURST {
                 rt::step_aside().await;
             } else if routed >= BUSY || waiting >= BACKLOG {
                 rt::yield_now().await;
@@ -160,12 +147,19 @@ impl<T: Spec> Router<T> {
         self.is_finished()
     }
 
+    /// Takes the due timers. True: there are some.
+    fn poll_timers(&mut self, cx: &mut Context<'_>) -> bool {
+        let retries = self.retries.poll(&self.engine, cx);
+        let wake_ups = &self.engine.clocks.wake_ups;
+        retries | wake_ups.poll_due(cx, &mut self.wake_ups).is_ready()
+    }
+
     /// Whether there is nothing to do now.
     fn is_quiet(&self) -> bool {
         self.ingress.is_empty()
             && self.engine.shutdown.stage() == Stage::Open
             && self.engine.clocks.armed() == 0
-            && self.postponed.is_empty()
+            && self.retries.none_postponed()
     }
 
     /// Waits for messages, timers or a wake-up.
@@ -176,7 +170,7 @@ impl<T: Spec> Router<T> {
         self.release.poll(&self.engine, cx);
         self.has_expired = self.expiry.poll(&self.engine, cx).is_ready();
         if !shutdown.has_intake_ended() {
-            match rt::poll_recv_many(&mut self.ingress, cx, &mut self.batch, BATCH) {
+            match rt::poll_recv_many(&mut self.ingress, cx, &mut self.burst, BURST) {
                 Poll::Ready(0) if self.engine.clocks.later.is_empty() => {
                     return Poll::Ready(Heard::End);
                 }
@@ -187,20 +181,15 @@ impl<T: Spec> Router<T> {
                 Poll::Ready(0) => {}
                 Poll::Ready(_) => {
                     // Timers are polled under any load.
-                    let _ = poll_timers(&self.engine, cx, &mut self.due, &mut self.wake_ups);
+                    let _ = self.poll_timers(cx);
                     return Poll::Ready(Heard::Work);
                 }
                 Poll::Pending => {}
             }
         }
-        let due = poll_timers(&self.engine, cx, &mut self.due, &mut self.wake_ups);
-        let refilled = self
-            .refill
-            .as_mut()
-            .is_some_and(|alarm| alarm.poll(cx).is_ready());
-        if refilled {
-            self.refill = None;
-        }
+        let due = self.poll_timers(cx);
+        let refilled = self.retries.poll_refill(cx);
+        let shutdown = &self.engine.shutdown;
         let stage = shutdown.stage();
         let reshards = self.resharding.as_ref().is_some_and(|resharding| {
             let lost = shutdown.has_intake_ended() && resharding.has_lost(&self.engine);
@@ -223,7 +212,7 @@ impl<T: Spec> Router<T> {
 
     /// Places each received message in the lane of its key. Returns how many there were.
     fn route(&mut self) -> usize {
-        let (came, returned) = (self.batch.len(), self.returning.len());
+        let (came, returned) = (self.burst.len(), self.returning.len());
         if came + returned == 0 {
             return 0;
         }
@@ -236,73 +225,27 @@ impl<T: Spec> Router<T> {
         let mut arrivals = Arrivals {
             engine,
             returning: self.returning.drain(..),
-            batch: self.batch.drain(..),
-            stamp: &mut self.stamp,
+            burst: self.burst.drain(..),
+            last: &mut self.last_accepted_at,
         };
         // These were accepted before the others.
-        for Returning { accepted, stamp } in arrivals.returning.by_ref() {
-            *arrivals.stamp = now.max(*arrivals.stamp + 1);
-            intake.place(accepted, stamp.unwrap_or(*arrivals.stamp));
+        for returning in arrivals.returning.by_ref() {
+            *arrivals.last = now.max(*arrivals.last + 1);
+            let accepted_at = returning.accepted_at.unwrap_or(*arrivals.last);
+            intake.place(returning.accepted, accepted_at);
         }
-        for accepted in arrivals.batch.by_ref() {
-            *arrivals.stamp = now.max(*arrivals.stamp + 1);
-            intake.place(accepted, *arrivals.stamp);
+        for accepted in arrivals.burst.by_ref() {
+            *arrivals.last = now.max(*arrivals.last + 1);
+            intake.place(accepted, *arrivals.last);
         }
         drop(arrivals);
         intake.finish();
         came + returned
     }
 
-    /// Lets out the jobs whose backoff is over.
-    fn start_due(&mut self) {
-        if self.due.is_empty() && self.postponed.is_empty() {
-            return;
-        }
-        let engine = &self.engine;
-        let now = clock::now();
-        let before = self.postponed.len();
-        for due in self.due.drain(..) {
-            if !engine.is_retry(&due) {
-                self.jobs.extend(engine.retry_due(due, now));
-            } else if self.budget.is_some() {
-                self.postponed.push_back(due);
-            } else {
-                engine.probe.counters.retries.add(1);
-                self.jobs.extend(engine.retry_due(due, now));
-            }
-        }
-        if let Some(budget) = &mut self.budget
-            && !self.postponed.is_empty()
-        {
-            let arrived = self.postponed.len() - before;
-            while let Some(due) = self.postponed.front() {
-                if engine.is_retry(due) {
-                    if let Err(wait) = budget.withdraw(now, engine.probe.counters.settled()) {
-                        self.refill = now.checked_add(wait).map(Alarm::new);
-                        break;
-                    }
-                    engine.probe.counters.retries.add(1);
-                }
-                let due = self.postponed.pop_front();
-                let job = due.and_then(|due| engine.retry_due(due, now));
-                self.jobs.extend(job);
-            }
-            let waiting = self.postponed.len();
-            engine
-                .probe
-                .counters
-                .postponed
-                .add(arrived.min(waiting) as u64);
-            engine.clocks.postponed.store(waiting, Ordering::Relaxed);
-        }
-    }
-
     /// Clears the timers: all jobs that wait for them have been handed back.
     fn forget_due(&mut self) {
-        self.due.clear();
-        self.postponed.clear();
-        self.refill = None;
-        self.engine.clocks.postponed.store(0, Ordering::Relaxed);
+        self.retries.clear(&self.engine);
         self.engine.clear_clocks();
         self.wake_ups.clear();
         self.give_up_kept(true);
@@ -313,7 +256,7 @@ impl<T: Spec> Router<T> {
         let Some(resharding) = &mut self.resharding else {
             return;
         };
-        resharding.step(&self.engine, self.stamp, &mut self.returning);
+        resharding.step(&self.engine, self.last_accepted_at, &mut self.returning);
         if self.engine.shutdown.has_intake_ended() {
             self.give_up_kept(false);
         }
@@ -326,8 +269,9 @@ impl<T: Spec> Router<T> {
             return;
         };
         let mut tally = Tally::default();
-        for (stamp, accepted) in resharding.give_up(&self.engine, all) {
-            self.engine.hand_back_accepted(&mut tally, accepted, stamp);
+        for (accepted_at, accepted) in resharding.give_up(&self.engine, all) {
+            self.engine
+                .hand_back_accepted(&mut tally, accepted, accepted_at);
         }
         self.engine.flush(&mut tally);
     }
@@ -410,9 +354,9 @@ impl<T: Spec> Router<T> {
     fn is_finished(&self) -> bool {
         let engine = &self.engine;
         engine.shutdown.has_intake_ended()
-            && self.batch.is_empty()
+            && self.burst.is_empty()
             && self.returning.is_empty()
-            && self.due.is_empty()
+            && self.retries.none_due()
             && self.wake_ups.is_empty()
             && engine.is_settled()
     }
@@ -436,43 +380,31 @@ impl<T: Spec> Router<T> {
     }
 }
 
-/// Takes the due timers. True: there are some.
-fn poll_timers<T: Spec>(
-    engine: &Engine<T>,
-    cx: &mut Context<'_>,
-    due: &mut Vec<RetryDue<T::Key>>,
-    wake_ups: &mut Vec<WakeUp<T::Key>>,
-) -> bool {
-    let clocks = &engine.clocks;
-    let retries = clocks.retries.poll_due(cx, due);
-    let wake_ups = clocks.wake_ups.poll_due(cx, wake_ups);
-    retries.is_ready() | wake_ups.is_ready()
-}
-
-/// A batch from the channel on its way into the lanes. Finding a lane runs the key's own `Eq` and
+/// A burst from the channel on its way into the lanes. Finding a lane runs the key's own `Eq` and
 /// `Clone`.
 ///
 /// If they panic, the current message is lost and its receipt says so. The other messages of the
-/// batch are handed back.
+/// burst are handed back.
 struct Arrivals<'a, T: Spec> {
     engine: &'a Engine<T>,
     returning: std::vec::Drain<'a, Returning<T>>,
-    batch: std::vec::Drain<'a, Accepted<T>>,
+    burst: std::vec::Drain<'a, Accepted<T>>,
     /// The `accepted_at` of the last message.
-    stamp: &'a mut u64,
+    last: &'a mut u64,
 }
 
 impl<T: Spec> Drop for Arrivals<'_, T> {
     fn drop(&mut self) {
-        if self.returning.len() + self.batch.len() == 0 {
+        if self.returning.len() + self.burst.len() == 0 {
             return;
         }
         let mut tally = Tally::default();
-        let batch = self.batch.by_ref().map(Returning::new);
-        for Returning { accepted, stamp } in self.returning.by_ref().chain(batch) {
-            *self.stamp += 1;
-            let stamp = stamp.unwrap_or(*self.stamp);
-            self.engine.hand_back_accepted(&mut tally, accepted, stamp);
+        let burst = self.burst.by_ref().map(Returning::new);
+        for returning in self.returning.by_ref().chain(burst) {
+            *self.last += 1;
+            let accepted_at = returning.accepted_at.unwrap_or(*self.last);
+            self.engine
+                .hand_back_accepted(&mut tally, returning.accepted, accepted_at);
         }
         self.engine.flush(&mut tally);
     }
@@ -501,17 +433,17 @@ impl<T: Spec> Drop for Router<T> {
         }
         self.forget_due();
         let mut tally = Tally::default();
-        let mut left = std::mem::take(&mut self.batch);
+        let mut left = std::mem::take(&mut self.burst);
         while let Ok(accepted) = self.ingress.try_recv() {
             left.push(accepted);
         }
         engine.probe.counters.accepted.add(left.len() as u64);
         let returning = std::mem::take(&mut self.returning);
         let left = left.into_iter().map(Returning::new);
-        for Returning { accepted, stamp } in returning.into_iter().chain(left) {
-            self.stamp += 1;
-            let stamp = stamp.unwrap_or(self.stamp);
-            engine.hand_back_accepted(&mut tally, accepted, stamp);
+        for returning in returning.into_iter().chain(left) {
+            self.last_accepted_at += 1;
+            let accepted_at = returning.accepted_at.unwrap_or(self.last_accepted_at);
+            engine.hand_back_accepted(&mut tally, returning.accepted, accepted_at);
         }
         engine.evict(false);
         engine.flush(&mut tally);

@@ -233,19 +233,23 @@ pub(crate) struct Accepted<T: Types> {
 pub(crate) struct Returning<T: Types> {
     pub(crate) accepted: Accepted<T>,
     /// Its place in the order of acceptance. `None`: it gets a new one.
-    pub(crate) stamp: Option<u64>,
+    pub(crate) accepted_at: Option<u64>,
 }
 
 impl<T: Types> Returning<T> {
     pub(crate) fn new(accepted: Accepted<T>) -> Self {
-        let stamp = None;
-        Self { accepted, stamp }
+        Self {
+            accepted,
+            accepted_at: None,
+        }
     }
 
     /// A message that keeps its place in the order of acceptance.
-    pub(crate) fn with_stamp(accepted: Accepted<T>, stamp: u64) -> Self {
-        let stamp = Some(stamp);
-        Self { accepted, stamp }
+    pub(crate) fn accepted_at(accepted: Accepted<T>, at: u64) -> Self {
+        Self {
+            accepted,
+            accepted_at: Some(at),
+        }
     }
 }
 

@@ -4,6 +4,8 @@ mod failed;
 
 mod verdict;
 
+mod left;
+
 mod settle;
 pub(super) use settle::Outcome;
 pub(crate) use settle::Tally;

@@ -106,7 +106,7 @@ impl<T: Spec> Resharding<T> {
                 if let Some(old) = self.draining.remove(&number) {
                     let held = old.held.into_iter();
                     returning.extend(
-                        held.map(|(accepted_at, kept)| Returning::with_stamp(kept, accepted_at)),
+                        held.map(|(accepted_at, kept)| Returning::accepted_at(kept, accepted_at)),
                     );
                     self.places.layout().disperse(number);
                 }

@@ -302,13 +302,13 @@ impl<T, H, G> Lane<T, H, G> {
             attempt,
             accepted_at,
         };
-        self.enter(Transition::Suspend, running);
+        self.transition(Transition::Suspend, running);
     }
 
     /// The head comes back to wait for its next attempt.
     pub(crate) fn back_off(&mut self, head: Box<H>, until: Instant) {
         let timer = Timer::Armed;
-        self.enter(Transition::BackOff, State::Backoff { until, timer, head });
+        self.transition(Transition::BackOff, State::Backoff { until, timer, head });
     }
 
     /// The wait is over: the head goes out again.
@@ -362,7 +362,7 @@ impl<T, H, G> Lane<T, H, G> {
 
     /// Goes into another state, if the table allows it.
     #[inline]
-    pub(super) fn enter(&mut self, event: Transition, state: State<H>) {
+    pub(super) fn transition(&mut self, event: Transition, state: State<H>) {
         let after = self.check(event);
         self.state = state;
         assert_eq!(self.phase(), after, "{event:?} does not lead there");

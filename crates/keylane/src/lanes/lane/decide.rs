@@ -69,7 +69,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             self.leave_halt(effects);
             if !matches!(reason, WaitReason::Load | WaitReason::Record) {
                 let (reason, until) = (WaitReason::Paused, None);
-                self.enter(Transition::Wait, State::Waiting { reason, until });
+                self.transition(Transition::Wait, State::Waiting { reason, until });
             }
             effects.stall = Stall::Lane;
         }

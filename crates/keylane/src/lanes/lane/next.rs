@@ -77,10 +77,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
             Hold::Paused(until) => {
                 let timer = Timer::Spent;
-                self.enter(Transition::BackOff, State::Backoff { until, timer, head });
+                self.transition(Transition::BackOff, State::Backoff { until, timer, head });
             }
             Hold::Halt => {
-                self.enter(Transition::Halt, State::Halted { head });
+                self.transition(Transition::Halt, State::Halted { head });
                 effects.halted.up();
             }
         }
@@ -117,7 +117,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     pub(crate) fn begin(&mut self) -> bool {
         let is_alone = self.parked_len() == 0 && !self.is_paused();
         if is_alone {
-            self.enter(Transition::Start, State::Ready);
+            self.transition(Transition::Start, State::Ready);
         }
         is_alone
     }
@@ -143,7 +143,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             let newcomers = std::iter::from_fn(|| self.pop()).collect();
             effects.rare_mut().merge = Some((item, Few::More(newcomers)));
             // They are all out, and what comes from now on meets no head that waits.
-            self.enter(Transition::Start, State::Ready);
+            self.transition(Transition::Start, State::Ready);
             return self.open_or_renew_gate(rules, effects);
         }
         self.requeue();
@@ -232,7 +232,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if reason == WaitReason::HaltedGap {
             effects.halted.up();
         }
-        self.enter(Transition::Wait, State::Waiting { reason, until });
+        self.transition(Transition::Wait, State::Waiting { reason, until });
         effects.holds = true;
         // A gap has a timer of its own, from when it was seen.
         if reason != WaitReason::Gap {
@@ -249,12 +249,12 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     /// The head settled, and the lane is to be asked for its next message.
     pub(super) fn requeue(&mut self) {
-        self.enter(Transition::Requeue, State::Scheduled);
+        self.transition(Transition::Requeue, State::Scheduled);
     }
 
     /// The first of the parked messages, and all that start with it, are out from here on.
     pub(super) fn start(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
-        self.enter(Transition::Start, State::Ready);
+        self.transition(Transition::Start, State::Ready);
         let Some(mut head) = self.pop() else {
             unreachable!("a lane that starts has something parked")
         };
@@ -278,15 +278,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects.out = Out::Message(head);
     }
 
-    /// Whether a message that is next in this lane may start, if it is not delayed.
+    /// Whether a message that is next in this lane, and not delayed, may start at once.
     pub(super) fn is_idle(&self, rules: &Rules) -> bool {
-        let is_empty = self.wait_reason() == Some(WaitReason::Empty) && self.parked_len() == 0;
-        is_empty && !self.is_paused() && rules.rate.is_none() && !rules.expires
+        self.wait_reason() == Some(WaitReason::Empty) && rules.rate.is_none()
     }
 
     /// A message is the head of this lane, in which nothing was. It is out and was never parked.
     pub(super) fn start_at_once(&mut self, item: T, effects: &mut Effects<T, H, G>) {
-        self.enter(Transition::Start, State::Ready);
+        self.transition(Transition::Start, State::Ready);
         effects.out = Out::Message(item);
     }
 

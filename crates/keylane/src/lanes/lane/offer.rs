@@ -102,7 +102,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             if reason == WaitReason::Load && !is_unknown {
                 // The store has answered: what it waits for now is `resume`.
                 let (reason, until) = (WaitReason::Paused, None);
-                self.enter(Transition::Wait, State::Waiting { reason, until });
+                self.transition(Transition::Wait, State::Waiting { reason, until });
             }
             return;
         }
@@ -153,7 +153,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     /// Puts a waiting lane into the ready queue.
     pub(super) fn schedule(&mut self, effects: &mut Effects<T, H, G>) {
-        self.enter(Transition::Schedule, State::Scheduled);
+        self.transition(Transition::Schedule, State::Scheduled);
         effects.out = self.queued();
     }
 
@@ -168,7 +168,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     pub(super) fn forget_delay(&mut self) {
         if self.wait_reason() == Some(WaitReason::Delay) {
             let (reason, until) = (WaitReason::Empty, None);
-            self.enter(Transition::Wait, State::Waiting { reason, until });
+            self.transition(Transition::Wait, State::Waiting { reason, until });
         }
     }
 

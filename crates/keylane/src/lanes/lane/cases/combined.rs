@@ -122,6 +122,19 @@ fn what_came_behind_the_first_message_is_merged_into_it_one_after_the_other() {
 }
 
 #[test]
+fn a_first_message_alone_in_a_paused_lane_is_merged_with_none() {
+    let (now, spares) = (clock::now(), Spares::new());
+    let rules = coalesce(Survivor::Merged, false);
+    let mut lane = TestLane::entered();
+    let _ = decide(&mut lane, Decision::Pause, now, &rules);
+    assert!(!lane.begin(), "it is paused");
+    let effects = effects_of(|done| lane.rejoin(Message::new(1), now, &rules, &spares, done));
+    assert!(rare(&effects).merge.is_none());
+    assert_eq!(lane.wait_reason(), Some(WaitReason::Paused));
+    assert_eq!(lane.parked_len(), 1);
+}
+
+#[test]
 fn a_lane_stays_until_what_is_merged_has_come_back() {
     let now = clock::now();
     let spares = Spares::new();

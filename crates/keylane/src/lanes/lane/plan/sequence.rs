@@ -111,7 +111,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         if self.is_paused() {
             let (reason, until) = (WaitReason::Paused, None);
-            self.enter(Transition::Wait, State::Waiting { reason, until });
+            self.transition(Transition::Wait, State::Waiting { reason, until });
         } else {
             self.schedule(effects);
         }
@@ -157,7 +157,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             sequencer.skip_gap();
         }
         let (reason, until) = (WaitReason::Empty, None);
-        self.enter(Transition::Wait, State::Waiting { reason, until });
+        self.transition(Transition::Wait, State::Waiting { reason, until });
         if let Some(sequence) = rules.sequence() {
             self.park_next_versions(sequence.has_gaps(), now, spares);
             self.arm_gap(sequence, None, effects);
@@ -180,7 +180,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         let until = later(now, sequence.patience);
         let (reason, wait) = (WaitReason::Gap, Some(until));
-        self.enter(
+        self.transition(
             Transition::Wait,
             State::Waiting {
                 reason,
@@ -294,7 +294,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                     effects.rare_mut().gap = Some(gap);
                     effects.halted.up();
                     let (reason, until) = (WaitReason::HaltedGap, None);
-                    self.enter(Transition::Wait, State::Waiting { reason, until });
+                    self.transition(Transition::Wait, State::Waiting { reason, until });
                 }
             }
         }

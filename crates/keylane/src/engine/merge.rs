@@ -1,0 +1,47 @@
+//! Makes one message of several, as the user's function says.
+
+use super::Engine;
+use super::message::{Envelope, Parked};
+use super::outcome::{Outcome, Tally};
+use crate::error::Failure;
+use crate::lanes::Few;
+use crate::types::Spec;
+use crate::unwind::caught;
+
+impl<T: Spec> Engine<T> {
+    /// Merges messages outside of their lane, because the merge function is user code.
+    pub(super) fn merge(
+        &self,
+        tally: &mut Tally,
+        (waited, newcomers): (Parked<T>, Few<Parked<T>>),
+    ) -> Parked<T> {
+        let merge_two = |waited, newcomer| self.merge_two(tally, waited, newcomer);
+        newcomers.into_iter().fold(waited, merge_two)
+    }
+
+    fn merge_two(&self, tally: &mut Tally, waited: Parked<T>, newcomer: Parked<T>) -> Parked<T> {
+        let merge = self.settings.discipline.merge();
+        let merge = merge.expect("only lanes that merge have something to merge");
+        match caught(|| merge(&waited.message, &newcomer.message)) {
+            Ok(message) => {
+                let Envelope {
+                    accepted_at,
+                    obligation,
+                } = waited.envelope;
+                let mut envelope = newcomer.envelope;
+                envelope.accepted_at = accepted_at;
+                envelope.obligation.absorb_older(obligation);
+                self.drop_quietly(waited.message);
+                self.drop_quietly(newcomer.message);
+                Parked { message, envelope }
+            }
+            Err(text) => {
+                self.probe.counters.panics.add(1);
+                let failure = Failure::Panicked(text);
+                self.drop_quietly(newcomer.message);
+                self.settle(tally, newcomer.envelope, Outcome::Discarded(failure));
+                waited
+            }
+        }
+    }
+}

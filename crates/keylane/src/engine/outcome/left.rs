@@ -1,0 +1,77 @@
+//! Settles messages that leave their lane without having run, or without having run again.
+
+use super::super::Engine;
+use super::super::message::{Held, Job, Parked, Work};
+use super::{Outcome, Tally};
+use crate::error::Failure;
+use crate::lanes::{Left, Taken};
+use crate::types::Spec;
+
+impl<T: Spec> Engine<T> {
+    /// Gives a message that left its lane its outcome, or makes it a letter.
+    pub(in super::super) fn settle_left(
+        &self,
+        tally: &mut Tally,
+        key: &T::Key,
+        hash: u64,
+        parked: Parked<T>,
+        why: Left,
+    ) -> Option<Job<T>> {
+        let Parked { message, envelope } = parked;
+        let outcome = match why {
+            Left::Expired => Outcome::Expired(message),
+            Left::Duplicate => Outcome::Duplicate(message),
+            Left::Declined => Outcome::Declined(message),
+            Left::Superseded => Outcome::Superseded(message),
+            Left::Purged => Outcome::Purged(message),
+            Left::Displaced => {
+                self.probe.counters.overflowed.add(1);
+                Outcome::Displaced(message)
+            }
+            Left::Skipped => {
+                self.drop_quietly(message);
+                Outcome::Discarded(Failure::Skipped)
+            }
+            Left::Refused => {
+                self.probe.counters.overflowed.add(1);
+                let refused = Parked { message, envelope };
+                return self.refuse(tally, key.clone(), hash, refused);
+            }
+            Left::BehindGap => {
+                return Some(Job {
+                    key: None,
+                    hash,
+                    message,
+                    envelope,
+                    work: Work::letter(0, Failure::Gap, Some(key.clone())),
+                });
+            }
+        };
+        self.settle(tally, envelope, outcome);
+        None
+    }
+
+    /// Settles a head that an operator took out of its lane.
+    pub(in super::super) fn settle_taken(&self, tally: &mut Tally, head: Held<T>, taken: Taken) {
+        let Held {
+            message,
+            envelope,
+            work,
+            ..
+        } = head;
+        let outcome = match taken {
+            Taken::Purged => {
+                self.drop_quietly(work);
+                Outcome::Purged(message)
+            }
+            Taken::Skipped => {
+                self.drop_quietly(message);
+                Outcome::Discarded(match work {
+                    Work::Letter(given_up) => given_up.failure,
+                    Work::Entered | Work::Attempt(_) => Failure::Skipped,
+                })
+            }
+        };
+        self.settle(tally, envelope, outcome);
+    }
+}
