@@ -25,7 +25,7 @@ pub struct DeadLetter<K, M, E> {
 ///
 /// The next message of the key starts only after the letter was accepted, so `accept` must return
 /// `Ok` only when the letter is durable. A sink that fails is tried again, with growing waits,
-/// for as long as the dispatcher lives; meanwhile only this key waits, and
+/// until the dispatcher ends; meanwhile only this key waits, and
 /// [`inspect`](crate::Dispatcher::inspect) says for what.
 ///
 /// # Cancel safety

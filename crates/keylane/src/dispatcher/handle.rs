@@ -13,8 +13,8 @@ use crate::types::Of;
 /// Takes messages, keeps the order of each key, and runs the handler for them.
 ///
 /// A handle is cheap to clone, and all clones feed the same lanes. When the last one is dropped
-/// the dispatcher closes: no more comes in, and what was accepted is still handled, as long as the
-/// runtime lives. There is no report then, and halted messages without a receipt are dropped. To
+/// the dispatcher closes: no more comes in, and what was accepted is still handled, unless the
+/// runtime stops. There is no report then, and halted messages without a receipt are dropped. To
 /// wait for the end and to know how it went, call [`drain`](Self::drain), [`close`](Self::close)
 /// or [`abort`](Self::abort). A clone inside the handler keeps the dispatcher open.
 ///

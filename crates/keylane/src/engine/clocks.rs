@@ -1,6 +1,6 @@
 //! What waits for time: heads in backoff, lanes that wait, messages that come later.
 
-use super::keyless::Keyless;
+use super::laneless::Laneless;
 use super::later::Later;
 use super::message::{RetryDue, WakeUp};
 use crate::clock::{self, Instant, RuntimeClock};
@@ -26,7 +26,7 @@ pub(crate) struct Clocks<T: Types> {
     /// Messages that come into their lanes later.
     pub(super) later: Later<T>,
     /// Messages without a lane that wait for their next attempt.
-    pub(super) keyless: Keyless<T>,
+    pub(super) laneless: Laneless<T>,
 }
 
 impl<T: Types> Clocks<T> {
@@ -40,7 +40,7 @@ impl<T: Types> Clocks<T> {
             postponed: AtomicUsize::new(0),
             wake_ups: Timers::new(runtime.clone(), epoch),
             later: Later::new(),
-            keyless: Keyless::new(),
+            laneless: Laneless::new(),
         }
     }
 

@@ -2,25 +2,33 @@
 //!
 //! ```text
 //!  senders ──► channel ──► router ──► lanes ──► ready queue ──► runner ──► settle
-//!                            ▲                                     │
-//!                            └────── due timers, wake-ups ◄────────┘
+//!                            ▲                        ▲            │
+//!                            │                        └── the next ┤ of its lane
+//!                            └────── timers ◄──── a retry later ───┘
 //! ```
 //!
 //! # Where to look
 //!
 //! What becomes of a message:
 //!
-//! - It comes in through `intake/router.rs`; `intake/place.rs` and `offer.rs` place it in its lane.
-//! - It is parked in its lane, in [`crate::lanes`]. The ready queue is there, too.
+//! - It comes in through `intake/router.rs`; `intake/place.rs` and `intake/offer.rs` place it in its
+//!   lane.
+//! - It is parked in its lane: in `lanes/lane/backlog.rs`, by `Lane::park`. The ready queue is in
+//!   [`crate::lanes`], too.
 //! - Its lane decides in [`crate::lanes`]. `step.rs` has it decide, under the lock of its shard;
-//!   `apply.rs` applies what follows.
-//! - The first of its lane goes into the ready queue in `intake/place.rs`, the next one in
-//!   `next.rs`. A runner starts it in `run/slot.rs`.
-//! - It is run in `run/`: `in_flight.rs` while its handler runs, `letter.rs` while a sink has it.
+//!   `apply.rs` applies what follows. A lane without a discipline skips both: `intake/place.rs` calls
+//!   `Lane::park`, and `next.rs` calls `Lane::finish`.
+//! - `intake/place.rs` collects the first jobs of lanes, and the router pushes them into the ready
+//!   queue. When a message settles, `next.rs` returns the next one of its lane to the same runner,
+//!   which runs it or puts it into the queue (`RunnerSlot::proceed`).
+//! - It is run in `run/`: `runner.rs` is the loop of a runner, to be read first, and `slot.rs` gives
+//!   the runner its next job. `in_flight.rs` has a message while its handler runs, `letter.rs` while
+//!   a sink has it.
 //! - It has failed: `outcome/verdict.rs` says what follows, `outcome/failed.rs` does it.
-//! - It waits for its retry in its lane, or in `keyless.rs` if it has none.
+//! - It waits for its retry in its lane (`Lane::hold`), or in `laneless.rs` if it has none.
 //! - Two of a lane become one in `merge.rs`.
-//! - Its retry comes due in `intake/due.rs`; `intake/retries.rs` holds it to the retry budget.
+//! - `intake/retries.rs` takes the due retries, as fast as the retry budget allows; `intake/due.rs`
+//!   lets each one out of its lane.
 //! - It is delayed in `later.rs` if others may pass it, and in its lane if not.
 //! - It expires in the ready queue in `intake/expire.rs`, in its lane in [`crate::lanes`], and when a
 //!   runner takes it in `next.rs`.
@@ -44,10 +52,10 @@
 //! # Ownership and locks
 //!
 //! 1. A message is owned by exactly one of: the channel, the router, a lane, the ready queue, the
-//!    delayed messages, the keyless ones that wait for a retry, a runner; or by the message that it
+//!    delayed messages, the jobs without a lane that wait for a retry or a sink, a runner; or by the message that it
 //!    was merged into, or is batched with. It is moved and never shared.
 //! 2. Only the router places new messages in lanes; a runner may put its own back. Only the router
-//!    and `pause` create a lane. The runner that finishes a job moves the lane on or removes it.
+//!    and `pause` create a lane. The task that settles a head moves its lane on or removes it.
 //! 3. Under a shard's lock these are locked, and nothing under them: the spare backlogs, what keys
 //!    remember (versions, rates), the list of drained lanes, the room in bytes. User wakers are
 //!    never woken under a lock.
@@ -83,7 +91,7 @@ pub(crate) use run::{Batches, Invoke, RunnerSlot, Single, run};
 mod outcome;
 pub(crate) use outcome::Tally;
 
-mod keyless;
+mod laneless;
 
 // What an operator, a resize and the end do with it.
 mod admin;

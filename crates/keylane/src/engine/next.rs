@@ -25,7 +25,7 @@ impl<T: Spec> Engine<T> {
         let (mut job, mut slow) = (None, None);
         self.lanes.advance(hash, &key, |lane| {
             // Hardly any lane is full, paused or has a watermark; only those take the slow path.
-            if !lane.is_plain() {
+            if !lane.is_bare() {
                 return Some(((), self.advance_slowly(lane, &key, hash, &mut slow)));
             }
             let next = match lane.finish() {
@@ -50,7 +50,7 @@ impl<T: Spec> Engine<T> {
         Some(job.into())
     }
 
-    /// Moves on a plain lane that is full, paused or marked, or was. Under the shard's lock.
+    /// Moves on a plain lane that is full, paused or has a watermark, or was. Under the shard's lock.
     #[cold]
     #[inline(never)]
     fn advance_slowly(
@@ -96,8 +96,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// The job that starts of an entry of the ready queue, if any: for a scheduled lane, its lane
-    /// decides.
+    /// Turns an entry of the ready queue into a job. A scheduled lane decides what starts.
     pub(super) fn choose(&self, mut queued: Queued<T>) -> Option<Job<T>> {
         loop {
             match queued {
@@ -125,7 +124,7 @@ impl<T: Spec> Engine<T> {
         self.rejoin(tally, job)
     }
 
-    /// Has the lane of its first message decide what starts, if more has come since.
+    /// If more messages have come since, the lane decides what starts.
     fn rejoin(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
         let Work::Entered = job.work else {
             return Some(job);

@@ -1,4 +1,4 @@
-//! What the senders, the router, the runners and the lane handles share.
+//! What the senders, the router, the runners and `LaneControl` share.
 
 use std::fmt;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::unwind::shielded;
 
 pub(crate) type Spawn<T> = Box<dyn Fn(&Arc<Engine<T>>) + Send + Sync>;
 
-/// What the senders, the router, the runners and the lane handles share.
+/// What the senders, the router, the runners and `LaneControl` share.
 pub(crate) struct Engine<T: Types> {
     pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
     /// The rules that the lanes decide by.

@@ -119,7 +119,7 @@ impl<T: Spec> Engine<T> {
             lane.disarm_expiry();
         }
         // A plain lane has no version, rate or watermark.
-        if !effects.needs_lock() && lane.is_plain() {
+        if !effects.needs_lock() && lane.is_bare() {
             return None;
         }
         self.apply_more_locked(lane, key, hash, now, effects)

@@ -9,7 +9,7 @@ pub(crate) trait Gate: Clone {
     fn available(&self) -> usize;
 }
 
-/// The mark of a full lane.
+/// What a full lane has.
 #[derive(Debug)]
 pub(crate) struct Full<G> {
     pub(crate) gate: G,

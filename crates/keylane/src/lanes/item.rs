@@ -16,10 +16,10 @@ pub(crate) trait Item: Sized {
     /// How urgent it is; 0 is the most urgent.
     fn class(&self) -> u8;
 
-    /// It does not start before.
+    /// The time before which it must not start.
     fn not_before(&self) -> Option<Instant>;
 
-    /// It does not start from then on, in nanoseconds since the epoch of the rules.
+    /// The time from which on it must not start, in nanoseconds since the epoch of the rules.
     fn expires_at(&self) -> Option<u64>;
 
     /// Messages that were merged into this one, and settle with it.

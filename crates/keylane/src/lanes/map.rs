@@ -1,7 +1,7 @@
 //! The one `DashMap`, behind closures.
 //!
 //! No guard leaves this file, so none can be held across an await or meet another one. Under a
-//! shard's lock run only the closures given here and the key's own `Hash`, `Eq` and `Clone`.
+//! shard's lock run only the closures given here and the key's own `Eq` and `Clone`.
 //!
 //! A key is hashed once, by its sender; the hash travels with the message and addresses the shard
 //! and the slot directly. The map's own hasher is never asked.
@@ -223,7 +223,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
 
     /// Visits every lane, one shard at a time, and removes those for which `keep` is false.
     ///
-    /// For shutting down and nothing else: it is linear in the number of lanes.
+    /// Linear in the number of lanes: for the shutdown, and for a key that is not equal to itself.
     pub(crate) fn sweep(&self, mut keep: impl FnMut(&K, u64, &mut Lane<T, H, G>) -> bool) {
         for shard in self.lanes.shards() {
             let mut removed = Vec::new();

@@ -23,7 +23,7 @@ pub(crate) struct Rules {
     pub(crate) rate: Option<Gcra>,
     /// Whether messages may expire.
     pub(crate) expires: bool,
-    /// Times are nanoseconds since then, where a word must do.
+    /// Times that are stored as a `u64` are nanoseconds since then.
     pub(crate) epoch: Instant,
 }
 
@@ -111,7 +111,7 @@ impl Rules {
     /// Whether a message that may start now goes into the ready queue itself. Where more can happen
     /// to it while it waits for a runner, its lane goes there instead, and is asked when a runner
     /// takes it.
-    pub(crate) fn starts_early(&self) -> bool {
+    pub(crate) fn starts_at_once(&self) -> bool {
         self.rate.is_none() && matches!(self.plan, PlanRules::Sequence(_))
     }
 
@@ -256,7 +256,7 @@ mod tests {
             expires: true,
             ..fifo()
         };
-        let answers = |rules: Rules| (rules.has_discipline(), rules.starts_early());
+        let answers = |rules: Rules| (rules.has_discipline(), rules.starts_at_once());
         assert_eq!(answers(fifo()), (false, false));
         assert_eq!(answers(expires), (true, false));
         assert_eq!(answers(rated(PlanRules::Fifo)), (true, false));

@@ -33,10 +33,8 @@ pub(crate) struct Timers<D> {
     runtime: Handle,
     /// Times are nanoseconds since then.
     epoch: Instant,
-    /// How many are armed, so that a dispatcher in which nothing waits for time never
-    /// asks the wheel. Partner of
-    /// the router's registration: the call that arms the first one wakes the router after counting
-    /// it.
+    /// How many timers are armed. At zero the router does not poll the wheel. Partner: the router's
+    /// registration. The call that arms the first timer wakes the router after it has counted it.
     armed: AtomicUsize,
 }
 
@@ -52,8 +50,6 @@ impl<D> Timers<D> {
 
     /// Arms a timer, in nanoseconds since the epoch. True: the router was not asking the wheel, and
     /// must be woken.
-    ///
-    /// May be called under a shard's lock: it wakes only the dispatcher's own task.
     #[must_use = "the router may sleep"]
     pub(crate) fn arm(&self, due: D, at: u64) -> bool {
         let mut wheel = lock(&self.wheel);
@@ -217,7 +213,7 @@ mod modelled {
             }
         }
 
-        /// The earliest timer fires, or none yet: the die decides, and asks to be thrown again.
+        /// Fires the earliest timer at random, or else asks to be polled again.
         pub(super) fn take_due(&mut self, cx: &mut Context<'_>, due: &mut Vec<D>) {
             loop {
                 let times = self.armed.iter().enumerate();

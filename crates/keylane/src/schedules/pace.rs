@@ -33,7 +33,7 @@ pub(super) async fn grows_for_who_waits() {
         limit: 2,
         number: 1,
     };
-    orders.engine.set_pace(raised);
+    orders.engine.set_concurrency(raised);
     for receipt in receipts {
         assert_eq!(receipt.await, Ok(()));
     }
@@ -69,7 +69,7 @@ pub(super) async fn shrinks_and_grows() {
         limit: 1,
         number: 3,
     };
-    orders.engine.set_pace(late);
+    orders.engine.set_concurrency(late);
     for sender in senders {
         sender.await.expect("no sender is stopped");
     }
@@ -83,9 +83,9 @@ fn hold(witness: &Witness, orders: &Orders, decided: Decided) {
     let stats = orders.stats();
     if decided.limit > stats.concurrency_limit {
         witness.limit(decided.limit, stats.in_flight);
-        orders.engine.set_pace(decided);
+        orders.engine.set_concurrency(decided);
     } else {
-        orders.engine.set_pace(decided);
+        orders.engine.set_concurrency(decided);
         witness.limit(decided.limit, orders.stats().in_flight);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::shared::Claim;
 use crate::unwind::Quiet;
 
-/// The permit of a key: as long as it lives, the key has no other.
+/// The permit of a key: while it lives, the key has no other.
 ///
 /// When it is dropped, also by a panic that unwinds, the next waiter of its key is next.
 #[must_use = "a permit that is dropped is given back"]

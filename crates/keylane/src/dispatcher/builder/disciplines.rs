@@ -63,9 +63,9 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// The wait that [`send_when`](crate::Dispatcher::send_when) asks for is part of that time: a
     /// message with a longer one never starts.
     ///
-    /// At their time, also while their key waits for something else, as long as fewer than twice
-    /// the [`capacity`](Self::capacity) of such times are in the future; above that, when their
-    /// turn comes. A head that waits for its next attempt expires when that is due: it is not tried
+    /// They settle on time, also while their key waits for something else, if fewer than twice the
+    /// [`capacity`](Self::capacity) of such times are in the future; above that, when their turn
+    /// comes. A head that waits for its next attempt expires when that is due: it is not tried
     /// again.
     pub fn expire_after(mut self, lifetime: Duration) -> Self {
         self.config.lifetime = Some(Box::new(move |_| Some(lifetime)));

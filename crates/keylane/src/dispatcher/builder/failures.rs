@@ -44,7 +44,8 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
-    /// Where [`Overflow::DeadLetter`](crate::Overflow::DeadLetter) brings what meets a full lane, if not to the sink of
+    /// Takes the messages that [`Overflow::DeadLetter`](crate::Overflow::DeadLetter) and
+    /// [`OnGap::DeadLetter`](crate::OnGap::DeadLetter) turn away, if the dispatcher has no sink of
     /// [`OnExhausted::DeadLetter`]. Failed messages do not go there: see
     /// [`on_exhausted`](Self::on_exhausted).
     pub fn overflow_sink(mut self, sink: impl DeadLetterSink<K, M, E> + 'static) -> Self {

@@ -109,8 +109,8 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// Limits how often handlers of one key start. A key above its rate waits: it holds no runner,
     /// and its messages are stalled. Retries are not counted, a batch counts as one.
     ///
-    /// Each key has its own burst. Messages without a key have no limit. A lane is kept until its
-    /// key's rate has recovered.
+    /// Each key has its own burst. Messages without a key have no limit. The lane of an idle key is
+    /// removed; its rate is remembered in a few bytes until it has recovered.
     pub fn rate_per_key(mut self, rate: Rate) -> Self {
         self.config.rate_per_key = Some(rate);
         self

@@ -20,7 +20,7 @@ use crate::rt::Arc;
 /// | [`adaptive_concurrency`](Self::adaptive_concurrency) | none: `concurrency` stands | ready lanes wait |
 /// | [`capacity`](Self::capacity) | 65,536 messages | senders wait, `try_send` says `Full` |
 /// | [`capacity_bytes`](Self::capacity_bytes) | none | the same |
-/// | [`lane_capacity`](Self::lane_capacity) | 1,024 messages or a quarter of the capacity, `Wait` | only that key's senders feel it |
+/// | [`lane_capacity`](Self::lane_capacity) | the smaller of 1,024 messages and a quarter of the capacity, `Wait` | only senders of that key wait |
 /// | [`stalled_capacity`](Self::stalled_capacity) | as `capacity` | what is above counts as load again |
 /// | [`attempt_timeout`](Self::attempt_timeout) | none | the attempt is dropped, and failed |
 /// | [`retry`](Self::retry) | none: one attempt | `on_exhausted` decides |

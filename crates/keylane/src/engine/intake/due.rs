@@ -85,8 +85,8 @@ impl<T: Spec> Engine<T> {
     /// Handles the timer of a job in backoff. Returns the job, if it still waits.
     pub(super) fn retry_due(&self, due: RetryDue<T::Key>, now: Instant) -> Option<Queued<T>> {
         match due {
-            RetryDue::Keyless(number) => {
-                let held = self.clocks.keyless.take(number)?;
+            RetryDue::Laneless(number) => {
+                let held = self.clocks.laneless.take(number)?;
                 Some(Job::again(None, 0, held).into())
             }
             RetryDue::Lane { key, hash, until } => {
@@ -108,15 +108,14 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Whether a due job is a retry and not a dead letter.
+    /// Whether a due timer starts a retry now. False for a dead letter, and for a paused lane.
     pub(super) fn is_retry(&self, due: &RetryDue<T::Key>) -> bool {
-        // A job of a paused lane does not start now.
         match due {
-            RetryDue::Keyless(number) => {
+            RetryDue::Laneless(number) => {
                 let is_attempt = |work: &Work<T>| work.is_attempt();
                 let peeked = self
                     .clocks
-                    .keyless
+                    .laneless
                     .peek(*number, |held| is_attempt(&held.work));
                 peeked.unwrap_or(false)
             }
@@ -137,7 +136,7 @@ impl<T: Spec> Engine<T> {
         self.clocks.retries.clear();
         self.clocks.wake_ups.clear();
         let mut tally = Tally::default();
-        for held in self.clocks.keyless.take_all() {
+        for held in self.clocks.laneless.take_all() {
             self.hand_back_held(&mut tally, None, held);
         }
         for (accepted_at, accepted) in self.clocks.later.take_all() {

@@ -10,14 +10,14 @@ use crate::lanes::{TICK, later};
 use crate::rt::Arc;
 use crate::types::Spec;
 
-/// Entries of the ready queue that the router looks at in a tick.
+/// After a scan of the ready queue the router waits a tick, and one more for each so many entries.
 const LOOKS: usize = 4_096;
 
 /// The router's alarm for messages that expire in the ready queue.
 #[derive(Debug, Default)]
 pub(super) struct ExpiryAlarm {
     alarm: Option<Alarm>,
-    /// When many expire in a row, they are collected in one scan of the queue every few ticks.
+    /// The next scan starts no earlier.
     not_before: Option<Instant>,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Router<T: Spec> {
     /// drained.
     returning: Vec<Returning<T>>,
     retries: DueRetries<T::Key>,
-    /// The reshard in progress, where the number of lanes may change.
+    /// Changes the number of lanes. `None`: each key has a lane of its own.
     resharding: Option<Resharding<T>>,
     /// The alarm for jobs that the rate holds back.
     release: Release,
@@ -134,7 +134,7 @@ impl<T: Spec> Router<T> {
         }
         // Timers of jobs that runners handed back after the last sweep.
         self.forget_due();
-        // Lanes that hold nothing but the rate of their key.
+        // Lanes that an operator has paused since the last sweep.
         self.engine.evict(false);
         self.engine.advance_to_end();
     }
@@ -380,11 +380,10 @@ impl<T: Spec> Router<T> {
     }
 }
 
-/// A burst from the channel on its way into the lanes. Finding a lane runs the key's own `Eq` and
-/// `Clone`.
+/// Hands back the rest of a burst if the key's own `Eq` or `Clone`, which run where a lane is looked
+/// for, panic.
 ///
-/// If they panic, the current message is lost and its receipt says so. The other messages of the
-/// burst are handed back.
+/// The current message is lost then, and its receipt says so.
 struct Arrivals<'a, T: Spec> {
     engine: &'a Engine<T>,
     returning: std::vec::Drain<'a, Returning<T>>,
@@ -413,7 +412,7 @@ impl<T: Spec> Drop for Arrivals<'_, T> {
 /// Cleans up however the task ends.
 ///
 /// Normally everything has settled and there is nothing to do. If the runtime drops the task, or
-/// the user's `Hash` or `Eq` panics in it, this is an abort: senders are refused, and everything
+/// the key's own `Eq` or `Clone` panics in it, this is an abort: senders are refused, and everything
 /// that is left is handed back.
 impl<T: Spec> Drop for Router<T> {
     fn drop(&mut self) {

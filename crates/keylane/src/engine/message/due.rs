@@ -22,7 +22,7 @@ pub(crate) enum RetryDue<K> {
     /// The head that this lane holds.
     Lane { key: K, hash: u64, until: Instant },
     /// A message without a lane, by its number among those that wait.
-    Keyless(u64),
+    Laneless(u64),
 }
 
 /// A key whose last version is to be loaded or recorded.

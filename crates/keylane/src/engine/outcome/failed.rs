@@ -25,7 +25,8 @@ const SINK_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
 
 impl<T: Spec> Engine<T> {
-    /// Handles a failed attempt. Returns the next job of the key, if the message has settled.
+    /// Handles a failed attempt. Returns what the runner runs next: the dead letter, or the next job
+    /// of the key. `None`: the message waits.
     pub(in super::super) fn failed(
         self: &Arc<Self>,
         tally: &mut Tally,
@@ -179,12 +180,12 @@ impl<T: Spec> Engine<T> {
             let mut freed = Freed::default();
             self.room
                 .stall_obligation(&mut held.envelope.obligation, &mut freed);
-            let number = self.clocks.keyless.insert(held);
-            self.arm_retry(RetryDue::Keyless(number), until);
+            let number = self.clocks.laneless.insert(held);
+            self.arm_retry(RetryDue::Laneless(number), until);
             self.room.free(freed);
             // The end may have begun meanwhile, and the router may have swept for the last time.
             if self.shutdown.hands_back()
-                && let Some(held) = self.clocks.keyless.take(number)
+                && let Some(held) = self.clocks.laneless.take(number)
             {
                 self.hand_back_held(tally, None, held);
                 self.flush(tally);

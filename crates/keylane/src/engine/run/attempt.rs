@@ -19,7 +19,7 @@ use crate::unwind::caught;
 /// What few attempts need. Behind one pointer, which is null for the others, because every job in
 /// flight has one.
 #[derive(Debug)]
-pub(super) struct Watched<E> {
+pub(super) struct AttemptExtras<E> {
     span: Option<tracing::Span>,
     /// The measurement, where the concurrency is adaptive.
     started: Option<Started>,
@@ -29,7 +29,7 @@ pub(super) struct Watched<E> {
     pub(super) failed: Option<Failure<E>>,
 }
 
-impl<E> Watched<E> {
+impl<E> AttemptExtras<E> {
     /// The extras of this attempt, made if there are none yet.
     #[cold]
     pub(super) fn of(watched: &mut Option<Box<Self>>) -> &mut Self {
@@ -59,7 +59,7 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         attempt: u32,
         accepted_at: u64,
-    ) -> (Stopwatch, Option<Box<Watched<T::Error>>>) {
+    ) -> (Stopwatch, Option<Box<AttemptExtras<T::Error>>>) {
         context.attempt = attempt;
         if let Some(timeout) = self.settings.attempt_timeout {
             context.set_deadline(clock::now().checked_add(timeout));
@@ -80,7 +80,7 @@ impl<T: Spec> Engine<T> {
         context: &Context<T::Key>,
         hash: u64,
         accepted_at: u64,
-    ) -> Option<Box<Watched<T::Error>>> {
+    ) -> Option<Box<AttemptExtras<T::Error>>> {
         let span = trace::span(|| {
             let wait = self.waited(accepted_at, clock::now());
             (
@@ -95,7 +95,7 @@ impl<T: Spec> Engine<T> {
             .as_ref()
             .map(|meter| meter.start(clock::now()));
         (span.is_some() || started.is_some()).then(|| {
-            Box::new(Watched {
+            Box::new(AttemptExtras {
                 span,
                 started,
                 alarm: None,
@@ -108,10 +108,10 @@ impl<T: Spec> Engine<T> {
     #[cold]
     pub(super) fn end_watch<A>(
         self: &Arc<Self>,
-        watched: Watched<T::Error>,
+        watched: AttemptExtras<T::Error>,
         answer: &Result<A, Box<Failure<T::Error>>>,
     ) {
-        let Watched { span, started, .. } = watched;
+        let AttemptExtras { span, started, .. } = watched;
         drop(span);
         if let Some(started) = started {
             self.measure(&started, answer);
@@ -133,7 +133,7 @@ impl<T: Spec> Engine<T> {
 pub(super) fn poll<F, O, X, E>(
     future: Pin<&mut Option<F>>,
     cx: &mut task::Context<'_>,
-    watched: &Option<Box<Watched<E>>>,
+    watched: &Option<Box<AttemptExtras<E>>>,
     engine: usize,
     hash: u64,
 ) -> Poll<Result<O, Box<Failure<E>>>>
@@ -175,7 +175,7 @@ where
 #[inline]
 pub(super) fn poll_deadline<K, E>(
     context: &Context<K>,
-    watched: &mut Option<Box<Watched<E>>>,
+    watched: &mut Option<Box<AttemptExtras<E>>>,
     timeout: Option<std::time::Duration>,
     cx: &mut task::Context<'_>,
 ) -> Poll<Failure<E>> {
@@ -185,7 +185,7 @@ pub(super) fn poll_deadline<K, E>(
     let Some(deadline) = context.instant_of_deadline() else {
         return Poll::Pending;
     };
-    let alarm = &mut Watched::of(watched).alarm;
+    let alarm = &mut AttemptExtras::of(watched).alarm;
     let alarm = alarm.get_or_insert_with(|| Alarm::new(deadline));
     alarm.poll(cx).map(|()| Failure::TimedOut(timeout))
 }

@@ -26,12 +26,12 @@ impl<T: Spec> Engine<T> {
             Err(_) => Ended::Failed,
         };
         if let Some(decided) = meter.end(started, clock::now(), ended) {
-            self.set_pace(decided);
+            self.set_concurrency(decided);
         }
     }
 
     /// Sets another limit, and recruits the runners that may start under it.
-    pub(crate) fn set_pace(self: &Arc<Self>, decided: Decided) {
+    pub(crate) fn set_concurrency(self: &Arc<Self>, decided: Decided) {
         let Decided { limit, number } = decided;
         let recruit = self.ready.set_concurrency(limit, number);
         self.recruit(recruit);

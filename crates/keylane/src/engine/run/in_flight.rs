@@ -6,7 +6,7 @@ use std::task::{self, Poll};
 
 use pin_project_lite::pin_project;
 
-use super::attempt::{self, Watched};
+use super::attempt::{self, AttemptExtras};
 use super::head::Head;
 use super::kept::Kept;
 use crate::engine::message::{Envelope, Job, Unsettled};
@@ -32,7 +32,7 @@ pub(crate) struct InFlight<'a, T: Spec, K> {
     kept: K,
     stopwatch: Stopwatch,
     /// What few attempts need. `None` without observers, time-outs and failures.
-    watched: Option<Box<Watched<T::Error>>>,
+    watched: Option<Box<AttemptExtras<T::Error>>>,
 }
 
 impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
@@ -182,7 +182,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         });
         match called {
             Ok(future) => this.future.set(Some(future)),
-            Err(failure) => Watched::of(&mut this.in_flight.watched).failed = Some(failure),
+            Err(failure) => AttemptExtras::of(&mut this.in_flight.watched).failed = Some(failure),
         }
         self
     }
@@ -200,7 +200,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
     {
         let mut this = self.project();
         let in_flight = this.in_flight;
-        let answer = match Watched::failed(&mut in_flight.watched) {
+        let answer = match AttemptExtras::failed(&mut in_flight.watched) {
             Some(failure) => Err(Box::new(failure)),
             None => {
                 let watched = &mut in_flight.watched;

@@ -51,7 +51,7 @@ pub(crate) trait Invoke<T: Spec>: Send + Sync + 'static {
         answer: Result<Self::Answer, Box<Failure<T::Error>>>,
     ) -> Self::Finished;
 
-    /// Moves the lane on, retries or gives up. Returns the next job of the key.
+    /// Moves the lane on, retries or gives up. Returns what the runner runs next, if anything.
     fn advance(
         engine: &Arc<Engine<T>>,
         tally: &mut Tally,

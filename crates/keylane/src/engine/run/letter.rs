@@ -10,7 +10,7 @@ use crate::types::{Spec, Types};
 use crate::unwind::cloned;
 
 /// A dead letter, and its obligation.
-type Sealed<T> = (
+type LetterAndEnvelope<T> = (
     DeadLetter<<T as Types>::Key, <T as Types>::Message, <T as Types>::Error>,
     Envelope<T>,
 );
@@ -25,7 +25,7 @@ pub(super) struct LetterInFlight<T: Spec> {
     /// Whether a lane waits for this delivery.
     in_lane: bool,
     /// Boxed: a runner has one only while it delivers.
-    letter: Option<Box<Sealed<T>>>,
+    letter: Option<Box<LetterAndEnvelope<T>>>,
 }
 
 impl<T: Spec> LetterInFlight<T> {

@@ -36,9 +36,10 @@ pub(crate) fn run<T: Spec, I: Invoke<T>>(
             match slot.role() {
                 Role::Gone => return,
                 // A holder that found enough pollers comes here without having asked for a job.
-                Role::Idle if !slot.summoned().await => return,
+                Role::Idle if !slot.woken().await => return,
                 Role::Idle | Role::Starting | Role::Poller | Role::Recruiter | Role::Holder => {}
             }
+            // Not `||`: each of them counts.
             if slot.should_yield() | slot.must_step_aside() {
                 slot.flush();
                 rt::step_aside().await;

@@ -100,12 +100,12 @@ impl<T: Spec> RunnerSlot<T> {
     }
 
     /// Waits, idle, to become a poller again. False: the runner ends.
-    pub(super) async fn summoned(&mut self) -> bool {
+    pub(super) async fn woken(&mut self) -> bool {
         let (ready, mut waits) = (&self.engine.ready, false);
         let number = self.number;
-        let summoned = poll_fn(|cx| ready.poll_summons(number, &mut waits, cx)).await;
-        self.role = if summoned { Role::Starting } else { Role::Gone };
-        summoned
+        let woken = poll_fn(|cx| ready.poll_wake(number, &mut waits, cx)).await;
+        self.role = if woken { Role::Starting } else { Role::Gone };
+        woken
     }
 
     /// The handler returned `Pending`. The first time, this runner becomes the holder of its lane.

@@ -52,7 +52,7 @@ pub(super) struct More<T, G> {
     pub(super) full: Option<Full<G>>,
     /// What was accepted up to then must leave this lane before its keys may move to another one.
     pub(super) watermark: Option<u64>,
-    /// The word of the rate: when the next message is due in theory; 0 before the first.
+    /// The theoretical arrival time of the rate (GCRA), in nanoseconds; 0 before the first message.
     pub(super) tat: u64,
     pub(super) plan: Plan<T>,
 }
@@ -151,7 +151,7 @@ impl<T, H, G> Lane<T, H, G> {
 
     /// Whether this lane is nothing but a head and what is parked behind it.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         self.more.is_none()
     }
 

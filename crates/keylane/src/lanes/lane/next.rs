@@ -28,20 +28,20 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// The head settled, in any lane: what comes out next. A lane in which more can happen until a
-    /// runner takes it stands in the ready queue in place of its message.
+    /// Moves on after the head has settled, in any lane. If later messages can still change what
+    /// starts, the lane itself goes into the ready queue.
     pub(crate) fn advance(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
         if !rules.has_discipline() {
             return self.advance_plain(rules, effects);
         }
-        if self.is_plain() && self.parked_len() == 0 {
+        if self.is_bare() && self.parked_len() == 0 {
             // It was alone, and no plan, rate or operator keeps anything of it.
             let next = self.finish();
             effects.removes = matches!(next, Next::Remove);
             return;
         }
         self.requeue();
-        if self.parked_len() > 0 && !rules.starts_early() {
+        if self.parked_len() > 0 && !rules.starts_at_once() {
             effects.out = self.queued();
         } else {
             self.pick(now, rules, effects);
@@ -51,7 +51,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// The head settled in a lane without a discipline that is full, paused or marked, or was.
+    /// The head settled in a lane without a discipline that is full, paused or has a watermark, or
+    /// was.
     fn advance_plain(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         self.count_departure(rules, effects);
         if self.is_paused() {

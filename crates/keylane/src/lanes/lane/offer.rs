@@ -118,7 +118,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         };
         if starts {
             self.leave_halt(effects);
-            if rules.starts_early() {
+            if rules.starts_at_once() {
                 self.pick(now, rules, effects);
             } else {
                 self.schedule(effects);

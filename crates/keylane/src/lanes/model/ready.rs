@@ -83,7 +83,7 @@ struct Runner {
     /// Whether it has come among the idle ones.
     waits: bool,
     /// Whether it was made a poller and has not noticed.
-    summoned: bool,
+    recruited: bool,
     woken: Arc<Woken>,
 }
 
@@ -210,17 +210,17 @@ impl World {
         let (role, job) = (runner.role, runner.job);
         match (role, deed) {
             // A task that was never polled vanishes only with its runtime.
-            (Role::Starting, Deed::Vanish) if !self.closed && !runner.summoned => {}
+            (Role::Starting, Deed::Vanish) if !self.closed && !runner.recruited => {}
             (_, Deed::Vanish) => {
-                let knows = if runner.summoned { Role::Idle } else { role };
+                let knows = if runner.recruited { Role::Idle } else { role };
                 self.runners.remove(&number);
                 let recruit = self.ready.lost(knows, number);
                 self.recruit(recruit);
             }
-            (Role::Idle, _) => self.poll_summons(number),
+            (Role::Idle, _) => self.poll_wake(number),
             (Role::Starting, _) => {
-                if runner.summoned {
-                    self.poll_summons(number);
+                if runner.recruited {
+                    self.poll_wake(number);
                 }
                 self.take(number, true);
             }
@@ -284,7 +284,7 @@ impl World {
                 runner.waits = false;
                 assert!(!self.closed, "no runner waits at a closed queue");
                 // Its task comes among the idle ones before it lets others run.
-                self.poll_summons(number);
+                self.poll_wake(number);
             }
             Take::Leave => {
                 self.runners.remove(&number);
@@ -352,18 +352,18 @@ impl World {
         }
     }
 
-    fn poll_summons(&mut self, number: Number) {
+    fn poll_wake(&mut self, number: Number) {
         let woken = Arc::clone(&self.runner(number).woken);
         let waker = Waker::from(Arc::clone(&woken));
         let mut waits = self.runner(number).waits;
         let polled = self
             .ready
-            .poll_summons(number, &mut waits, &mut Context::from_waker(&waker));
+            .poll_wake(number, &mut waits, &mut Context::from_waker(&waker));
         self.runner(number).waits = waits;
-        let summoned = std::mem::take(&mut self.runner(number).summoned);
+        let recruited = std::mem::take(&mut self.runner(number).recruited);
         assert_eq!(
             polled == Poll::Ready(true),
-            summoned,
+            recruited,
             "{polled:?} for runner {number}"
         );
         match polled {
@@ -388,7 +388,7 @@ impl World {
                     role: Role::Starting,
                     job: None,
                     waits: false,
-                    summoned: false,
+                    recruited: false,
                     woken: Arc::default(),
                 };
                 self.runners.insert(self.next_runner, runner);
@@ -400,7 +400,7 @@ impl World {
                     runner.role == Role::Idle && runner.woken.0.load(Ordering::Relaxed)
                 });
                 let number = *woken.next().expect("the waker is an idle runner's").0;
-                assert_eq!(woken.count(), 0, "one is woken for one summons");
+                assert_eq!(woken.count(), 0, "one is woken for one recruit");
                 number
             }
         };
@@ -408,7 +408,7 @@ impl World {
         let runner = self.runner(number);
         runner.woken.0.store(false, Ordering::Relaxed);
         runner.role = Role::Starting;
-        runner.summoned = true;
+        runner.recruited = true;
     }
 
     fn runner(&mut self, number: Number) -> &mut Runner {

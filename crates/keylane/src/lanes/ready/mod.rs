@@ -22,8 +22,8 @@
 //! With a rate a job may have to wait although a runner asks for it. The runner becomes idle and
 //! wakes the router. No runner is recruited until the router says that the next job may start.
 //!
-//! The router takes out what expires while it waits, at its time. What a runner pushed was parked
-//! before, and the timer of its lane wakes the router then.
+//! The router takes out what expires while it waits, at its time. It does not watch the jobs that a
+//! runner puts back: they were parked, and the timers of their lanes watch them.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -380,7 +380,7 @@ impl<T: Ranked> Ready<T> {
     /// A recruiter removes the runner from the idle ones. So being absent is the wake-up: it cannot
     /// be lost or go to another runner. `waits` records whether this runner has joined the idle
     /// ones.
-    pub(crate) fn poll_summons(
+    pub(crate) fn poll_wake(
         &self,
         number: u32,
         waits: &mut bool,

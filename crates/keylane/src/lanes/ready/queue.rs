@@ -21,7 +21,7 @@ pub(crate) trait Ranked {
     }
 }
 
-/// Places for jobs that are kept for ever.
+/// Capacity, in jobs, that is never given back.
 const MOST_KEPT: usize = 1_024;
 
 /// First come, first served, unless priorities or a rate take precedence.

@@ -364,10 +364,10 @@ fn what_is_not_kept_leaves_the_lane() {
 fn a_lane_with_nothing_beyond_the_ordinary_is_plain() {
     let (now, rules) = (clock::now(), fifo());
     let mut lane = TestLane::new();
-    assert!(lane.is_plain() && TestLane::empty(0).is_plain());
-    assert!(!TestLane::empty(7).is_plain(), "its rate");
+    assert!(lane.is_bare() && TestLane::empty(0).is_bare());
+    assert!(!TestLane::empty(7).is_bare(), "its rate");
     assert!(decide(&mut lane, Decision::Pause, now, &rules).is_ok());
-    assert!(!lane.is_plain() && !lane.has_watermark());
+    assert!(!lane.is_bare() && !lane.has_watermark());
 }
 
 #[test]

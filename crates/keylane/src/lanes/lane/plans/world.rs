@@ -364,7 +364,7 @@ impl World {
         let rules = &self.rules;
         let effects = effects_of(|done| lane.advance(self.now, rules, done));
         if rules.has_discipline() {
-            let comes_back = lane.parked_len() > 0 && !rules.starts_early();
+            let comes_back = lane.parked_len() > 0 && !rules.starts_at_once();
             let is_asked = matches!(effects.out, Out::Lane { .. });
             assert!(
                 is_asked == comes_back || lane.is_paused(),

@@ -5,14 +5,14 @@ use crate::rt::{Mutex, NumberMap, lock};
 use crate::types::Types;
 
 /// Holds jobs without a lane until they are tried again.
-pub(super) struct Keyless<T: Types>(Mutex<HeldJobs<T>>);
+pub(super) struct Laneless<T: Types>(Mutex<HeldJobs<T>>);
 
 struct HeldJobs<T: Types> {
     next: u64,
     held: NumberMap<u64, Held<T>>,
 }
 
-impl<T: Types> Keyless<T> {
+impl<T: Types> Laneless<T> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(HeldJobs {
             next: 0,
