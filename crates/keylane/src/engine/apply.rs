@@ -80,12 +80,25 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         effects: &mut LaneEffects<T>,
     ) -> Option<Queued<T>> {
-        let (mut tally, mut letters) = (Tally::default(), Vec::new());
-        let queued = self.apply(&mut tally, key, hash, effects, &mut letters);
-        assert!(letters.is_empty(), "only what comes in can be turned away");
+        let mut tally = Tally::default();
+        let queued = self.apply_quiet(&mut tally, key, hash, effects);
         if !tally.is_empty() {
             self.flush(&mut tally);
         }
+        queued
+    }
+
+    /// Applies what followed from a decision that turns no message away.
+    pub(super) fn apply_quiet(
+        &self,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        effects: &mut LaneEffects<T>,
+    ) -> Option<Queued<T>> {
+        let mut letters = Vec::new();
+        let queued = self.apply(tally, key, hash, effects, &mut letters);
+        assert!(letters.is_empty(), "only what comes in can be turned away");
         queued
     }
 

@@ -11,8 +11,7 @@
 //!
 //! What becomes of a message:
 //!
-//! - It comes in through `intake/router.rs`; `intake/place.rs` and `intake/offer.rs` place it in its
-//!   lane.
+//! - It comes in through `intake/router.rs`; `intake/place.rs` places it in its lane.
 //! - It is parked in its lane: in `lanes/lane/backlog.rs`, by `Lane::park`. The ready queue is in
 //!   [`crate::lanes`], too.
 //! - Its lane decides in [`crate::lanes`]. `step.rs` has it decide, under the lock of its shard;

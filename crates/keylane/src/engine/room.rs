@@ -159,6 +159,13 @@ impl Room {
         }
     }
 
+    /// Marks a message that waits outside of the lanes as stalled. Not to be called under a lock.
+    pub(super) fn stall_outside<T: Spec>(&self, obligation: &mut Obligation<T>) {
+        let mut freed = Freed::default();
+        self.stall_obligation(obligation, &mut freed);
+        self.free(freed);
+    }
+
     /// Marks a message as stalled that waits outside of the lanes, or in one. Not under a lock if
     /// `freed` is returned at once.
     pub(super) fn stall_obligation<T: Spec>(

@@ -46,7 +46,7 @@ impl<T: Spec> Engine<T> {
                 return Some(accepted);
             }
         }
-        self.stall_outside(&mut accepted);
+        self.room.stall_outside(&mut accepted.obligation);
         if let Some(at) = self.clocks.later.insert(accepted, accepted_at, until) {
             self.arm_wake_up(WakeUp::Later(at), self.clocks.stamp(at));
         }

@@ -5,8 +5,6 @@ pub(crate) use router::Router;
 
 mod place;
 
-mod offer;
-
 mod due;
 
 mod release;

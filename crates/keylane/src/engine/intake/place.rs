@@ -274,6 +274,38 @@ impl<'a, T: Spec> Intake<'a, T> {
 }
 
 impl<T: Spec> Engine<T> {
+    /// Offers a message to the lane of its key. Returns the depth of the lane.
+    fn offer(
+        &self,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        parked: Parked<T>,
+        now: Instant,
+        jobs: &mut Vec<Queued<T>>,
+    ) -> usize {
+        let mut asked = None;
+        let recall = || {
+            let versions = self.settings.discipline.versions()?;
+            let (last, key) = versions.last(&key, hash, now);
+            // A key to drop after the lock is released.
+            asked = Some(key);
+            last
+        };
+        let mut effects = Effects::new();
+        self.step_or_make(&key, hash, now, &mut effects, |lane, effects| {
+            let spares = self.lanes.spares();
+            lane.offer(parked, now, &self.rules, spares, recall, effects);
+        });
+        if asked.is_some() {
+            self.drop_quietly(asked);
+        }
+        let depth = effects.depth;
+        let out = self.apply(tally, key, hash, &mut effects, jobs);
+        jobs.extend(out);
+        depth
+    }
+
     /// Parks a message in a plain lane. Runs under the shard's lock.
     #[inline]
     fn park(

@@ -244,7 +244,7 @@ impl<T: Spec> Engine<T> {
         });
         match (tried, held) {
             (Ok(true), None) => {
-                let queued = self.apply(tally, key, hash, &mut effects, &mut Vec::new());
+                let queued = self.apply_quiet(tally, key, hash, &mut effects);
                 self.flush(tally);
                 queued
             }

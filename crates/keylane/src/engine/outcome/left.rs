@@ -1,7 +1,7 @@
 //! Settles messages that leave their lane without having run, or without having run again.
 
-use super::super::Engine;
 use super::super::message::{Held, Job, Parked, Work};
+use super::super::{Engine, Overflow};
 use super::{Outcome, Tally};
 use crate::error::Failure;
 use crate::lanes::{Left, Taken};
@@ -73,5 +73,29 @@ impl<T: Spec> Engine<T> {
             }
         };
         self.settle(tally, envelope, outcome);
+    }
+
+    /// Handles a message that a full lane refused. Returns the dead letter, if one is to be
+    /// delivered. It is delivered without its lane, which goes on meanwhile.
+    pub(in super::super) fn refuse(
+        &self,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        refused: Parked<T>,
+    ) -> Option<Job<T>> {
+        let Parked { message, envelope } = refused;
+        if self.settings.overflow != Overflow::DeadLetter {
+            self.settle(tally, envelope, Outcome::Displaced(message));
+            return None;
+        }
+        let work = Work::letter(0, Failure::LaneFull, Some(key));
+        Some(Job {
+            key: None,
+            hash,
+            message,
+            envelope,
+            work,
+        })
     }
 }

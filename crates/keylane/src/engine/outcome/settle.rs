@@ -1,7 +1,7 @@
 //! Settles messages. Each message is settled once, and only here.
 
 use super::super::Engine;
-use super::super::message::{Envelope, Obligation, Standing, take_lost};
+use super::super::message::{Accepted, Envelope, Obligation, Standing, take_lost};
 use super::super::{HandedBack, Reply, Stage};
 use crate::error::{Failure, ReceiptError};
 use crate::types::{Spec, Types};
@@ -227,6 +227,26 @@ impl<T: Spec> Engine<T> {
         }
         self.flush_room(tally);
         self.probe.counters.handed_back.add(1);
+    }
+
+    /// Hands back a message that was never placed in a lane.
+    pub(in super::super) fn hand_back_accepted(
+        &self,
+        tally: &mut Tally,
+        accepted: Accepted<T>,
+        accepted_at: u64,
+    ) {
+        let Accepted {
+            key,
+            message,
+            obligation,
+            ..
+        } = accepted;
+        let envelope = Envelope {
+            obligation,
+            accepted_at,
+        };
+        self.hand_back(tally, HandedBack::idle(key, message, 0), envelope);
     }
 
     /// Returns the room that a tally has gathered, and counts what it has settled.

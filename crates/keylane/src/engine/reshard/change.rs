@@ -187,7 +187,7 @@ impl<T: Spec> Draining<T> {
         if is_full && overflow == Overflow::DeadLetter {
             return Placed::Refused((accepted_at, accepted));
         }
-        engine.stall_outside(&mut accepted);
+        engine.room.stall_outside(&mut accepted.obligation);
         self.held.push_back((accepted_at, accepted));
         if is_full && overflow == Overflow::DropOldest {
             return self

@@ -326,7 +326,7 @@ impl<T: Spec> Engine<T> {
         match ended {
             Ok(true) => {
                 let owner = key.clone();
-                let none = self.apply(tally, owner, hash, &mut effects, &mut Vec::new());
+                let none = self.apply_quiet(tally, owner, hash, &mut effects);
                 assert!(none.is_none(), "the head of the batch is still to settle");
             }
             Ok(false) => {}

@@ -166,6 +166,14 @@ impl<T, H, G> Lane<T, H, G> {
         matches!(plan, Some(Plan::Merging(_)))
     }
 
+    /// What a waiting lane waits for.
+    pub(crate) fn wait_reason(&self) -> Option<WaitReason> {
+        match self.state {
+            State::Waiting { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+
     /// Whether nothing of this key starts before time passes, a missing version comes, the version
     /// store answers or an operator acts.
     #[inline]

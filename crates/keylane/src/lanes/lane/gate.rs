@@ -10,7 +10,7 @@ use super::super::gate::{Full, Gate, Opening};
 use super::super::item::Item;
 use super::super::rules::Rules;
 use super::effects::Effects;
-use super::{Lane, State, WaitReason};
+use super::{Lane, WaitReason};
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// The gate of this lane, if it is full.
@@ -120,15 +120,5 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     fn take_full(&mut self) -> Option<Full<G>> {
         self.more.as_mut()?.full.take()
-    }
-}
-
-impl<T, H, G> Lane<T, H, G> {
-    /// What a waiting lane waits for.
-    pub(crate) fn wait_reason(&self) -> Option<WaitReason> {
-        match self.state {
-            State::Waiting { reason, .. } => Some(reason),
-            _ => None,
-        }
     }
 }
