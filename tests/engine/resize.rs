@@ -3,6 +3,7 @@
 mod disciplines;
 mod ends;
 mod load;
+mod merges;
 mod others;
 mod support;
 

@@ -124,9 +124,10 @@ where
     /// [`ReceiptError::Purged`](crate::error::ReceiptError::Purged). Returns how many messages that were.
     ///
     /// A head on its way to a runner ([`LaneState::Ready`](crate::watching::LaneState::Ready)) is
-    /// left and will be handled. Messages that were merged into another count as one with it. Those
-    /// that [others may pass](crate::Delayed::Pass) are not here yet. The report counts what was
-    /// purged as discarded.
+    /// left and will be handled, and so are two messages that are being merged at this moment.
+    /// Messages that were merged into another count as one with it. Those that
+    /// [others may pass](crate::Delayed::Pass) are not here yet. The report counts what was purged as
+    /// discarded.
     pub fn purge(&self) -> usize {
         let purge = || self.engine.purge(&self.key, self.hash);
         let purged = self.engine.inside(purge);

@@ -24,14 +24,14 @@ impl<T: Spec> Engine<T> {
         effects: &mut LaneEffects<T>,
         letters: &mut Vec<Queued<T>>,
     ) -> Option<Queued<T>> {
+        if let Some(at) = effects.expires_at {
+            let (key, due) = (key.clone(), Due::Expiry(at));
+            self.arm_wake_up(WakeUp::Lane { key, hash, due }, at);
+        }
         if effects.has_others()
             && let Some(pair) = self.apply_others(tally, &key, hash, effects, letters)
         {
             return self.offer_merged(tally, key, hash, pair, letters);
-        }
-        if let Some(at) = effects.expires_at {
-            let (key, due) = (key.clone(), Due::Expiry(at));
-            self.arm_wake_up(WakeUp::Lane { key, hash, due }, at);
         }
         if effects.holds && self.shutdown.stage() > Stage::Open {
             return self.apply_at_end(tally, key, hash, letters);

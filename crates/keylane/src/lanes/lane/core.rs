@@ -190,6 +190,8 @@ impl<T, H, G> Lane<T, H, G> {
     /// Whether nothing but a message or an operator can let this lane go on.
     pub(crate) fn is_endless(&self) -> bool {
         match self.state {
+            // What it waits for is on its way.
+            _ if self.is_merging() => false,
             State::Halted { .. } => true,
             State::Waiting { reason, until } => {
                 until.is_none() && !matches!(reason, WaitReason::Load | WaitReason::Record)

@@ -33,7 +33,7 @@ pub(crate) enum Decision {
 pub(crate) enum Undecidable {
     /// Nothing of the key waits for such a decision.
     Nothing,
-    /// The head is with its handler, or with the dead-letter sink.
+    /// The head is with its handler, or with the dead-letter sink; or all that waits is being merged.
     InFlight,
 }
 
@@ -135,7 +135,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 ..
             } => self.skip_gap(now, rules, spares, effects),
             State::Waiting { .. } | State::Scheduled => {
-                let first = self.pop().ok_or(Undecidable::Nothing)?;
+                let first = self.pop().ok_or_else(|| self.undecidable())?;
                 effects.left.push((first, Left::Skipped));
                 self.open_gate(self.depth(rules), rules, effects);
             }
@@ -172,9 +172,17 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 Ok(())
             }
             State::Waiting { .. } | State::Scheduled if self.parked_len() == 0 => {
-                Err(Undecidable::Nothing)
+                Err(self.undecidable())
             }
             State::Waiting { .. } | State::Scheduled => Ok(()),
+        }
+    }
+
+    /// Why nothing is decided about a lane in which nothing is parked.
+    fn undecidable(&self) -> Undecidable {
+        match self.is_merging() {
+            true => Undecidable::InFlight,
+            false => Undecidable::Nothing,
         }
     }
 

@@ -150,6 +150,7 @@ fn a_lane_stays_until_what_is_merged_has_come_back() {
     assert!(!effects.removes && matches!(effects.out, Out::Nothing));
     assert_eq!(lane.wait_reason(), Some(WaitReason::Empty));
     assert!(!lane.passes_watermark(None), "two are on their way back");
+    assert!(!lane.is_endless(), "the end waits for them");
     let _ = decide(&mut lane, Decision::Purge, now, &rules);
     let Few::One(merged) = newcomers else {
         panic!("one came")

@@ -84,5 +84,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         // If it is only one of the two.
         self.open_gate(self.depth(rules), rules, effects);
         self.after_offer(now, rules, effects);
+        // The end has not looked at a lane that was merging.
+        effects.holds |= !self.is_out();
     }
 }

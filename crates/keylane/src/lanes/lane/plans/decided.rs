@@ -58,6 +58,9 @@ pub(super) fn told(lane: &TestLane, decision: Decision, now: Instant) -> Result<
         (Decision::Skip, State::Backoff { .. } | State::Halted { .. }) => Went::Skipped,
         (Decision::Skip, _) if lane.waits_for_version() => Went::GivenUp,
         (Decision::Skip, _) if parked => Went::Skipped,
+        (Decision::Replace | Decision::Skip, _) if lane.is_merging() => {
+            return Err(Undecidable::InFlight);
+        }
         (Decision::Replace | Decision::Skip, _) => return Err(Undecidable::Nothing),
     })
 }

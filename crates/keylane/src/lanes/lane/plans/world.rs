@@ -209,6 +209,10 @@ impl World {
         let lane = self.lane.as_mut().expect("it has waited for this");
         let (now, rules, spares) = (self.now, &self.rules, &self.spares);
         let effects = effects_of(|done| lane.offer_merged(merged, now, rules, spares, done));
+        assert!(
+            effects.holds || lane.is_out(),
+            "the end would not look at it"
+        );
         self.apply(effects);
     }
 
