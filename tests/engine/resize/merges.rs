@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures::FutureExt;
-use keylane::routing::{HashLane, HashLanes, hash_lane};
+use keylane::routing::{HashLanes, hash_lane};
 use keylane::{Coalesce, Dispatcher};
 use keylane_testkit::scenario::{threads, until, within};
 use tokio::sync::Semaphore;
