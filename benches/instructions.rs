@@ -47,18 +47,18 @@ const MESSAGES: u64 = 10_000;
 /// other parts of the channel.
 mod figure {
     pub(super) const HOP: u64 = 486;
-    pub(super) const SEND_ONE_KEY: u64 = 1_810;
-    pub(super) const SEND_1K_KEYS: u64 = 1_810;
-    pub(super) const SEND_DISTINCT: u64 = 1_801;
-    pub(super) const SUBMIT: u64 = 2_556;
-    pub(super) const SPAWN_AND_ONESHOT: u64 = 3_192;
-    pub(super) const ROUND_TRIP: u64 = 5_995;
-    pub(super) const RETRY_SET: u64 = 1_892;
-    pub(super) const RETRY_ONCE: u64 = 8_964;
-    pub(super) const COALESCE: u64 = 2_399;
-    pub(super) const SEQUENCE: u64 = 4_554;
-    pub(super) const BATCH: u64 = 2_897;
-    pub(super) const EXPIRY: u64 = 2_777;
+    pub(super) const SEND_ONE_KEY: u64 = 1_750;
+    pub(super) const SEND_1K_KEYS: u64 = 1_750;
+    pub(super) const SEND_DISTINCT: u64 = 1_741;
+    pub(super) const SUBMIT: u64 = 2_499;
+    pub(super) const SPAWN_AND_ONESHOT: u64 = 3_169;
+    pub(super) const ROUND_TRIP: u64 = 5_940;
+    pub(super) const RETRY_SET: u64 = 1_832;
+    pub(super) const RETRY_ONCE: u64 = 8_858;
+    pub(super) const COALESCE: u64 = 2_337;
+    pub(super) const SEQUENCE: u64 = 4_514;
+    pub(super) const BATCH: u64 = 2_832;
+    pub(super) const EXPIRY: u64 = 2_764;
 }
 
 /// In percent of its figure, what a bench may take.
