@@ -20,7 +20,12 @@ impl Ranked for Job {
     fn counts(&self) -> bool {
         true
     }
+
+    fn expires_at(&self) -> Option<u64> {
+        None
+    }
 }
+
 type Number = u32;
 
 /// What a runner, or the environment, does next. The index picks a runner.

@@ -16,9 +16,7 @@ pub(crate) trait Ranked {
     fn counts(&self) -> bool;
 
     /// When it is too late to start it, in nanoseconds since the epoch of the rules.
-    fn expires_at(&self) -> Option<u64> {
-        None
-    }
+    fn expires_at(&self) -> Option<u64>;
 }
 
 /// Capacity, in jobs, that is never given back.

@@ -159,3 +159,19 @@ fn a_lane_stays_until_what_is_merged_has_come_back() {
     assert!(matches!(effects.out, Out::Lane { .. }));
     assert_eq!(lane.depth(&rules), 1);
 }
+
+/// It makes the gap be given up, so it is parked and no longer early: the mark of the lane is its
+/// own.
+#[test]
+fn an_early_message_that_comes_to_a_stalled_lane_does_not_count_either_way() {
+    let (now, mut rules) = (clock::now(), sequence(OnGap::Skip));
+    if let PlanRules::Sequence(sequence) = &mut rules.plan {
+        sequence.early = 1;
+    }
+    let mut lane = TestLane::empty(0);
+    let _ = decide(&mut lane, Decision::Pause, now, &rules);
+    let effects = offer(&mut lane, &[3, 2], now, &rules);
+    assert_eq!(effects.stall, Stall::LaneAndEarly(2));
+    let parked: Vec<_> = lane.parked().map(|parked| parked.version).collect();
+    assert_eq!(parked, [2, 3]);
+}

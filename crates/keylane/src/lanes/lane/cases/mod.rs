@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::backlog::Backlog;
 use super::testing::{Message, TestEffects, TestLane, effects as effects_of, rare, rules};
 use super::{
-    Decision, Due, Few, Hold, Next, Offered, Out, Phase, Spares, State, Store, Undecidable,
+    Decision, Due, Few, Hold, Next, Offered, Out, Phase, Spares, Stall, State, Store, Undecidable,
     WaitReason,
 };
 use crate::clock::{self, Instant};
