@@ -82,7 +82,8 @@ pub enum OnExhausted<K, M, E> {
     Discard,
     /// Give it to the sink; the key goes on when the sink has accepted it.
     DeadLetter(Arc<dyn DeadLetterSink<K, M, E>>),
-    /// Stop the key: later messages stay parked until [`LaneControl`](crate::LaneControl) says `resume`, `skip`
+    /// Stop the key: later messages stay parked until
+    /// [`LaneControl`](crate::LaneControl) says `resume`, `skip`
     /// or `replace`. What money needs. A keyless message has no lane to stop and is discarded.
     Halt,
 }

@@ -1,5 +1,5 @@
-//! Lanes with a discipline, and priorities, while the number of lanes changes: no user's messages overtake each
-//! other, and each one settles.
+//! Lanes with a discipline, and priorities, while the number of lanes changes: no user's messages
+//! overtake each other, and each one settles.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

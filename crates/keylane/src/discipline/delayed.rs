@@ -12,7 +12,8 @@ pub enum Delayed {
     /// parked by then.
     ///
     /// Until then it takes up capacity, but it is not in its lane:
-    /// [`inspect`](crate::Dispatcher::inspect) does not see it, [`LaneControl`](crate::LaneControl) cannot decide
-    /// about it, and the lane's limit does not count it.
+    /// [`inspect`](crate::Dispatcher::inspect) does not see it,
+    /// [`LaneControl`](crate::LaneControl) cannot decide about it, and the lane's limit does not
+    /// count it.
     Pass,
 }

@@ -118,9 +118,10 @@ pub enum OnGap {
     /// The versions in the letters are missing from then on, as those of the gap are: later
     /// messages of the key follow them to the sink until all of them have been sent again.
     DeadLetter,
-    /// Stop the key until an operator decides: [`LaneControl::skip`](crate::LaneControl::skip) skips the gap,
-    /// [`LaneControl::resume`](crate::LaneControl::resume) waits once more. The missing version lets it go on as
-    /// well. The default.
+    /// Stop the key until an operator decides:
+    /// [`LaneControl::skip`](crate::LaneControl::skip) skips the gap,
+    /// [`LaneControl::resume`](crate::LaneControl::resume) waits once more. The missing version lets
+    /// it go on as well. The default.
     #[default]
     Halt,
 }

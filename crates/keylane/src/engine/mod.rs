@@ -51,8 +51,8 @@
 //! # Ownership and locks
 //!
 //! 1. A message is owned by exactly one of: the channel, the router, a lane, the ready queue, the
-//!    delayed messages, the jobs without a lane that wait for a retry or a sink, a runner; or by the message that it
-//!    was merged into, or is batched with. It is moved and never shared.
+//!    delayed messages, the jobs without a lane that wait for a retry or a sink, a runner; or by the
+//!    message that it was merged into, or is batched with. It is moved and never shared.
 //! 2. Only the router places new messages in lanes; a runner may put its own back. Only the router
 //!    and `pause` create a lane. The task that settles a head moves its lane on or removes it.
 //! 3. Under a shard's lock these are locked, and nothing under them: the spare backlogs, what keys

@@ -16,8 +16,8 @@ use crate::random::bits;
 /// At random and not in turn, so that threads that send share no counter, and a rhythm in what is
 /// sent does not bring all heavy messages to one lane. Not for secrets.
 ///
-/// Such a message has another key each time it is asked, so [`LaneControl::replace`](crate::LaneControl::replace)
-/// mostly answers [`LaneError::OtherKey`](crate::error::LaneError::OtherKey).
+/// Such a message has another key each time it is asked, so
+/// [`LaneControl::replace`](crate::LaneControl::replace) mostly answers [`LaneError::OtherKey`](crate::error::LaneError::OtherKey).
 ///
 /// # Examples
 ///

@@ -125,7 +125,8 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     ///
     /// - The order of a key never changes. A lane stands in the class of its head, whatever is
     ///   behind it: an urgent message waits for the ones before it.
-    ///   What [`LaneControl::replace`](crate::LaneControl::replace) puts in a message's place keeps its class.
+    ///   What [`LaneControl::replace`](crate::LaneControl::replace) puts in a message's place keeps
+    ///   its class.
     /// - Of the lanes that are *ready*, the most urgent class starts first; within a class, the
     ///   lane that became ready first. What is in flight is not interrupted, and all classes share
     ///   the [`concurrency`](Self::concurrency), the [`capacity`](Self::capacity) and the

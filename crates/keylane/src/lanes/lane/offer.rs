@@ -38,8 +38,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 self.sequence(item, (now, sequence), rules, spares, recall, effects);
             }
         }
-        self.count_offered(rules, effects);
-        self.after_offer(now, rules, effects);
+        let depth = self.depth(rules);
+        if self.count_arrival(depth, rules) {
+            effects.full.up();
+        }
+        self.after_offer(depth, now, rules, effects);
     }
 
     /// Parks a message behind the others, in a lane that has room for this many.
@@ -61,22 +64,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// Another message is in the lane, unless that turned it away.
-    fn count_offered(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
-        let depth = self.depth(rules);
-        if self.count_arrival(depth, rules) {
-            effects.full.up();
-        }
-    }
-
-    /// What is in the lane now may start, expire, or be too much.
+    /// What is in the lane now may start, expire, or be too much: it is this deep.
     pub(super) fn after_offer(
         &mut self,
+        depth: usize,
         now: Instant,
         rules: &Rules,
         effects: &mut Effects<T, H, G>,
     ) {
-        let depth = self.depth(rules);
         effects.depth = depth;
         if depth > rules.capacity {
             // It came in before its sender could see the lane full. If it counted against the

@@ -4,10 +4,10 @@ use crate::clock::Instant;
 
 /// Where the head of a lane is. Everything behind the head is parked.
 ///
-/// In `Entered`, `Ready` and `Running` the head is out: it travels as a job from the ready queue to a runner.
-/// There is one job per lane, so two handlers of one key cannot run at once. In `Backoff` and
-/// `Halted` the lane itself holds the head. In `Scheduled` and `Waiting` there is no head yet: the
-/// first of the parked messages will be it.
+/// In `Entered`, `Ready` and `Running` the head is out: it travels as a job from the ready queue to
+/// a runner. There is one job per lane, so two handlers of one key cannot run at once. In `Backoff`
+/// and `Halted` the lane itself holds the head. In `Scheduled` and `Waiting` there is no head yet:
+/// the first of the parked messages will be it.
 #[derive(Debug)]
 pub(crate) enum State<H> {
     /// The lane stands in the ready queue, and is asked for its next message when a runner takes

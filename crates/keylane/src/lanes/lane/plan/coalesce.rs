@@ -81,9 +81,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         self.push(item, spares);
         self.forget_delay();
+        let depth = self.depth(rules);
         // If it is only one of the two.
-        self.open_gate(self.depth(rules), rules, effects);
-        self.after_offer(now, rules, effects);
+        self.open_gate(depth, rules, effects);
+        self.after_offer(depth, now, rules, effects);
         // The end has not looked at a lane that was merging.
         effects.holds |= !self.is_out();
     }
