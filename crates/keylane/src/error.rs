@@ -153,6 +153,11 @@ pub enum Failure<E> {
     WithBatch(String),
     /// An operator skipped it.
     Skipped,
+    /// Its source took it back, and the attempt did not end in time. The message is given back and
+    /// neither tried again nor given up on here.
+    Revoked,
+    /// The process ended during its last attempt, as its source counts them.
+    Crashed,
 }
 
 impl<E> Failure<E> {
@@ -176,6 +181,8 @@ impl<E> Failure<E> {
             Self::NoAnswer => Self::NoAnswer,
             Self::WithBatch(text) => Self::WithBatch(text.clone()),
             Self::Skipped => Self::Skipped,
+            Self::Revoked => Self::Revoked,
+            Self::Crashed => Self::Crashed,
         }
     }
 }
@@ -199,6 +206,8 @@ impl<E: fmt::Debug> fmt::Display for Failure<E> {
             Self::NoAnswer => f.write_str("the handler gave no answer for this message"),
             Self::WithBatch(why) => write!(f, "its batch failed: {why}"),
             Self::Skipped => f.write_str("an operator skipped it"),
+            Self::Revoked => f.write_str("its source took it back"),
+            Self::Crashed => f.write_str("the process ended during the attempt"),
         }
     }
 }
@@ -375,6 +384,35 @@ pub enum BuildError {
          `OnExhausted::DeadLetter`"
     )]
     NoDeadLetterSink,
+}
+
+/// Why a source cannot be consumed. Each names what to change.
+#[non_exhaustive]
+#[derive(Error, Debug)]
+pub enum ConsumeError {
+    /// The dispatcher takes no more messages.
+    #[error("the dispatcher is closed")]
+    Closed,
+    /// A message that fails would be discarded, and its source told that it may forget it.
+    #[error(
+        "a message of a source must not be discarded unasked: set `on_exhausted` on the dispatcher"
+    )]
+    Discards,
+    /// The source does not keep dead letters.
+    #[error(
+        "`OnExhausted::AtSource` needs a source that keeps dead letters: give \
+         `OnExhausted::dead_letter(sink)`"
+    )]
+    NoDeadLetters,
+    /// To settle each message once needs versions, and a store that keeps them.
+    #[error("`Guarantee::EffectivelyOnce` needs `sequence` with a `VersionStore`")]
+    NoVersions,
+    /// This setting must be at least one, or a time longer than zero.
+    #[error("`{0}` must not be zero")]
+    Zero(&'static str),
+    /// The source lacks something.
+    #[error(transparent)]
+    Source(#[from] crate::source::SourceError),
 }
 
 /// Why a lane could not be acted on.

@@ -82,6 +82,10 @@ pub enum OnExhausted<K, M, E> {
     Discard,
     /// Give it to the sink; the key goes on when the sink has accepted it.
     DeadLetter(Arc<dyn DeadLetterSink<K, M, E>>),
+    /// Have the source of the message keep the dead letter, if it has the
+    /// [feature](crate::source::Features::dead_letters); the key goes on when it is durable there. A
+    /// message that was sent directly stops its key instead, as with [`Halt`](Self::Halt).
+    AtSource,
     /// Stop the key: later messages stay parked until
     /// [`LaneControl`](crate::LaneControl) says `resume`, `skip`
     /// or `replace`. What money needs. A keyless message has no lane to stop and is discarded.
@@ -100,6 +104,7 @@ impl<K, M, E> fmt::Debug for OnExhausted<K, M, E> {
         f.write_str(match self {
             Self::Discard => "Discard",
             Self::DeadLetter(_) => "DeadLetter(..)",
+            Self::AtSource => "AtSource",
             Self::Halt => "Halt",
         })
     }

@@ -80,6 +80,13 @@ pub use letter::{DeadLetter, DeadLetterSink, OnExhausted};
 
 pub mod error;
 
+pub mod source;
+
+mod consume;
+pub use consume::{
+    Guarantee, Intake, IntakeReport, IntakeSettings, IntakeState, IntakeStats, Stop,
+};
+
 pub mod watching;
 
 mod engine;

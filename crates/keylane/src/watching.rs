@@ -7,6 +7,6 @@
 //! | [`Dispatcher::hottest`](crate::Dispatcher::hottest) | which keys have most to do: [`HotKey`], ranked by [`HotBy`] |
 //! | [`Dispatcher::inspect`](crate::Dispatcher::inspect) | why one key waits: [`LaneView`] with its [`LaneState`] |
 
-pub use crate::engine::{Event, Events};
+pub use crate::engine::{Event, Events, SourceEvent};
 pub use crate::lane::{LaneState, LaneView};
 pub use crate::observe::{HotBy, HotKey, Stats};

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use super::address::TooLarge;
 use super::handle::Dispatcher;
 use crate::clock::Instant;
-use crate::engine::{Accepted, Gate, Obligation, Overflow, Reply};
+use crate::engine::{Accepted, Gate, Obligation, Overflow, Reply, SourceSlot};
 use crate::error::{SendError, TrySendError};
 use crate::rt::{self, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
 use crate::types::Of;
@@ -152,9 +152,30 @@ where
         Ok(())
     }
 
+    /// Waits for room for a message of this size, and takes it. False: the dispatcher is closed.
+    pub(crate) async fn take_room(&self, weight: u32) -> bool {
+        let room = &self.engine.room;
+        let taken = async {
+            self.wait_for_rates().await.ok()?;
+            let count = room.messages.acquire().await.ok()?;
+            let bytes = match &room.bytes {
+                Some(bytes) => Some(bytes.acquire_many(weight).await.ok()?),
+                None => None,
+            };
+            let gate = None;
+            Some(TakenRoom {
+                count,
+                bytes,
+                gate,
+                weight,
+            })
+        };
+        taken.await.map(TakenRoom::keep).is_some()
+    }
+
     /// The gate that this message has to pass, if its lane is full.
     #[inline]
-    fn gate(&self, key: Option<&K>, hash: u64, message: &M) -> Option<Gate> {
+    pub(crate) fn gate(&self, key: Option<&K>, hash: u64, message: &M) -> Option<Gate> {
         let gate = self.engine.gate(hash, key?)?;
         self.gate_for(gate, key, hash, message)
     }
@@ -288,6 +309,43 @@ where
             }
             Err(refused) => Err(refused.0.message),
         }
+    }
+
+    /// Puts a message of a source in. Its room has been taken.
+    #[inline]
+    pub(crate) fn put_of_source(
+        &self,
+        key: Option<K>,
+        hash: u64,
+        message: M,
+        weight: u32,
+        slot: Option<SourceSlot>,
+    ) -> Result<(), M> {
+        let mut obligation = match slot {
+            Some(slot) => Obligation::of_source(weight, slot),
+            None => Obligation::new(weight, None),
+        };
+        if self.address.asks {
+            self.set_options(&message, None, &mut obligation);
+        }
+        let accepted = Accepted {
+            key,
+            hash,
+            message,
+            obligation,
+        };
+        self.channel
+            .send(accepted)
+            .map_err(|refused| refused.0.message)
+    }
+
+    /// The key of a message, its hash and its size. `None`: it is larger than the capacity in bytes.
+    #[inline]
+    pub(crate) fn locate(&self, message: &M) -> Option<(Option<K>, u64, u32)> {
+        let limit = self.engine.settings.capacity_bytes;
+        let weight = self.address.weigh(message, limit).ok()?;
+        let (key, hash) = (self.address.locate)(message);
+        Some((key, hash, weight))
     }
 
     /// Sets what this message has besides its place: class, version, times.

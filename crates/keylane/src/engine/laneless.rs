@@ -37,6 +37,17 @@ impl<T: Types> Laneless<T> {
         lock(&self.0).held.get(&number).map(see)
     }
 
+    /// Takes out those that are chosen.
+    pub(super) fn extract(&self, chosen: impl Fn(&Held<T>) -> bool) -> Vec<Held<T>> {
+        let mut waiting = lock(&self.0);
+        let numbers = waiting.held.iter().filter(|(_, held)| chosen(held));
+        let numbers: Vec<_> = numbers.map(|(number, _)| *number).collect();
+        let taken = numbers
+            .into_iter()
+            .map(|number| waiting.held.remove(&number));
+        taken.flatten().collect()
+    }
+
     pub(super) fn take_all(&self) -> Vec<Held<T>> {
         let held = std::mem::take(&mut lock(&self.0).held);
         held.into_values().collect()

@@ -1,8 +1,8 @@
 //! Makes one message of several, as the user's function says.
 
-use super::Engine;
 use super::message::{Envelope, Parked};
 use super::outcome::{Outcome, Tally};
+use super::{Engine, HandedBack};
 use crate::error::Failure;
 use crate::lanes::Few;
 use crate::types::Spec;
@@ -38,6 +38,13 @@ impl<T: Spec> Engine<T> {
             Err(text) => {
                 self.probe.counters.panics.add(1);
                 let failure = Failure::Panicked(text);
+                if newcomer.envelope.obligation.source().is_some() {
+                    // Its source gives it again.
+                    self.drop_quietly(failure);
+                    let back = HandedBack::idle(None, newcomer.message, 0);
+                    self.hand_back(tally, back, newcomer.envelope);
+                    return waited;
+                }
                 self.drop_quietly(newcomer.message);
                 self.settle(tally, newcomer.envelope, Outcome::Discarded(failure));
                 waited

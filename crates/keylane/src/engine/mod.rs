@@ -60,7 +60,7 @@
 //!    never woken under a lock.
 
 mod shared;
-pub(crate) use shared::{Engine, Parts, Spawn};
+pub(crate) use shared::{Engine, GuardedStarts, Parts, Spawn};
 
 mod message;
 pub(crate) use message::{Accepted, Obligation, Reply};
@@ -92,6 +92,13 @@ pub(crate) use outcome::Tally;
 
 mod laneless;
 
+mod sources;
+pub(crate) use sources::{LetterRequest, Registration, Revoked, SlotGuard, SourceSlot, Sources};
+
+mod admit;
+
+mod revoke;
+
 // What an operator, a resize and the end do with it.
 mod admin;
 mod inspect;
@@ -117,7 +124,7 @@ mod memory;
 mod probe;
 
 mod events;
-pub use events::{Event, Events};
+pub use events::{Event, Events, SourceEvent};
 
 mod hottest;
 mod notify;

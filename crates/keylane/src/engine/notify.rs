@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::events::{Event, Events};
+use super::events::{Event, Events, SourceEvent};
 use super::message::{GivenUp, Held};
 use super::{Engine, Stage};
 use crate::error::Failure;
@@ -92,6 +92,15 @@ impl<T: Spec> Engine<T> {
         self.probe.notify(|at| Event::Overflowed {
             key: key.clone(),
             policy: self.settings.overflow,
+            at,
+        });
+    }
+
+    /// Something happened to a source.
+    pub(crate) fn notify_source(&self, source: &str, what: SourceEvent) {
+        self.probe.notify(|at| Event::Source {
+            source: source.to_owned(),
+            what,
             at,
         });
     }

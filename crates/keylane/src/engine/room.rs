@@ -64,7 +64,7 @@ impl Room {
 
     /// Gives room back to senders.
     #[inline]
-    pub(super) fn give(&self, messages: usize, bytes: usize) {
+    pub(crate) fn give(&self, messages: usize, bytes: usize) {
         if messages > 0 {
             shielded(|| self.messages.add_permits(messages));
         }

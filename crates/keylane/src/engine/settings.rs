@@ -41,6 +41,8 @@ pub(crate) struct Settings<K, M, E> {
     pub(crate) retry: Option<Retry<E>>,
     pub(crate) retry_budget: Option<RetryBudget>,
     pub(crate) on_exhausted: OnExhausted<K, M, E>,
+    /// Whether `on_exhausted` was set, and is not only the default.
+    pub(crate) names_exhausted: bool,
     pub(crate) sink: Option<Sink<K, M, E>>,
     /// How to keep a message for another attempt, where one may be needed.
     pub(crate) keep: Option<fn(&M) -> M>,
@@ -145,6 +147,7 @@ impl<K, M, E> Default for Settings<K, M, E> {
             retry: None,
             retry_budget: None,
             on_exhausted: OnExhausted::Discard,
+            names_exhausted: false,
             sink: None,
             keep: None,
             quantum: 16,

@@ -12,6 +12,7 @@ use super::probe::Probe;
 use super::reshard::Places;
 use super::room::Room;
 use super::settings::{Settings, Share};
+use super::sources::Sources;
 use super::tasks::RunningTasks;
 use crate::adaptive::Meter;
 use crate::clock::Instant;
@@ -51,6 +52,8 @@ pub(crate) struct Engine<T: Types> {
     /// The counters, metrics, events and tables of hot keys.
     pub(crate) probe: Probe<T::Key>,
     pub(crate) shutdown: ShutdownState<T::Key, T::Message>,
+    /// What is shared with the drivers of sources.
+    pub(crate) sources: Arc<Sources>,
     pub(crate) runners: RunningTasks,
     /// How the receipts of merged messages get the answer of the message that ran.
     pub(super) share: Option<Share<T::Output, T::Error>>,
@@ -92,6 +95,19 @@ pub(super) struct SlowPath {
     pub(super) paused: AtomicUsize,
     /// Whether any message ever came that is delayed or expires.
     pub(super) untimely: AtomicBool,
+    /// Sources that count attempts, and revocations that are under way.
+    pub(super) guards: AtomicUsize,
+    /// Whether any source was ever consumed.
+    pub(super) has_sources: AtomicBool,
+}
+
+/// While it exists, jobs are checked before they start.
+pub(crate) struct GuardedStarts<T: Types>(Arc<Engine<T>>);
+
+impl<T: Types> Drop for GuardedStarts<T> {
+    fn drop(&mut self) {
+        self.0.slow_path.guards.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl<T: Spec> Engine<T> {
@@ -111,7 +127,31 @@ impl<T: Spec> Engine<T> {
     /// Whether a job must be checked before it starts.
     #[inline]
     pub(super) fn takes_slow_path(&self) -> bool {
-        self.may_be_untimely() || self.has_paused() || self.rejoins
+        self.may_be_untimely() || self.has_paused() || self.rejoins || self.guards_starts()
+    }
+
+    /// Whether a source has a say before a job starts.
+    #[inline]
+    pub(super) fn guards_starts(&self) -> bool {
+        self.slow_path.guards.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether any source was ever consumed.
+    #[inline]
+    pub(super) fn has_sources(&self) -> bool {
+        self.slow_path.has_sources.load(Ordering::Relaxed)
+    }
+
+    /// The first message of a source is about to come.
+    pub(crate) fn expect_sources(&self) {
+        self.slow_path.has_sources.store(true, Ordering::Relaxed);
+    }
+
+    /// A source counts attempts, or a revocation begins: until the value is dropped, jobs are
+    /// checked before they start.
+    pub(crate) fn guard_starts(self: &Arc<Self>) -> GuardedStarts<T> {
+        self.slow_path.guards.fetch_add(1, Ordering::SeqCst);
+        GuardedStarts(Arc::clone(self))
     }
 
     /// Whether any lane is paused.
@@ -162,6 +202,7 @@ impl<T: Spec> Engine<T> {
             ),
             runners: RunningTasks::new(Details::new(shutdown.cancel.clone())),
             shutdown,
+            sources: Arc::new(Sources::default()),
             share,
             places,
             drained: Mutex::new(Vec::new()),
@@ -171,6 +212,11 @@ impl<T: Spec> Engine<T> {
             clocks,
             settings,
         }
+    }
+
+    /// Spawns a task beside the runners, on the dispatcher's runtime.
+    pub(crate) fn spawn_beside(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
     }
 
     /// Runs the user's code inside the dispatcher's runtime, whatever thread calls this.

@@ -22,6 +22,12 @@ pub(crate) trait Item: Sized {
     /// The time from which on it must not start, in nanoseconds since the epoch of the rules.
     fn expires_at(&self) -> Option<u64>;
 
+    /// Whether it settles no earlier than the message that stands for it: a source must not be told
+    /// that it is handled before that one is.
+    fn settles_with_survivor(&self) -> bool {
+        false
+    }
+
     /// Messages that were merged into this one, and settle with it.
     fn merged_len(&self) -> usize;
 

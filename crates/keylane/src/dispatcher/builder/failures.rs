@@ -40,6 +40,7 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         M: Clone,
     {
         self.config.settings.on_exhausted = exhausted;
+        self.config.settings.names_exhausted = true;
         self.config.settings.keep = Some(M::clone);
         self
     }

@@ -76,6 +76,16 @@ pub enum Event<K> {
         /// When it happened.
         at: Instant,
     },
+    /// Something happened to a source that is [consumed](crate::Dispatcher::consume).
+    #[non_exhaustive]
+    Source {
+        /// The name of the source.
+        source: String,
+        /// What happened.
+        what: SourceEvent,
+        /// When it happened.
+        at: Instant,
+    },
     /// A handler blocks its thread for longer than [`stuck_after`](crate::Builder::stuck_after).
     #[non_exhaustive]
     Stuck {
@@ -88,6 +98,41 @@ pub enum Event<K> {
     },
 }
 
+/// What happened to a source.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceEvent {
+    /// It was opened, for the first time or again.
+    Opened,
+    /// It has failed, and will be opened again.
+    #[non_exhaustive]
+    Failed {
+        /// Why, cut to 256 characters.
+        why: String,
+    },
+    /// It has not answered for so long, and will be opened again.
+    #[non_exhaustive]
+    Stalled {
+        /// For how long.
+        lasted: Duration,
+    },
+    /// It has taken messages back.
+    #[non_exhaustive]
+    Revoked {
+        /// How many of them were here.
+        messages: usize,
+    },
+    /// The source has lost them, or attempts did not end in time: what settles of these messages is
+    /// not told to the source any more.
+    #[non_exhaustive]
+    Overdue {
+        /// How many attempts were dropped.
+        messages: usize,
+    },
+    /// Its intake has ended.
+    Ended,
+}
+
 impl<K> Event<K> {
     /// The key it is about, if there is one.
     pub fn key(&self) -> Option<&K> {
@@ -95,6 +140,7 @@ impl<K> Event<K> {
             Self::DeadLettered { key, .. }
             | Self::Discarded { key, .. }
             | Self::Stuck { key, .. } => key.as_ref(),
+            Self::Source { .. } => None,
             Self::Halted { key, .. } | Self::Gap { key, .. } | Self::Overflowed { key, .. } => {
                 Some(key)
             }
@@ -109,7 +155,8 @@ impl<K> Event<K> {
             | Self::Stuck { at, .. }
             | Self::Halted { at, .. }
             | Self::Gap { at, .. }
-            | Self::Overflowed { at, .. } => *at,
+            | Self::Overflowed { at, .. }
+            | Self::Source { at, .. } => *at,
         }
     }
 

@@ -2,7 +2,7 @@
 //! it.
 
 mod event;
-pub use event::Event;
+pub use event::{Event, SourceEvent};
 
 mod feed;
 pub(crate) use feed::Feed;

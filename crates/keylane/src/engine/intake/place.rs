@@ -12,7 +12,7 @@ use crate::rt::Arc;
 use crate::types::Spec;
 
 /// A burst from the channel on its way into the lanes.
-pub(super) struct Intake<'a, T: Spec> {
+pub(super) struct Placer<'a, T: Spec> {
     engine: &'a Arc<Engine<T>>,
     /// One timestamp for the burst: reading a clock costs more than visiting a lane.
     now: Instant,
@@ -33,7 +33,7 @@ struct Met<T: Spec> {
     depth: usize,
 }
 
-impl<'a, T: Spec> Intake<'a, T> {
+impl<'a, T: Spec> Placer<'a, T> {
     pub(super) fn new(
         engine: &'a Arc<Engine<T>>,
         resharding: Option<&'a mut Resharding<T>>,

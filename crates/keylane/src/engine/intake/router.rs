@@ -20,7 +20,7 @@ use super::super::outcome::Tally;
 use super::super::reshard::Resharding;
 use super::super::{Engine, Stage};
 use super::expire::ExpiryAlarm;
-use super::place::Intake;
+use super::place::Placer;
 use super::release::Release;
 use super::retries::DueRetries;
 use crate::clock::{self, Alarm};
@@ -220,7 +220,7 @@ impl<T: Spec> Router<T> {
         engine.probe.counters.accepted.add(came as u64);
         engine.probe.hot_keys.begin(&mut self.grown, came);
         let resharding = self.resharding.as_mut();
-        let mut intake = Intake::new(engine, resharding, &mut self.jobs, &mut self.grown);
+        let mut intake = Placer::new(engine, resharding, &mut self.jobs, &mut self.grown);
         let now = intake.stamp();
         let mut arrivals = Arrivals {
             engine,

@@ -2,6 +2,7 @@
 
 use super::charge::Charge;
 use crate::clock::Instant;
+use crate::engine::sources::SourceSlot;
 use crate::error::ReceiptError;
 use crate::lanes::Item;
 use crate::rt::oneshot;
@@ -31,12 +32,16 @@ pub(crate) enum Obligation<T: Types> {
     Versioned(Charge, u64),
     /// No receipt, and when it expires: see [`Options::expires_at`].
     Expiring(Charge, u64),
+    /// A source waits for its settlement.
+    OfSource(Charge, SourceSlot),
     WithOptions(Charge, Box<Options<T>>),
 }
 
 /// The options of a message. Most messages have none.
 pub(crate) struct Options<T: Types> {
     pub(crate) reply: Option<Reply<T>>,
+    /// The source that waits for its settlement.
+    pub(crate) source: Option<SourceSlot>,
     /// Its place among the messages of its key, where lanes sequence.
     pub(crate) version: u64,
     /// It must not start before.
@@ -53,6 +58,7 @@ impl<T: Types> Default for Options<T> {
     fn default() -> Self {
         Self {
             reply: None,
+            source: None,
             version: 0,
             not_before: None,
             expires_at: None,
@@ -72,6 +78,35 @@ impl<T: Types> Obligation<T> {
         }
     }
 
+    /// For a message of a source.
+    #[inline]
+    pub(crate) fn of_source(weight: u32, slot: SourceSlot) -> Self {
+        Self::OfSource(Charge::new(weight), slot)
+    }
+
+    /// Where its source waits for its settlement, if it has a source.
+    #[inline]
+    pub(crate) fn source(&self) -> Option<SourceSlot> {
+        match self {
+            Self::OfSource(_, slot) => Some(*slot),
+            Self::WithOptions(_, options) => options.source,
+            _ => None,
+        }
+    }
+
+    /// Whether any message that settles with this one, itself or one merged into it or batched with
+    /// it, has a source for which this holds.
+    pub(crate) fn any_source(&self, holds: &mut dyn FnMut(SourceSlot) -> bool) -> bool {
+        self.source().is_some_and(&mut *holds)
+            || self.options().is_some_and(|options| {
+                let merged = options.merged.iter();
+                let members = options.members.iter();
+                merged
+                    .chain(members.map(|member| &member.envelope.obligation))
+                    .any(|obligation| obligation.any_source(holds))
+            })
+    }
+
     #[inline]
     pub(crate) fn charge(&self) -> &Charge {
         match self {
@@ -79,6 +114,7 @@ impl<T: Types> Obligation<T> {
             | Self::Answer(charge, _)
             | Self::Versioned(charge, _)
             | Self::Expiring(charge, _)
+            | Self::OfSource(charge, _)
             | Self::WithOptions(charge, _) => charge,
         }
     }
@@ -90,6 +126,7 @@ impl<T: Types> Obligation<T> {
             | Self::Answer(charge, _)
             | Self::Versioned(charge, _)
             | Self::Expiring(charge, _)
+            | Self::OfSource(charge, _)
             | Self::WithOptions(charge, _) => charge,
         }
     }
@@ -98,7 +135,7 @@ impl<T: Types> Obligation<T> {
     #[inline]
     pub(crate) fn take_reply(&mut self) -> Option<Reply<T>> {
         match self {
-            Self::Silent(_) | Self::Versioned(..) | Self::Expiring(..) => None,
+            Self::Silent(_) | Self::Versioned(..) | Self::Expiring(..) | Self::OfSource(..) => None,
             Self::Answer(charge, _) => {
                 let charge = charge.take();
                 match std::mem::replace(self, Self::Silent(charge)) {
@@ -169,6 +206,7 @@ impl<T: Types> Obligation<T> {
             let options = Options {
                 version: self.version(),
                 expires_at: self.expires_at(),
+                source: self.source(),
                 reply: self.take_reply(),
                 ..Options::default()
             };
@@ -280,6 +318,10 @@ impl<T: Types> Item for Parked<T> {
 
     fn expires_at(&self) -> Option<u64> {
         self.envelope.obligation.expires_at()
+    }
+
+    fn settles_with_survivor(&self) -> bool {
+        self.envelope.obligation.source().is_some()
     }
 
     fn merged_len(&self) -> usize {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::Engine;
-use super::super::message::{Held, Job, Queued, RetryDue, Unsettled, Work};
+use super::super::message::{Envelope, Held, Job, Queued, RetryDue, Unsettled, Work};
 use super::super::room::Freed;
+use super::super::{Engine, HandedBack};
 use super::settle::{Outcome, Tally};
 use super::verdict::{Policy, Verdict};
 use crate::clock;
@@ -40,6 +40,10 @@ impl<T: Spec> Engine<T> {
             envelope,
             kept,
         } = unsettled;
+        if self.is_revoked(&envelope.obligation) {
+            self.drop_quietly(failure);
+            return self.give_back_failed(tally, key, hash, envelope, attempt);
+        }
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
             // There will be neither a retry nor a letter, so no copy of the message is kept.
@@ -47,7 +51,8 @@ impl<T: Spec> Engine<T> {
             self.settle(tally, envelope, Outcome::Discarded(failure));
             return self.advance(key, hash);
         };
-        match self.verdict(key.is_some(), attempt, &failure) {
+        let is_of_source = envelope.obligation.source().is_some();
+        match self.verdict(key.is_some(), is_of_source, attempt, &failure) {
             Verdict::Retry(wait) => {
                 let why = self.why(&failure);
                 self.drop_quietly(failure);
@@ -94,12 +99,46 @@ impl<T: Spec> Engine<T> {
         }
     }
 
+    /// Gives a failed message back that its source has taken back, and moves its lane on.
+    fn give_back_failed(
+        &self,
+        tally: &mut Tally,
+        key: Option<T::Key>,
+        hash: u64,
+        envelope: Envelope<T>,
+        attempts: u32,
+    ) -> Option<Queued<T>> {
+        let version = envelope.obligation.version();
+        let back = HandedBack {
+            key: None,
+            message: None,
+            attempts,
+            interrupted: true,
+        };
+        self.hand_back(tally, back, envelope);
+        self.rewind(key.as_ref(), hash, version);
+        self.advance(key, hash)
+    }
+
+    /// Whether a message whose last attempt ended with its process is tried again.
+    pub(in super::super) fn may_start_again(&self, is_keyed: bool, attempts: u32) -> bool {
+        let verdict = self.verdict(is_keyed, true, attempts, &Failure::Crashed);
+        matches!(verdict, Verdict::Retry(_))
+    }
+
     /// Computes the verdict. If a policy of the user panics, the attempts end.
-    fn verdict(&self, is_keyed: bool, attempt: u32, failure: &Failure<T::Error>) -> Verdict {
+    fn verdict(
+        &self,
+        is_keyed: bool,
+        is_of_source: bool,
+        attempt: u32,
+        failure: &Failure<T::Error>,
+    ) -> Verdict {
         let policy = Policy {
             retry: self.settings.retry.as_ref(),
             on_exhausted: &self.settings.on_exhausted,
             is_keyed,
+            is_of_source,
         };
         // `retry_if` and custom delays are user code.
         caught(|| policy.verdict(attempt, failure, dice())).unwrap_or_else(|text| {
@@ -126,7 +165,6 @@ impl<T: Spec> Engine<T> {
         job: Job<T>,
         error: String,
     ) -> Option<Queued<T>> {
-        self.probe.counters.letter_failures.add(1);
         let Job {
             key,
             hash,
@@ -134,6 +172,12 @@ impl<T: Spec> Engine<T> {
             envelope,
             mut work,
         } = job;
+        if self.is_revoked(&envelope.obligation) {
+            let attempts = work.attempts();
+            self.drop_quietly((message, work));
+            return self.give_back_failed(tally, key, hash, envelope, attempts);
+        }
+        self.probe.counters.letter_failures.add(1);
         let error = cut(error, LONGEST_WHY);
         let mut wait = SINK_WAIT;
         if let Work::Letter(given_up) = &mut work {

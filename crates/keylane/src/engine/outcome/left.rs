@@ -1,11 +1,12 @@
 //! Settles messages that leave their lane without having run, or without having run again.
 
 use super::super::message::{Held, Job, Parked, Work};
-use super::super::{Engine, Overflow};
+use super::super::{Engine, HandedBack, Overflow};
 use super::{Outcome, Tally};
 use crate::error::Failure;
 use crate::lanes::{Left, Taken};
 use crate::types::Spec;
+use crate::unwind::cloned;
 
 impl<T: Spec> Engine<T> {
     /// Gives a message that left its lane its outcome, or makes it a letter.
@@ -19,8 +20,19 @@ impl<T: Spec> Engine<T> {
     ) -> Option<Job<T>> {
         let Parked { message, envelope } = parked;
         let outcome = match why {
+            Left::Revoked => {
+                let back = HandedBack::idle(cloned(key), message, 0);
+                self.hand_back(tally, back, envelope);
+                return None;
+            }
+            // Its source gives it again, and by then it is known whether that version was handled.
+            Left::Repeated if envelope.obligation.source().is_some() => {
+                let back = HandedBack::idle(cloned(key), message, 0);
+                self.hand_back(tally, back, envelope);
+                return None;
+            }
             Left::Expired => Outcome::Expired(message),
-            Left::Duplicate => Outcome::Duplicate(message),
+            Left::Duplicate | Left::Repeated => Outcome::Duplicate(message),
             Left::Declined => Outcome::Declined(message),
             Left::Superseded => Outcome::Superseded(message),
             Left::Purged => Outcome::Purged(message),
@@ -51,8 +63,11 @@ impl<T: Spec> Engine<T> {
         None
     }
 
-    /// Settles a head that an operator took out of its lane.
+    /// Settles a head that was taken out of its lane.
     pub(in super::super) fn settle_taken(&self, tally: &mut Tally, head: Held<T>, taken: Taken) {
+        if taken == Taken::Revoked {
+            return self.hand_back_held(tally, None, head);
+        }
         let Held {
             message,
             envelope,
@@ -60,6 +75,7 @@ impl<T: Spec> Engine<T> {
             ..
         } = head;
         let outcome = match taken {
+            Taken::Revoked => unreachable!("it was handed back"),
             Taken::Purged => {
                 self.drop_quietly(work);
                 Outcome::Purged(message)

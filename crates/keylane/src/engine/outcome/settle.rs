@@ -4,6 +4,7 @@ use super::super::Engine;
 use super::super::message::{Accepted, Envelope, Obligation, Standing, take_lost};
 use super::super::{HandedBack, Reply, Stage};
 use crate::error::{Failure, ReceiptError};
+use crate::source::Outcome as SourceOutcome;
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned, dropped};
 
@@ -24,6 +25,22 @@ pub(in super::super) enum Outcome<T: Types> {
     Duplicate(T::Message),
     /// It expired before it started.
     Expired(T::Message),
+}
+
+impl<T: Types> Outcome<T> {
+    /// What its source is told.
+    #[inline]
+    fn for_source(&self) -> SourceOutcome {
+        match self {
+            Self::Done(_) | Self::Declined(_) | Self::Superseded(_) | Self::Duplicate(_) => {
+                SourceOutcome::Done
+            }
+            Self::DeadLettered(_) => SourceOutcome::DeadLettered,
+            Self::Discarded(_) | Self::Displaced(_) | Self::Purged(_) | Self::Expired(_) => {
+                SourceOutcome::Discarded
+            }
+        }
+    }
 }
 
 /// Settlements whose room has not been returned yet.
@@ -91,8 +108,13 @@ impl<T: Spec> Engine<T> {
             self.settle_merged(tally, &mut envelope.obligation, Some(&outcome));
         }
         let counters = &self.probe.counters;
+        let source = envelope.obligation.source();
+        let told = outcome.for_source();
         let (counter, answer) = match outcome {
             Outcome::Done(answer) => {
+                if let Some(at) = source {
+                    self.sources.settled(at, told);
+                }
                 tally.done += 1;
                 match envelope.obligation.take_reply() {
                     Some(reply) => self.answer(reply, Ok(answer)),
@@ -126,6 +148,11 @@ impl<T: Spec> Engine<T> {
             None => self.drop_quietly(answer),
         }
         self.flush_room(tally);
+        // Before it is counted: the end waits for the counts.
+        if let Some(at) = source {
+            self.sources.settled(at, told);
+            self.sources.wake();
+        }
         counter.add(1);
     }
 
@@ -140,6 +167,12 @@ impl<T: Spec> Engine<T> {
         for mut merged in std::mem::take(&mut obligation.options_mut().merged) {
             self.return_room(tally, &mut merged);
             self.flush_room(tally);
+            if let Some(at) = merged.source() {
+                let returned = SourceOutcome::Returned { attempts: 0 };
+                let told = outcome.map_or(returned, Outcome::for_source);
+                self.sources.settled(at, told);
+                self.sources.wake();
+            }
             if let Some(reply) = merged.take_reply() {
                 match caught(|| self.shared(outcome)) {
                     Ok(answer) => self.answer(reply, answer),
@@ -192,6 +225,16 @@ impl<T: Spec> Engine<T> {
         back.attempts = back
             .attempts
             .saturating_add(envelope.obligation.charge().earlier.into());
+        if let Some(at) = envelope.obligation.source() {
+            let attempts = back.attempts;
+            self.drop_quietly(back);
+            self.sources
+                .settled(at, SourceOutcome::Returned { attempts });
+            self.sources.wake();
+            self.flush_room(tally);
+            self.probe.counters.handed_back.add(1);
+            return;
+        }
         let accepted_at = envelope.accepted_at;
         let reply = envelope
             .obligation
@@ -253,6 +296,7 @@ impl<T: Spec> Engine<T> {
     pub(in super::super) fn flush(&self, tally: &mut Tally) {
         self.flush_room(tally);
         let done = std::mem::take(&mut tally.done);
+        self.sources.wake();
         if done > 0 {
             self.probe.counters.done.add(u64::from(done));
         }

@@ -12,6 +12,8 @@ pub(super) struct Policy<'a, K, M, E> {
     pub(super) on_exhausted: &'a OnExhausted<K, M, E>,
     /// Whether the message has a key. Without a key there is no lane to halt.
     pub(super) is_keyed: bool,
+    /// Whether the message has a source.
+    pub(super) is_of_source: bool,
 }
 
 /// What to do with a message whose attempt failed.
@@ -41,8 +43,9 @@ impl<K, M, E> Policy<'_, K, M, E> {
     pub(super) fn given_up(&self) -> Verdict {
         match self.on_exhausted {
             OnExhausted::DeadLetter(_) => Verdict::DeadLetter,
-            OnExhausted::Halt if self.is_keyed => Verdict::Halt,
-            OnExhausted::Halt | OnExhausted::Discard => Verdict::Discard,
+            OnExhausted::AtSource if self.is_of_source => Verdict::DeadLetter,
+            OnExhausted::AtSource | OnExhausted::Halt if self.is_keyed => Verdict::Halt,
+            OnExhausted::AtSource | OnExhausted::Halt | OnExhausted::Discard => Verdict::Discard,
         }
     }
 }
@@ -77,6 +80,7 @@ mod tests {
             retry,
             on_exhausted,
             is_keyed,
+            is_of_source: false,
         };
         policy.verdict(attempt, &Failure::Error("full"), 0.0)
     }

@@ -10,7 +10,7 @@ use super::invoke::Invoke;
 use super::kept::{Kept, KeptIfSet, KeptMessage};
 use crate::batch::{BatchAnswer, BatchHandler};
 use crate::clock;
-use crate::engine::message::{Envelope, Parked, Queued, Unsettled};
+use crate::engine::message::{Envelope, Obligation, Parked, Queued, Unsettled};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack, Stage};
 use crate::error::Failure;
@@ -49,6 +49,12 @@ pub(crate) struct KeptBatch<T: Types> {
 }
 
 impl<T: Spec> Kept<T> for KeptBatch<T> {
+    fn members(&self) -> impl Iterator<Item = &Obligation<T>> {
+        self.members
+            .iter()
+            .map(|member| &member.envelope.obligation)
+    }
+
     fn take(&mut self) -> Option<T::Message> {
         self.first.take()
     }
@@ -312,7 +318,13 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Ends a batch: parks these messages of it in their lane again, in front of all others.
-    fn put_back(&self, tally: &mut Tally, key: Option<&T::Key>, hash: u64, back: Vec<Parked<T>>) {
+    pub(in crate::engine) fn put_back(
+        &self,
+        tally: &mut Tally,
+        key: Option<&T::Key>,
+        hash: u64,
+        back: Vec<Parked<T>>,
+    ) {
         let Some(key) = key else { return };
         let now = clock::now();
         let mut back = Some(back);

@@ -113,6 +113,23 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         }
     }
 
+    /// Whether a source has taken a message of this attempt back, and its time to end is over. If
+    /// not, the source wakes this task then.
+    #[inline]
+    fn is_revoked(&self, engine: &Engine<T>, cx: &task::Context<'_>) -> bool {
+        engine.has_sources() && self.watch_sources(engine, cx)
+    }
+
+    #[cold]
+    fn watch_sources(&self, engine: &Engine<T>, cx: &task::Context<'_>) -> bool {
+        let first = self.envelope.iter().map(|envelope| &envelope.obligation);
+        let mut ends = false;
+        for obligation in first.chain(self.kept.members()) {
+            ends |= engine.watch_source(obligation, cx);
+        }
+        ends
+    }
+
     #[inline]
     pub(super) fn hash(&self) -> u64 {
         self.hash
@@ -210,7 +227,13 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
                     Poll::Pending => {
                         let limit = engine.settings.attempt_timeout;
                         let late = attempt::poll_deadline(in_flight.context, watched, limit, cx);
-                        Err(Box::new(task::ready!(late)))
+                        match late {
+                            Poll::Ready(late) => Err(Box::new(late)),
+                            Poll::Pending if in_flight.is_revoked(engine, cx) => {
+                                Err(Box::new(Failure::Revoked))
+                            }
+                            Poll::Pending => return Poll::Pending,
+                        }
                     }
                 }
             }

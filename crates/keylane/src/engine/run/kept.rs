@@ -1,6 +1,7 @@
 //! What the engine keeps of a message while its handler runs.
 
 use crate::engine::Engine;
+use crate::engine::message::Obligation;
 use crate::error::Failure;
 use crate::rt::Arc;
 use crate::types::Spec;
@@ -11,6 +12,11 @@ use crate::unwind::caught;
 /// Each job in flight has one. So a dispatcher that keeps nothing uses a type of its own, of size
 /// zero.
 pub(crate) trait Kept<T: Spec>: Send {
+    /// The obligations of the messages that are in the handler with the first one.
+    fn members(&self) -> impl Iterator<Item = &Obligation<T>> {
+        std::iter::empty()
+    }
+
     /// Takes the message, for another attempt, a dead letter or the report.
     fn take(&mut self) -> Option<T::Message>;
 

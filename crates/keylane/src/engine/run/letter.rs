@@ -1,5 +1,7 @@
 //! A dead letter in flight: its sink runs.
 
+use std::task;
+
 use super::head::Head;
 use crate::engine::message::{Envelope, GivenUp, Job, Queued, Work};
 use crate::engine::outcome::{Outcome, Tally};
@@ -8,6 +10,9 @@ use crate::letter::{DeadLetter, OnExhausted, Sink};
 use crate::rt::Arc;
 use crate::types::{Spec, Types};
 use crate::unwind::cloned;
+
+/// Why a source cannot keep a letter.
+const GONE: &str = "the source of the message is not consumed any more";
 
 /// A dead letter, and its obligation.
 type LetterAndEnvelope<T> = (
@@ -70,10 +75,27 @@ impl<T: Spec> LetterInFlight<T> {
             .letter
             .as_ref()
             .expect("a letter is delivered before it is done");
+        if self.is_kept_by_source() {
+            return self.engine.dead_letter_at_source(letter).await;
+        }
         let sink = self.engine.sink().ok_or("there is no dead-letter sink")?;
         sink.accept(&letter.0)
             .await
             .map_err(|error| error.to_string())
+    }
+
+    /// Whether the source of the message keeps the letter.
+    fn is_kept_by_source(&self) -> bool {
+        let at_source = matches!(self.engine.settings.on_exhausted, OnExhausted::AtSource);
+        let obligation = self.letter.as_ref().map(|letter| &letter.1.obligation);
+        at_source && obligation.is_some_and(|obligation| obligation.source().is_some())
+    }
+
+    /// Whether its source has taken the message back, and the time to end is over.
+    pub(super) fn is_revoked(&self, cx: &task::Context<'_>) -> bool {
+        let obligation = self.letter.as_ref().map(|letter| &letter.1.obligation);
+        self.engine.has_sources()
+            && obligation.is_some_and(|obligation| self.engine.watch_source(obligation, cx))
     }
 
     /// The key and hash of the message.
@@ -165,11 +187,33 @@ impl<T: Spec> Drop for LetterInFlight<T> {
 }
 
 impl<T: Spec> Engine<T> {
+    /// Has the source of a message keep its dead letter, and those of the messages that were merged
+    /// into it theirs.
+    async fn dead_letter_at_source(&self, letter: &LetterAndEnvelope<T>) -> Result<(), String> {
+        let (letter, envelope) = letter;
+        let why = self.why(&letter.failure);
+        let mut answers = Vec::new();
+        envelope.obligation.any_source(&mut |at| {
+            let sources = &self.sources;
+            answers.push(sources.dead_letter(at, letter.attempts, why.to_string()));
+            false
+        });
+        for answer in answers {
+            match answer {
+                Some(answer) => answer.await.unwrap_or_else(|_| Err(GONE.to_owned()))?,
+                None => return Err(GONE.to_owned()),
+            }
+        }
+        Ok(())
+    }
+
     /// The dead-letter sink, if letters go to one.
     pub(in crate::engine) fn sink(&self) -> Option<&Sink<T::Key, T::Message, T::Error>> {
         match &self.settings.on_exhausted {
             OnExhausted::DeadLetter(sink) => Some(sink),
-            OnExhausted::Discard | OnExhausted::Halt => self.settings.sink.as_ref(),
+            OnExhausted::Discard | OnExhausted::Halt | OnExhausted::AtSource => {
+                self.settings.sink.as_ref()
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::task::Poll;
 
 use super::attempt;
 use super::handling::Handling;
@@ -84,6 +85,9 @@ async fn deliver<T: Spec>(
         let polled = attempt::poll_delivery(delivery.as_mut(), cx);
         if polled.is_pending() {
             slot.hold(letter.head());
+            if letter.is_revoked(cx) {
+                return Poll::Ready(Err("its source took the message back".to_owned()));
+            }
         }
         polled
     })

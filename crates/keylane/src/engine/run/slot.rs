@@ -200,8 +200,14 @@ impl<T: Spec> RunnerSlot<T> {
                 self.engine.hand_back_queued(queued);
                 None
             }
-            Queued::Job(job) => self.engine.begin(&mut self.tally, job),
-            lane @ Queued::Lane { .. } => self.engine.choose(lane),
+            Queued::Job(job) => {
+                let job = self.engine.begin(&mut self.tally, job)?;
+                self.engine.admit(&mut self.tally, job)
+            }
+            lane @ Queued::Lane { .. } => {
+                let job = self.engine.choose(lane)?;
+                self.engine.admit(&mut self.tally, job)
+            }
         }
     }
 

@@ -239,7 +239,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// A head that the lane holds is about to leave: what was counted of it.
-    fn count_held(&mut self, effects: &mut Effects<T, H, G>) {
+    pub(super) fn count_held(&mut self, effects: &mut Effects<T, H, G>) {
         if let State::Halted { .. } = self.state {
             effects.halted.down();
         }

@@ -123,8 +123,10 @@ pub(crate) enum Due {
 pub(crate) enum Left {
     /// It was too late to start it.
     Expired,
-    /// Its version was there already.
+    /// Its version was there already, and has been handled.
     Duplicate,
+    /// Its version was there already, and may still be on its way.
+    Repeated,
     /// Another message of its key waits, and stands for it.
     Declined,
     /// A newer message of its key stands for it.
@@ -139,13 +141,19 @@ pub(crate) enum Left {
     Skipped,
     /// An operator took everything out.
     Purged,
+    /// Its source has taken it back.
+    Revoked,
 }
 
-/// What an operator decided about a head that the lane held.
+/// Why a head that the lane held was taken out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
+    /// An operator skipped it.
     Skipped,
+    /// An operator took everything out.
     Purged,
+    /// Its source has taken it back.
+    Revoked,
 }
 
 /// What a key remembers when its lane is gone.

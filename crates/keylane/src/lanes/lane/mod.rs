@@ -43,6 +43,8 @@ pub(super) mod plan;
 
 mod wake;
 
+mod revoke;
+
 mod end;
 pub(crate) use end::Evicted;
 

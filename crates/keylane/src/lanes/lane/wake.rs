@@ -102,7 +102,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// Takes out every parked message that is chosen, in order.
-    fn extract(&mut self, mut chosen: impl FnMut(&T) -> bool) -> Vec<T> {
+    pub(super) fn extract(&mut self, mut chosen: impl FnMut(&T) -> bool) -> Vec<T> {
         let Some(parked) = self.parked.as_mut() else {
             return Vec::new();
         };

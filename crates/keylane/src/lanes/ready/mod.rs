@@ -265,6 +265,11 @@ impl<T: Ranked> Ready<T> {
         (expired, state.jobs.len())
     }
 
+    /// Takes out the jobs that are chosen, in their order. `chosen` runs under the lock.
+    pub(crate) fn extract(&self, chosen: impl Fn(&T) -> bool) -> Vec<T> {
+        lock(&self.state).jobs.extract(chosen)
+    }
+
     /// A poller asks for its next job.
     #[inline]
     pub(crate) fn take(&self, first: bool) -> Take<T> {

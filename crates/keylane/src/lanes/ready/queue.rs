@@ -164,16 +164,20 @@ impl<T: Ranked> Jobs<T> {
 
     /// Takes out what is not to start from `now` on, in its order.
     pub(super) fn take_expired(&mut self, now: u64) -> Vec<T> {
-        let mut expired = Vec::new();
+        self.extract(|job| job.expires_at().is_some_and(|at| at <= now))
+    }
+
+    /// Takes out what is chosen, in its order.
+    pub(super) fn extract(&mut self, chosen: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut out = Vec::new();
         for queue in self.queues_mut() {
-            let is_expired = |job: &T| job.expires_at().is_some_and(|at| at <= now);
-            if queue.iter().any(is_expired) {
-                let (late, rest) = queue.drain(..).partition::<Vec<_>, _>(is_expired);
-                expired.extend(late);
+            if queue.iter().any(&chosen) {
+                let (taken, rest) = queue.drain(..).partition::<Vec<_>, _>(&chosen);
+                out.extend(taken);
                 queue.extend(rest);
             }
         }
-        expired
+        out
     }
 
     /// When the first of them expires.

@@ -31,13 +31,13 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         // At an exact limit nothing more is kept for the sake of its receipt.
         let shares = coalesce.shares && !is_full;
         match coalesce.survivor {
-            Survivor::First if shares => {
+            Survivor::First if shares || item.settles_with_survivor() => {
                 effects.rare_mut().bodies.push(waits.absorb_newer(item));
             }
             Survivor::First => effects.left.push((item, Left::Declined)),
             Survivor::Latest => {
                 let mut old = std::mem::replace(waits, item);
-                if shares {
+                if shares || old.settles_with_survivor() {
                     effects.rare_mut().bodies.push(waits.absorb_older(old));
                 } else {
                     waits.inherit_merged(&mut old);

@@ -30,6 +30,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             self.more_mut().plan = Plan::Sequence(sequencer);
         }
         let starts = self.is_idle(rules) && item.delayed_until(now).is_none();
+        // Whatever is here may be an earlier version, or this very one.
+        let is_quiet = !self.is_out() && self.parked_len() == 0 && self.head().is_none();
         let Some(sequencer) = self.sequencer_mut() else {
             unreachable!("it was made if it was not there")
         };
@@ -60,7 +62,13 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                     self.give_gap_up(sequence, now, spares, effects);
                 }
             }
-            Came::Duplicate(item) => effects.left.push((item, Left::Duplicate)),
+            Came::Duplicate(item) => {
+                let left = match is_quiet && !sequencer.has(version) {
+                    true => Left::Duplicate,
+                    false => Left::Repeated,
+                };
+                effects.left.push((item, left));
+            }
         }
         self.arm_gap(sequence, had_gap, effects);
     }
@@ -94,6 +102,36 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         self.park_next_versions(sequence.has_gaps(), now, spares);
         self.arm_gap(sequence, None, effects);
         self.recheck_or_leave(now, rules, effects);
+    }
+
+    /// A version that was in line has not been handled, and will come again: it is next once more,
+    /// and what is parked behind it waits for it.
+    pub(crate) fn rewind(
+        &mut self,
+        version: u64,
+        now: Instant,
+        rules: &Rules,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer_mut()) else {
+            return;
+        };
+        let had_gap = sequencer.gap().map(|gap| gap.since);
+        if !sequencer.rewind(version) {
+            return;
+        }
+        let is_behind = |item: &T| item.version() > version;
+        while self
+            .parked
+            .as_ref()
+            .and_then(|parked| parked.back())
+            .is_some_and(is_behind)
+        {
+            if let (Some(item), Some(sequencer)) = (self.pop_newest(), self.sequencer_mut()) {
+                sequencer.keep_early(item.version(), item, now);
+            }
+        }
+        self.arm_gap(sequence, had_gap, effects);
     }
 
     /// The version store knows this version, by the attempt that handled it.

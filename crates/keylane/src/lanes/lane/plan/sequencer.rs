@@ -155,6 +155,33 @@ impl<T> Sequencer<T> {
         })
     }
 
+    /// This version is next again. False: it was not in line before.
+    pub(crate) fn rewind(&mut self, version: u64) -> bool {
+        let was_in_line = self.passed().is_some_and(|passed| passed >= version);
+        if was_in_line {
+            self.position = Position::Next(version);
+        }
+        was_in_line
+    }
+
+    /// Keeps a message that was in line, and is early now.
+    pub(crate) fn keep_early(&mut self, version: u64, item: T, now: Instant) {
+        self.early.insert(version, item);
+        self.missed_since.get_or_insert(now);
+    }
+
+    /// Takes out the early messages that are chosen, in the order of their versions.
+    pub(crate) fn extract_early(&mut self, mut chosen: impl FnMut(&T) -> bool) -> Vec<T> {
+        let (out, early) = std::mem::take(&mut self.early)
+            .into_iter()
+            .partition::<BTreeMap<_, _>, _>(|(_, item)| chosen(item));
+        self.early = early;
+        if self.early.is_empty() {
+            self.missed_since = None;
+        }
+        out.into_values().collect()
+    }
+
     /// Gives the missed versions up: the first early one is next.
     pub(crate) fn skip_gap(&mut self) {
         if let Some((&version, _)) = self.early.first_key_value() {
@@ -195,6 +222,11 @@ impl<T> Sequencer<T> {
     /// The first of what came too early.
     pub(crate) fn first_early(&self) -> Option<&T> {
         self.early.first_key_value().map(|(_, item)| item)
+    }
+
+    /// What came too early, in the order of the versions.
+    pub(crate) fn early(&self) -> impl Iterator<Item = &T> {
+        self.early.values()
     }
 
     pub(crate) fn early_len(&self) -> usize {

@@ -172,9 +172,11 @@ impl World {
             Left::Declined | Left::Superseded => {
                 has_plan(matches!(self.rules.plan, PlanRules::Coalesce(_)));
             }
-            Left::Duplicate | Left::BehindGap => has_plan(self.rules.sequence().is_some()),
+            Left::Duplicate | Left::Repeated | Left::BehindGap => {
+                has_plan(self.rules.sequence().is_some())
+            }
             Left::Expired => assert!(message.is_expired(self.rules.stamp(self.now + TICK))),
-            Left::Displaced | Left::Refused | Left::Skipped | Left::Purged => {}
+            Left::Displaced | Left::Refused | Left::Skipped | Left::Purged | Left::Revoked => {}
         }
         self.settle(message.id, "left");
         for merged in message.merged {

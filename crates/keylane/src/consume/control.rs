@@ -1,0 +1,80 @@
+//! What an intake and its driver share.
+
+use tokio_util::sync::CancellationToken;
+
+use super::report::{IntakeReport, IntakeState, IntakeStats};
+use crate::clock::Instant;
+use crate::rt::{Mutex, lock, mpsc};
+
+/// What the user asks of the driver.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Command {
+    Pause,
+    Resume,
+    /// Take nothing in, finish what is here, and hand back at this time what is left.
+    Stop(Option<Instant>),
+}
+
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) commands: mpsc::UnboundedSender<Command>,
+    seen: Mutex<Seen>,
+    ended: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    stats: IntakeStats,
+    report: Option<IntakeReport>,
+}
+
+impl Control {
+    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Command>) {
+        let (commands, heard) = mpsc::unbounded_channel();
+        let control = Self {
+            commands,
+            seen: Mutex::new(Seen::default()),
+            ended: CancellationToken::new(),
+        };
+        (control, heard)
+    }
+
+    pub(super) fn stats(&self) -> IntakeStats {
+        lock(&self.seen).stats.clone()
+    }
+
+    pub(super) fn publish(&self, change: impl FnOnce(&mut IntakeStats)) {
+        change(&mut lock(&self.seen).stats);
+    }
+
+    /// The intake has ended. What is still counted as held went back: nobody will settle it.
+    pub(super) fn end(&self, confirmed: bool, unconfirmed: u64) {
+        let mut seen = lock(&self.seen);
+        if seen.report.is_some() {
+            return;
+        }
+        let stats = &mut seen.stats;
+        stats.state = IntakeState::Ended;
+        stats.given_back += stats.held as u64;
+        (stats.held, stats.aside) = (0, 0);
+        if !confirmed {
+            stats.acked -= unconfirmed;
+            stats.given_back += unconfirmed;
+        }
+        seen.report = Some(IntakeReport {
+            received: seen.stats.received,
+            acked: seen.stats.acked,
+            dead_lettered: seen.stats.dead_lettered,
+            nacked: seen.stats.nacked,
+            given_back: seen.stats.given_back,
+            restarts: seen.stats.restarts,
+        });
+        drop(seen);
+        self.ended.cancel();
+    }
+
+    pub(super) async fn ended(&self) -> IntakeReport {
+        self.ended.cancelled().await;
+        lock(&self.seen).report.clone().unwrap_or_default()
+    }
+}

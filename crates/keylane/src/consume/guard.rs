@@ -1,0 +1,50 @@
+//! Tells a source of attempts by position, where the engine knows slots.
+
+use std::sync::Arc;
+
+use crate::engine::SlotGuard;
+use crate::rt::{Mutex, lock};
+use crate::source::{Outcome, StartGuard};
+
+/// The positions behind the slots, for a source that counts attempts.
+pub(super) struct PositionGuard<P> {
+    guard: Arc<dyn StartGuard<P>>,
+    positions: Mutex<Vec<Option<P>>>,
+}
+
+impl<P: Clone> PositionGuard<P> {
+    pub(super) fn new(guard: Arc<dyn StartGuard<P>>) -> Self {
+        Self {
+            guard,
+            positions: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A message is about to be placed.
+    pub(super) fn set(&self, slot: u32, position: P) {
+        let mut positions = lock(&self.positions);
+        let index = slot as usize;
+        if positions.len() <= index {
+            positions.resize_with(index + 1, || None);
+        }
+        positions[index] = Some(position);
+    }
+
+    fn get(&self, slot: u32) -> Option<P> {
+        lock(&self.positions).get(slot as usize)?.clone()
+    }
+}
+
+impl<P: Clone + Send + Sync> SlotGuard for PositionGuard<P> {
+    fn starts(&self, slot: u32, attempt: u32) -> Result<(), String> {
+        let position = self.get(slot).ok_or("its slot is free")?;
+        let told = self.guard.starts(slot, &position, attempt);
+        told.map_err(|error| error.to_string())
+    }
+
+    fn settles(&self, slot: u32, outcome: Outcome) {
+        if let Some(position) = self.get(slot) {
+            self.guard.settles(slot, &position, outcome);
+        }
+    }
+}

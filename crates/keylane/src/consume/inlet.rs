@@ -1,0 +1,350 @@
+//! The way of a source's messages into the lanes: room in the capacity, the gates of full lanes.
+//!
+//! It never waits for one message while others could go on: a message that meets a full lane waits
+//! aside, with all of its key that come after it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::Hash;
+use std::task::{Context, Poll};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::aside::Aside;
+use crate::dispatcher::Dispatcher;
+use crate::engine::SourceSlot;
+use crate::rt::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
+use crate::unwind::dropped;
+
+/// Most places in the capacity that are taken at once.
+const AT_ONCE: usize = 256;
+
+/// A message that is not in its lane yet.
+pub(super) struct Waiting<K, M> {
+    pub(super) key: Option<K>,
+    pub(super) hash: u64,
+    weight: u32,
+    /// `None`: it is settled already, and only to be run.
+    pub(super) slot: Option<u32>,
+    message: M,
+    /// The right to enter its full lane.
+    gate: Option<OwnedSemaphorePermit>,
+}
+
+pub(super) struct Inlet<K, M, O, E> {
+    pub(super) dispatcher: Dispatcher<K, M, O, E>,
+    source: u32,
+    waiting: VecDeque<Waiting<K, M>>,
+    pub(super) aside: Aside<K, M>,
+    /// The wait for room for the first message; with the bytes that it has taken then.
+    room: Option<BoxFuture<'static, Option<u32>>>,
+    /// Room that was waited for, of so many bytes.
+    granted: Option<u32>,
+    closed: bool,
+    /// Places in the capacity that were taken, and not used yet.
+    places: usize,
+}
+
+/// What is to be done before the first message can go in.
+enum Step {
+    Put,
+    Aside,
+    Wait,
+    Closed,
+}
+
+impl<K, M, O, E> Inlet<K, M, O, E>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    pub(super) fn new(dispatcher: Dispatcher<K, M, O, E>, source: u32) -> Self {
+        Self {
+            dispatcher,
+            source,
+            waiting: VecDeque::new(),
+            aside: Aside::new(),
+            room: None,
+            granted: None,
+            closed: false,
+            places: 0,
+        }
+    }
+
+    /// How many messages are in no lane yet.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.aside.len()
+    }
+
+    /// Whether the dispatcher takes no more messages.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed || self.dispatcher.is_closed()
+    }
+
+    /// Takes a message, to be [placed](Self::place). Gives it back if it is larger than all the room
+    /// there is.
+    ///
+    /// # Panics
+    ///
+    /// If the key or size function, or the key's `Hash`, panics.
+    #[inline]
+    pub(super) fn push(&mut self, message: M, slot: Option<u32>) -> Result<(), M> {
+        let Some((key, hash, weight)) = self.dispatcher.locate(&message) else {
+            return Err(message);
+        };
+        self.waiting.push_back(Waiting {
+            key,
+            hash,
+            weight,
+            slot,
+            message,
+            gate: None,
+        });
+        Ok(())
+    }
+
+    /// Places what there is room for.
+    pub(super) fn place(&mut self) {
+        while !self.waiting.is_empty() {
+            match self.step() {
+                Step::Put => self.put(),
+                Step::Aside => {
+                    if let Some(first) = self.waiting.pop_front() {
+                        self.aside.push(first);
+                    }
+                }
+                Step::Wait => break,
+                Step::Closed => {
+                    self.closed = true;
+                    break;
+                }
+            }
+        }
+        let left = std::mem::take(&mut self.places);
+        self.dispatcher.engine.room.give(left, 0);
+    }
+
+    /// Takes what the first message needs, as far as it is there.
+    #[inline]
+    fn step(&mut self) -> Step {
+        let Some(first) = self.waiting.front_mut() else {
+            return Step::Wait;
+        };
+        if first.gate.is_none() {
+            if self.aside.holds(first.hash) {
+                return Step::Aside;
+            }
+            let engine = &self.dispatcher.engine;
+            while let Some(gate) =
+                self.dispatcher
+                    .gate(first.key.as_ref(), first.hash, &first.message)
+            {
+                match gate.clone().try_acquire_owned() {
+                    Ok(permit) => {
+                        first.gate = Some(permit);
+                        break;
+                    }
+                    Err(TryAcquireError::NoPermits) => {
+                        self.aside.wait(first.hash, gate);
+                        return Step::Aside;
+                    }
+                    Err(TryAcquireError::Closed) if engine.room.messages.is_closed() => {
+                        return Step::Closed;
+                    }
+                    // A closed gate is one whose lane has room, or is gone: look again.
+                    Err(TryAcquireError::Closed) => {}
+                }
+            }
+        }
+        self.take_room()
+    }
+
+    #[inline]
+    fn take_room(&mut self) -> Step {
+        let engine = &self.dispatcher.engine;
+        let count = self.waiting.len();
+        let Some(first) = self.waiting.front() else {
+            return Step::Wait;
+        };
+        if let Some(granted) = self.granted.take() {
+            match granted.checked_sub(first.weight) {
+                Some(rest) => {
+                    engine.room.give(0, rest as usize);
+                    return Step::Put;
+                }
+                // It was for another message, which has gone in first.
+                None => engine.room.give(1, granted as usize),
+            }
+        }
+        if self.room.is_some() {
+            return Step::Wait;
+        }
+        if engine.rate_gate().is_some() {
+            return self.wait_for_room();
+        }
+        if self.places == 0 {
+            match take(&engine.room.messages, count.min(AT_ONCE)) {
+                Ok(0) => return self.wait_for_room(),
+                Ok(taken) => self.places = taken,
+                Err(Closed) => return Step::Closed,
+            }
+        }
+        if let Some(bytes) = &engine.room.bytes {
+            let taken = bytes.try_acquire_many(first.weight);
+            match taken.map(SemaphorePermit::forget) {
+                Ok(()) => {}
+                Err(TryAcquireError::NoPermits) => return self.wait_for_room(),
+                Err(TryAcquireError::Closed) => return Step::Closed,
+            }
+        }
+        self.places -= 1;
+        Step::Put
+    }
+
+    /// The first message waits for room among the senders, and keeps its place there.
+    #[cold]
+    fn wait_for_room(&mut self) -> Step {
+        let dispatcher = self.dispatcher.clone();
+        let weight = self.waiting.front().map_or(0, |first| first.weight);
+        self.room = Some(Box::pin(async move {
+            dispatcher.take_room(weight).await.then_some(weight)
+        }));
+        Step::Wait
+    }
+
+    /// The first message goes in. Its room is taken.
+    #[inline]
+    fn put(&mut self) {
+        let Some(first) = self.waiting.pop_front() else {
+            return;
+        };
+        let Waiting {
+            key,
+            hash,
+            weight,
+            slot,
+            message,
+            gate,
+        } = first;
+        let source = self.source;
+        let at = slot.map(|slot| SourceSlot { source, slot });
+        match self
+            .dispatcher
+            .put_of_source(key, hash, message, weight, at)
+        {
+            Ok(()) => {
+                if let Some(gate) = gate {
+                    gate.forget();
+                }
+            }
+            Err(message) => {
+                self.dispatcher.engine.room.give(1, weight as usize);
+                self.closed = true;
+                // The dispatcher has just closed: what waits goes back, this one first.
+                self.waiting.push_front(Waiting {
+                    key: None,
+                    hash,
+                    weight,
+                    slot,
+                    message,
+                    gate: None,
+                });
+            }
+        }
+    }
+
+    /// Whether it makes sense to [place](Self::place) again: there is room, or a gate has opened.
+    pub(super) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut ready = Poll::Pending;
+        if let Some(room) = &mut self.room
+            && let Poll::Ready(granted) = room.poll_unpin(cx)
+        {
+            self.room = None;
+            self.closed |= granted.is_none();
+            self.granted = granted;
+            ready = Poll::Ready(());
+        }
+        while let Poll::Ready((hash, permit)) = self.aside.poll_gate(cx) {
+            self.pass_gate(hash, permit);
+            ready = Poll::Ready(());
+        }
+        ready
+    }
+
+    /// A gate has let the first message of a key in, or is gone.
+    fn pass_gate(&mut self, hash: u64, permit: Option<OwnedSemaphorePermit>) {
+        let mut passed = Vec::new();
+        if permit.is_some()
+            && let Some(mut first) = self.aside.pop(hash)
+        {
+            first.gate = permit;
+            passed.push(first);
+        }
+        while let Some(next) = self.aside.front(hash) {
+            let gate = self.dispatcher.gate(next.key.as_ref(), hash, &next.message);
+            match gate {
+                Some(gate) if !self.dispatcher.is_closed() => {
+                    self.aside.wait(hash, gate);
+                    break;
+                }
+                _ => passed.extend(self.aside.pop(hash)),
+            }
+        }
+        // In front, in their order: what came since of their key is behind them.
+        for waiting in passed.into_iter().rev() {
+            self.waiting.push_front(waiting);
+        }
+    }
+
+    /// Takes out the messages that are chosen and not in the lanes yet.
+    pub(super) fn extract(&mut self, mut chosen: impl FnMut(Option<u32>) -> bool) -> Vec<u32> {
+        let mut out = Vec::new();
+        for _ in 0..self.waiting.len() {
+            match self.waiting.pop_front() {
+                Some(waiting) if chosen(waiting.slot) => out.push(waiting),
+                Some(waiting) => self.waiting.push_back(waiting),
+                None => {}
+            }
+        }
+        self.aside.extract(|waiting| chosen(waiting.slot), &mut out);
+        let slots = out.iter().filter_map(|waiting| waiting.slot).collect();
+        dropped(out);
+        slots
+    }
+}
+
+impl<K, M, O, E> Drop for Inlet<K, M, O, E> {
+    fn drop(&mut self) {
+        let room = &self.dispatcher.engine.room;
+        room.give(self.places, 0);
+        if let Some(weight) = self.granted.take() {
+            room.give(1, weight as usize);
+        }
+    }
+}
+
+struct Closed;
+
+/// Takes as many places as there are, up to `most`.
+#[inline]
+fn take(places: &crate::rt::Semaphore, mut most: usize) -> Result<usize, Closed> {
+    loop {
+        match places.try_acquire_many(u32::try_from(most).unwrap_or(u32::MAX)) {
+            Ok(taken) => {
+                taken.forget();
+                return Ok(most);
+            }
+            Err(TryAcquireError::Closed) => return Err(Closed),
+            // Others take and give at the same time.
+            Err(TryAcquireError::NoPermits) => {
+                most = places.available_permits().min(most / 2);
+                if most == 0 {
+                    return Ok(0);
+                }
+            }
+        }
+    }
+}

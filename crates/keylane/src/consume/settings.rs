@@ -1,0 +1,127 @@
+//! How a source is consumed.
+
+use std::time::Duration;
+
+use crate::error::ConsumeError;
+
+/// When a source is told that a message is handled.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Guarantee {
+    /// Before the handler starts. A crash loses what is here, and nothing is handled twice.
+    AtMostOnce,
+    /// When it has settled. A crash lets come again what was in flight, or done and not confirmed.
+    #[default]
+    AtLeastOnce,
+    /// As [`AtLeastOnce`](Self::AtLeastOnce), and what comes again after it was handled does not
+    /// run: its version is in the [`VersionStore`](crate::VersionStore) of the dispatcher. The
+    /// effect of an attempt and the record of its version are committed together only if the handler
+    /// does so, in one transaction of the same database.
+    EffectivelyOnce,
+}
+
+/// How a source is consumed: limits, times, and when it is told.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use keylane::{Guarantee, IntakeSettings};
+///
+/// let settings = IntakeSettings::new()
+///     .held(1_000)
+///     .guarantee(Guarantee::AtLeastOnce)
+///     .revoke_within(Duration::from_secs(5));
+/// # let _ = settings;
+/// ```
+#[derive(Clone, Debug)]
+pub struct IntakeSettings {
+    pub(super) held: usize,
+    pub(super) guarantee: Guarantee,
+    pub(super) revoke_within: Duration,
+    pub(super) stall_after: Duration,
+    pub(super) longest_pause: Duration,
+    pub(super) confirm_every: Duration,
+}
+
+impl Default for IntakeSettings {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl IntakeSettings {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self {
+            held: 8_192,
+            guarantee: Guarantee::default(),
+            revoke_within: Duration::from_secs(10),
+            stall_after: Duration::from_secs(60),
+            longest_pause: Duration::from_secs(30),
+            confirm_every: Duration::from_secs(1),
+        }
+    }
+
+    /// Most messages of this source that are not settled, those that wait beside full lanes
+    /// included; 8,192 by default. With that many the source hands over nothing until some settle.
+    #[must_use]
+    pub fn held(mut self, most: usize) -> Self {
+        self.held = most;
+        self
+    }
+
+    /// When the source is told; [`Guarantee::AtLeastOnce`] by default.
+    #[must_use]
+    pub fn guarantee(mut self, guarantee: Guarantee) -> Self {
+        self.guarantee = guarantee;
+        self
+    }
+
+    /// How long attempts in flight may go on after a revoke, or after the deadline of a stop; 10
+    /// seconds by default. Then they are dropped.
+    #[must_use]
+    pub fn revoke_within(mut self, limit: Duration) -> Self {
+        self.revoke_within = limit;
+        self
+    }
+
+    /// How long the source may say nothing, or take for one call, before it is opened again; 60
+    /// seconds by default. A source that is well and has nothing says so at half of that.
+    /// `Duration::MAX`: for ever.
+    #[must_use]
+    pub fn stall_after(mut self, limit: Duration) -> Self {
+        self.stall_after = limit;
+        self
+    }
+
+    /// The longest pause before a source that failed is opened again; 30 seconds by default. The
+    /// first one is 100 milliseconds, and each is twice as long as the one before.
+    #[must_use]
+    pub fn longest_pause(mut self, limit: Duration) -> Self {
+        self.longest_pause = limit;
+        self
+    }
+
+    /// How often the source is asked to confirm what was settled; every second by default.
+    #[must_use]
+    pub fn confirm_every(mut self, interval: Duration) -> Self {
+        self.confirm_every = interval;
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConsumeError> {
+        let times = [
+            ("stall_after", self.stall_after),
+            ("longest_pause", self.longest_pause),
+            ("confirm_every", self.confirm_every),
+        ];
+        if self.held == 0 {
+            return Err(ConsumeError::Zero("held"));
+        }
+        match times.into_iter().find(|(_, time)| time.is_zero()) {
+            Some((name, _)) => Err(ConsumeError::Zero(name)),
+            None => Ok(()),
+        }
+    }
+}

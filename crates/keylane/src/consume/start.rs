@@ -1,0 +1,85 @@
+//! Starts to consume a source.
+
+use std::fmt;
+use std::hash::Hash;
+
+use super::control::Control;
+use super::driver::Driver;
+use super::intake::{Intake, Now};
+use super::settings::{Guarantee, IntakeSettings};
+use crate::dispatcher::Dispatcher;
+use crate::error::ConsumeError;
+use crate::letter::OnExhausted;
+use crate::rt::Arc;
+use crate::source::Source;
+
+impl<K, M, O, E> Dispatcher<K, M, O, E>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Takes the messages of a source in, and tells it what becomes of them.
+    ///
+    /// Several sources may feed one dispatcher, beside what is sent directly: the same key from two
+    /// of them is one lane. The dispatcher stays open until the intake has ended. See
+    /// [`source`](crate::source) for what is guaranteed, and [`consume_with`](Self::consume_with)
+    /// for limits and times.
+    ///
+    /// # Errors
+    ///
+    /// [`ConsumeError::Discards`] unless [`on_exhausted`](crate::Builder::on_exhausted) was set: a
+    /// message of a source is never discarded because nothing was said. The other variants name a
+    /// setting that does not fit.
+    ///
+    /// # Examples
+    ///
+    /// See [`Source`].
+    pub fn consume<S: Source<Message = M>>(&self, source: S) -> Result<Intake, ConsumeError> {
+        self.consume_with(source, IntakeSettings::new())
+    }
+
+    /// Like [`consume`](Self::consume), with settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`consume`](Self::consume).
+    pub fn consume_with<S: Source<Message = M>>(
+        &self,
+        source: S,
+        settings: IntakeSettings,
+    ) -> Result<Intake, ConsumeError> {
+        settings.check()?;
+        source.validate()?;
+        let engine = &self.engine;
+        if self.is_closed() {
+            return Err(ConsumeError::Closed);
+        }
+        if !engine.settings.names_exhausted {
+            return Err(ConsumeError::Discards);
+        }
+        let keeps = source.features().keeps_dead_letters();
+        if matches!(engine.settings.on_exhausted, OnExhausted::AtSource) && !keeps {
+            return Err(ConsumeError::NoDeadLetters);
+        }
+        let effectively_once = settings.guarantee == Guarantee::EffectivelyOnce;
+        if effectively_once && engine.settings.discipline.store().is_none() {
+            return Err(ConsumeError::NoVersions);
+        }
+        engine.expect_sources();
+        let (control, commands) = Control::new();
+        let control = Arc::new(control);
+        let driver = Driver::new(
+            self.clone(),
+            source,
+            settings,
+            Arc::clone(&control),
+            commands,
+        )?;
+        engine.spawn_beside(driver.run());
+        let engine = Arc::clone(engine);
+        let now = Now(Arc::new(move || engine.now()));
+        Ok(Intake::new(control, now))
+    }
+}

@@ -1,0 +1,252 @@
+//! The last look at a job before it starts, where a source has a say in it.
+//!
+//! Its source may have taken it back; an attempt that a source counts is counted before it starts;
+//! and a message whose attempts have all ended with their process does not start again.
+
+use std::task;
+
+use super::message::{Job, Obligation, Parked, Queued, Unsettled, Work};
+use super::outcome::Tally;
+use super::sources::Revoked;
+use super::{Engine, HandedBack};
+use crate::clock;
+use crate::error::Failure;
+use crate::handler::Context;
+use crate::lanes::Effects;
+use crate::rt::Arc;
+use crate::types::Spec;
+use crate::unwind::caught;
+
+/// What a source says of a job that is about to start.
+enum Said {
+    Start,
+    /// It is taken back, or cannot be counted.
+    GiveBack,
+    /// Others of its batch are taken back.
+    Regroup,
+    /// It was tried so often before, and the process ended each time.
+    GiveUp(u32),
+}
+
+impl<T: Spec> Engine<T> {
+    /// Returns the job that starts, if any: this one, or the next one of its key.
+    #[inline]
+    pub(super) fn admit(self: &Arc<Self>, tally: &mut Tally, job: Job<T>) -> Option<Job<T>> {
+        match self.guards_starts() {
+            false => Some(job),
+            true => self.ask_source(tally, job),
+        }
+    }
+
+    #[cold]
+    fn ask_source(self: &Arc<Self>, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
+        loop {
+            let next = match self.said(&mut job) {
+                Said::Start => return Some(job),
+                Said::GiveBack => self.give_back(tally, job),
+                Said::Regroup => {
+                    let (key, hash) = (job.key.take(), job.hash);
+                    self.regroup_all(tally, key, hash, job)
+                }
+                Said::GiveUp(attempts) => self.give_up(tally, job, attempts),
+            };
+            job = match next? {
+                queued if self.shutdown.hands_back() => {
+                    self.hand_back_queued(queued);
+                    return None;
+                }
+                Queued::Job(next) if next.work.is_attempt() => self.begin(tally, next)?,
+                Queued::Job(letter) => letter,
+                lane @ Queued::Lane { .. } => self.choose(lane)?,
+            };
+        }
+    }
+
+    fn said(&self, job: &mut Job<T>) -> Said {
+        let obligation = &job.envelope.obligation;
+        if self.is_revoked(obligation) {
+            return Said::GiveBack;
+        }
+        if self.has_revoked_member(obligation) {
+            return Said::Regroup;
+        }
+        let Work::Attempt(attempt) = job.work else {
+            return Said::Start;
+        };
+        let mut attempt = attempt;
+        if attempt == 1 && obligation.charge().earlier == 0 {
+            let before = obligation
+                .source()
+                .map(|at| self.sources.before_start(at).0);
+            if let Some(before) = before.filter(|before| *before > 0) {
+                if !self.may_start_again(job.key.is_some(), before) {
+                    return Said::GiveUp(before);
+                }
+                attempt = before.saturating_add(1);
+                job.work = Work::Attempt(attempt);
+            }
+        }
+        let mut refused = false;
+        job.envelope.obligation.any_source(&mut |at| {
+            let (_, guard) = self.sources.before_start(at);
+            // The guard is the source's own code.
+            let told = guard.map(|guard| caught(|| guard.starts(at.slot, attempt)));
+            refused |= matches!(told, Some(Ok(Err(_)) | Err(_)));
+            refused
+        });
+        match refused {
+            true => Said::GiveBack,
+            false => Said::Start,
+        }
+    }
+
+    /// Whether a message is to be handed back because its source has taken it back.
+    ///
+    /// What was merged is one message. If a part of it came from no source, nothing can give that
+    /// part again, and it runs.
+    pub(super) fn is_revoked(&self, obligation: &Obligation<T>) -> bool {
+        if !self.has_sources() {
+            return false;
+        }
+        let is_revoked = |part: &Obligation<T>| {
+            let slot = part.source();
+            slot.map(|at| self.sources.revoked(at) > Revoked::No)
+        };
+        let merged = obligation.options().map(|options| &options.merged);
+        let parts = std::iter::once(obligation).chain(merged.into_iter().flatten());
+        let mut any = false;
+        for part in parts {
+            match is_revoked(part) {
+                None => return false,
+                Some(revoked) => any |= revoked,
+            }
+        }
+        any
+    }
+
+    /// Has the sources of a message in flight wake this task when it is to end. True: it is to end
+    /// now.
+    pub(super) fn watch_source(&self, obligation: &Obligation<T>, cx: &task::Context<'_>) -> bool {
+        let mut ends = false;
+        obligation.any_source(&mut |at| {
+            ends |= self.sources.watch_attempt(at, cx.waker());
+            false
+        });
+        ends
+    }
+
+    fn has_revoked_member(&self, obligation: &Obligation<T>) -> bool {
+        let members = obligation.options().map(|options| &options.members);
+        let mut members = members.into_iter().flatten();
+        members.any(|member| self.is_revoked(&member.envelope.obligation))
+    }
+
+    /// Hands back a job that its source has taken back, and moves its lane on. The other messages of
+    /// its batch go back into the lane.
+    fn give_back(&self, tally: &mut Tally, job: Job<T>) -> Option<Queued<T>> {
+        let Job {
+            key,
+            hash,
+            message,
+            mut envelope,
+            work,
+        } = job;
+        let attempts = work.attempts();
+        self.drop_quietly(work);
+        let version = envelope.obligation.version();
+        let members = envelope.obligation.take_members();
+        let back = HandedBack::idle(None, message, attempts);
+        self.hand_back(tally, back, envelope);
+        self.rewind(key.as_ref(), hash, version);
+        self.regroup(tally, key, hash, members)
+    }
+
+    /// The same for a job in the ready queue, which goes back there if only others of its batch are
+    /// taken back.
+    pub(super) fn give_back_or_keep(
+        &self,
+        tally: &mut Tally,
+        mut job: Job<T>,
+    ) -> Option<Queued<T>> {
+        if self.is_revoked(&job.envelope.obligation) {
+            return self.give_back(tally, job);
+        }
+        if let Work::Attempt(_) = job.work
+            && self.has_revoked_member(&job.envelope.obligation)
+        {
+            let (key, hash) = (job.key.take(), job.hash);
+            return self.regroup_all(tally, key, hash, job);
+        }
+        Some(job.into())
+    }
+
+    /// Puts the messages of a batch that were not taken back into their lane again, and moves it on.
+    fn regroup(
+        &self,
+        tally: &mut Tally,
+        key: Option<T::Key>,
+        hash: u64,
+        members: Vec<Parked<T>>,
+    ) -> Option<Queued<T>> {
+        if !members.is_empty() {
+            let is_revoked = |member: &Parked<T>| self.is_revoked(&member.envelope.obligation);
+            let (revoked, rest) = members.into_iter().partition::<Vec<_>, _>(is_revoked);
+            for Parked { message, envelope } in revoked {
+                self.hand_back(tally, HandedBack::idle(None, message, 0), envelope);
+            }
+            self.put_back(tally, key.as_ref(), hash, rest);
+        }
+        self.advance(key, hash)
+    }
+
+    fn regroup_all(
+        &self,
+        tally: &mut Tally,
+        key: Option<T::Key>,
+        hash: u64,
+        job: Job<T>,
+    ) -> Option<Queued<T>> {
+        let mut first = job.parked();
+        let mut all = first.envelope.obligation.take_members();
+        all.insert(0, first);
+        self.regroup(tally, key, hash, all)
+    }
+
+    /// The version of a message that is handed back is next again in its lane.
+    pub(super) fn rewind(&self, key: Option<&T::Key>, hash: u64, version: u64) {
+        let Some(key) = key.filter(|_| self.rules.sequence().is_some()) else {
+            return;
+        };
+        let now = clock::now();
+        let mut effects = Effects::new();
+        self.step(key, hash, now, &mut effects, |lane, effects| {
+            lane.rewind(version, now, &self.rules, effects);
+        });
+        let none = self.apply_quiet(&mut Tally::default(), key.clone(), hash, &mut effects);
+        assert!(none.is_none(), "its head is still to settle");
+    }
+
+    fn give_up(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        job: Job<T>,
+        attempts: u32,
+    ) -> Option<Queued<T>> {
+        let Job {
+            key,
+            hash,
+            message,
+            envelope,
+            ..
+        } = job;
+        let mut context = Context::new(Arc::clone(&self.runners.details));
+        context.key = key;
+        context.attempt = attempts;
+        let unsettled = Unsettled {
+            hash,
+            envelope,
+            kept: Some(message),
+        };
+        self.failed(tally, &mut context, unsettled, Failure::Crashed)
+    }
+}

@@ -1,0 +1,92 @@
+//! A source takes messages back: what has not started is handed back.
+
+use super::Engine;
+use super::message::{Held, Parked, Queued};
+use super::outcome::Tally;
+use super::sources::{RevokedSlots, SourceSlot};
+use crate::clock;
+use crate::lanes::Effects;
+use crate::rt::Arc;
+use crate::types::Spec;
+use crate::unwind::{caught, cloned};
+
+impl<T: Spec> Engine<T> {
+    /// Hands back what this source has marked as revoked and what has not started: in the ready
+    /// queue, in the lanes, among the messages without a lane.
+    ///
+    /// What is on its way between them is found by [`admit`](Self::admit) before it starts.
+    pub(crate) fn sweep_revoked(self: &Arc<Self>, source: u32) {
+        let revoked = self.sources.revoked_slots(source);
+        let mut tally = Tally::default();
+        self.sweep_ready(&mut tally, &revoked);
+        self.sweep_lanes(&mut tally, &revoked);
+        for held in self
+            .clocks
+            .laneless
+            .extract(|held| has_revoked(held, &revoked))
+        {
+            self.hand_back_held(&mut tally, None, held);
+        }
+        self.flush(&mut tally);
+    }
+
+    fn sweep_ready(self: &Arc<Self>, tally: &mut Tally, revoked: &RevokedSlots) {
+        let taken = self.ready.extract(|queued| match queued {
+            Queued::Job(job) => {
+                let mut any = |at: SourceSlot| revoked.contains(at);
+                job.envelope.obligation.any_source(&mut any)
+            }
+            Queued::Lane { .. } => false,
+        });
+        for queued in taken {
+            let Queued::Job(job) = queued else { continue };
+            // As a runner would that takes it; what may start goes back into the queue.
+            if let Some(next) = self.give_back_or_keep(tally, job) {
+                self.enqueue(next);
+            }
+        }
+    }
+
+    fn sweep_lanes(self: &Arc<Self>, tally: &mut Tally, revoked: &RevokedSlots) {
+        let is_revoked = |parked: &Parked<T>| {
+            let mut any = |at: SourceSlot| revoked.contains(at);
+            parked.envelope.obligation.any_source(&mut any)
+                && self.is_revoked(&parked.envelope.obligation)
+        };
+        let is_head_revoked =
+            |held: &Held<T>| has_revoked(held, revoked).then(|| held.envelope.obligation.version());
+        let mut found = Vec::new();
+        self.lanes.sweep(|key, hash, lane| {
+            let early = lane.sequencer().into_iter().flat_map(|lane| lane.early());
+            let holds = lane.head().is_some_and(|head| has_revoked(head, revoked))
+                || lane.parked().chain(early).any(&is_revoked);
+            if holds {
+                found.extend(cloned(key).map(|key| (key, hash)));
+            }
+            true
+        });
+        for (key, hash) in found {
+            // A panic of the key's own `Eq` or `Clone`.
+            let swept = caught(|| {
+                let now = clock::now();
+                let mut effects = Effects::new();
+                let there = self.step(&key, hash, now, &mut effects, |lane, effects| {
+                    let rules = &self.rules;
+                    lane.revoke(&is_revoked, &is_head_revoked, now, rules, effects);
+                });
+                if there {
+                    self.apply_and_enqueue(tally, key, hash, &mut effects);
+                }
+            });
+            if swept.is_err() {
+                self.count_lost_messages();
+            }
+        }
+    }
+}
+
+/// Whether a message that waits after a failure is taken back.
+fn has_revoked<T: Spec>(held: &Held<T>, revoked: &RevokedSlots) -> bool {
+    let mut any = |at: SourceSlot| revoked.contains(at);
+    held.envelope.obligation.any_source(&mut any)
+}

@@ -1,0 +1,327 @@
+//! What the engine shares with the drivers of sources.
+//!
+//! A message of a source carries one word, its [`SourceSlot`]. When it settles, the word and the
+//! outcome go into the outbox of its driver, which knows the position behind the slot. The other
+//! way round a driver marks slots as revoked: their messages do not start any more.
+//!
+//! One lock guards all of it, held for a push or a swap. A runner wakes the drivers when it flushes
+//! its tally, so a driver that is behind gets its settlements in batches.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::rt::atomic::{AtomicBool, Ordering};
+use crate::rt::{Mutex, lock, oneshot};
+use crate::source::Outcome;
+use crate::unwind::shielded;
+
+/// Is told of attempts before they start, by slot, where a source counts them.
+pub(crate) trait SlotGuard: Send + Sync {
+    /// The n-th attempt is about to start. An error: it must not.
+    fn starts(&self, slot: u32, attempt: u32) -> Result<(), String>;
+
+    /// The message has settled.
+    fn settles(&self, slot: u32, outcome: Outcome);
+}
+
+/// Names a message to the driver of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SourceSlot {
+    pub(crate) source: u32,
+    pub(crate) slot: u32,
+}
+
+/// The outboxes of all drivers of a dispatcher.
+#[derive(Default)]
+pub(crate) struct Sources {
+    /// By the number of the source. Numbers are not used again: a message of a driver that is gone
+    /// must not settle one of another driver.
+    outboxes: Mutex<Vec<Option<Box<Outbox>>>>,
+    /// Whether a settlement was pushed that no driver was woken for. Set and cleared under the
+    /// lock; a runner that reads it relaxed sees at least its own pushes.
+    unread: AtomicBool,
+}
+
+/// What one driver has to read, and what it has said about its slots.
+#[derive(Default)]
+struct Outbox {
+    settled: Vec<(u32, Outcome)>,
+    letters: Vec<LetterRequest>,
+    waker: Option<Waker>,
+    guard: Option<Arc<dyn SlotGuard>>,
+    /// What is known of slots beyond the ordinary. Slots behind its end are ordinary.
+    marks: Vec<Mark>,
+}
+
+/// A dead letter that the source is to keep itself.
+pub(crate) struct LetterRequest {
+    pub(crate) slot: u32,
+    pub(crate) attempts: u32,
+    pub(crate) why: String,
+    /// Whether it is durable now.
+    pub(crate) done: oneshot::Sender<Result<(), String>>,
+}
+
+/// What few slots have.
+#[derive(Default)]
+struct Mark {
+    revoked: Revoked,
+    /// Attempts before the message was handed over.
+    attempts: u32,
+    /// Wakes the attempt in flight.
+    attempt: Option<Waker>,
+}
+
+/// How far a message has been taken back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Revoked {
+    #[default]
+    No,
+    /// It must not start. An attempt in flight may finish.
+    Unstarted,
+    /// An attempt in flight ends now.
+    InFlight,
+}
+
+/// Which slots of one source are revoked, at one moment.
+pub(crate) struct RevokedSlots {
+    source: u32,
+    slots: Vec<bool>,
+}
+
+impl RevokedSlots {
+    pub(crate) fn contains(&self, slot: SourceSlot) -> bool {
+        slot.source == self.source && self.slots.get(slot.slot as usize) == Some(&true)
+    }
+}
+
+/// A driver's number, which is taken away when this is dropped. What settles afterwards is told to
+/// no source.
+pub(crate) struct Registration {
+    sources: Arc<Sources>,
+    pub(crate) source: u32,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let outbox = lock(&self.sources.outboxes)[self.source as usize].take();
+        // The guard and the wakers are the user's.
+        shielded(|| drop(outbox));
+    }
+}
+
+impl Sources {
+    /// Makes the outbox of a driver. Returns `None` when all 2^32 numbers have been used.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        guard: Option<Arc<dyn SlotGuard>>,
+    ) -> Option<Registration> {
+        let mut outboxes = lock(&self.outboxes);
+        let source = u32::try_from(outboxes.len()).ok()?;
+        outboxes.push(Some(Box::new(Outbox {
+            guard,
+            ..Outbox::default()
+        })));
+        drop(outboxes);
+        Some(Registration {
+            sources: Arc::clone(self),
+            source,
+        })
+    }
+
+    /// A message has settled. Its driver is woken by [`wake`](Self::wake).
+    #[inline]
+    pub(super) fn settled(&self, at: SourceSlot, outcome: Outcome) {
+        let mut outboxes = lock(&self.outboxes);
+        let Some(outbox) = &mut outboxes[at.source as usize] else {
+            return;
+        };
+        if outbox.guard.is_some() {
+            let guard = outbox.guard.clone();
+            drop(outboxes);
+            return self.settled_guarded(at, outcome, guard);
+        }
+        outbox.settled.push((at.slot, outcome));
+        self.unread.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the guard first: the next attempt of the key may start at once.
+    #[cold]
+    fn settled_guarded(&self, at: SourceSlot, outcome: Outcome, guard: Option<Arc<dyn SlotGuard>>) {
+        if let Some(guard) = guard {
+            shielded(|| guard.settles(at.slot, outcome));
+        }
+        if let Some(outbox) = &mut lock(&self.outboxes)[at.source as usize] {
+            outbox.settled.push((at.slot, outcome));
+            self.unread.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes the drivers that have something to read.
+    #[inline]
+    pub(super) fn wake(&self) {
+        if self.unread.load(Ordering::Relaxed) {
+            self.wake_drivers();
+        }
+    }
+
+    #[cold]
+    fn wake_drivers(&self) {
+        let mut outboxes = lock(&self.outboxes);
+        self.unread.store(false, Ordering::Relaxed);
+        let mut others = Vec::new();
+        let mut first = None;
+        let unread = outboxes
+            .iter_mut()
+            .flatten()
+            .filter(|outbox| outbox.has_news());
+        for waker in unread.filter_map(|outbox| outbox.waker.take()) {
+            match first {
+                None => first = Some(waker),
+                Some(_) => others.push(waker),
+            }
+        }
+        drop(outboxes);
+        for waker in first.into_iter().chain(others) {
+            waker.wake();
+        }
+    }
+
+    /// Waits until there is something to read, and takes it. `settled` must be empty; it is swapped,
+    /// so that neither side allocates.
+    pub(crate) fn poll_news(
+        &self,
+        source: u32,
+        settled: &mut Vec<(u32, Outcome)>,
+        letters: &mut Vec<LetterRequest>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut outboxes = lock(&self.outboxes);
+        let Some(outbox) = &mut outboxes[source as usize] else {
+            return Poll::Pending;
+        };
+        if outbox.has_news() {
+            std::mem::swap(&mut outbox.settled, settled);
+            letters.append(&mut outbox.letters);
+            return Poll::Ready(());
+        }
+        match &mut outbox.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Asks a source to keep a dead letter. `None`: its driver is gone.
+    pub(super) fn dead_letter(
+        &self,
+        at: SourceSlot,
+        attempts: u32,
+        why: String,
+    ) -> Option<oneshot::Receiver<Result<(), String>>> {
+        let mut outboxes = lock(&self.outboxes);
+        let outbox = outboxes[at.source as usize].as_mut()?;
+        let (done, answer) = oneshot::channel();
+        outbox.letters.push(LetterRequest {
+            slot: at.slot,
+            attempts,
+            why,
+            done,
+        });
+        let waker = outbox.waker.take();
+        drop(outboxes);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Some(answer)
+    }
+
+    /// Sets how often a message was tried before it was handed over, or clears what was known of
+    /// the slot.
+    pub(crate) fn set_slot(&self, at: SourceSlot, attempts: u32) {
+        self.with_mark(at, attempts > 0, |mark| {
+            *mark = Mark {
+                attempts,
+                ..Mark::default()
+            };
+        });
+    }
+
+    /// Takes messages back. Attempts in flight that are to end are woken.
+    pub(crate) fn revoke(&self, source: u32, slots: &[u32], how: Revoked) {
+        let mut wakers = Vec::new();
+        for &slot in slots {
+            self.with_mark(SourceSlot { source, slot }, true, |mark| {
+                mark.revoked = mark.revoked.max(how);
+                if how == Revoked::InFlight {
+                    wakers.extend(mark.attempt.take());
+                }
+            });
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// How far a message has been taken back. Its driver may be gone: then it has not.
+    pub(super) fn revoked(&self, at: SourceSlot) -> Revoked {
+        let outboxes = lock(&self.outboxes);
+        let outbox = outboxes[at.source as usize].as_ref();
+        let mark = outbox.and_then(|outbox| outbox.marks.get(at.slot as usize));
+        mark.map_or(Revoked::No, |mark| mark.revoked)
+    }
+
+    /// All revoked slots of a source.
+    pub(super) fn revoked_slots(&self, source: u32) -> RevokedSlots {
+        let outboxes = lock(&self.outboxes);
+        let marks = outboxes[source as usize]
+            .iter()
+            .flat_map(|outbox| &outbox.marks);
+        RevokedSlots {
+            source,
+            slots: marks.map(|mark| mark.revoked > Revoked::No).collect(),
+        }
+    }
+
+    /// An attempt is in flight and waits: wakes it when it is to end. True: it is to end now.
+    pub(super) fn watch_attempt(&self, at: SourceSlot, waker: &Waker) -> bool {
+        let mut ends = false;
+        self.with_mark(at, true, |mark| {
+            ends = mark.revoked == Revoked::InFlight;
+            match &mut mark.attempt {
+                Some(known) => known.clone_from(waker),
+                none => *none = Some(waker.clone()),
+            }
+        });
+        ends
+    }
+
+    /// Attempts that were made before the message was handed over, and what has to know of the next
+    /// one before it starts.
+    pub(super) fn before_start(&self, at: SourceSlot) -> (u32, Option<Arc<dyn SlotGuard>>) {
+        let outboxes = lock(&self.outboxes);
+        let Some(outbox) = &outboxes[at.source as usize] else {
+            return (0, None);
+        };
+        let mark = outbox.marks.get(at.slot as usize);
+        (mark.map_or(0, |mark| mark.attempts), outbox.guard.clone())
+    }
+
+    fn with_mark(&self, at: SourceSlot, make: bool, change: impl FnOnce(&mut Mark)) {
+        let mut outboxes = lock(&self.outboxes);
+        let Some(outbox) = &mut outboxes[at.source as usize] else {
+            return;
+        };
+        let index = at.slot as usize;
+        if make && outbox.marks.len() <= index {
+            outbox.marks.resize_with(index + 1, Mark::default);
+        }
+        if let Some(mark) = outbox.marks.get_mut(index) {
+            change(mark);
+        }
+    }
+}
+
+impl Outbox {
+    fn has_news(&self) -> bool {
+        !self.settled.is_empty() || !self.letters.is_empty()
+    }
+}

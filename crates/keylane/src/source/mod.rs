@@ -1,0 +1,70 @@
+//! Messages that must be acknowledged: what a source is, and what it hands over.
+//!
+//! A *source* is where messages come from with the obligation to settle them: a log, a queue, a
+//! table, an inbox. A [`Source`] is written once per system;
+//! [`Dispatcher::consume`](crate::Dispatcher::consume) runs it, and the [`Intake`](crate::Intake)
+//! that it returns is what an application holds.
+//!
+//! ```text
+//!            receive                     place                       handler
+//!  source ────────────►  driver (a task) ──────► lanes of the dispatcher ──────►
+//!     ▲                       │      ▲                                      │
+//!     └──── settle, confirm ──┘      └──── slot and outcome, in batches ────┘
+//! ```
+//!
+//! # The words
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | delivery | one message that a source has handed over, with its position |
+//! | position | what names a delivery to its source: partition and offset, row id, delivery tag |
+//! | held | delivered and not settled |
+//! | ack | the source is told that a message is handled, or that its dead letter is durable |
+//! | nack | the source is told to take a message back |
+//! | generation | one period in which we own a partition, a connection or a lease; a position belongs to exactly one |
+//! | revoke | the end of a generation while work of it is here |
+//! | frontier | of a partition: everything below it is settled |
+//!
+//! # What is guaranteed
+//!
+//! 1. A delivery is acked only after its handler succeeded, or its dead letter is durable, or a
+//!    policy that you have named gave it up: `expire_after`, `Overflow::DropOldest`,
+//!    `OnExhausted::Discard`, an operator's `skip` or `purge`. One that was coalesced is acked with
+//!    the one that stands for it.
+//! 2. After a revoke, what has not started is given back without being run. What is in flight may
+//!    finish until [`revoke_within`](crate::IntakeSettings::revoke_within) has passed, and is then
+//!    dropped. A message that comes again waits in its lane until the old attempt has ended.
+//! 3. The outcome of a message whose generation is over is counted and never told to the source.
+//! 4. What comes again after a crash or a revoke was in flight, or done and not yet confirmed.
+//! 5. A source hands over no more than [`held`](crate::IntakeSettings::held) messages that are not
+//!    settled. Messages of a full lane wait beside it, and do not stop the others before that limit
+//!    is reached.
+//! 6. A source that neither hands over anything nor says that it is idle is found by a watchdog and
+//!    opened again.
+//! 7. [`Intake::stop`](crate::Intake::stop) returns a report in which *received = acked + dead-lettered +
+//!    nacked + given back*.
+//!
+//! # Effects that must not repeat
+//!
+//! A message may come again, so its handler may run again. To have its effect once, commit the
+//! effect together with a unique record of the message: its id, or its key and version. Where lanes
+//! [`sequence`](crate::Builder::sequence) with a [`VersionStore`](crate::VersionStore), a version
+//! that was recorded is settled as a duplicate without running.
+
+mod contract;
+pub use contract::{Received, Source, StartGuard};
+
+mod delivery;
+pub use delivery::{Deliveries, Delivery, Generation};
+
+mod settlement;
+pub use settlement::{Outcome, Settlement, SourceLetter};
+
+mod features;
+pub use features::Features;
+
+mod error;
+pub use error::SourceError;
+
+mod raw;
+pub use raw::RawMessage;

@@ -1,0 +1,49 @@
+//! A message as a broker or a store has it.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+/// A message that is not decoded yet.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawMessage {
+    /// The key, if it has one. An empty key is a key.
+    pub key: Option<Bytes>,
+    /// What was sent.
+    pub payload: Bytes,
+    /// Names and values beside it, in their order. A name may be there more than once.
+    pub headers: Vec<(String, Bytes)>,
+    /// Which attempt the next one is, from 1, as far as the source counts them.
+    pub attempt: u32,
+    /// Its place among the messages of its key, if it has one.
+    pub version: Option<u64>,
+    /// When it came into the source, by the source's clock.
+    pub enqueued_at: Option<SystemTime>,
+}
+
+impl RawMessage {
+    /// A message with a payload, and nothing else.
+    pub fn new(payload: impl Into<Bytes>) -> Self {
+        Self {
+            payload: payload.into(),
+            attempt: 1,
+            ..Self::default()
+        }
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<Bytes>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// The first header of this name.
+    pub fn header(&self, name: &str) -> Option<&Bytes> {
+        let mut headers = self.headers.iter();
+        headers
+            .find(|header| header.0 == name)
+            .map(|(_, value)| value)
+    }
+}

@@ -1,0 +1,66 @@
+//! What a source is told of its messages.
+
+/// What became of one message.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was handled, or a message that stands for it was. Ack it.
+    Done,
+    /// Its dead letter is durable. Ack it.
+    DeadLettered,
+    /// It was given up without a dead letter, by a policy that the user has named. Ack it.
+    Discarded,
+    /// It was not handled: take it back, and hand it over again.
+    #[non_exhaustive]
+    Returned {
+        /// Attempts that were started for it, those before it was handed over included.
+        attempts: u32,
+    },
+}
+
+impl Outcome {
+    /// Whether the source may forget the message.
+    pub fn is_ack(self) -> bool {
+        !matches!(self, Self::Returned { .. })
+    }
+}
+
+/// The outcome of one delivery.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement<P> {
+    /// The delivery.
+    pub position: P,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl<P> Settlement<P> {
+    /// The outcome of the delivery at this position.
+    pub fn new(position: P, outcome: Outcome) -> Self {
+        Self { position, outcome }
+    }
+}
+
+/// A message given up on, whose dead letter its source keeps.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLetter<P> {
+    /// The delivery.
+    pub position: P,
+    /// How often its handler was tried.
+    pub attempts: u32,
+    /// Why the last attempt failed.
+    pub why: String,
+}
+
+impl<P> SourceLetter<P> {
+    /// The letter of the delivery at this position.
+    pub fn new(position: P, attempts: u32, why: String) -> Self {
+        Self {
+            position,
+            attempts,
+            why,
+        }
+    }
+}
