@@ -68,3 +68,6 @@ pub use error::SourceError;
 
 mod raw;
 pub use raw::RawMessage;
+
+pub mod frontier;
+pub use frontier::Frontier;

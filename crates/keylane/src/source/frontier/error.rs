@@ -1,0 +1,37 @@
+//! The errors of a frontier, one small type per operation.
+
+use thiserror::Error;
+
+/// Why [`deliver`](super::Frontier::deliver) has not taken a position. The frontier is as before.
+#[non_exhaustive]
+#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliverError {
+    /// As many as [`Limits::open`](super::Limits::open) are open. Deliver it again when one of them
+    /// is completed.
+    #[error("too many positions are open")]
+    TooManyOpen,
+    /// It is too far from the first open position for [`Limits::span`](super::Limits::span).
+    /// Deliver it again when the frontier has moved.
+    #[error("the position is too far from the first open one")]
+    SpanTooWide,
+    /// It was delivered before, or passed over, or it is below where the frontier began: offsets
+    /// only grow.
+    #[error("the position is below one that was delivered before")]
+    OutOfOrder,
+    /// It is `u64::MAX`, and no offset comes after it.
+    #[error("the position is the highest that there is")]
+    TooHigh,
+}
+
+/// Why bytes are not a [`Beyond`](super::Beyond). Whoever goes on without it is delivered again
+/// what was settled beyond the position.
+#[non_exhaustive]
+#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// They are of another version of this format, or of none.
+    #[error("the version of the format is not known")]
+    Unsupported,
+    /// They are cut off or were changed.
+    #[error("the bytes are cut off or were changed")]
+    Corrupt,
+}

@@ -1,0 +1,83 @@
+//! How much a frontier may hold.
+
+/// The widest span that can be asked for. The index of the blocks counts in 31 bits.
+const WIDEST: u64 = 1 << 37;
+
+/// How much a [`Frontier`](super::Frontier) may hold, and with it how much memory it may use.
+///
+/// | limit | default | at the limit |
+/// | --- | --- | --- |
+/// | [`open`](Self::open) | 1,000,000 positions | `deliver` fails until one is completed |
+/// | [`span`](Self::span) | 16,777,216 offsets | `deliver` fails until the position has moved |
+///
+/// # Examples
+///
+/// ```
+/// use keylane::source::frontier::{DeliverError, Frontier, Limits};
+///
+/// let limits = Limits::default().open(2).span(1_000);
+/// let mut frontier = Frontier::new(0).with_limits(limits);
+/// assert!(frontier.deliver(0).is_ok());
+/// assert_eq!(frontier.deliver(1_000), Err(DeliverError::SpanTooWide));
+/// assert!(frontier.deliver(998).is_ok());
+/// assert_eq!(frontier.deliver(999), Err(DeliverError::TooManyOpen));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub(super) open: usize,
+    pub(super) span: u64,
+}
+
+impl Limits {
+    /// Most positions that are open at once. 0 counts as 1.
+    #[must_use]
+    pub const fn open(mut self, positions: usize) -> Self {
+        self.open = if positions == 0 { 1 } else { positions };
+        self
+    }
+
+    /// Most offsets from the first open position to the last one that was delivered, both included.
+    /// 0 counts as 1, and more than 2^37 as 2^37.
+    ///
+    /// A position that stays open while others are completed does not count for
+    /// [`open`](Self::open) more than once. It is this limit that bounds what is kept beyond it,
+    /// and what would be delivered again if that could not be stored. In a log with wide gaps the
+    /// span is wide although there are few positions.
+    #[must_use]
+    pub const fn span(mut self, offsets: u64) -> Self {
+        self.span = match offsets {
+            0 => 1,
+            1..=WIDEST => offsets,
+            _ => WIDEST,
+        };
+        self
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            open: 1_000_000,
+            span: 1 << 24,
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_brought_into_their_range() {
+        let least = Limits::default().open(0).span(0);
+        assert_eq!((least.open, least.span), (1, 1));
+        let most = Limits::default().open(usize::MAX).span(u64::MAX);
+        assert_eq!((most.open, most.span), (usize::MAX, 1 << 37));
+        assert_eq!(
+            Limits::default().span(1 << 37),
+            Limits::default().span((1 << 37) + 1)
+        );
+        assert_eq!(Limits::default().span(7).span, 7);
+    }
+}
