@@ -119,3 +119,7 @@ mod blocks;
 mod carried;
 mod index;
 mod runs;
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod model;
