@@ -196,10 +196,11 @@ where
 
     /// Waits for the next thing to do.
     async fn next_turn(&mut self) -> Turn<S::Position> {
-        let now = clock::now();
-        let wake_at = self.wake_at(now);
-        let alarm = self.alarm.get_or_insert_with(|| Alarm::new(wake_at));
-        alarm.reset(wake_at);
+        let mut alarm = self.wake_at().map(|at| {
+            let alarm = self.alarm.get_or_insert_with(|| Alarm::new(at));
+            alarm.reset(at);
+            alarm
+        });
         let receives = self.phase == Phase::Running && !self.inlet.is_closed();
         let room = match self.paused {
             true => 0,
@@ -252,7 +253,10 @@ where
             if !source_first && let Poll::Ready(turn) = poll_source(cx) {
                 return Poll::Ready(turn);
             }
-            if alarm.poll(cx).is_ready() {
+            if alarm
+                .as_mut()
+                .is_some_and(|alarm| alarm.poll(cx).is_ready())
+            {
                 return Poll::Ready(Turn::Time);
             }
             // After the news: what settled before the end is read.
@@ -262,13 +266,15 @@ where
     }
 
     /// When something is due by the clock.
-    fn wake_at(&self, now: Instant) -> Instant {
-        let mut at = now + FAR;
-        let mut by = |time: Instant| at = at.min(time);
+    fn wake_at(&self) -> Option<Instant> {
+        let mut first: Option<Instant> = None;
+        let mut by = |time: Instant| first = Some(first.map_or(time, |first| first.min(time)));
         match self.phase {
             Phase::Opening(open_at, _) => by(open_at),
             Phase::Running => {
-                by(later(self.heard_at, self.settings.stall_after));
+                if self.settings.stall_after < FAR {
+                    by(later(self.heard_at, self.settings.stall_after));
+                }
                 if self.lease().is_some() && self.held.len() > 0 {
                     by(self.extend_at);
                 }
@@ -289,7 +295,7 @@ where
         for revocation in &self.revocations {
             by(revocation.wake_at());
         }
-        at
+        first
     }
 
     fn lease(&self) -> Option<Duration> {
@@ -316,7 +322,7 @@ where
             return;
         }
         let opened = {
-            let mut alarm = Alarm::new(later(clock::now(), self.settings.stall_after));
+            let mut alarm = alarm_after(self.settings.stall_after);
             let mut open = pin!(AssertUnwindSafe(self.source.open()).catch_unwind());
             let commands = &mut self.commands;
             poll_fn(|cx| {
@@ -332,7 +338,10 @@ where
                     }
                     Poll::Pending => {}
                 }
-                alarm.poll(cx).map(|()| Err(None))
+                match &mut alarm {
+                    Some(alarm) => alarm.poll(cx).map(|()| Err(None)),
+                    None => Poll::Pending,
+                }
             })
             .await
         };
@@ -714,7 +723,11 @@ where
     async fn follow_time(&mut self) {
         let now = clock::now();
         self.follow_revocations(now).await;
-        if self.phase == Phase::Running && now >= later(self.heard_at, self.settings.stall_after) {
+        let stall_after = self.settings.stall_after;
+        if self.phase == Phase::Running
+            && stall_after < FAR
+            && now >= later(self.heard_at, stall_after)
+        {
             let lasted = now.saturating_duration_since(self.heard_at);
             self.notify(SourceEvent::Stalled { lasted });
             return self.restart("it has not answered in time");
@@ -953,18 +966,25 @@ async fn call<R>(
     limit: Duration,
     call: impl Future<Output = Result<R, SourceError>>,
 ) -> Result<R, SourceError> {
-    let mut alarm = None;
+    let mut alarm = alarm_after(limit);
     let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
     poll_fn(|cx| match call.as_mut().poll(cx) {
         Poll::Ready(Ok(answer)) => Poll::Ready(answer),
         Poll::Ready(Err(_)) => Poll::Ready(Err(SourceError::failed("a call of it panicked"))),
         Poll::Pending => {
-            let at = || Alarm::new(later(clock::now(), limit));
-            let late = alarm.get_or_insert_with(at).poll(cx);
+            let Some(alarm) = &mut alarm else {
+                return Poll::Pending;
+            };
+            let late = alarm.poll(cx);
             late.map(|()| Err(SourceError::failed("a call of it did not return in time")))
         }
     })
     .await
+}
+
+/// An alarm for the end of a call, unless it may take for ever.
+fn alarm_after(limit: Duration) -> Option<Alarm> {
+    (limit < FAR).then(|| Alarm::new(later(clock::now(), limit)))
 }
 
 fn panicked(text: String) -> String {

@@ -155,9 +155,10 @@ impl<T: Spec> Engine<T> {
         self.drop_quietly(work);
         let version = envelope.obligation.version();
         let members = envelope.obligation.take_members();
+        // First: once it is back, its source may give it again.
+        self.rewind(key.as_ref(), hash, version);
         let back = HandedBack::idle(None, message, attempts);
         self.hand_back(tally, back, envelope);
-        self.rewind(key.as_ref(), hash, version);
         self.regroup(tally, key, hash, members)
     }
 

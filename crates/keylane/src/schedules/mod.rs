@@ -33,6 +33,7 @@ mod rate;
 mod resize;
 mod semaphore;
 mod sequence;
+mod source;
 
 use explore::explore;
 use witness::Witness;
@@ -119,4 +120,15 @@ scenarios! {
     semaphore_close_meets_release = semaphore::close_meets_release;
     semaphore_one_permit_for_two_keys = semaphore::one_permit_for_two_keys;
     semaphore_all_at_once = semaphore::all_at_once;
+    source_revoked_in_line = source::revoked_in_line;
+    source_revoked_beside_a_full_lane = source::revoked_beside_a_full_lane;
+    source_revoked_in_backoff = source::revoked_in_backoff;
+    source_revoked_while_halted = source::revoked_while_halted;
+    source_revoked_in_a_batch = source::revoked_in_a_batch;
+    source_revoked_and_superseded = source::revoked_and_superseded;
+    source_revoked_and_merged = source::revoked_and_merged;
+    source_revoked_in_a_sequence = source::revoked_in_a_sequence;
+    source_revoked_as_a_letter = source::revoked_as_a_letter;
+    source_meets_the_end = source::meets_the_end;
+    source_is_stopped = source::is_stopped;
 }

@@ -115,8 +115,9 @@ impl<T: Spec> Engine<T> {
             attempts,
             interrupted: true,
         };
-        self.hand_back(tally, back, envelope);
+        // First: once it is back, its source may give it again.
         self.rewind(key.as_ref(), hash, version);
+        self.hand_back(tally, back, envelope);
         self.advance(key, hash)
     }
 
