@@ -1,0 +1,2 @@
+//! Sources that are consumed: what the driver guarantees, with the reference source.
+#![cfg(not(keylane_shuttle))]
