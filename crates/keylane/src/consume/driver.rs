@@ -70,6 +70,10 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     confirm_at: Instant,
     /// Acks told and not confirmed.
     unconfirmed: u64,
+    /// Whether anything was told that is not confirmed: dead letters too.
+    is_unconfirmed: bool,
+    /// How many messages waited beside full lanes in the last turn.
+    seen_aside: usize,
     control: Arc<Control>,
     commands: mpsc::UnboundedReceiver<Command>,
     deliveries: Deliveries<M, S::Position>,
@@ -107,7 +111,21 @@ enum Turn<P> {
     Received(Result<Received<P>, SourceError>),
 }
 
-type Pending = Option<SourceError>;
+/// Why a source is opened again.
+enum Trouble {
+    Failed(SourceError),
+    /// A call has not returned in this time.
+    Late(Duration),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::Late(_) => f.write_str("a call of the source did not return in time"),
+        }
+    }
+}
 
 impl<K, M, O, E, S> Driver<K, M, O, E, S>
 where
@@ -148,6 +166,8 @@ where
             extend_at: now,
             confirm_at: now,
             unconfirmed: 0,
+            is_unconfirmed: false,
+            seen_aside: 0,
             control,
             commands,
             deliveries: Deliveries::new(0, now.into()),
@@ -167,6 +187,7 @@ where
                 self.give_back_unplaced().await;
             }
             self.inlet.place();
+            self.publish_aside();
             self.refuse_if_closed().await;
             if self.is_over() {
                 break;
@@ -269,9 +290,6 @@ where
             Phase::Opening(open_at, _) => by(open_at),
             Phase::Running => {
                 by(later(self.heard_at, self.settings.stall_after));
-                if self.lease().is_some() && self.held.len() > 0 {
-                    by(self.extend_at);
-                }
             }
             Phase::Stopping {
                 hand_back_at,
@@ -283,7 +301,10 @@ where
                 }
             }
         }
-        if self.unconfirmed > 0 && self.is_open() {
+        if self.lease().is_some() && self.held.len() > 0 && self.is_open() {
+            by(self.extend_at);
+        }
+        if self.is_unconfirmed && self.is_open() {
             by(self.confirm_at);
         }
         for revocation in &self.revocations {
@@ -341,7 +362,7 @@ where
         match opened {
             Ok(Ok(())) => {
                 self.phase = Phase::Running;
-                self.publish(|stats| stats.state = IntakeState::Running);
+                self.publish_state();
                 self.notify(SourceEvent::Opened);
             }
             Ok(Err(error)) => self.retry_open(failures, &error.to_string()),
@@ -380,11 +401,11 @@ where
         let dead_lettered = std::mem::take(&mut self.deliveries.dead_lettered);
         let mut deliveries = std::mem::take(&mut self.deliveries.deliveries);
         let received = deliveries.len() as u64 + dead_lettered;
-        self.publish(|stats| {
-            stats.received += received;
-            stats.dead_lettered += dead_lettered;
-        });
         if self.settings.guarantee == Guarantee::AtMostOnce {
+            self.publish(|stats| {
+                stats.received += dead_lettered;
+                stats.dead_lettered += dead_lettered;
+            });
             self.take_in_settled(&mut deliveries).await;
         } else {
             let mut too_large = Vec::new();
@@ -398,6 +419,11 @@ where
                     too_large.push(slot);
                 }
             }
+            // Together with what is held: the two are always seen to agree.
+            self.publish(|stats| {
+                stats.received += received;
+                stats.dead_lettered += dead_lettered;
+            });
             if !too_large.is_empty() {
                 self.report_failure("a message has no key, or is larger than the capacity");
                 self.give_back(too_large).await;
@@ -440,11 +466,17 @@ where
         let count = told.len() as u64;
         if let Err(error) = self.tell_and_confirm(&told).await {
             // It comes again, so it must not run now.
-            self.publish(|stats| stats.given_back += count);
+            self.publish(|stats| {
+                stats.received += count;
+                stats.given_back += count;
+            });
             deliveries.clear();
-            return self.restart(&error.to_string());
+            return self.restart(error);
         }
-        self.publish(|stats| stats.acked += count);
+        self.publish(|stats| {
+            stats.received += count;
+            stats.acked += count;
+        });
         for delivery in deliveries.drain(..) {
             let pushed = caught(|| self.inlet.push(delivery.message, None));
             if !matches!(pushed, Ok(Ok(()))) {
@@ -454,10 +486,7 @@ where
         }
     }
 
-    async fn tell_and_confirm(
-        &mut self,
-        told: &[Settlement<S::Position>],
-    ) -> Result<(), SourceError> {
+    async fn tell_and_confirm(&mut self, told: &[Settlement<S::Position>]) -> Result<(), Trouble> {
         let limit = self.settings.stall_after;
         call(limit, self.source.settle(told)).await?;
         call(limit, self.source.confirm()).await
@@ -478,7 +507,7 @@ where
             }
             Err(error) => {
                 // What was pushed before the failure is of a generation that is over.
-                self.restart(&error.to_string());
+                self.restart(Trouble::Failed(error));
             }
         }
     }
@@ -529,7 +558,8 @@ where
                 told.push(Settlement::new(held.position, outcome));
             }
         }
-        if self.unconfirmed == 0 && counts.acked > 0 {
+        if !self.is_unconfirmed && !told.is_empty() {
+            self.is_unconfirmed = true;
             self.confirm_at = later(clock::now(), self.settings.confirm_every);
         }
         self.unconfirmed += counts.acked;
@@ -538,7 +568,7 @@ where
             counts.add_to(stats);
             (stats.held, stats.aside) = (held, aside);
         });
-        let mut failed: Pending = None;
+        let mut failed = None;
         if !told.is_empty() {
             let limit = self.settings.stall_after;
             failed = call(limit, self.source.settle(&told)).await.err();
@@ -546,7 +576,7 @@ where
         told.clear();
         self.told = told;
         match failed {
-            Some(error) => self.restart(&error.to_string()),
+            Some(error) => self.restart(error),
             None => self.release_finished().await,
         }
     }
@@ -595,11 +625,15 @@ where
     }
 
     /// The source has failed: every generation of it is over, and it is opened again.
-    fn restart(&mut self, why: &str) {
-        self.report_failure(why);
+    fn restart(&mut self, trouble: Trouble) {
+        if let Trouble::Late(lasted) = trouble {
+            self.notify(SourceEvent::Stalled { lasted });
+        }
+        self.report_failure(&trouble.to_string());
         let handed_over = self.deliveries.len() as u64;
         dropped(self.deliveries.take());
         let unconfirmed = std::mem::take(&mut self.unconfirmed);
+        self.is_unconfirmed = false;
         self.publish(|stats| {
             stats.received += handed_over;
             stats.given_back += handed_over + unconfirmed;
@@ -617,7 +651,7 @@ where
             Phase::Stopping { is_open, .. } => *is_open = false,
             phase => {
                 *phase = Phase::Opening(later(clock::now(), PAUSE), 1);
-                self.publish(|stats| stats.state = IntakeState::Opening);
+                self.publish_state();
             }
         }
     }
@@ -704,8 +738,8 @@ where
                 call(limit, self.source.release(&generations)).await
             };
             match released.await {
-                Ok(()) => self.unconfirmed = 0,
-                Err(error) => self.restart(&error.to_string()),
+                Ok(()) => self.confirmed(),
+                Err(error) => self.restart(error),
             }
         }
     }
@@ -716,8 +750,7 @@ where
         self.follow_revocations(now).await;
         if self.phase == Phase::Running && now >= later(self.heard_at, self.settings.stall_after) {
             let lasted = now.saturating_duration_since(self.heard_at);
-            self.notify(SourceEvent::Stalled { lasted });
-            return self.restart("it has not answered in time");
+            return self.restart(Trouble::Late(lasted));
         }
         if let Phase::Stopping {
             hand_back_at: Some(at),
@@ -741,30 +774,37 @@ where
         }
         let failed = self.serve_source(now).await;
         if let Err(error) = failed {
-            self.restart(&error.to_string());
+            self.restart(error);
         }
     }
 
     /// Extends leases, confirms acks.
-    async fn serve_source(&mut self, now: Instant) -> Result<(), SourceError> {
+    async fn serve_source(&mut self, now: Instant) -> Result<(), Trouble> {
         let limit = self.settings.stall_after;
         if let Some(lease) = self.lease()
             && self.is_open()
             && now >= self.extend_at
         {
             self.extend_at = later(now, lease / 3);
-            let live = self.held.iter();
-            let live = live.filter(|(_, held)| held.standing == Standing::Live);
-            let live: Vec<_> = live.map(|(_, held)| held.position.clone()).collect();
-            if !live.is_empty() {
-                call(limit, self.source.extend(&live)).await?;
+            // Also what is revoked, as long as it is here.
+            let ours = self.held.iter();
+            let ours = ours.filter(|(_, held)| held.standing != Standing::Over);
+            let ours: Vec<_> = ours.map(|(_, held)| held.position.clone()).collect();
+            if !ours.is_empty() {
+                call(limit, self.source.extend(&ours)).await?;
             }
         }
-        if self.unconfirmed > 0 && self.is_open() && now >= self.confirm_at {
+        if self.is_unconfirmed && self.is_open() && now >= self.confirm_at {
             call(limit, self.source.confirm()).await?;
-            self.unconfirmed = 0;
+            self.confirmed();
         }
         Ok(())
+    }
+
+    /// Everything that was told is confirmed.
+    fn confirmed(&mut self) {
+        self.unconfirmed = 0;
+        self.is_unconfirmed = false;
     }
 
     async fn follow_revocations(&mut self, now: Instant) {
@@ -803,7 +843,7 @@ where
         if let Some(generations) = revocation.generations.filter(|_| revocation.is_told) {
             let limit = self.settings.stall_after;
             if let Err(error) = call(limit, self.source.release(&generations)).await {
-                self.restart(&error.to_string());
+                self.restart(error);
             }
         }
     }
@@ -812,13 +852,11 @@ where
         match command {
             Command::Pause => {
                 self.paused = true;
-                self.publish(|stats| stats.state = IntakeState::Paused);
+                self.publish_state();
             }
             Command::Resume => {
                 self.paused = false;
-                if self.phase == Phase::Running {
-                    self.publish(|stats| stats.state = IntakeState::Running);
-                }
+                self.publish_state();
             }
             Command::Stop(at) => self.stop_at(at),
         }
@@ -839,9 +877,19 @@ where
                     handed_back: false,
                     is_open,
                 };
-                self.publish(|stats| stats.state = IntakeState::Stopping);
+                self.publish_state();
             }
         }
+    }
+
+    fn publish_state(&self) {
+        let state = match self.phase {
+            Phase::Stopping { .. } => IntakeState::Stopping,
+            Phase::Opening(..) => IntakeState::Opening,
+            Phase::Running if self.paused => IntakeState::Paused,
+            Phase::Running => IntakeState::Running,
+        };
+        self.publish(|stats| stats.state = state);
     }
 
     /// The dispatcher takes no more messages: what is in no lane goes back.
@@ -900,6 +948,14 @@ where
         });
     }
 
+    /// Publishes how many messages wait beside full lanes, if that has changed.
+    fn publish_aside(&mut self) {
+        let aside = self.inlet.aside.len();
+        if std::mem::replace(&mut self.seen_aside, aside) != aside {
+            self.publish(|_| {});
+        }
+    }
+
     fn notify(&self, what: SourceEvent) {
         self.inlet.dispatcher.engine.notify_source(&self.name, what);
     }
@@ -952,16 +1008,19 @@ impl Counts {
 async fn call<R>(
     limit: Duration,
     call: impl Future<Output = Result<R, SourceError>>,
-) -> Result<R, SourceError> {
+) -> Result<R, Trouble> {
     let mut alarm = None;
     let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
     poll_fn(|cx| match call.as_mut().poll(cx) {
-        Poll::Ready(Ok(answer)) => Poll::Ready(answer),
-        Poll::Ready(Err(_)) => Poll::Ready(Err(SourceError::failed("a call of it panicked"))),
+        Poll::Ready(Ok(answer)) => Poll::Ready(answer.map_err(Trouble::Failed)),
+        Poll::Ready(Err(_)) => {
+            let error = SourceError::failed("a call of it panicked");
+            Poll::Ready(Err(Trouble::Failed(error)))
+        }
         Poll::Pending => {
             let at = || Alarm::new(later(clock::now(), limit));
             let late = alarm.get_or_insert_with(at).poll(cx);
-            late.map(|()| Err(SourceError::failed("a call of it did not return in time")))
+            late.map(|()| Err(Trouble::Late(limit)))
         }
     })
     .await
