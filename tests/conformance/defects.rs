@@ -30,9 +30,8 @@ finds! {
     a_source_that_waits_for_a_slow_key: WaitsForSlowKeys => ["slow_key"];
     a_source_that_waits_for_a_hot_key: WaitsForHotKeys => ["hot_key"];
     more_messages_than_room: GoesBeyondItsRoom => ["room"];
-    a_source_that_never_says_that_it_is_well: NeverIdle => ["idle"];
     messages_that_a_dropped_receive_loses: LosesWhatWasCancelled => ["dropped_receive"];
-    a_repeat_after_three_attempts: RepeatsAfterThreeAttempts => ["retry"];
+    a_third_attempt_that_may_not_start: RefusesThirdAttempts => ["retry"];
     a_dead_lettered_message_that_is_not_acked: IgnoresDeadLettered => ["dead_letter"];
     dead_letters_that_are_not_kept: SwallowsDeadLetters => ["dead_letter_at_source"];
     empty_keys_that_are_none: DropsEmptyKeys => ["payloads"];
@@ -66,6 +65,14 @@ async fn calls_that_are_not_declared_and_answered() {
     assert_eq!(failed(harness).await, ["refusals"]);
 }
 
+/// Without a lease: the case about it is so long that the watchdog finds this as well.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_never_says_that_it_is_well() {
+    let features = Features::new().nack().survives_restart();
+    let harness = Reference::new(features).defect(Defect::NeverIdle);
+    assert_eq!(failed(harness).await, ["idle"]);
+}
+
 /// A source that acks before the handler loses whatever is interrupted.
 #[tokio::test(start_paused = true)]
 async fn acks_before_the_handler() {
@@ -74,5 +81,20 @@ async fn acks_before_the_handler() {
         .survives_restart()
         .lease(Duration::from_secs(10));
     let harness = Reference::new(features).defect(Defect::AcksAtOnce);
-    assert_eq!(failed(harness).await, ["handed_back"]);
+    let found = [
+        "handed_back",
+        "nack",
+        "ack_lost",
+        "stale_ack",
+        "late_ack",
+        "revoke_parked",
+        "revoke_in_flight",
+        "revoke_backing_off",
+        "revoke_halted",
+        "lost",
+        "restart",
+        "kill",
+        "lease",
+    ];
+    assert_eq!(failed(harness).await, found);
 }

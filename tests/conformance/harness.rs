@@ -1,5 +1,7 @@
 //! The reference server as a connector's server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keylane::error::BoxError;
@@ -82,6 +84,7 @@ impl Harness for Reference {
         Ok(Topic {
             server,
             defect: self.defect,
+            is_troubled: Arc::default(),
         })
     }
 
@@ -121,6 +124,7 @@ impl Harness for Reference {
 pub(crate) struct Topic {
     server: ReferenceServer,
     defect: Defect,
+    is_troubled: Arc<AtomicBool>,
 }
 
 #[keylane::async_trait]
@@ -128,7 +132,7 @@ impl Site for Topic {
     type Source = Spoiled;
 
     async fn source(&self) -> Result<Spoiled, BoxError> {
-        Ok(Spoiled::new(&self.server, self.defect))
+        Ok(Spoiled::new(&self.server, self.defect, &self.is_troubled))
     }
 
     async fn publish(&self, messages: Vec<RawMessage>) -> Result<(), BoxError> {
@@ -166,11 +170,17 @@ impl Site for Topic {
                 }
                 self.server.start();
             }
-            Fault::Stall => self.server.stall(),
+            Fault::Stall => {
+                self.is_troubled.store(true, Ordering::Relaxed);
+                self.server.stall();
+            }
             Fault::CutBeforeAck => self.server.faults().cut_before_ack(1),
             Fault::Revoke => self.server.revoke(),
             Fault::Lose => self.server.lose(),
-            Fault::Storm => self.server.faults().storm(7, Duration::from_millis(300)),
+            Fault::Storm => {
+                self.is_troubled.store(true, Ordering::Relaxed);
+                self.server.faults().storm(7, Duration::from_millis(300));
+            }
             other => return Err(format!("there is no {other}").into()),
         }
         Ok(())

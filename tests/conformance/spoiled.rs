@@ -2,6 +2,7 @@
 //! that it is that case which must find them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,8 +29,8 @@ pub(crate) enum Defect {
     GoesBeyondItsRoom,
     NeverIdle,
     LosesWhatWasCancelled,
-    /// Hands a message over again after its third attempt.
-    RepeatsAfterThreeAttempts,
+    /// Does not let a third attempt start.
+    RefusesThirdAttempts,
     /// Does not ack what was dead-lettered elsewhere.
     IgnoresDeadLettered,
     SwallowsDeadLetters,
@@ -47,7 +48,7 @@ pub(crate) enum Defect {
     HidesSmallLosses,
     /// Does not say that it has lost more than two messages.
     HidesLargeLosses,
-    /// Loses what was parked when its generation ended.
+    /// Loses what was parked when its generation ended, from the third message on.
     LosesParked,
     /// Loses what was dropped in flight when its generation ended.
     LosesInFlight,
@@ -78,19 +79,26 @@ pub(crate) struct Spoiled {
     /// When a revoke was told that is not released.
     revoked_at: Option<Instant>,
     opened: u32,
+    /// Whether the harness has stalled the server, or ordered a storm.
+    is_troubled: Arc<AtomicBool>,
     /// What it was given back in this session.
     returned: usize,
     spoiled: bool,
 }
 
 impl Spoiled {
-    pub(crate) fn new(server: &ReferenceServer, defect: Defect) -> Self {
+    pub(crate) fn new(
+        server: &ReferenceServer,
+        defect: Defect,
+        is_troubled: &Arc<AtomicBool>,
+    ) -> Self {
         Self {
             inner: server.source(),
             server: server.clone(),
             defect,
             revoked_at: None,
             opened: 0,
+            is_troubled: Arc::clone(is_troubled),
             returned: 0,
             spoiled: false,
         }
@@ -158,7 +166,7 @@ impl Spoiled {
             Defect::NacksToTheTail if self.returned == 4 && self.revoked_at.is_none() => {
                 handed.reverse();
             }
-            Defect::MiscountsAttempts => {
+            Defect::MiscountsAttempts if !self.is_troubled.load(Ordering::Relaxed) => {
                 for delivery in handed.iter_mut().filter(|delivery| delivery.attempts > 1) {
                     delivery.attempts += 1;
                 }
@@ -186,7 +194,10 @@ impl Source for Spoiled {
 
     async fn open(&mut self) -> Result<(), SourceError> {
         self.opened += 1;
-        if self.has(Defect::StaysStalled) && self.opened > 1 && self.server.held() > 0 {
+        if self.has(Defect::StaysStalled)
+            && self.opened > 1
+            && self.is_troubled.load(Ordering::Relaxed)
+        {
             return std::future::pending().await;
         }
         (self.returned, self.revoked_at) = (0, None);
@@ -220,7 +231,7 @@ impl Source for Spoiled {
         let is_lost_in_a_storm = |delivery: &Delivery<RawMessage, Place>| {
             delivery.message.payload == 77_u64.to_be_bytes()[..]
         };
-        if self.has(Defect::LosesInAStorm) && self.server.counts().delivered > 100 {
+        if self.has(Defect::LosesInAStorm) && self.is_troubled.load(Ordering::Relaxed) {
             handed.retain(|delivery| !is_lost_in_a_storm(delivery));
         }
         handed.into_iter().for_each(|delivery| into.push(delivery));
@@ -251,7 +262,9 @@ impl Source for Spoiled {
         for settlement in settled {
             let place = settlement.position;
             let loses = match (settlement.outcome, since_revoke) {
-                (Outcome::Returned { attempts: 0, .. }, Some(_)) => self.has(Defect::LosesParked),
+                (Outcome::Returned { attempts: 0, .. }, Some(_)) => {
+                    self.has(Defect::LosesParked) && self.returned > 2
+                }
                 (Outcome::Returned { .. }, Some(since)) if since > Duration::from_millis(200) => {
                     self.has(Defect::LosesInFlight)
                 }
@@ -315,9 +328,9 @@ impl Source for Spoiled {
     fn start_guard(&self) -> Option<Arc<dyn StartGuard<Place>>> {
         let guard = self.inner.start_guard()?;
         match self.defect {
-            Defect::RepeatsAfterThreeAttempts => Some(Arc::new(Repeating {
+            Defect::RefusesThirdAttempts => Some(Arc::new(Refusing {
                 guard,
-                server: self.server.clone(),
+                refused: AtomicBool::new(false),
             })),
             _ => Some(guard),
         }
@@ -355,18 +368,16 @@ impl Source for Spoiled {
     }
 }
 
-/// Has a message handed over again when its third attempt starts.
-struct Repeating {
+/// Lets one third attempt not start.
+struct Refusing {
     guard: Arc<dyn StartGuard<Place>>,
-    server: ReferenceServer,
+    refused: AtomicBool,
 }
 
-impl StartGuard<Place> for Repeating {
+impl StartGuard<Place> for Refusing {
     fn starts(&self, slot: u32, place: &Place, attempt: u32) -> Result<(), BoxError> {
-        if attempt == 3 && place.offset == 7 {
-            let seventh = self.server.entries()[7].message.payload.clone();
-            let faults = self.server.faults();
-            faults.redeliver(|message| message.payload == seventh);
+        if attempt == 3 && place.offset == 7 && !self.refused.swap(true, Ordering::Relaxed) {
+            return Err("not a third time".into());
         }
         self.guard.starts(slot, place, attempt)
     }

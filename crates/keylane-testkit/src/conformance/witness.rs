@@ -31,6 +31,8 @@ struct Book {
     /// The deliveries that are held, and the generation of each.
     held: BTreeMap<u64, Generation>,
     most_held: usize,
+    /// Ids whose ack could not be told.
+    untold: Vec<Id>,
     /// Ids whose ack was told and not confirmed.
     unconfirmed: Vec<Id>,
     seen: Seen,
@@ -69,6 +71,11 @@ impl Witness {
     pub(super) fn held(&self) -> (usize, usize) {
         let book = self.lock();
         (book.most_held, book.held.len())
+    }
+
+    /// The messages whose ack could not be told.
+    pub(super) fn untold(&self) -> Vec<Id> {
+        self.lock().untold.clone()
     }
 
     /// What the contract forbids, and yet was done.
@@ -274,6 +281,11 @@ impl<S: Source<Message = RawMessage>> Source for Witnessed<S> {
             }
         }
         let answer = self.inner.settle(&inner).await;
+        if answer.is_err() {
+            let acks = settled.iter().filter(|one| one.outcome.is_ack());
+            let ids = acks.filter_map(|one| one.position.id);
+            self.witness.lock().untold.extend(ids);
+        }
         self.answered(answer)
     }
 

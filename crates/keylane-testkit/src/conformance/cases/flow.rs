@@ -50,9 +50,12 @@ pub(in super::super) async fn hot_key<T: Site>(mut stage: Stage<T>) -> Result {
     let gate = Gate::new();
     let script = Script::new(&stage.history).key(0, Act::ok().waits(&gate));
     let consumer = spawn(script)?;
-    let hot = stage.publish(vec![0; 60]).await?;
-    let others = stage.publish_each(1..6, 20).await?;
     let intake = stage.consume(&consumer).await?;
+    let mut hot = stage.publish(vec![0; 20]).await?;
+    let is_full = || consumer.stats().full_lanes == 1;
+    stage.until("the lane is full", is_full).await?;
+    hot.extend(stage.publish(vec![0; 40]).await?);
+    let others = stage.publish_each(1..6, 20).await?;
     stage.handled(&others).await?;
     let waits = || intake.stats().aside > 0;
     stage
