@@ -112,9 +112,7 @@ async fn attempts_that_may_never_start_do_not_spin() {
     let orders = rig.spawn(Act::ok());
     let intake = rig.consume(&orders);
     rig.publish([1]);
-    for _ in 0..50 {
-        settle().await;
-    }
+    settle().await;
     assert!(rig.server.counts().delivered < 100);
     drop(intake);
 }

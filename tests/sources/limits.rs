@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane::error::ConsumeError;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, IntakeSettings, OnExhausted};
-use keylane_testkit::scenario::{quiet, watch_for_engine_panics};
+use keylane_testkit::scenario::{quiet, settle, watch_for_engine_panics};
 use keylane_testkit::{Act, Evidence, Gate, Script};
 
 use crate::support::{Rig, adds_up, id_of, orders, plain, scripted, settings, stats_add_up, until};
@@ -188,9 +188,7 @@ async fn a_message_that_cannot_be_placed_does_not_come_again_at_full_speed() {
         .unwrap();
     let intake = rig.consume(&orders);
     rig.server.publish([RawMessage::new(vec![0; 101]).key("3")]);
-    for _ in 0..10_000 {
-        tokio::task::yield_now().await;
-    }
+    settle().await;
     assert!(
         rig.server.counts().delivered < 100,
         "{:?}",

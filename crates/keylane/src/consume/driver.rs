@@ -63,8 +63,10 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     revocations: Vec<Revocation<GuardedStarts<Of<K, M, O, E>>>>,
     phase: Phase,
     paused: bool,
-    /// When the source last said something.
+    /// When the source last said something. Later by the time in which it was not asked.
     heard_at: Instant,
+    /// Since when it is not asked.
+    busy_since: Instant,
     /// When leases are extended, and acks are confirmed.
     extend_at: Instant,
     confirm_at: Instant,
@@ -163,6 +165,7 @@ where
             phase: Phase::Opening(now, 0),
             paused: false,
             heard_at: now,
+            busy_since: now,
             extend_at: now,
             confirm_at: now,
             unconfirmed: 0,
@@ -193,6 +196,7 @@ where
                 break;
             }
             let turn = self.next_turn().await;
+            self.busy_since = clock::now();
             match turn {
                 Turn::Command(command) => self.obey(command),
                 Turn::Ended => break,
@@ -218,6 +222,9 @@ where
     /// Waits for the next thing to do.
     async fn next_turn(&mut self) -> Turn<S::Position> {
         let now = clock::now();
+        // The source cannot say anything while another call of it runs.
+        let busy = now.saturating_duration_since(self.busy_since);
+        self.heard_at = later(self.heard_at, busy).min(now);
         let wake_at = self.wake_at(now);
         let alarm = self.alarm.get_or_insert_with(|| Alarm::new(wake_at));
         alarm.reset(wake_at);
@@ -599,7 +606,11 @@ where
                 let letter = SourceLetter::new(held.position.clone(), attempts, why);
                 let limit = self.settings.stall_after;
                 let kept = call(limit, self.source.dead_letter(letter)).await;
-                kept.map_err(|error| error.to_string())
+                let why = kept.as_ref().err().map(Trouble::to_string);
+                if let Err(late @ Trouble::Late(_)) = kept {
+                    self.restart(late);
+                }
+                why.map_or(Ok(()), Err)
             }
         };
         // If the attempt is gone, so is its generation.
@@ -615,8 +626,19 @@ where
             false => Standing::Over,
         };
         for (_, held) in self.held.iter_mut() {
-            if generations.contains(&held.generation) && held.standing == Standing::Live {
+            let is_later = held.standing == Standing::Live || standing == Standing::Over;
+            if generations.contains(&held.generation) && is_later {
                 held.standing = standing;
+            }
+        }
+        if !is_told {
+            // What is lost while it is being revoked is not waited for any more.
+            for revocation in &mut self.revocations {
+                let theirs = revocation.generations.iter().flatten();
+                let are_lost = theirs
+                    .into_iter()
+                    .all(|theirs| generations.contains(theirs));
+                revocation.is_told &= !are_lost;
             }
         }
         self.begin_revocation(Some(generations), is_told);
