@@ -7,7 +7,8 @@
 //!    └─ LetterBox ─► sink ─────┘              Evidence ─┘      └─► Violations, with an excerpt
 //! ```
 //!
-//! [`scenario`] puts these around a dispatcher. Most tests need nothing else.
+//! [`scenario`] puts these around a dispatcher. Most tests need nothing else. [`reference`](mod@reference) is a source in
+//! memory that can be told to misbehave, and [`conformance`] is the suite that every source passes.
 //!
 //! The checker does not depend on the engine. A handler under test, a model and a broker record the
 //! same [`Event`]s, and one judge reads them all. Time is Tokio's, so tests can pause it.
@@ -63,6 +64,8 @@ mod history;
 mod letters;
 mod script;
 
+pub mod conformance;
+pub mod reference;
 pub mod scenario;
 
 pub use check::{Drained, Evidence, Finding, Rule, Verdict, Violation, check};

@@ -19,6 +19,7 @@ pub struct Evidence {
     pub(super) handed_back: BTreeSet<Id>,
     pub(super) discarded: BTreeSet<Id>,
     pub(super) resumed: BTreeSet<Id>,
+    pub(super) redelivers: bool,
     pub(super) duplicates: Option<BTreeSet<Id>>,
     pub(super) expired: Option<BTreeSet<Id>>,
     pub(super) coalescing: bool,
@@ -80,6 +81,13 @@ impl Evidence {
     /// These messages were halted and resumed, so their attempts may be counted from 1 again.
     pub fn resumed(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.resumed.extend(ids);
+        self
+    }
+
+    /// The source hands messages over again without a reason, also those that were acked. They may be
+    /// handled again, and the order of a key is that of its first handlings.
+    pub fn redelivers(mut self) -> Self {
+        self.redelivers = true;
         self
     }
 

@@ -1,5 +1,7 @@
 //! I3, I4: one at a time, in order.
 
+use std::collections::BTreeSet;
+
 use super::judgement::Judgement;
 use super::rule::Rule;
 use super::story::{Message, Run, Story};
@@ -52,13 +54,18 @@ fn overlap(story: &Story<'_>, judgement: &mut Judgement, key: Key, first: &Run, 
 }
 
 /// I4: first starts of a key follow the order of acceptance, and a retry comes before the messages
-/// behind it. After a break a key may go back to the first un-acked message.
+/// behind it. After a break a key may go back to the first un-acked message. If the source repeats
+/// messages without a reason, only the first start of each is looked at.
 pub(super) fn order(story: &Story<'_>) -> Judgement {
     if story.runs.is_empty() {
         return Judgement::not_judged(Rule::Order, "nothing was started");
     }
     let mut judgement = Judgement::new(Rule::Order);
-    for (key, runs) in story.runs_by_key() {
+    for (key, mut runs) in story.runs_by_key() {
+        if story.evidence.redelivers {
+            let mut seen = BTreeSet::new();
+            runs.retain(|run| seen.insert(run.id));
+        }
         for pair in runs.windows(2) {
             if let Some((id, what)) = disorder(story, key, pair[0], pair[1]) {
                 let ids: Vec<_> = [pair[0].id, pair[1].id].into_iter().chain(id).collect();

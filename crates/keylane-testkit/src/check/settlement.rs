@@ -115,6 +115,10 @@ pub(super) fn duplicates(story: &Story<'_>) -> Judgement {
         return Judgement::not_judged(Rule::Duplicates, "nothing was started");
     }
     let mut judgement = Judgement::new(Rule::Duplicates);
+    if story.evidence.redelivers {
+        judgement.missing("which messages the source had a reason to hand over again");
+        return judgement;
+    }
     for (&id, message) in &story.messages {
         let runs: Vec<_> = story.runs_of(message).collect();
         for pair in runs.windows(2) {

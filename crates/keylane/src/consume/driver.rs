@@ -63,13 +63,19 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     revocations: Vec<Revocation<GuardedStarts<Of<K, M, O, E>>>>,
     phase: Phase,
     paused: bool,
-    /// When the source last said something.
+    /// When the source last said something. Later by the time in which it was not asked.
     heard_at: Instant,
+    /// Since when it is not asked.
+    busy_since: Instant,
     /// When leases are extended, and acks are confirmed.
     extend_at: Instant,
     confirm_at: Instant,
     /// Acks told and not confirmed.
     unconfirmed: u64,
+    /// Whether anything was told that is not confirmed: dead letters too.
+    is_unconfirmed: bool,
+    /// How many messages waited beside full lanes in the last turn.
+    seen_aside: usize,
     control: Arc<Control>,
     commands: mpsc::UnboundedReceiver<Command>,
     deliveries: Deliveries<M, S::Position>,
@@ -107,7 +113,21 @@ enum Turn<P> {
     Received(Result<Received<P>, SourceError>),
 }
 
-type Pending = Option<SourceError>;
+/// Why a source is opened again.
+enum Trouble {
+    Failed(SourceError),
+    /// A call has not returned in this time.
+    Late(Duration),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::Late(_) => f.write_str("a call of the source did not return in time"),
+        }
+    }
+}
 
 impl<K, M, O, E, S> Driver<K, M, O, E, S>
 where
@@ -145,9 +165,12 @@ where
             phase: Phase::Opening(now, 0),
             paused: false,
             heard_at: now,
+            busy_since: now,
             extend_at: now,
             confirm_at: now,
             unconfirmed: 0,
+            is_unconfirmed: false,
+            seen_aside: 0,
             control,
             commands,
             deliveries: Deliveries::new(0, now.into()),
@@ -167,11 +190,13 @@ where
                 self.give_back_unplaced().await;
             }
             self.inlet.place();
+            self.publish_aside();
             self.refuse_if_closed().await;
             if self.is_over() {
                 break;
             }
             let turn = self.next_turn().await;
+            self.busy_since = clock::now();
             match turn {
                 Turn::Command(command) => self.obey(command),
                 Turn::Ended => break,
@@ -196,6 +221,10 @@ where
 
     /// Waits for the next thing to do.
     async fn next_turn(&mut self) -> Turn<S::Position> {
+        let now = clock::now();
+        // The source cannot say anything while another call of it runs.
+        let busy = now.saturating_duration_since(self.busy_since);
+        self.heard_at = later(self.heard_at, busy).min(now);
         let mut alarm = self.wake_at().map(|at| {
             let alarm = self.alarm.get_or_insert_with(|| Alarm::new(at));
             alarm.reset(at);
@@ -275,9 +304,6 @@ where
                 if self.settings.stall_after < FAR {
                     by(later(self.heard_at, self.settings.stall_after));
                 }
-                if self.lease().is_some() && self.held.len() > 0 {
-                    by(self.extend_at);
-                }
             }
             Phase::Stopping {
                 hand_back_at,
@@ -289,7 +315,10 @@ where
                 }
             }
         }
-        if self.unconfirmed > 0 && self.is_open() {
+        if self.lease().is_some() && self.held.len() > 0 && self.is_open() {
+            by(self.extend_at);
+        }
+        if self.is_unconfirmed && self.is_open() {
             by(self.confirm_at);
         }
         for revocation in &self.revocations {
@@ -350,7 +379,7 @@ where
         match opened {
             Ok(Ok(())) => {
                 self.phase = Phase::Running;
-                self.publish(|stats| stats.state = IntakeState::Running);
+                self.publish_state();
                 self.notify(SourceEvent::Opened);
             }
             Ok(Err(error)) => self.retry_open(failures, &error.to_string()),
@@ -389,11 +418,11 @@ where
         let dead_lettered = std::mem::take(&mut self.deliveries.dead_lettered);
         let mut deliveries = std::mem::take(&mut self.deliveries.deliveries);
         let received = deliveries.len() as u64 + dead_lettered;
-        self.publish(|stats| {
-            stats.received += received;
-            stats.dead_lettered += dead_lettered;
-        });
         if self.settings.guarantee == Guarantee::AtMostOnce {
+            self.publish(|stats| {
+                stats.received += dead_lettered;
+                stats.dead_lettered += dead_lettered;
+            });
             self.take_in_settled(&mut deliveries).await;
         } else {
             let mut too_large = Vec::new();
@@ -407,6 +436,11 @@ where
                     too_large.push(slot);
                 }
             }
+            // Together with what is held: the two are always seen to agree.
+            self.publish(|stats| {
+                stats.received += received;
+                stats.dead_lettered += dead_lettered;
+            });
             if !too_large.is_empty() {
                 self.report_failure("a message has no key, or is larger than the capacity");
                 self.give_back(too_large).await;
@@ -449,11 +483,17 @@ where
         let count = told.len() as u64;
         if let Err(error) = self.tell_and_confirm(&told).await {
             // It comes again, so it must not run now.
-            self.publish(|stats| stats.given_back += count);
+            self.publish(|stats| {
+                stats.received += count;
+                stats.given_back += count;
+            });
             deliveries.clear();
-            return self.restart(&error.to_string());
+            return self.restart(error);
         }
-        self.publish(|stats| stats.acked += count);
+        self.publish(|stats| {
+            stats.received += count;
+            stats.acked += count;
+        });
         for delivery in deliveries.drain(..) {
             let pushed = caught(|| self.inlet.push(delivery.message, None));
             if !matches!(pushed, Ok(Ok(()))) {
@@ -463,10 +503,7 @@ where
         }
     }
 
-    async fn tell_and_confirm(
-        &mut self,
-        told: &[Settlement<S::Position>],
-    ) -> Result<(), SourceError> {
+    async fn tell_and_confirm(&mut self, told: &[Settlement<S::Position>]) -> Result<(), Trouble> {
         let limit = self.settings.stall_after;
         call(limit, self.source.settle(told)).await?;
         call(limit, self.source.confirm()).await
@@ -487,7 +524,7 @@ where
             }
             Err(error) => {
                 // What was pushed before the failure is of a generation that is over.
-                self.restart(&error.to_string());
+                self.restart(Trouble::Failed(error));
             }
         }
     }
@@ -538,7 +575,8 @@ where
                 told.push(Settlement::new(held.position, outcome));
             }
         }
-        if self.unconfirmed == 0 && counts.acked > 0 {
+        if !self.is_unconfirmed && !told.is_empty() {
+            self.is_unconfirmed = true;
             self.confirm_at = later(clock::now(), self.settings.confirm_every);
         }
         self.unconfirmed += counts.acked;
@@ -547,7 +585,7 @@ where
             counts.add_to(stats);
             (stats.held, stats.aside) = (held, aside);
         });
-        let mut failed: Pending = None;
+        let mut failed = None;
         if !told.is_empty() {
             let limit = self.settings.stall_after;
             failed = call(limit, self.source.settle(&told)).await.err();
@@ -555,7 +593,7 @@ where
         told.clear();
         self.told = told;
         match failed {
-            Some(error) => self.restart(&error.to_string()),
+            Some(error) => self.restart(error),
             None => self.release_finished().await,
         }
     }
@@ -578,7 +616,11 @@ where
                 let letter = SourceLetter::new(held.position.clone(), attempts, why);
                 let limit = self.settings.stall_after;
                 let kept = call(limit, self.source.dead_letter(letter)).await;
-                kept.map_err(|error| error.to_string())
+                let why = kept.as_ref().err().map(Trouble::to_string);
+                if let Err(late @ Trouble::Late(_)) = kept {
+                    self.restart(late);
+                }
+                why.map_or(Ok(()), Err)
             }
         };
         // If the attempt is gone, so is its generation.
@@ -594,8 +636,19 @@ where
             false => Standing::Over,
         };
         for (_, held) in self.held.iter_mut() {
-            if generations.contains(&held.generation) && held.standing == Standing::Live {
+            let is_later = held.standing == Standing::Live || standing == Standing::Over;
+            if generations.contains(&held.generation) && is_later {
                 held.standing = standing;
+            }
+        }
+        if !is_told {
+            // What is lost while it is being revoked is not waited for any more.
+            for revocation in &mut self.revocations {
+                let theirs = revocation.generations.iter().flatten();
+                let are_lost = theirs
+                    .into_iter()
+                    .all(|theirs| generations.contains(theirs));
+                revocation.is_told &= !are_lost;
             }
         }
         self.begin_revocation(Some(generations), is_told);
@@ -604,11 +657,15 @@ where
     }
 
     /// The source has failed: every generation of it is over, and it is opened again.
-    fn restart(&mut self, why: &str) {
-        self.report_failure(why);
+    fn restart(&mut self, trouble: Trouble) {
+        if let Trouble::Late(lasted) = trouble {
+            self.notify(SourceEvent::Stalled { lasted });
+        }
+        self.report_failure(&trouble.to_string());
         let handed_over = self.deliveries.len() as u64;
         dropped(self.deliveries.take());
         let unconfirmed = std::mem::take(&mut self.unconfirmed);
+        self.is_unconfirmed = false;
         self.publish(|stats| {
             stats.received += handed_over;
             stats.given_back += handed_over + unconfirmed;
@@ -626,7 +683,7 @@ where
             Phase::Stopping { is_open, .. } => *is_open = false,
             phase => {
                 *phase = Phase::Opening(later(clock::now(), PAUSE), 1);
-                self.publish(|stats| stats.state = IntakeState::Opening);
+                self.publish_state();
             }
         }
     }
@@ -713,8 +770,8 @@ where
                 call(limit, self.source.release(&generations)).await
             };
             match released.await {
-                Ok(()) => self.unconfirmed = 0,
-                Err(error) => self.restart(&error.to_string()),
+                Ok(()) => self.confirmed(),
+                Err(error) => self.restart(error),
             }
         }
     }
@@ -729,8 +786,7 @@ where
             && now >= later(self.heard_at, stall_after)
         {
             let lasted = now.saturating_duration_since(self.heard_at);
-            self.notify(SourceEvent::Stalled { lasted });
-            return self.restart("it has not answered in time");
+            return self.restart(Trouble::Late(lasted));
         }
         if let Phase::Stopping {
             hand_back_at: Some(at),
@@ -754,30 +810,37 @@ where
         }
         let failed = self.serve_source(now).await;
         if let Err(error) = failed {
-            self.restart(&error.to_string());
+            self.restart(error);
         }
     }
 
     /// Extends leases, confirms acks.
-    async fn serve_source(&mut self, now: Instant) -> Result<(), SourceError> {
+    async fn serve_source(&mut self, now: Instant) -> Result<(), Trouble> {
         let limit = self.settings.stall_after;
         if let Some(lease) = self.lease()
             && self.is_open()
             && now >= self.extend_at
         {
             self.extend_at = later(now, lease / 3);
-            let live = self.held.iter();
-            let live = live.filter(|(_, held)| held.standing == Standing::Live);
-            let live: Vec<_> = live.map(|(_, held)| held.position.clone()).collect();
-            if !live.is_empty() {
-                call(limit, self.source.extend(&live)).await?;
+            // Also what is revoked, as long as it is here.
+            let ours = self.held.iter();
+            let ours = ours.filter(|(_, held)| held.standing != Standing::Over);
+            let ours: Vec<_> = ours.map(|(_, held)| held.position.clone()).collect();
+            if !ours.is_empty() {
+                call(limit, self.source.extend(&ours)).await?;
             }
         }
-        if self.unconfirmed > 0 && self.is_open() && now >= self.confirm_at {
+        if self.is_unconfirmed && self.is_open() && now >= self.confirm_at {
             call(limit, self.source.confirm()).await?;
-            self.unconfirmed = 0;
+            self.confirmed();
         }
         Ok(())
+    }
+
+    /// Everything that was told is confirmed.
+    fn confirmed(&mut self) {
+        self.unconfirmed = 0;
+        self.is_unconfirmed = false;
     }
 
     async fn follow_revocations(&mut self, now: Instant) {
@@ -816,7 +879,7 @@ where
         if let Some(generations) = revocation.generations.filter(|_| revocation.is_told) {
             let limit = self.settings.stall_after;
             if let Err(error) = call(limit, self.source.release(&generations)).await {
-                self.restart(&error.to_string());
+                self.restart(error);
             }
         }
     }
@@ -825,13 +888,11 @@ where
         match command {
             Command::Pause => {
                 self.paused = true;
-                self.publish(|stats| stats.state = IntakeState::Paused);
+                self.publish_state();
             }
             Command::Resume => {
                 self.paused = false;
-                if self.phase == Phase::Running {
-                    self.publish(|stats| stats.state = IntakeState::Running);
-                }
+                self.publish_state();
             }
             Command::Stop(at) => self.stop_at(at),
         }
@@ -852,9 +913,19 @@ where
                     handed_back: false,
                     is_open,
                 };
-                self.publish(|stats| stats.state = IntakeState::Stopping);
+                self.publish_state();
             }
         }
+    }
+
+    fn publish_state(&self) {
+        let state = match self.phase {
+            Phase::Stopping { .. } => IntakeState::Stopping,
+            Phase::Opening(..) => IntakeState::Opening,
+            Phase::Running if self.paused => IntakeState::Paused,
+            Phase::Running => IntakeState::Running,
+        };
+        self.publish(|stats| stats.state = state);
     }
 
     /// The dispatcher takes no more messages: what is in no lane goes back.
@@ -913,6 +984,14 @@ where
         });
     }
 
+    /// Publishes how many messages wait beside full lanes, if that has changed.
+    fn publish_aside(&mut self) {
+        let aside = self.inlet.aside.len();
+        if std::mem::replace(&mut self.seen_aside, aside) != aside {
+            self.publish(|_| {});
+        }
+    }
+
     fn notify(&self, what: SourceEvent) {
         self.inlet.dispatcher.engine.notify_source(&self.name, what);
     }
@@ -965,18 +1044,21 @@ impl Counts {
 async fn call<R>(
     limit: Duration,
     call: impl Future<Output = Result<R, SourceError>>,
-) -> Result<R, SourceError> {
+) -> Result<R, Trouble> {
     let mut alarm = alarm_after(limit);
     let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
     poll_fn(|cx| match call.as_mut().poll(cx) {
-        Poll::Ready(Ok(answer)) => Poll::Ready(answer),
-        Poll::Ready(Err(_)) => Poll::Ready(Err(SourceError::failed("a call of it panicked"))),
+        Poll::Ready(Ok(answer)) => Poll::Ready(answer.map_err(Trouble::Failed)),
+        Poll::Ready(Err(_)) => {
+            let error = SourceError::failed("a call of it panicked");
+            Poll::Ready(Err(Trouble::Failed(error)))
+        }
         Poll::Pending => {
             let Some(alarm) = &mut alarm else {
                 return Poll::Pending;
             };
             let late = alarm.poll(cx);
-            late.map(|()| Err(SourceError::failed("a call of it did not return in time")))
+            late.map(|()| Err(Trouble::Late(limit)))
         }
     })
     .await

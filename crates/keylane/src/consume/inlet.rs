@@ -36,6 +36,8 @@ pub(super) struct Inlet<K, M, O, E> {
     pub(super) dispatcher: Dispatcher<K, M, O, E>,
     source: u32,
     waiting: VecDeque<Waiting<K, M>>,
+    /// How many of those, in front, have waited aside and may go in now.
+    passed: usize,
     pub(super) aside: Aside<K, M>,
     /// The wait for room for the first message; with the bytes that it has taken then.
     room: Option<BoxFuture<'static, Option<u32>>>,
@@ -66,6 +68,7 @@ where
             dispatcher,
             source,
             waiting: VecDeque::new(),
+            passed: 0,
             aside: Aside::new(),
             room: None,
             granted: None,
@@ -133,7 +136,8 @@ where
         let Some(first) = self.waiting.front_mut() else {
             return Step::Wait;
         };
-        if first.gate.is_none() {
+        // One that has passed does not wait aside again: others of its key may be there, behind it.
+        if first.gate.is_none() && self.passed == 0 {
             if self.aside.holds(first.hash) {
                 return Step::Aside;
             }
@@ -221,6 +225,7 @@ where
         let Some(first) = self.waiting.pop_front() else {
             return;
         };
+        self.passed = self.passed.saturating_sub(1);
         let Waiting {
             key,
             hash,
@@ -276,12 +281,11 @@ where
 
     /// A gate has let the first message of a key in, or is gone.
     fn pass_gate(&mut self, hash: u64, permit: Option<OwnedSemaphorePermit>) {
-        let mut passed = Vec::new();
         if permit.is_some()
             && let Some(mut first) = self.aside.pop(hash)
         {
             first.gate = permit;
-            passed.push(first);
+            self.pass(first);
         }
         while let Some(next) = self.aside.front(hash) {
             let gate = self.dispatcher.gate(next.key.as_ref(), hash, &next.message);
@@ -290,21 +294,32 @@ where
                     self.aside.wait(hash, gate);
                     break;
                 }
-                _ => passed.extend(self.aside.pop(hash)),
+                _ => {
+                    if let Some(next) = self.aside.pop(hash) {
+                        self.pass(next);
+                    }
+                }
             }
         }
-        // In front, in their order: what came since of their key is behind them.
-        for waiting in passed.into_iter().rev() {
-            self.waiting.push_front(waiting);
-        }
+    }
+
+    /// In front of what came since, and behind what has passed before: others of its key may be
+    /// among either.
+    fn pass(&mut self, waiting: Waiting<K, M>) {
+        self.waiting.insert(self.passed, waiting);
+        self.passed += 1;
     }
 
     /// Takes out the messages that are chosen and not in the lanes yet.
     pub(super) fn extract(&mut self, mut chosen: impl FnMut(Option<u32>) -> bool) -> Vec<u32> {
         let mut out = Vec::new();
-        for _ in 0..self.waiting.len() {
+        let passed = self.passed;
+        for at in 0..self.waiting.len() {
             match self.waiting.pop_front() {
-                Some(waiting) if chosen(waiting.slot) => out.push(waiting),
+                Some(waiting) if chosen(waiting.slot) => {
+                    self.passed -= usize::from(at < passed);
+                    out.push(waiting);
+                }
                 Some(waiting) => self.waiting.push_back(waiting),
                 None => {}
             }

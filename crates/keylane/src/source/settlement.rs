@@ -19,6 +19,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// It was not handled, after so many attempts. For the tests of sources.
+    pub fn returned(attempts: u32) -> Self {
+        Self::Returned { attempts }
+    }
+
     /// Whether the source may forget the message.
     pub fn is_ack(self) -> bool {
         !matches!(self, Self::Returned { .. })

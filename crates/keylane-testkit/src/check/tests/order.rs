@@ -225,3 +225,20 @@ fn i4_going_back_skips_nothing() {
     let bad = far.done(1).done(3).done(2);
     bad.breaks_among(&Evidence::new(), Rule::Order, "after seq 3", &[3, 2], &[]);
 }
+
+#[test]
+fn i4_a_source_that_repeats_messages_is_judged_by_their_first_starts() {
+    let evidence = Evidence::new().redelivers();
+    let good = three().done(1).done(2).done(1).done(3).done(2);
+    good.holds(&evidence, Rule::Order);
+    good.breaks(&Evidence::new(), Rule::Order, "after seq 2", &[2, 1]);
+    let bad = three().done(1).done(3).done(1).done(2);
+    bad.breaks(&evidence, Rule::Order, "after seq 3", &[3, 2]);
+}
+
+#[test]
+fn i3_a_source_that_repeats_messages_overlaps_none_of_a_key() {
+    let evidence = Evidence::new().redelivers();
+    let bad = three().done(1).start(2, 1).start(1, 1).ok(1, 1).ok(2, 1);
+    bad.breaks(&evidence, Rule::Exclusion, "while another", &[2, 1]);
+}

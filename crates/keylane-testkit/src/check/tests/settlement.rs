@@ -327,3 +327,56 @@ fn i7_a_message_settles_in_one_way() {
         .failed(1, 1)
         .holds(&Evidence::new().discarded([1]), Rule::Duplicates);
 }
+
+#[test]
+fn i7_what_a_source_repeats_without_a_reason_is_not_judged() {
+    let evidence = Evidence::new().redelivers();
+    let good = two().done(1).done(2).done(1);
+    good.breaks(
+        &Evidence::new(),
+        Rule::Duplicates,
+        "after it was done",
+        &[1],
+    );
+    let verdict = good.check(&evidence).expect("repeats are allowed");
+    assert_ne!(
+        *verdict.finding(Rule::Duplicates),
+        crate::check::Finding::Holds
+    );
+}
+
+#[test]
+fn i7_a_revoke_repeats_only_what_was_not_confirmed() {
+    let acked = |id| Event::AckReq { id };
+    let confirmed = |id| Event::AckOk { id };
+    let told = two().done(1).event(acked(1)).start(2, 1);
+    let good = told
+        .clone()
+        .end(2, 1, Outcome::Dropped)
+        .revoke()
+        .done(1)
+        .done(2);
+    good.holds(&good.whole(), Rule::Duplicates);
+    let bad = told
+        .event(confirmed(1))
+        .end(2, 1, Outcome::Dropped)
+        .revoke()
+        .done(1);
+    bad.breaks(
+        &Evidence::new(),
+        Rule::Duplicates,
+        "was confirmed before",
+        &[1],
+    );
+}
+
+#[test]
+fn i5_a_message_that_was_dropped_in_flight_is_not_acked() {
+    let bad = one()
+        .start(1, 1)
+        .end(1, 1, Outcome::Dropped)
+        .event(Event::AckReq { id: 1 });
+    bad.breaks(&Evidence::new(), Rule::Acks, "before it was done", &[1]);
+    let bad = one().revoke().event(Event::AckReq { id: 1 }).done(1);
+    bad.breaks(&Evidence::new(), Rule::Acks, "before it was done", &[1]);
+}

@@ -1,0 +1,268 @@
+//! The cases of the suite, and what each needs.
+
+use std::fmt;
+
+use keylane::source::{Features, Source};
+
+use super::broken::Broken;
+use super::cases;
+use super::harness::{Fault, Harness, Site};
+use super::outcome::Found;
+
+/// One case of the suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Case {
+    /// What is not declared is refused with [`SourceError::unsupported`](keylane::source::SourceError).
+    Refusals,
+    /// The messages of a key are handled in order, and one after the other.
+    Order,
+    /// A slow key does not hold up the others.
+    SlowKey,
+    /// A key whose lane is full does not hold up the others.
+    HotKey,
+    /// A source hands over no more than there is room for.
+    Room,
+    /// A source that has nothing says so in time.
+    Idle,
+    /// A `receive` that is dropped loses nothing.
+    DroppedReceive,
+    /// A message that fails is tried again, before the others of its key.
+    Retry,
+    /// A message that is given up has its dead letter before its key goes on.
+    DeadLetter,
+    /// The same with dead letters that the source keeps.
+    DeadLetterAtSource,
+    /// Keys and payloads come as they were sent: large, empty, missing, binary.
+    Payloads,
+    /// What was acked does not come again.
+    Acked,
+    /// What was not handled at the end comes again, in order.
+    HandedBack,
+    /// What is given back comes again in the same generation, in order.
+    Nack,
+    /// An ack that did not arrive: the message comes again.
+    AckLost,
+    /// An ack of an older delivery does not ack a newer one.
+    StaleAck,
+    /// What settles after its generation was lost is not told.
+    LateAck,
+    /// A revoke while messages are parked.
+    RevokeParked,
+    /// A revoke while messages are in flight.
+    RevokeInFlight,
+    /// A revoke while messages back off.
+    RevokeBackingOff,
+    /// A revoke while a lane is halted.
+    RevokeHalted,
+    /// Ownership is lost with work in every state.
+    Lost,
+    /// Two stops at once, while messages come: one report, which adds up.
+    Stop,
+    /// The server restarts.
+    Restart,
+    /// The server is killed.
+    Kill,
+    /// Each message comes two to five times: late, out of order, after its ack.
+    Storm,
+    /// A stall without an error is found, and ended.
+    Stall,
+    /// What is held for longer than its lease comes again, unless it is extended.
+    Lease,
+    /// Positions are read again.
+    RandomAccess,
+    /// Attempts are counted across processes.
+    Attempts,
+    /// A finite source comes to its end.
+    End,
+    /// A consumer is killed at random points.
+    ProcessKilled,
+}
+
+/// Why a case is not run.
+type Lacking = Option<String>;
+
+impl Case {
+    /// All cases.
+    pub const ALL: [Case; 32] = [
+        Case::Refusals,
+        Case::Order,
+        Case::SlowKey,
+        Case::HotKey,
+        Case::Room,
+        Case::Idle,
+        Case::DroppedReceive,
+        Case::Retry,
+        Case::DeadLetter,
+        Case::DeadLetterAtSource,
+        Case::Payloads,
+        Case::Acked,
+        Case::HandedBack,
+        Case::Nack,
+        Case::AckLost,
+        Case::StaleAck,
+        Case::LateAck,
+        Case::RevokeParked,
+        Case::RevokeInFlight,
+        Case::RevokeBackingOff,
+        Case::RevokeHalted,
+        Case::Lost,
+        Case::Stop,
+        Case::Restart,
+        Case::Kill,
+        Case::Storm,
+        Case::Stall,
+        Case::Lease,
+        Case::RandomAccess,
+        Case::Attempts,
+        Case::End,
+        Case::ProcessKilled,
+    ];
+
+    /// Its name, as the tests of [`conformance_tests!`](crate::conformance_tests) have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refusals => "refusals",
+            Self::Order => "order",
+            Self::SlowKey => "slow_key",
+            Self::HotKey => "hot_key",
+            Self::Room => "room",
+            Self::Idle => "idle",
+            Self::DroppedReceive => "dropped_receive",
+            Self::Retry => "retry",
+            Self::DeadLetter => "dead_letter",
+            Self::DeadLetterAtSource => "dead_letter_at_source",
+            Self::Payloads => "payloads",
+            Self::Acked => "acked",
+            Self::HandedBack => "handed_back",
+            Self::Nack => "nack",
+            Self::AckLost => "ack_lost",
+            Self::StaleAck => "stale_ack",
+            Self::LateAck => "late_ack",
+            Self::RevokeParked => "revoke_parked",
+            Self::RevokeInFlight => "revoke_in_flight",
+            Self::RevokeBackingOff => "revoke_backing_off",
+            Self::RevokeHalted => "revoke_halted",
+            Self::Lost => "lost",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+            Self::Kill => "kill",
+            Self::Storm => "storm",
+            Self::Stall => "stall",
+            Self::Lease => "lease",
+            Self::RandomAccess => "random_access",
+            Self::Attempts => "attempts",
+            Self::End => "end",
+            Self::ProcessKilled => "process_killed",
+        }
+    }
+
+    /// The case of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|case| case.name() == name)
+    }
+
+    /// Runs it, if the harness can and the source declares what it is about.
+    pub async fn run<H: Harness>(self, harness: &H) -> Found {
+        let run = async {
+            let site = harness.site(self.name()).await?;
+            let features = site.source().await?.features();
+            if let Some(why) = self.lacks(features, &harness.faults()) {
+                return Ok(Found::LeftOut(why));
+            }
+            if self == Self::ProcessKilled {
+                return cases::process_killed(harness).await;
+            }
+            self.run_at(site, features, harness).await?;
+            Ok::<_, Broken>(Found::Passed)
+        };
+        // Nothing waits for ever: each wait of a case has the patience of the harness.
+        run.await.unwrap_or_else(Found::Failed)
+    }
+
+    fn lacks(self, features: Features, faults: &[Fault]) -> Lacking {
+        let fault = |fault: Fault| {
+            let can = faults.contains(&fault);
+            (!can).then(|| format!("the harness cannot inject {fault}"))
+        };
+        let feature = |declared: bool, what: &str| {
+            (!declared).then(|| format!("the source does not declare that it {what}"))
+        };
+        let survives = || {
+            feature(
+                features.does_survive_restart(),
+                "survives a restart of its server",
+            )
+        };
+        match self {
+            Self::Nack => feature(features.has_nack(), "takes back what it is given back"),
+            Self::DeadLetterAtSource => {
+                feature(features.keeps_dead_letters(), "keeps dead letters")
+            }
+            Self::Lease => feature(features.lease_of().is_some(), "has leases"),
+            Self::RandomAccess => feature(features.has_random_access(), "reads positions again"),
+            Self::Attempts => feature(features.does_count_attempts(), "counts attempts"),
+            Self::End => feature(features.is_finite(), "comes to an end"),
+            Self::AckLost => fault(Fault::CutBeforeAck),
+            Self::LateAck | Self::Lost => fault(Fault::Lose),
+            Self::RevokeParked
+            | Self::RevokeInFlight
+            | Self::RevokeBackingOff
+            | Self::RevokeHalted => fault(Fault::Revoke),
+            Self::Restart => survives().or_else(|| fault(Fault::Restart)),
+            Self::Kill => survives().or_else(|| fault(Fault::Kill)),
+            Self::Storm => fault(Fault::Storm),
+            Self::Stall => fault(Fault::Stall),
+            _ => None,
+        }
+    }
+
+    async fn run_at<H: Harness>(
+        self,
+        site: H::Site,
+        features: Features,
+        harness: &H,
+    ) -> Result<(), Broken> {
+        let stage = super::stage::Stage::new(site, features, harness.patience());
+        match self {
+            Self::Refusals => cases::refusals(stage).await,
+            Self::Order => cases::order(stage).await,
+            Self::SlowKey => cases::slow_key(stage).await,
+            Self::HotKey => cases::hot_key(stage).await,
+            Self::Room => cases::room(stage).await,
+            Self::Idle => cases::idle(stage).await,
+            Self::DroppedReceive => cases::dropped_receive(stage).await,
+            Self::Retry => cases::retry(stage).await,
+            Self::DeadLetter => cases::dead_letter(stage).await,
+            Self::DeadLetterAtSource => cases::dead_letter_at_source(stage).await,
+            Self::Payloads => cases::payloads(stage).await,
+            Self::Acked => cases::acked(stage).await,
+            Self::HandedBack => cases::handed_back(stage).await,
+            Self::Nack => cases::nack(stage).await,
+            Self::AckLost => cases::ack_lost(stage).await,
+            Self::StaleAck => cases::stale_ack(stage).await,
+            Self::LateAck => cases::late_ack(stage).await,
+            Self::RevokeParked => cases::revoke_parked(stage).await,
+            Self::RevokeInFlight => cases::revoke_in_flight(stage).await,
+            Self::RevokeBackingOff => cases::revoke_backing_off(stage).await,
+            Self::RevokeHalted => cases::revoke_halted(stage).await,
+            Self::Lost => cases::lost(stage).await,
+            Self::Stop => cases::stop(stage).await,
+            Self::Restart => cases::restart(stage).await,
+            Self::Kill => cases::kill(stage).await,
+            Self::Storm => cases::storm(stage).await,
+            Self::Stall => cases::stall(stage).await,
+            Self::Lease => cases::lease(stage).await,
+            Self::RandomAccess => cases::random_access(stage).await,
+            Self::Attempts => cases::attempts(stage).await,
+            Self::End => cases::end(stage).await,
+            Self::ProcessKilled => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,137 @@
+//! Faults of the reference server, to be ordered by a test.
+
+use std::time::Duration;
+
+use keylane::source::RawMessage;
+use tokio::time::Instant;
+
+use super::plan::Storm;
+use super::server::ReferenceServer;
+use crate::scenario::Random;
+
+/// What a call answers whose effect is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loss {
+    /// Everything is fine.
+    #[default]
+    Silent,
+    /// An error.
+    Told,
+}
+
+/// A call of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Call {
+    /// [`Source::open`](keylane::source::Source::open).
+    Open,
+    /// [`Source::receive`](keylane::source::Source::receive).
+    Receive,
+    /// [`Source::settle`](keylane::source::Source::settle).
+    Settle,
+    /// [`Source::confirm`](keylane::source::Source::confirm).
+    Confirm,
+    /// [`Source::release`](keylane::source::Source::release).
+    Release,
+    /// [`Source::extend`](keylane::source::Source::extend).
+    Extend,
+    /// [`Source::reread`](keylane::source::Source::reread).
+    Reread,
+    /// [`Source::dead_letter`](keylane::source::Source::dead_letter).
+    DeadLetter,
+    /// [`Source::close`](keylane::source::Source::close).
+    Close,
+}
+
+/// Orders faults: see [`ReferenceServer::faults`].
+#[derive(Clone, Debug)]
+pub struct Faults {
+    server: ReferenceServer,
+}
+
+impl Faults {
+    pub(super) fn new(server: ReferenceServer) -> Self {
+        Self { server }
+    }
+
+    /// The next `times` settlements never arrive. A lost settlement that was not told makes the next
+    /// `confirm` fail, unless that is lost as well.
+    pub fn lose_settles(&self, times: usize, loss: Loss) {
+        self.server.plan(|plan| plan.lost_settles = (times, loss));
+    }
+
+    /// The next `times` calls of `confirm` do nothing.
+    pub fn lose_confirms(&self, times: usize, loss: Loss) {
+        self.server.plan(|plan| plan.lost_confirms = (times, loss));
+    }
+
+    /// The next `times` settlements find the connection cut: they do not arrive, and the session is
+    /// over.
+    pub fn cut_before_ack(&self, times: usize) {
+        self.server.plan(|plan| plan.cuts = times);
+    }
+
+    /// The next hand-over has so many messages more than it has room for.
+    pub fn hand_over_beyond_room(&self, messages: usize) {
+        self.server.plan(|plan| plan.beyond_room = messages);
+    }
+
+    /// The next `messages` are handed over twice, under one position.
+    pub fn hand_over_twice(&self, messages: usize) {
+        self.server.plan(|plan| plan.twice = messages);
+    }
+
+    /// The next `times` calls of this kind panic. The panic hook is not called.
+    pub fn panic_in(&self, call: Call, times: usize) {
+        self.server.plan(|plan| plan.panics.insert(call, times));
+    }
+
+    /// The next `times` calls of this kind return an error, and do nothing.
+    pub fn fail(&self, call: Call, times: usize) {
+        self.server.plan(|plan| plan.errors.insert(call, times));
+    }
+
+    /// Each call takes this time, before anything else.
+    pub fn be_slow(&self, delay: Duration) {
+        self.server.plan(|plan| plan.delay = delay);
+    }
+
+    /// The next `times` dead letters are refused.
+    pub fn refuse_letters(&self, times: usize) {
+        self.server.plan(|plan| plan.refused_letters = times);
+    }
+
+    /// The next `times` attempts may not start.
+    pub fn refuse_starts(&self, times: usize) {
+        self.server.plan(|plan| plan.refused_starts = times);
+    }
+
+    /// Each message is handed over two to five times: again at random moments within this time after
+    /// the first delivery, before or after its ack.
+    pub fn storm(&self, seed: u64, within: Duration) {
+        let random = Random::new(seed);
+        self.server
+            .plan(|plan| plan.storm = Some(Storm { random, within }));
+    }
+
+    /// Settlements of deliveries that are over count, from now on.
+    pub fn accept_stale(&self) {
+        self.server.plan(|plan| plan.accepts_stale = true);
+    }
+
+    /// Hands the chosen messages over once more, whether they are held, acked or neither.
+    pub fn redeliver(&self, chosen: impl Fn(&RawMessage) -> bool) {
+        self.server
+            .change(|state| state.redeliver(Instant::now(), chosen));
+    }
+
+    /// Loses the chosen messages: they are never handed over again, and nobody has handled them.
+    pub fn forget(&self, chosen: impl Fn(&RawMessage) -> bool) {
+        self.server.change(|state| state.forget(chosen));
+    }
+
+    /// No fault that was ordered before happens any more.
+    pub fn none(&self) {
+        self.server
+            .plan(|plan| *plan = super::plan::Plan::default());
+    }
+}

@@ -1,0 +1,23 @@
+//! The attempts that the reference server counts.
+
+use keylane::error::BoxError;
+use keylane::source::{Outcome, StartGuard};
+
+use super::place::Place;
+use super::server::ReferenceServer;
+
+/// Counts attempts at the server.
+pub(super) struct AttemptCounter {
+    pub(super) server: ReferenceServer,
+}
+
+impl StartGuard<Place> for AttemptCounter {
+    fn starts(&self, _slot: u32, place: &Place, attempt: u32) -> Result<(), BoxError> {
+        match self.server.change(|state| state.start(*place, attempt)) {
+            true => Ok(()),
+            false => Err("scripted refusal of an attempt".into()),
+        }
+    }
+
+    fn settles(&self, _slot: u32, _place: &Place, _outcome: Outcome) {}
+}

@@ -1,0 +1,198 @@
+//! Limits, and sources and messages that break them.
+
+use std::time::Duration;
+
+use keylane::error::ConsumeError;
+use keylane::source::RawMessage;
+use keylane::{Dispatcher, IntakeSettings, OnExhausted};
+use keylane_testkit::scenario::{quiet, settle, watch_for_engine_panics};
+use keylane_testkit::{Act, Evidence, Gate, Script};
+
+use crate::support::{Rig, adds_up, id_of, orders, plain, scripted, settings, stats_add_up, until};
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_held_than_the_limit_says() {
+    for limit in [1, 2, 7] {
+        let rig = Rig::new(plain());
+        let gate = Gate::new();
+        let orders = rig.spawn(Act::ok().waits(&gate));
+        let intake = orders
+            .consume_with(rig.server.source(), settings().held(limit))
+            .unwrap();
+        rig.publish(0..20);
+        until(|| intake.stats().held == limit).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!((rig.server.held(), intake.stats().held), (limit, limit));
+        stats_add_up(&intake);
+        gate.open();
+        let report = rig.finish(&orders, intake).await;
+        assert_eq!(rig.server.counts().most_held, limit);
+        assert_eq!((report.received, report.restarts), (20, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn zero_is_no_limit() {
+    let rig = Rig::new(plain());
+    let orders = rig.spawn(Act::ok());
+    let zero = Duration::ZERO;
+    let cases: [(&str, IntakeSettings); 4] = [
+        ("held", settings().held(0)),
+        ("stall_after", settings().stall_after(zero)),
+        ("longest_pause", settings().longest_pause(zero)),
+        ("confirm_every", settings().confirm_every(zero)),
+    ];
+    for (name, settings) in cases {
+        let refused = orders.consume_with(rig.server.source(), settings);
+        assert!(
+            matches!(refused, Err(ConsumeError::Zero(of)) if of == name),
+            "{name}"
+        );
+    }
+    // No time for attempts after a revoke is a time.
+    let at_once = settings().revoke_within(zero);
+    let intake = orders.consume_with(rig.server.source(), at_once).unwrap();
+    rig.publish([1]);
+    rig.finish(&orders, intake).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_times_are_for_ever() {
+    let rig = Rig::new(plain());
+    let orders = rig.spawn(Act::ok());
+    let for_ever = IntakeSettings::new()
+        .held(usize::MAX)
+        .stall_after(Duration::MAX)
+        .longest_pause(Duration::MAX)
+        .revoke_within(Duration::MAX)
+        .confirm_every(Duration::MAX);
+    let intake = orders.consume_with(rig.server.source(), for_ever).unwrap();
+    rig.publish([1, 2]);
+    rig.handled(2).await;
+    rig.revoke();
+    rig.publish([1]);
+    rig.handled(3).await;
+    let report = intake.stop().within(Duration::MAX).await;
+    adds_up(&report);
+    assert_eq!((report.acked, rig.server.left()), (3, 0));
+}
+
+/// A source that goes beyond its room is taken at its word, and gets less room afterwards.
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_over_beyond_the_room_is_handled() {
+    let rig = Rig::new(plain());
+    let gate = Gate::new();
+    let orders = rig.spawn(Act::ok().waits(&gate));
+    rig.server.faults().hand_over_beyond_room(5);
+    rig.publish(0..20);
+    let intake = orders
+        .consume_with(rig.server.source(), settings().held(4))
+        .unwrap();
+    until(|| intake.stats().held == 9).await;
+    gate.release(4);
+    rig.handled(4).await;
+    quiet().await;
+    assert_eq!(intake.stats().held, 5);
+    stats_add_up(&intake);
+    gate.open();
+    rig.finish(&orders, intake).await;
+}
+
+/// One position that is handed over twice is two messages, handled one after the other.
+#[tokio::test(start_paused = true)]
+async fn one_position_handed_over_twice_is_handled_twice() {
+    let rig = Rig::new(plain());
+    let orders = rig.spawn(Act::ok().sleeps(Duration::from_millis(5)));
+    rig.server.faults().hand_over_twice(2);
+    rig.publish([1, 1, 2]);
+    let intake = rig.consume(&orders);
+    rig.handled(5).await;
+    rig.server.until(|server| server.left() == 0).await;
+    let report = intake.stop().await;
+    adds_up(&report);
+    assert_eq!((report.received, report.acked), (5, 5));
+    rig.judge(&orders, Evidence::new().redelivers());
+}
+
+/// A message whose key cannot be told goes back, and does not stop the others.
+#[tokio::test(start_paused = true)]
+async fn a_key_function_that_panics_costs_that_message_only() {
+    let rig = Rig::new(plain());
+    watch_for_engine_panics();
+    let key = |raw: &RawMessage| {
+        if id_of(raw) == 2 {
+            std::panic::resume_unwind(Box::new("a key that panics".to_owned()));
+        }
+        raw.key.clone()
+    };
+    let orders = Dispatcher::key_by_opt(key)
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(scripted(Script::new(&rig.history)))
+        .unwrap();
+    let intake = rig.consume(&orders);
+    rig.publish([1, 2, 3, 2]);
+    rig.handled(3).await;
+    quiet().await;
+    assert_eq!(rig.history.handled().len(), 3);
+    stats_add_up(&intake);
+    assert_eq!(intake.stats().nacked, 1);
+    assert!(intake.stats().last_error.is_some());
+    let report = intake.stop().await;
+    adds_up(&report);
+    assert_eq!(rig.server.left(), 1);
+}
+
+/// A message that is larger than all the room there is goes back, and does not stop the others.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_too_large_costs_that_message_only() {
+    let rig = Rig::new(plain());
+    let orders = orders()
+        .capacity_bytes(100, |raw: &RawMessage| raw.payload.len())
+        .spawn(scripted(Script::new(&rig.history)))
+        .unwrap();
+    let intake = rig.consume(&orders);
+    rig.publish([1, 2]);
+    rig.server.publish([RawMessage::new(vec![0; 101]).key("3")]);
+    rig.publish([1, 2]);
+    rig.handled(4).await;
+    quiet().await;
+    assert_eq!(intake.stats().nacked, 1);
+    let report = intake.stop().await;
+    adds_up(&report);
+    assert_eq!(rig.server.left(), 1);
+}
+
+/// The bytes of a dispatcher are a limit for a source, too; what it cannot place waits.
+#[tokio::test(start_paused = true)]
+async fn messages_wait_for_room_in_bytes() {
+    let rig = Rig::new(plain());
+    let orders = orders()
+        .capacity_bytes(20, |raw: &RawMessage| raw.payload.len())
+        .spawn(scripted(
+            Script::new(&rig.history).otherwise(Act::ok().sleeps(Duration::from_millis(3))),
+        ))
+        .unwrap();
+    let intake = rig.consume(&orders);
+    rig.publish((0..50).map(|n| n % 5));
+    rig.finish(&orders, intake).await;
+}
+
+/// With nack, a message that cannot be placed does not spin: other work goes on, and so does time.
+#[tokio::test(start_paused = true)]
+#[ignore = "a message that cannot be placed is given back at once, and comes again at once, for ever"]
+async fn a_message_that_cannot_be_placed_does_not_come_again_at_full_speed() {
+    let rig = Rig::new(plain().nack());
+    let orders = orders()
+        .capacity_bytes(100, |raw: &RawMessage| raw.payload.len())
+        .spawn(scripted(Script::new(&rig.history)))
+        .unwrap();
+    let intake = rig.consume(&orders);
+    rig.server.publish([RawMessage::new(vec![0; 101]).key("3")]);
+    settle().await;
+    assert!(
+        rig.server.counts().delivered < 100,
+        "{:?}",
+        rig.server.counts()
+    );
+    drop(intake);
+}

@@ -1,0 +1,21 @@
+//! Sources that are consumed: what the driver guarantees, shown with the reference source in paused
+//! time.
+#![cfg(not(keylane_shuttle))]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod support;
+
+mod attempts;
+mod endings;
+mod events;
+mod letters;
+mod limits;
+mod order;
+mod pause;
+mod policies;
+mod restart;
+mod revoke;
+mod several;

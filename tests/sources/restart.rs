@@ -1,0 +1,236 @@
+//! Sources that fail in any of their calls, and are opened again.
+
+use std::time::Duration;
+
+use keylane::IntakeState;
+use keylane_testkit::reference::{Call, Loss};
+use keylane_testkit::scenario::{MS, SECOND, quiet};
+use keylane_testkit::{Act, Gate};
+use tokio::time::Instant;
+
+use crate::support::{Rig, adds_up, plain, settings, stats_add_up, until};
+
+/// An error or a panic in each call: the source is opened again, and nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn an_error_or_a_panic_in_each_call() {
+    let calls = [
+        Call::Open,
+        Call::Receive,
+        Call::Settle,
+        Call::Confirm,
+        Call::Release,
+        Call::Extend,
+    ];
+    for call in calls {
+        for panics in [false, true] {
+            let rig = Rig::new(plain().lease(5 * SECOND));
+            let orders = rig.spawn(Act::ok().sleeps(20 * MS));
+            match panics {
+                true => rig.server.faults().panic_in(call, 1),
+                false => rig.server.faults().fail(call, 1),
+            }
+            let intake = rig.consume(&orders);
+            rig.publish([1, 1, 2, 2, 3]);
+            rig.started(1).await;
+            rig.revoke();
+            // A fault can come at any moment.
+            for _ in 0..100 {
+                rig.history.revoke(0);
+                tokio::time::sleep(20 * MS).await;
+            }
+            let report = rig.finish(&orders, intake).await;
+            let restarts = u64::from(call != Call::Open);
+            assert_eq!(report.restarts, restarts, "{call:?}, panics: {panics}");
+            // What was acked, and not confirmed because of the fault, is not counted as acked.
+            assert!(report.acked <= 5 && report.received >= 5, "{report}");
+        }
+    }
+}
+
+/// A close that fails, panics or takes for ever does not hold up the end.
+#[tokio::test(start_paused = true)]
+async fn a_close_that_fails() {
+    for fault in 0..3 {
+        let rig = Rig::new(plain());
+        let orders = rig.spawn(Act::ok());
+        let intake = rig.consume(&orders);
+        rig.publish([1]);
+        rig.server.until(|server| server.left() == 0).await;
+        match fault {
+            0 => rig.server.faults().fail(Call::Close, 1),
+            1 => rig.server.faults().panic_in(Call::Close, 1),
+            _ => rig.server.faults().be_slow(3600 * SECOND),
+        }
+        let start = Instant::now();
+        let report = intake.stop().await;
+        adds_up(&report);
+        assert!(start.elapsed() <= 20 * SECOND, "{:?}", start.elapsed());
+    }
+}
+
+/// Acks that were lost on the way are not in the report as acks, and their messages come again.
+#[tokio::test(start_paused = true)]
+async fn acks_that_are_lost() {
+    for loss in [Loss::Silent, Loss::Told] {
+        let rig = Rig::new(plain());
+        let orders = rig.spawn(Act::ok());
+        rig.server.faults().lose_settles(1, loss);
+        let intake = rig.consume(&orders);
+        rig.publish([1, 2, 3]);
+        rig.handled(3).await;
+        rig.history.revoke(0);
+        let report = rig.finish(&orders, intake).await;
+        assert_eq!((report.acked, report.restarts), (3, 1), "{loss:?}");
+        assert_eq!(report.given_back, report.received - 3);
+    }
+}
+
+/// The last confirmation fails: what it was about is not reported as acked.
+#[tokio::test(start_paused = true)]
+async fn a_last_confirmation_that_fails() {
+    let rig = Rig::new(plain());
+    let orders = rig.spawn(Act::ok());
+    let late = settings().confirm_every(3600 * SECOND);
+    let intake = orders.consume_with(rig.server.source(), late).unwrap();
+    rig.publish([1, 2, 3]);
+    rig.handled(3).await;
+    quiet().await;
+    rig.server.faults().lose_confirms(9, Loss::Told);
+    let report = intake.stop().await;
+    adds_up(&report);
+    assert_eq!((report.acked, report.given_back), (0, 3));
+}
+
+/// A server that is down is tried again and again, with pauses that grow up to their limit.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_down_for_long() {
+    let rig = Rig::new(plain());
+    rig.server.kill();
+    let orders = rig.spawn(Act::ok());
+    let patient = settings().longest_pause(2 * SECOND);
+    let intake = orders.consume_with(rig.server.source(), patient).unwrap();
+    rig.publish([1, 2]);
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(intake.stats().state, IntakeState::Opening);
+    let error = intake.stats().last_error.expect("it has failed");
+    assert!(error.contains("down"), "{error}");
+    rig.server.start();
+    let start = Instant::now();
+    rig.handled(2).await;
+    assert!(start.elapsed() <= 2 * SECOND + 10 * MS);
+    rig.finish(&orders, intake).await;
+}
+
+/// The server dies with work in flight and parked: old attempts end before what comes again starts.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_dies_with_work_here() {
+    let rig = Rig::new(plain());
+    let gate = Gate::new();
+    let orders = rig.spawn(Act::ok().waits(&gate));
+    let intake = rig.consume(&orders);
+    rig.publish([1, 1, 2]);
+    gate.arrivals(2).await;
+    rig.history.revoke(0);
+    rig.server.kill();
+    until(|| intake.stats().state == IntakeState::Opening).await;
+    stats_add_up(&intake);
+    rig.server.start();
+    until(|| intake.stats().restarts == 1 && intake.stats().state == IntakeState::Running).await;
+    gate.release(2);
+    until(|| intake.stats().stale == 2).await;
+    gate.open();
+    rig.handled(5).await;
+    let report = rig.finish(&orders, intake).await;
+    assert_eq!((report.acked, report.received), (3, 6));
+}
+
+/// A stall in `receive` is found by the watchdog; so is one in any other call.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_stalls() {
+    let rig = Rig::new(plain());
+    let orders = rig.spawn(Act::ok());
+    let intake = rig.consume(&orders);
+    rig.publish([1]);
+    rig.server.until(|server| server.left() == 0).await;
+    let start = Instant::now();
+    rig.server.stall();
+    rig.publish([1, 2]);
+    rig.handled(3).await;
+    let lasted = start.elapsed();
+    assert!(lasted <= 11 * SECOND, "{lasted:?}");
+    assert_eq!(intake.stats().restarts, 1);
+    rig.finish(&orders, intake).await;
+
+    // In a call about acks.
+    let rig = Rig::new(plain());
+    let gate = Gate::new();
+    let orders = rig.spawn(Act::ok().waits(&gate));
+    let intake = rig.consume(&orders);
+    rig.publish([1]);
+    gate.arrivals(1).await;
+    rig.server.stall();
+    gate.open();
+    rig.history.revoke(0);
+    rig.handled(2).await;
+    let report = rig.finish(&orders, intake).await;
+    assert_eq!((report.acked, report.restarts), (1, 1));
+}
+
+/// A source that has nothing to say, says so, and is left alone for hours.
+#[tokio::test(start_paused = true)]
+async fn a_quiet_source_is_no_stall() {
+    let rig = Rig::new(plain());
+    let gate = Gate::new();
+    let orders = rig.spawn(Act::ok().waits(&gate));
+    let one = settings().held(1);
+    let intake = orders.consume_with(rig.server.source(), one).unwrap();
+    tokio::time::sleep(3600 * SECOND).await;
+    rig.publish([1, 2]);
+    gate.arrivals(1).await;
+    // No room.
+    tokio::time::sleep(3600 * SECOND).await;
+    intake.pause();
+    tokio::time::sleep(3600 * SECOND).await;
+    intake.resume();
+    gate.open();
+    let report = rig.finish(&orders, intake).await;
+    assert_eq!(report.restarts, 0);
+}
+
+/// Each call is slow, and none too slow.
+#[tokio::test(start_paused = true)]
+async fn a_slow_source_is_no_stall() {
+    let rig = Rig::new(plain());
+    rig.server.faults().be_slow(Duration::from_secs(8));
+    let orders = rig.spawn(Act::ok());
+    let intake = rig.consume(&orders);
+    rig.publish((0..30).map(|n| n % 3));
+    let report = rig.finish(&orders, intake).await;
+    assert_eq!((report.acked, report.restarts), (30, 0));
+}
+
+/// The lease of what is held is extended for as long as it is here, also while the intake stops.
+#[tokio::test(start_paused = true)]
+async fn leases_are_extended_until_the_end() {
+    let rig = Rig::new(plain().lease(3 * SECOND));
+    let orders = rig.spawn(Act::ok().sleeps(20 * SECOND));
+    let intake = rig.consume(&orders);
+    rig.publish([1, 1]);
+    tokio::time::sleep(10 * SECOND).await;
+    let report = intake.stop().within(60 * SECOND).await;
+    adds_up(&report);
+    assert_eq!((report.acked, report.received), (2, 2));
+    assert_eq!(rig.server.left(), 0);
+    assert_eq!(rig.server.counts().delivered, 2);
+
+    // And what is revoked and in flight.
+    let rig = Rig::new(plain().lease(3 * SECOND));
+    let orders = rig.spawn(Act::ok().sleeps(20 * SECOND));
+    let late = settings().revoke_within(60 * SECOND);
+    let intake = orders.consume_with(rig.server.source(), late).unwrap();
+    rig.publish([1]);
+    rig.started(1).await;
+    rig.revoke();
+    let report = rig.finish(&orders, intake).await;
+    assert_eq!((report.acked, report.received), (1, 1));
+}

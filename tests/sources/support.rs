@@ -1,0 +1,195 @@
+//! A reference server, a dispatcher whose handler follows a script, and the judge of both.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylane::source::{Features, RawMessage};
+use keylane::{Builder, Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted};
+use keylane_testkit::reference::{ReferenceServer, Standing};
+use keylane_testkit::scenario::{
+    assert_no_engine_panics, assert_nothing_left, watch_for_engine_panics, within,
+};
+use keylane_testkit::{Act, Evidence, History, Id, Key, Script, ScriptError, Scripted};
+use tokio::time::Instant;
+
+pub(crate) const REVOKE_WITHIN: Duration = Duration::from_secs(1);
+
+pub(crate) type Orders = Dispatcher<Bytes, RawMessage, Id, ScriptError>;
+
+/// The message `id` of a key.
+pub(crate) fn message(key: Key, id: Id) -> RawMessage {
+    RawMessage::new(id.to_be_bytes().to_vec()).key(key.to_string())
+}
+
+pub(crate) fn id_of(message: &RawMessage) -> Id {
+    Id::from_be_bytes(message.payload[..8].try_into().unwrap())
+}
+
+pub(crate) fn key_of(message: &RawMessage) -> Option<Key> {
+    let key = message.key.as_ref()?;
+    std::str::from_utf8(key).unwrap().parse().ok()
+}
+
+/// A dispatcher of raw messages that halts a key whose message fails.
+pub(crate) fn orders()
+-> Builder<Bytes, RawMessage, ScriptError, impl Fn(&RawMessage) -> Option<Bytes> + Send + Sync> {
+    watch_for_engine_panics();
+    Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+        .on_exhausted(OnExhausted::Halt)
+}
+
+/// The script as a handler.
+pub(crate) fn scripted(
+    script: Script,
+) -> impl Fn(Context<Bytes>, RawMessage) -> Scripted + Send + Sync + 'static {
+    move |context, message| script.run(key_of(&message), id_of(&message), context.attempt())
+}
+
+pub(crate) fn settings() -> IntakeSettings {
+    IntakeSettings::new()
+        .revoke_within(REVOKE_WITHIN)
+        .stall_after(Duration::from_secs(10))
+}
+
+/// A source that survives restarts of its server, and can do nothing else.
+pub(crate) fn plain() -> Features {
+    Features::new().survives_restart()
+}
+
+/// One server, and what happens to its messages.
+pub(crate) struct Rig {
+    pub(crate) server: ReferenceServer,
+    pub(crate) history: History,
+    seqs: std::cell::RefCell<HashMap<Key, u64>>,
+    last_id: Cell<Id>,
+}
+
+impl Rig {
+    pub(crate) fn new(features: Features) -> Self {
+        Self::of(ReferenceServer::new(features))
+    }
+
+    pub(crate) fn of(server: ReferenceServer) -> Self {
+        Self {
+            server,
+            history: History::new(),
+            seqs: Default::default(),
+            last_id: Cell::new(0),
+        }
+    }
+
+    /// A dispatcher whose handlers follow this script.
+    pub(crate) fn spawn(&self, act: Act) -> Orders {
+        orders()
+            .spawn(scripted(Script::new(&self.history).otherwise(act)))
+            .unwrap()
+    }
+
+    /// Publishes one message for each key. The ids count from 1.
+    pub(crate) fn publish(&self, keys: impl IntoIterator<Item = Key>) -> Vec<Id> {
+        let mut ids = Vec::new();
+        for key in keys {
+            let id = self.last_id.get() + 1;
+            self.last_id.set(id);
+            let mut seqs = self.seqs.borrow_mut();
+            let seq = seqs.entry(key).or_default();
+            *seq += 1;
+            self.history.sending(key, *seq, id).ok();
+            let mut message = message(key, id);
+            message.version = Some(*seq);
+            self.server.publish([message]);
+            ids.push(id);
+        }
+        ids
+    }
+
+    pub(crate) fn consume(&self, orders: &Orders) -> Intake {
+        orders
+            .consume_with(self.server.source(), settings())
+            .unwrap()
+    }
+
+    /// Waits until so many handlers have succeeded.
+    pub(crate) async fn handled(&self, count: usize) {
+        until(|| self.history.handled().len() >= count).await;
+    }
+
+    /// Waits until so many attempts have started.
+    pub(crate) async fn started(&self, count: usize) {
+        until(|| self.history.started().len() >= count).await;
+    }
+
+    pub(crate) fn revoke(&self) {
+        self.history.revoke(0);
+        self.server.revoke();
+    }
+
+    pub(crate) fn lose(&self) {
+        self.history.revoke(0);
+        self.server.lose();
+    }
+
+    /// How many messages stand so.
+    pub(crate) fn ready(&self) -> usize {
+        self.server.count(|standing| standing == Standing::Ready)
+    }
+
+    /// Everything is handled: stops, and judges.
+    pub(crate) async fn finish(&self, orders: &Orders, intake: Intake) -> IntakeReport {
+        self.finish_with(orders, intake, Evidence::new()).await
+    }
+
+    pub(crate) async fn finish_with(
+        &self,
+        orders: &Orders,
+        intake: Intake,
+        evidence: Evidence,
+    ) -> IntakeReport {
+        self.server.until(|server| server.left() == 0).await;
+        let report = within(async { intake.stop().await }).await;
+        adds_up(&report);
+        assert_eq!(self.server.held(), 0);
+        assert_eq!(self.server.counts().stale, 0, "a stale ack was told");
+        self.judge(orders, evidence);
+        report
+    }
+
+    pub(crate) fn judge(&self, orders: &Orders, evidence: Evidence) {
+        assert_no_engine_panics();
+        assert_nothing_left(orders);
+        let evidence = evidence.quiescent(Instant::now());
+        self.history.check(&evidence).expect("a correct driver");
+    }
+}
+
+/// Waits until this holds, with paused time.
+#[track_caller]
+pub(crate) fn until(mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    async move {
+        for _ in 0..100_000 {
+            if holds() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("it does not come true: {caller}");
+    }
+}
+
+/// S7.
+#[track_caller]
+pub(crate) fn adds_up(report: &IntakeReport) {
+    let sum = report.acked + report.dead_lettered + report.nacked + report.given_back;
+    assert_eq!(sum, report.received, "{report}");
+}
+
+/// What was received is always accounted for.
+#[track_caller]
+pub(crate) fn stats_add_up(intake: &Intake) {
+    let stats = intake.stats();
+    let sum = stats.acked + stats.dead_lettered + stats.nacked + stats.given_back;
+    assert_eq!(sum + stats.held as u64, stats.received, "{stats:?}");
+}
