@@ -116,6 +116,7 @@ mod unwind;
 #[cfg(all(test, keylane_shuttle))]
 mod schedules;
 
-/// For implementing [`DeadLetterSink`] and [`VersionStore`], which are used as trait objects,
-/// without another dependency.
+/// For implementing [`DeadLetterSink`], [`VersionStore`] and
+/// [`RawLetterSink`](source::RawLetterSink), which are used as trait objects, without another
+/// dependency.
 pub use async_trait::async_trait;

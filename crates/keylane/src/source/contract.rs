@@ -4,9 +4,11 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use super::decode::Decoded;
 use super::delivery::{Deliveries, Generation};
 use super::error::SourceError;
 use super::features::Features;
+use super::raw::RawMessage;
 use super::settlement::{Outcome, Settlement, SourceLetter};
 use crate::error::BoxError;
 
@@ -238,6 +240,89 @@ pub trait Source: Send + 'static {
     /// Reported in the log.
     fn close(&mut self) -> impl Future<Output = Result<(), SourceError>> + Send {
         async { Ok(()) }
+    }
+
+    /// Decodes the messages of a source of raw ones.
+    ///
+    /// The function runs in the driver's task: it must not block. A message for which it returns an
+    /// error or panics becomes a dead letter, in the order of its raw key: see [`Decoded`], and
+    /// [`Decoded::letters`] for where it goes.
+    ///
+    /// # Examples
+    ///
+    /// An order is the number of a user and an amount, as text:
+    ///
+    /// ```
+    /// use keylane::error::BoxError;
+    /// use keylane::source::{RawLetter, RawLetterSink, RawMessage, Source};
+    ///
+    /// #[derive(Clone)]
+    /// struct Order { user: u64, cents: u64 }
+    ///
+    /// fn order(raw: &RawMessage) -> Result<Order, BoxError> {
+    ///     let text = std::str::from_utf8(&raw.payload)?;
+    ///     let (user, cents) = text.split_once(' ').ok_or("an order is `user cents`")?;
+    ///     Ok(Order { user: user.parse()?, cents: cents.parse()? })
+    /// }
+    ///
+    /// /// Writes what is no order to the standard error: not durable, and enough for an example.
+    /// struct Complain;
+    ///
+    /// #[keylane::async_trait]
+    /// impl RawLetterSink for Complain {
+    ///     async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
+    ///         eprintln!("{:?}: {}", letter.raw.payload, letter.error);
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # use keylane::source::{Deliveries, Delivery, Features, Received, Settlement, SourceError};
+    /// # struct Lines(std::vec::IntoIter<&'static str>);
+    /// # impl Source for Lines {
+    /// #     type Message = RawMessage;
+    /// #     type Position = usize;
+    /// #     fn features(&self) -> Features { Features::new().finite() }
+    /// #     async fn open(&mut self) -> Result<(), SourceError> { Ok(()) }
+    /// #     async fn receive(
+    /// #         &mut self,
+    /// #         into: &mut Deliveries<RawMessage, usize>,
+    /// #     ) -> Result<Received<usize>, SourceError> {
+    /// #         if self.0.len() == 0 { return Ok(Received::End); }
+    /// #         while into.room() > 0 && let Some(line) = self.0.next() {
+    /// #             let raw = RawMessage::new(line).key(line[..1].to_owned());
+    /// #             into.push(Delivery::new(raw, self.0.len()));
+    /// #         }
+    /// #         if into.is_empty() { std::future::pending::<()>().await; }
+    /// #         Ok(Received::Messages)
+    /// #     }
+    /// #     async fn settle(&mut self, _: &[Settlement<usize>]) -> Result<(), SourceError> {
+    /// #         Ok(())
+    /// #     }
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use keylane::{Dispatcher, OnExhausted};
+    /// # let lines = Lines(vec!["1 250", "2 many", "2 300"].into_iter());
+    /// let orders = Dispatcher::builder(|order: &Order| order.user)
+    ///     .on_exhausted(OnExhausted::Halt)
+    ///     .spawn(|order: Order| async move {
+    ///         println!("user {} pays {}", order.user, order.cents);
+    ///         Ok::<(), std::io::Error>(())
+    ///     })?;
+    /// // `lines` is a source of the raw messages `1 250`, `2 many` and `2 300`.
+    /// let intake = orders.consume(lines.decode(order).letters(Complain))?;
+    /// let report = intake.ended().await;
+    /// assert_eq!((report.received, report.acked, report.dead_lettered), (3, 2, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn decode<M, F>(self, decode: F) -> Decoded<Self, M, F>
+    where
+        Self: Source<Message = RawMessage> + Sized,
+        F: Fn(&RawMessage) -> Result<M, BoxError> + Send + 'static,
+        M: Send + Sync + 'static,
+    {
+        Decoded::new(self, decode)
     }
 }
 

@@ -44,6 +44,15 @@
 //! 7. [`Intake::stop`](crate::Intake::stop) returns a report in which *received = acked + dead-lettered +
 //!    nacked + given back*.
 //!
+//! # Payloads that cannot be decoded
+//!
+//! A source of [raw messages](RawMessage) becomes a source of your messages with
+//! [`decode`](Source::decode). A payload that cannot be decoded is a dead letter, with its bytes
+//! and the error, and keeps its place in the order of its raw key: what was handed over before it
+//! settles first, and what comes behind it waits until the letter is durable. The letters go to a
+//! [`RawLetterSink`], or to the source if it keeps dead letters. The other keys go on, and so does
+//! the source.
+//!
 //! # Effects that must not repeat
 //!
 //! A message may come again, so its handler may run again. To have its effect once, commit the
@@ -68,6 +77,9 @@ pub use error::SourceError;
 
 mod raw;
 pub use raw::RawMessage;
+
+mod decode;
+pub use decode::{Decoded, DecodedPosition, RawLetter, RawLetterSink};
 
 pub mod frontier;
 pub use frontier::Frontier;
