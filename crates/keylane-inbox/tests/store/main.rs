@@ -1,0 +1,3 @@
+//! The embedded store: the suite that all stores must pass, and what is its own.
+
+mod conformance;
