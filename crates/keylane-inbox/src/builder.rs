@@ -23,7 +23,7 @@ use crate::store::{EmbeddedStore, Settings, SyncMode};
 /// | [`remember_for`](Self::remember_for) | 24 hours | older duplicates are stored |
 /// | [`remember_most`](Self::remember_most) | 1,000,000 | older duplicates are stored |
 /// | [`cache_bytes`](Self::cache_bytes) | 64 MiB | pages are read from the file again |
-/// | [`compact_above`](Self::compact_above) | 8 MiB | the file is compacted when it is half empty |
+/// | [`compact_above`](Self::compact_above) | 8 MiB | the file is compacted |
 /// | [`check_on_open`](Self::check_on_open) | yes | |
 /// | [`fast_recovery`](Self::fast_recovery) | no | |
 ///
@@ -163,8 +163,9 @@ impl Builder {
         self
     }
 
-    /// The length below which the file is left as it is. Above it, it is compacted when it is more
-    /// than twice as long as what lives in it.
+    /// By how much the file may be longer than twice what lives in it. One that stays longer is
+    /// compacted, which holds everything up for as long as it takes to write what lives in it: so
+    /// it waits a second for each 64 MiB of that, and does not begin while a backlog is worked off.
     pub fn compact_above(mut self, bytes: u64) -> Self {
         self.settings.compact_above = bytes;
         self

@@ -97,8 +97,8 @@ impl EmbeddedStore {
     }
 
     /// Makes the file as short as it can be, and answers with its length in bytes. The store does
-    /// this by itself when the file is more than twice as long as it needs to be; nothing else is
-    /// written or read meanwhile.
+    /// this by itself when the file stays more than twice as long as it needs to be; nothing else
+    /// is written or read meanwhile.
     ///
     /// # Errors
     ///

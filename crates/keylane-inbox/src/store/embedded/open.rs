@@ -116,7 +116,7 @@ fn start(parts: Parts, database: Database, totals: Totals) -> Inner {
     let inner = Inner::new(calls, &settings, &shared, parts.marks.clone(), has_ended);
     let writer = Writer {
         groups: Groups::new(received, &settings),
-        compaction: Compaction::new(settings.compact_above),
+        compaction: Compaction::new(&settings),
         shared,
         settings,
         opener: parts.opener,

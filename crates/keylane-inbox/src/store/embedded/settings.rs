@@ -56,8 +56,11 @@ pub struct Settings {
     pub remember_for: Duration,
     /// How many ids and versions are remembered. Default: 1,000,000.
     pub remember_most: u64,
-    /// A file below this is never compacted, in bytes. Default: 8 MiB.
+    /// By how much the file may be longer than twice what lives in it, in bytes. Default: 8 MiB.
     pub compact_above: u64,
+    /// How long it must have been longer, for each 64 MiB that live, before it is compacted.
+    /// Default: 1 second.
+    pub compact_after: Duration,
     /// The wall clock. Default: that of the system.
     pub clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
 }
@@ -81,6 +84,7 @@ impl Default for Settings {
             remember_for: Duration::from_secs(24 * 60 * 60),
             remember_most: 1_000_000,
             compact_above: 8 << 20,
+            compact_after: Duration::from_secs(1),
             clock: Arc::new(SystemTime::now),
         }
     }

@@ -68,7 +68,8 @@ impl Writer {
     /// How long the writer may sleep when no call comes.
     fn patience(&self) -> Option<Duration> {
         let now = Instant::now();
-        let due = self.sync_due().into_iter().chain(self.retry_at).min();
+        let due = [self.sync_due(), self.retry_at, self.compaction.due()];
+        let due = due.into_iter().flatten().min();
         due.map(|due| due.saturating_duration_since(now))
     }
 
@@ -90,7 +91,7 @@ impl Writer {
             let _ = self.sync();
         }
         let (file, live) = (self.shared.watch.length(), self.totals.live_bytes());
-        if self.retry_at.is_none() && self.compaction.is_worth(file, live) {
+        if self.retry_at.is_none() && self.compaction.look(Instant::now(), file, live) {
             let _ = self.compact();
         }
     }
