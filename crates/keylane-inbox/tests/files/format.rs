@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use keylane_inbox::error::OpenError;
-use keylane_inbox::store::{InboxStore, Settled};
+use keylane_inbox::store::Settled;
 use keylane_inbox::{Inbox, LetterKind, NewMessage};
 
 fn fixture() -> PathBuf {
