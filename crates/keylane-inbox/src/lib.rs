@@ -27,6 +27,7 @@ pub mod attempts;
 pub mod conformance;
 
 mod limits;
+mod versions;
 
 pub use async_trait::async_trait;
 pub use bytes::Bytes;

@@ -43,7 +43,7 @@ async fn at_constant_depth() {
             store.accept(messages(STEP, 2_000)),
             store.settle(done(next, STEP))
         );
-        (accepted.unwrap(), settled.unwrap());
+        accepted.and(Ok(settled.unwrap())).unwrap();
         next += STEP;
         let stats = store.stats().await.unwrap();
         assert_eq!(stats.waiting, DEPTH);

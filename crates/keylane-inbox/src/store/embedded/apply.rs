@@ -1,5 +1,7 @@
 //! What each call does to the tables, within one transaction.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 use redb::{ReadableTable, ReadableTableMetadata, Table, TableDefinition, WriteTransaction};
 
@@ -29,11 +31,25 @@ pub(super) struct Applied<'a> {
     /// Whether there is anything to commit.
     changed: bool,
     remembered: u32,
+    new: NewRecords,
     messages: Rows<'a, &'static [u8]>,
     letters: Option<Rows<'a, &'static [u8]>>,
     known: Option<Known<'a>>,
     versions: Option<Table<'a, &'static [u8], u64>>,
 }
+
+/// Records that are not in their table yet. They are the last rows of it, whatever else the
+/// transaction does: written one after the other in the end, they cost half of what they would
+/// cost one by one.
+#[derive(Default)]
+struct NewRecords {
+    bytes: Vec<u8>,
+    /// The sequence of each record, and where it ends.
+    ends: Vec<(u64, usize)>,
+}
+
+/// A record above this is written at once, and not copied once more.
+const LARGE_RECORD: usize = 64 << 10;
 
 struct Known<'a> {
     rows: Table<'a, &'static [u8], (u64, u64)>,
@@ -54,6 +70,7 @@ impl<'a> Applied<'a> {
             memory,
             changed: false,
             remembered: 0,
+            new: NewRecords::default(),
             messages: transaction.open_table(MESSAGES)?,
             letters: None,
             known: None,
@@ -70,9 +87,16 @@ impl<'a> Applied<'a> {
         }
         let sequence = self.totals.next_sequence;
         let length = record::encoded_len(message);
-        let mut row = self.messages.insert_reserve(sequence, length)?;
-        record::encode(sequence, self.now_ms, message, row.as_mut());
-        drop(row);
+        if length > LARGE_RECORD {
+            self.write_new()?;
+            let mut row = self.messages.insert_reserve(sequence, length)?;
+            record::encode(sequence, self.now_ms, message, row.as_mut());
+        } else {
+            let from = self.new.bytes.len();
+            self.new.bytes.resize(from + length, 0);
+            record::encode(sequence, self.now_ms, message, &mut self.new.bytes[from..]);
+            self.new.ends.push((sequence, from + length));
+        }
         self.totals.next_sequence += 1;
         self.totals.message_bytes += ROW_BYTES + length as u64;
         self.changed = true;
@@ -82,6 +106,7 @@ impl<'a> Applied<'a> {
         Ok(Accepted::Stored(sequence))
     }
 
+    /// What was accepted in the same transaction is not settled: nobody knows its sequence yet.
     pub(super) fn settle(&mut self, settled: &Settled) -> Result<(), Wrapped> {
         let sequence = settled.sequence();
         let Some(row) = self.messages.remove(sequence)? else {
@@ -153,10 +178,27 @@ impl<'a> Applied<'a> {
         if !self.changed {
             return Ok(None);
         }
+        self.write_new()?;
         self.forget()?;
         self.totals.commits += 1;
         self.totals.write(self.transaction)?;
         Ok(Some(self.totals))
+    }
+
+    fn write_new(&mut self) -> Result<(), Wrapped> {
+        let NewRecords { bytes, ends } = &mut self.new;
+        if ends.is_empty() {
+            return Ok(());
+        }
+        let mut rows = self.messages.upper_bound_mut(Bound::<u64>::Unbounded)?;
+        let mut from = 0;
+        for (sequence, end) in ends.drain(..) {
+            rows.insert_before(sequence, &bytes[from..end])?;
+            from = end;
+        }
+        rows.close()?;
+        bytes.clear();
+        Ok(())
     }
 
     fn take_letter(&mut self, sequence: u64) -> Result<Option<Bytes>, Wrapped> {
