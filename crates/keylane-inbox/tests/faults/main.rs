@@ -4,4 +4,5 @@
 
 mod disk;
 mod failing;
+mod full;
 mod power;

@@ -121,7 +121,7 @@ fn start(parts: Parts, database: Database, totals: Totals) -> Inner {
         settings,
         opener: parts.opener,
         marks: parts.marks,
-        directory: parts.directory,
+        _directory: parts.directory,
         totals,
         durable: totals.commits,
         unsynced: None,

@@ -31,7 +31,7 @@ pub(super) struct Writer {
     pub(super) opener: Opener,
     pub(super) marks: Option<Arc<Marks>>,
     /// Keeps other processes out until the thread ends.
-    pub(super) directory: Option<Directory>,
+    pub(super) _directory: Option<Directory>,
     /// Of the last commit.
     pub(super) totals: Totals,
     /// How many commits are durable for certain.
@@ -60,9 +60,11 @@ impl Writer {
             self.attend();
         }
         let closed = self.close();
-        // Others may open it as soon as the caller knows that it is closed.
-        drop(self.directory.take());
-        self.ended.send_replace(Some(closed));
+        // Others may open it as soon as the caller knows that it is closed: all files go first, and
+        // the lock with them.
+        let ended = self.ended.clone();
+        drop(self);
+        ended.send_replace(Some(closed));
     }
 
     /// How long the writer may sleep when no call comes.
