@@ -1,0 +1,430 @@
+//! The file of start marks: which messages were being handled, and for which time.
+//!
+//! Before a handler starts, the mark of its attempt is written; when its message settles, the mark
+//! is cleared. After the death of the process the marks tell what it was doing, so that a message
+//! that kills the process is not tried for ever.
+//!
+//! A mark is one positioned write of 32 bytes, without a sync: what the operating system has, it
+//! keeps when the process dies, at whatever moment. After a power failure marks are missing that
+//! were written after the last [`sync`](Marks::sync), which the store calls with its commits: the
+//! count may be short by the attempts that were started since then.
+//!
+//! ```text
+//! page 0     magic:u64 · two stamps, 64 bytes apart: commits:u64 · crc32:u32
+//! page 1..   slots of 32 bytes: sequence:u64 · attempt:u32 · crc32:u32 · 0…
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+const MAGIC: [u8; 8] = *b"klstart1";
+
+/// A page, so that no slot lies across two: the disk writes a page as a whole or not.
+const HEADER_BYTES: u64 = 4_096;
+const SLOT_BYTES: u64 = 32;
+const STAMPS_AT: [u64; 2] = [64, 128];
+
+/// The file of start marks. All of its methods may be called from any thread.
+///
+/// A *slot* is a number that the caller gives to a message while it is being handled, and to
+/// another one later. Where the mark of a slot lies in the file is decided here: the marks that
+/// another life of the process has left behind are not overwritten before their messages start
+/// again.
+pub struct Marks {
+    file: File,
+    places: Mutex<Places>,
+    /// Held for reading by every write, and for writing by `mend`, which writes what it has read.
+    writes: RwLock<()>,
+    /// Set after a write, by any thread; taken before a sync, by the writer. A mark that is written
+    /// in between is synced next time.
+    dirty: AtomicBool,
+    /// A sync has failed: what was written before it may not be on the disk, and a later sync would
+    /// not say so.
+    suspect: AtomicBool,
+}
+
+#[derive(Default)]
+struct Places {
+    /// The place of each slot, if it has one yet.
+    of_slot: Vec<Option<u32>>,
+    free: Vec<u32>,
+    /// The places from here on have never been used.
+    end: u32,
+    /// What was found when the file was opened, and has not started again.
+    found: HashMap<u64, Found>,
+    stamp: Option<u64>,
+}
+
+#[derive(Default)]
+struct Found {
+    attempts: u32,
+    places: Vec<u32>,
+}
+
+impl Marks {
+    /// Opens the file, or makes it with room for so many slots. More of them make it grow.
+    ///
+    /// # Errors
+    ///
+    /// Of kind `InvalidData` if the file is something else.
+    pub fn open(path: &Path, slots: u32) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        let length = HEADER_BYTES + u64::from(slots) * SLOT_BYTES;
+        if file.metadata()?.len() < length {
+            file.set_len(length)?;
+        }
+        let mut magic = [0; 8];
+        file.read_exact_at(&mut magic, 0)?;
+        match magic {
+            MAGIC => {}
+            // Made just now; or in the moment before a power failure.
+            [0, 0, 0, 0, 0, 0, 0, 0] => file.write_all_at(&MAGIC, 0)?,
+            _ => {
+                let reason = "it is no file of start marks";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+            }
+        }
+        let places = Places::read(&file)?;
+        Ok(Self {
+            file,
+            places: Mutex::new(places),
+            writes: RwLock::new(()),
+            dirty: AtomicBool::new(true),
+            suspect: AtomicBool::new(false),
+        })
+    }
+
+    /// Marks that an attempt at a message is about to start: the first one is 1.
+    ///
+    /// It is in the hands of the operating system when this returns, and outlives the process.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says. The attempt must not start then: it would not be counted.
+    pub fn start(&self, slot: u32, sequence: u64, attempt: u32) -> io::Result<()> {
+        let (place, found) = self.places().take(slot, sequence);
+        self.write(place, &encode(sequence, attempt))?;
+        // Only now: until here they were all that told of the message.
+        for other in found.into_iter().filter(|other| *other != place) {
+            self.write(other, &[0; SLOT_BYTES as usize])?;
+            self.places().free.push(other);
+        }
+        Ok(())
+    }
+
+    /// Takes the mark of a slot away: its message has settled.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says. The mark is of no harm: its message does not wait any more.
+    pub fn clear(&self, slot: u32) -> io::Result<()> {
+        let place = self.places().of_slot.get(slot as usize).copied().flatten();
+        match place {
+            Some(place) => self.write(place, &[0; SLOT_BYTES as usize]),
+            None => Ok(()),
+        }
+    }
+
+    /// Sequences whose handling had started before the file was opened, with the number of
+    /// attempts; without those that have started again since, or were forgotten.
+    pub fn recover(&self) -> HashMap<u64, u32> {
+        let places = self.places();
+        let found = places.found.iter();
+        found
+            .map(|(sequence, found)| (*sequence, found.attempts))
+            .collect()
+    }
+
+    /// Forgets what was found of these messages: they have settled without starting again.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says; what is not forgotten in the file is found once more later.
+    pub fn forget(&self, sequences: &[u64]) -> io::Result<()> {
+        for sequence in sequences {
+            let found = self.places().found.remove(sequence);
+            for place in found.map(|found| found.places).unwrap_or_default() {
+                self.write(place, &[0; SLOT_BYTES as usize])?;
+                self.places().free.push(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes every mark durable that was written before, if there is any.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says. The next call writes everything once more.
+    pub fn sync(&self) -> io::Result<()> {
+        // Relaxed: a mark that another thread is writing now is not promised to be in this sync.
+        if !self.dirty.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let synced = self.mend().and_then(|()| self.file.sync_data());
+        if synced.is_err() {
+            self.suspect.store(true, Ordering::Relaxed);
+            self.dirty.store(true, Ordering::Relaxed);
+        }
+        synced
+    }
+
+    /// Notes that so many commits are durable.
+    pub(crate) fn stamp(&self, commits: u64) -> io::Result<()> {
+        // In turns: one of the two is whole at any moment.
+        let at = STAMPS_AT[(commits % 2) as usize];
+        let mut stamp = [0; 12];
+        stamp[..8].copy_from_slice(&commits.to_le_bytes());
+        let sum = crc32fast::hash(&stamp[..8]);
+        stamp[8..].copy_from_slice(&sum.to_le_bytes());
+        let _write = self.writes.read().unwrap_or_else(PoisonError::into_inner);
+        self.file.write_all_at(&stamp, at)
+    }
+
+    /// How many commits were durable at least, when the file was opened.
+    pub(crate) fn stamped(&self) -> Option<u64> {
+        self.places().stamp
+    }
+
+    fn write(&self, place: u32, mark: &[u8; SLOT_BYTES as usize]) -> io::Result<()> {
+        let at = HEADER_BYTES + u64::from(place) * SLOT_BYTES;
+        let write = self.writes.read().unwrap_or_else(PoisonError::into_inner);
+        self.file.write_all_at(mark, at)?;
+        drop(write);
+        self.dirty.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// After a sync that failed: writes everything as it is, so that the next one is about it.
+    fn mend(&self) -> io::Result<()> {
+        if !self.suspect.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let writes = self.writes.write().unwrap_or_else(PoisonError::into_inner);
+        let length = usize::try_from(self.file.metadata()?.len()).map_err(io::Error::other)?;
+        let mut all = vec![0; length];
+        self.file.read_exact_at(&mut all, 0)?;
+        self.file.write_all_at(&all, 0)?;
+        drop(writes);
+        self.suspect.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Marks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Marks").finish_non_exhaustive()
+    }
+}
+
+impl Places {
+    fn read(file: &File) -> io::Result<Self> {
+        let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let mut all = vec![0; length];
+        file.read_exact_at(&mut all, 0)?;
+        let (header, slots) = all.split_at(length.min(HEADER_BYTES as usize));
+        let mut places = Self::default();
+        let stamps = STAMPS_AT.iter().map(|at| &header[*at as usize..]);
+        places.stamp = stamps.filter_map(stamp).max();
+        for slot in slots.chunks_exact(SLOT_BYTES as usize) {
+            match decode(slot) {
+                None => places.free.push(places.end),
+                Some((sequence, attempts)) => {
+                    let found = places.found.entry(sequence).or_default();
+                    found.attempts = found.attempts.max(attempts);
+                    found.places.push(places.end);
+                }
+            }
+            places.end += 1;
+        }
+        // The first places first: they are the part of the file that is in memory.
+        places.free.reverse();
+        Ok(places)
+    }
+
+    /// The place of a slot, and the places where the message was found.
+    fn take(&mut self, slot: u32, sequence: u64) -> (u32, Vec<u32>) {
+        let found = match self.found.is_empty() {
+            true => Vec::new(),
+            false => self.found.remove(&sequence).unwrap_or_default().places,
+        };
+        let slot = slot as usize;
+        if slot >= self.of_slot.len() {
+            self.of_slot.resize(slot + 1, None);
+        }
+        let place = match self.of_slot[slot] {
+            Some(place) => place,
+            // Over its own mark, which is replaced by a higher one in a single write.
+            None => match found.first().copied().or_else(|| self.free.pop()) {
+                Some(place) => place,
+                None => {
+                    self.end += 1;
+                    self.end - 1
+                }
+            },
+        };
+        self.of_slot[slot] = Some(place);
+        (place, found)
+    }
+}
+
+fn encode(sequence: u64, attempt: u32) -> [u8; SLOT_BYTES as usize] {
+    let mut mark = [0; SLOT_BYTES as usize];
+    mark[..8].copy_from_slice(&sequence.to_le_bytes());
+    mark[8..12].copy_from_slice(&attempt.to_le_bytes());
+    let sum = crc32fast::hash(&mark[..12]);
+    mark[12..16].copy_from_slice(&sum.to_le_bytes());
+    mark
+}
+
+/// Total: whatever is no mark, is none. No message has the sequence 0, and no attempt the number 0.
+fn decode(mark: &[u8]) -> Option<(u64, u32)> {
+    let sum = crc32fast::hash(mark.get(..12)?);
+    let sequence = u64::from_le_bytes(mark.get(..8)?.try_into().ok()?);
+    let attempt = u32::from_le_bytes(mark.get(8..12)?.try_into().ok()?);
+    let is_whole = mark.get(12..16)? == sum.to_le_bytes();
+    (is_whole && sequence > 0 && attempt > 0).then_some((sequence, attempt))
+}
+
+fn stamp(stamp: &[u8]) -> Option<u64> {
+    let sum = crc32fast::hash(stamp.get(..8)?);
+    let commits = u64::from_le_bytes(stamp.get(..8)?.try_into().ok()?);
+    (stamp.get(8..12)? == sum.to_le_bytes() && commits > 0).then_some(commits)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn path() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("starts");
+        (directory, path)
+    }
+
+    fn found(path: &Path) -> Vec<(u64, u32)> {
+        let mut found = Vec::from_iter(Marks::open(path, 4).unwrap().recover());
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn what_was_started_is_found() {
+        let (_directory, path) = path();
+        let marks = Marks::open(&path, 4).unwrap();
+        assert!(marks.recover().is_empty());
+        marks.start(0, 10, 1).unwrap();
+        marks.start(1, 11, 1).unwrap();
+        marks.start(1, 11, 2).unwrap();
+        marks.start(2, 12, 1).unwrap();
+        marks.clear(2).unwrap();
+        marks.clear(3).unwrap();
+        assert_eq!(found(&path), [(10, 1), (11, 2)]);
+        marks.sync().unwrap();
+    }
+
+    #[test]
+    fn more_slots_than_were_asked_for() {
+        let (_directory, path) = path();
+        let marks = Marks::open(&path, 0).unwrap();
+        for slot in 0..1_000 {
+            marks.start(slot, 1 + u64::from(slot), 1).unwrap();
+        }
+        assert_eq!(found(&path).len(), 1_000);
+    }
+
+    #[test]
+    fn marks_of_an_earlier_life_stay_until_their_messages_start() {
+        let (_directory, path) = path();
+        let first = Marks::open(&path, 2).unwrap();
+        first.start(0, 10, 2).unwrap();
+        first.start(1, 11, 1).unwrap();
+        drop(first);
+        // The slots are given to others first.
+        let second = Marks::open(&path, 2).unwrap();
+        second.start(0, 20, 1).unwrap();
+        second.start(1, 21, 1).unwrap();
+        assert_eq!(found(&path), [(10, 2), (11, 1), (20, 1), (21, 1)]);
+        second.start(2, 10, 3).unwrap();
+        assert_eq!(second.recover(), HashMap::from([(11, 1)]));
+        second.start(0, 11, 2).unwrap();
+        assert_eq!(found(&path), [(10, 3), (11, 2), (21, 1)]);
+        for slot in 0..3 {
+            second.clear(slot).unwrap();
+        }
+        assert_eq!(found(&path), []);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_found() {
+        let (_directory, path) = path();
+        let first = Marks::open(&path, 2).unwrap();
+        first.start(0, 10, 2).unwrap();
+        first.start(1, 11, 1).unwrap();
+        let second = Marks::open(&path, 2).unwrap();
+        second.forget(&[10, 99]).unwrap();
+        assert_eq!(found(&path), [(11, 1)]);
+    }
+
+    #[test]
+    fn a_torn_mark_is_none() {
+        let whole = encode(10, 3);
+        assert_eq!(decode(&whole), Some((10, 3)));
+        for cut in 0..16 {
+            assert_eq!(decode(&whole[..cut]), None);
+        }
+        let new = encode(1 << 40, 7);
+        for cut in 1..16 {
+            let torn = [&new[..cut], &whole[cut..]].concat();
+            let mark = decode(&torn);
+            assert!([None, Some((10, 3)), Some((1 << 40, 7))].contains(&mark));
+        }
+    }
+
+    #[test]
+    fn the_last_stamp_is_found() {
+        let (_directory, path) = path();
+        let marks = Marks::open(&path, 2).unwrap();
+        assert_eq!(marks.stamped(), None);
+        for commits in 1..=5 {
+            marks.stamp(commits).unwrap();
+            assert_eq!(Marks::open(&path, 2).unwrap().stamped(), Some(commits));
+        }
+    }
+
+    #[test]
+    fn another_file_is_refused() {
+        let (_directory, path) = path();
+        std::fs::write(&path, b"something else").unwrap();
+        let error = Marks::open(&path, 2).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        std::fs::write(&path, b"").unwrap();
+        assert_eq!(found(&path), []);
+    }
+
+    #[test]
+    fn any_bytes_are_read() {
+        let (_directory, path) = path();
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend((0..20_011_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8));
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(found(&path), []);
+    }
+}

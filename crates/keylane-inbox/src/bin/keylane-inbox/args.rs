@@ -1,0 +1,93 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::text;
+
+/// Looks into a keylane inbox that is not running, and mends it.
+///
+/// A service that has the inbox open must be stopped first: until then every command ends with exit
+/// code 2 and changes nothing. A running service does the same through `Inbox::letters()`.
+#[derive(Parser, Debug)]
+#[command(version, after_help = AFTER)]
+pub(crate) struct Args {
+    /// The directory of the inbox.
+    #[arg(short, long, value_name = "DIR", default_value = ".", global = true)]
+    pub(crate) dir: PathBuf,
+    /// One JSON object a line, instead of text.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Keys, payloads, headers and errors as a whole, not only their first 64 bytes.
+    #[arg(long, global = true)]
+    pub(crate) full: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER: &str = "\
+Bytes that are not plain text are shown, and read in --key, as \\xNN, \\n, \\t, \\\" and \\\\.
+
+Exit codes: 0 done, 1 failed, 2 the inbox is running, 64 the command line makes no sense.
+
+Examples:
+  keylane-inbox --dir orders list
+  keylane-inbox --dir orders show 4711 --full
+  keylane-inbox --dir orders redrive --key user-7
+  keylane-inbox --dir orders purge --older-than 30d";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Lists the dead letters, oldest message first; or the messages that wait.
+    List {
+        /// The messages that wait, instead of the letters.
+        #[arg(long)]
+        waiting: bool,
+        /// Only those with a higher sequence.
+        #[arg(long, value_name = "SEQ", default_value_t = 0)]
+        after: u64,
+        /// At most so many.
+        #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
+        limit: usize,
+    },
+    /// Shows one letter, or one message that waits, with all that is known of it.
+    Show {
+        /// Its sequence, as `list` shows it.
+        #[arg(value_name = "SEQ")]
+        sequence: u64,
+    },
+    /// Lets letters wait again, ahead of what waits of their keys.
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Redrive {
+        /// Their sequences, as `list` shows them.
+        #[arg(value_name = "SEQ", group = "which")]
+        sequences: Vec<u64>,
+        /// All letters.
+        #[arg(long, group = "which")]
+        all: bool,
+        /// The letters of this key.
+        #[arg(long, group = "which", value_parser = text::parse)]
+        key: Option<text::Bytes>,
+    },
+    /// Removes letters for ever.
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Purge {
+        /// Their sequences, as `list` shows them.
+        #[arg(value_name = "SEQ", group = "which")]
+        sequences: Vec<u64>,
+        /// All letters.
+        #[arg(long, group = "which")]
+        all: bool,
+        /// Those that became letters longer ago: 45s, 30m, 12h, 7d.
+        #[arg(long, group = "which", value_name = "TIME", value_parser = text::parse_time)]
+        older_than: Option<Duration>,
+    },
+    /// Shows how much there is.
+    Stats,
+    /// Reads everything, and verifies every checksum.
+    Check,
+    /// Makes the file as short as it can be.
+    Compact,
+}

@@ -1,0 +1,198 @@
+//! What each command does.
+
+use std::collections::HashSet;
+
+use keylane_inbox::store::{EmbeddedStore, InboxStore, Settings};
+use serde_json::json;
+
+use crate::args::{Args, Command};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::selection::{PAGE, Selection, waiting_after};
+
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    let mut settings = Settings::default();
+    // A wrong name must not become an inbox.
+    settings.create = false;
+    let store = EmbeddedStore::open(&args.dir, settings).await?;
+    let mut out = Output::new(args.json, args.full);
+    let done = command(&store, args.command, &mut out).await;
+    let closed = store.close().await;
+    done?;
+    Ok(closed?)
+}
+
+async fn command(store: &EmbeddedStore, command: Command, out: &mut Output) -> Result<(), Failure> {
+    match command {
+        Command::List {
+            waiting: false,
+            after,
+            limit,
+        } => list_letters(store, after, limit, out).await,
+        Command::List {
+            waiting: true,
+            after,
+            limit,
+        } => list_waiting(store, after, limit, out).await,
+        Command::Show { sequence } => show(store, sequence, out).await,
+        Command::Redrive {
+            sequences,
+            all,
+            key,
+        } => {
+            let selection = match key {
+                Some(key) => Selection::OfKey(key),
+                None if all => Selection::All,
+                None => Selection::These(sequences),
+            };
+            redrive(store, selection, out).await
+        }
+        Command::Purge {
+            sequences,
+            all,
+            older_than,
+        } => {
+            let selection = match older_than {
+                Some(time) => Selection::OlderThan(time),
+                None if all => Selection::All,
+                None => Selection::These(sequences),
+            };
+            purge(store, selection, out).await
+        }
+        Command::Stats => Ok(out.stats(&store.stats().await?)?),
+        Command::Check => check(store, out).await,
+        Command::Compact => compact(store, out).await,
+    }
+}
+
+async fn list_letters(
+    store: &EmbeddedStore,
+    mut after: u64,
+    limit: usize,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let mut left = limit;
+    loop {
+        let page = store.letters(after, left.min(PAGE)).await?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = last.message.sequence;
+        left -= page.len();
+        for letter in &page {
+            out.letter_row(letter)?;
+        }
+    }
+}
+
+async fn list_waiting(
+    store: &EmbeddedStore,
+    mut after: u64,
+    limit: usize,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let mut left = limit;
+    while let Some(page) = waiting_after(store, after).await? {
+        for message in &page {
+            if left == 0 {
+                return Ok(());
+            }
+            left -= 1;
+            after = message.sequence;
+            out.message_row(message)?;
+        }
+    }
+    Ok(())
+}
+
+async fn show(store: &EmbeddedStore, sequence: u64, out: &mut Output) -> Result<(), Failure> {
+    if let Some(letter) = store.letter(sequence).await? {
+        return Ok(out.letter(&letter)?);
+    }
+    match store.read(&[sequence]).await?.pop().flatten() {
+        Some(message) => Ok(out.message(&message)?),
+        None => Err(Failure::Other(format!(
+            "{sequence} is no letter and does not wait: it is done, purged, or was never accepted"
+        ))),
+    }
+}
+
+async fn redrive(
+    store: &EmbeddedStore,
+    selection: Selection,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let mut redriven = Vec::new();
+    let wanted = selection.find(store).await?;
+    for page in wanted.chunks(PAGE) {
+        redriven.extend(store.redrive(page.to_vec()).await?);
+    }
+    out.done(
+        &format!("{} of {} redriven", redriven.len(), wanted.len()),
+        json!({ "redriven": redriven, "wanted": wanted.len() }),
+    )?;
+    all_found(&wanted, &redriven)
+}
+
+async fn purge(
+    store: &EmbeddedStore,
+    selection: Selection,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let mut purged = Vec::new();
+    let wanted = selection.find(store).await?;
+    for page in wanted.chunks(PAGE) {
+        purged.extend(store.purge_letters(page.to_vec()).await?);
+    }
+    out.done(
+        &format!("{} of {} purged", purged.len(), wanted.len()),
+        json!({ "purged": purged, "wanted": wanted.len() }),
+    )?;
+    all_found(&wanted, &purged)
+}
+
+fn all_found(wanted: &[u64], found: &[u64]) -> Result<(), Failure> {
+    let found: HashSet<_> = found.iter().collect();
+    match wanted.iter().find(|sequence| !found.contains(sequence)) {
+        None => Ok(()),
+        Some(missing) => Err(Failure::Other(format!("{missing} is no letter"))),
+    }
+}
+
+/// The checksums of the pages were verified when the store was opened. Here every record is read.
+async fn check(store: &EmbeddedStore, out: &mut Output) -> Result<(), Failure> {
+    let (mut messages, mut letters, mut after) = (0, 0, 0);
+    while let Some(page) = waiting_after(store, after).await? {
+        messages += page.len() as u64;
+        after = page.last().map_or(after, |message| message.sequence);
+    }
+    after = 0;
+    loop {
+        let page = store.letters(after, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = last.message.sequence;
+        letters += page.len() as u64;
+    }
+    let stats = store.stats().await?;
+    if (stats.waiting, stats.letters) != (messages, letters) {
+        return Err(Failure::Other(format!(
+            "{messages} messages and {letters} letters were read, and there should be {} and {}",
+            stats.waiting, stats.letters
+        )));
+    }
+    out.done(
+        &format!("{messages} messages and {letters} letters read: all is well"),
+        json!({ "messages": messages, "letters": letters, "damaged": 0 }),
+    )?;
+    Ok(())
+}
+
+async fn compact(store: &EmbeddedStore, out: &mut Output) -> Result<(), Failure> {
+    let before = store.stats().await?.file_bytes;
+    let after = store.compact().await?;
+    out.done(
+        &format!("{before} bytes before, {after} after"),
+        json!({ "before_bytes": before, "after_bytes": after }),
+    )?;
+    Ok(())
+}

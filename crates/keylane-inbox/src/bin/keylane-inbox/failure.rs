@@ -1,0 +1,19 @@
+//! What can go wrong.
+
+use std::io;
+
+use keylane_inbox::error::{OpenError, StoreError};
+use thiserror::Error;
+
+/// Why the program ends without having done what it was told.
+#[derive(Error, Debug)]
+pub(crate) enum Failure {
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Output(#[from] io::Error),
+    #[error("{0}")]
+    Other(String),
+}

@@ -1,0 +1,52 @@
+//! Looks into an inbox that is not running, and mends it.
+
+mod args;
+mod commands;
+mod failure;
+mod output;
+mod selection;
+mod text;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Parser;
+use keylane_inbox::error::OpenError;
+
+use args::Args;
+use failure::Failure;
+
+/// The inbox is open elsewhere.
+const RUNNING: u8 = 2;
+/// The command line makes no sense. clap would say 2.
+const USAGE: u8 = 64;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Where this cannot be printed, nothing can.
+            let _ = error.print();
+            return match error.use_stderr() {
+                true => USAGE.into(),
+                false => ExitCode::SUCCESS,
+            };
+        }
+    };
+    match commands::run(args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads has seen enough.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error @ Failure::Open(OpenError::Locked { .. })) => {
+            eprintln!("keylane-inbox: the inbox is running: {error}");
+            RUNNING.into()
+        }
+        Err(error) => {
+            eprintln!("keylane-inbox: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

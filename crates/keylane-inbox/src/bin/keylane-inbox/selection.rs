@@ -1,0 +1,60 @@
+//! Which letters a command is about.
+
+use std::time::{Duration, SystemTime};
+
+use keylane_inbox::store::{EmbeddedStore, InboxStore};
+use keylane_inbox::{Letter, StoredMessage};
+
+use crate::failure::Failure;
+use crate::text::Bytes;
+
+/// How many are read, or changed, at once.
+pub(crate) const PAGE: usize = 500;
+/// How many bytes are read at once.
+pub(crate) const PAGE_BYTES: usize = 16 << 20;
+
+pub(crate) enum Selection {
+    These(Vec<u64>),
+    All,
+    OfKey(Bytes),
+    OlderThan(Duration),
+}
+
+impl Selection {
+    /// Their sequences.
+    pub(crate) async fn find(self, store: &EmbeddedStore) -> Result<Vec<u64>, Failure> {
+        let wanted: Box<dyn Fn(&Letter) -> bool> = match self {
+            Self::These(sequences) => return Ok(sequences),
+            Self::All => Box::new(|_| true),
+            Self::OfKey(Bytes(key)) => Box::new(move |letter| letter.message.key == key),
+            Self::OlderThan(time) => {
+                let until = SystemTime::now().checked_sub(time);
+                let until = until.unwrap_or(SystemTime::UNIX_EPOCH);
+                Box::new(move |letter| letter.dead_lettered_at < until)
+            }
+        };
+        let mut found = Vec::new();
+        let mut after = 0;
+        loop {
+            let page = store.letters(after, PAGE).await?;
+            let Some(last) = page.last() else {
+                return Ok(found);
+            };
+            after = last.message.sequence;
+            let page = page.iter().filter(|letter| wanted(letter));
+            found.extend(page.map(|letter| letter.message.sequence));
+        }
+    }
+}
+
+/// The messages that wait above a sequence, page by page: `None` behind the last.
+pub(crate) async fn waiting_after(
+    store: &EmbeddedStore,
+    after: u64,
+) -> Result<Option<Vec<StoredMessage>>, Failure> {
+    let Some(from) = after.checked_add(1) else {
+        return Ok(None);
+    };
+    let page = store.scan(from, PAGE, PAGE_BYTES).await?;
+    Ok(Some(page).filter(|page| !page.is_empty()))
+}

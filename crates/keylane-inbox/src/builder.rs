@@ -1,0 +1,211 @@
+//! Every setting of an inbox, with its default.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::OpenError;
+use crate::inbox::Inbox;
+use crate::store::{EmbeddedStore, Settings, SyncMode};
+
+/// Opens an [`Inbox`]: the directory must be given, everything else has a default.
+///
+/// | setting | default | at the limit |
+/// | --- | --- | --- |
+/// | [`sync`](Self::sync) | [`SyncMode::LosesNothing`] | |
+/// | [`create`](Self::create) | yes | |
+/// | [`key_bytes`](Self::key_bytes) | 1 KiB | `accept` gives the message back |
+/// | [`payload_bytes`](Self::payload_bytes) | 16 MiB | `accept` gives the message back |
+/// | [`headers_bytes`](Self::headers_bytes) | 64 KiB | `accept` gives the message back |
+/// | [`queue_bytes`](Self::queue_bytes) | 64 MiB | `accept` waits |
+/// | [`group_messages`](Self::group_messages) | 4,096 | the next commit takes the rest |
+/// | [`group_bytes`](Self::group_bytes) | 16 MiB | the next commit takes the rest |
+/// | [`linger`](Self::linger) | none | |
+/// | [`remember_for`](Self::remember_for) | 24 hours | older duplicates are stored |
+/// | [`remember_most`](Self::remember_most) | 1,000,000 | older duplicates are stored |
+/// | [`cache_bytes`](Self::cache_bytes) | 64 MiB | pages are read from the file again |
+/// | [`compact_above`](Self::compact_above) | 8 MiB | the file is compacted |
+/// | [`check_on_open`](Self::check_on_open) | yes | |
+/// | [`fast_recovery`](Self::fast_recovery) | no | |
+///
+/// Limits without a setting: 256 headers, an id of 256 bytes, 65,536 messages or 1 GiB and one
+/// message in a call, an error text of 4 KiB in a letter.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use keylane_inbox::{Inbox, SyncMode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path().join("clicks");
+/// let clicks = Inbox::builder(directory)
+///     .sync(SyncMode::LosesUpTo(Duration::from_millis(100)))
+///     .payload_bytes(4 << 10)
+///     .remember_for(Duration::from_secs(3_600))
+///     .open()
+///     .await?;
+/// # clicks.close().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "an inbox is opened by `open`"]
+pub struct Builder {
+    directory: PathBuf,
+    settings: Settings,
+}
+
+impl Inbox {
+    /// Opens the inbox in a directory, and makes both if they are not there.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] says what is in the way, and what to do.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the inbox is opened and closed again in the background.
+    pub async fn open(directory: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        Self::builder(directory).open().await
+    }
+
+    /// Opens an inbox with other settings.
+    pub fn builder(directory: impl Into<PathBuf>) -> Builder {
+        Builder {
+            directory: directory.into(),
+            settings: Settings::default(),
+        }
+    }
+}
+
+impl Builder {
+    /// When an answer is given, and what can be lost after it.
+    pub fn sync(mut self, mode: SyncMode) -> Self {
+        self.settings.sync = mode;
+        self
+    }
+
+    /// Whether to make an inbox where there is none. With `false` that is
+    /// [`OpenError::Missing`].
+    pub fn create(mut self, create: bool) -> Self {
+        self.settings.create = create;
+        self
+    }
+
+    /// Most bytes of a key: up to 64 KiB. An empty key is always allowed.
+    pub fn key_bytes(mut self, bytes: usize) -> Self {
+        self.settings.key_bytes = bytes;
+        self
+    }
+
+    /// Most bytes of a payload: up to 1 GiB. A payload is held in memory as a whole, several times
+    /// for a moment.
+    pub fn payload_bytes(mut self, bytes: usize) -> Self {
+        self.settings.payload_bytes = bytes;
+        self
+    }
+
+    /// Most bytes of all headers of a message together: up to 1 MiB; 0 for none.
+    pub fn headers_bytes(mut self, bytes: usize) -> Self {
+        self.settings.headers_bytes = bytes;
+        self
+    }
+
+    /// Most bytes that wait for a commit, each message counted with at least 1 KiB. Further calls
+    /// of `accept` wait. A message that is larger than this waits until it is alone.
+    pub fn queue_bytes(mut self, bytes: usize) -> Self {
+        self.settings.queue_bytes = bytes;
+        self
+    }
+
+    /// Most messages that share a commit. A call with more has one of its own.
+    pub fn group_messages(mut self, messages: usize) -> Self {
+        self.settings.group_messages = messages;
+        self
+    }
+
+    /// Most bytes that share a commit. A call with more has one of its own.
+    pub fn group_bytes(mut self, bytes: usize) -> Self {
+        self.settings.group_bytes = bytes;
+        self
+    }
+
+    /// How long a commit waits for more to come: up to a minute. Without it, what comes during one
+    /// commit shares the next, which needs no waiting; more saves syncs where calls are few.
+    pub fn linger(mut self, time: Duration) -> Self {
+        self.settings.linger = time;
+        self
+    }
+
+    /// How long ids and versions are remembered, to absorb duplicates. Zero: no longer than the
+    /// millisecond.
+    pub fn remember_for(mut self, time: Duration) -> Self {
+        self.settings.remember_for = time;
+        self
+    }
+
+    /// How many ids and versions are remembered; beyond that the oldest are forgotten. Each takes
+    /// about twice its own bytes and 40 more.
+    pub fn remember_most(mut self, most: u64) -> Self {
+        self.settings.remember_most = most;
+        self
+    }
+
+    /// Memory for pages of the file.
+    pub fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.settings.cache_bytes = bytes;
+        self
+    }
+
+    /// By how much the file may be longer than twice what lives in it. One that stays longer is
+    /// compacted, which holds everything up for as long as it takes to write what lives in it: so
+    /// it waits a second for each 64 MiB of that, and does not begin while a backlog is worked off.
+    pub fn compact_above(mut self, bytes: u64) -> Self {
+        self.settings.compact_above = bytes;
+        self
+    }
+
+    /// Whether the checksum of every page is verified first. That reads the whole file once; after
+    /// a crash it is read anyway. Without it, a file whose bits have changed while nobody had it
+    /// open is found out later, or may be taken for what it is not.
+    pub fn check_on_open(mut self, check: bool) -> Self {
+        self.settings.check_on_open = check;
+        self
+    }
+
+    /// Two syncs for each commit instead of one. In return the file need not be read as a whole
+    /// when it is opened after a crash, if [`check_on_open`](Self::check_on_open) is off.
+    ///
+    /// With one sync, a commit that the power failed in is told from a whole one by its checksums,
+    /// which are not cryptographic. Who can choose the payloads, and let the power fail at the
+    /// right moment, and knows the file, could forge one; with two syncs not.
+    pub fn fast_recovery(mut self, fast: bool) -> Self {
+        self.settings.fast_recovery = fast;
+        self
+    }
+
+    /// Opens the inbox.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] names the setting that does not fit, or the file that is in the way, and says
+    /// what to do.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the inbox is opened and closed again in the background.
+    pub async fn open(self) -> Result<Inbox, OpenError> {
+        let store = EmbeddedStore::open(self.directory, self.settings).await?;
+        Ok(Inbox::embedded(store))
+    }
+}

@@ -1,0 +1,217 @@
+//! Errors, one small type per operation. Each says what to do.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::limits::LimitError;
+
+/// Why an inbox was not opened. Nothing was changed, and nothing was read as empty.
+#[non_exhaustive]
+#[derive(Error, Debug)]
+pub enum OpenError {
+    /// This setting must not be zero.
+    #[error("`{0}` must not be zero")]
+    Zero(&'static str),
+    /// This setting is larger than an inbox can keep.
+    #[error("`{setting}` must be at most {limit}")]
+    TooLarge {
+        /// Its name.
+        setting: &'static str,
+        /// The most it may be.
+        limit: usize,
+    },
+    /// There is a file where the directory should be.
+    #[error("{path} is not a directory: name the directory of the inbox, or a new one")]
+    NotADirectory {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// Another process has this inbox open; or this one does already.
+    #[error(
+        "the inbox in {directory} is open already: use that one, or close it (stop its process) \
+         first"
+    )]
+    Locked {
+        /// The directory of the inbox.
+        directory: PathBuf,
+    },
+    /// The user of this process may not write there.
+    #[error("{path} may not be written: give its user the right, or mount it writable")]
+    ReadOnly {
+        /// The file or directory.
+        path: PathBuf,
+    },
+    /// There is no room on the disk.
+    #[error("no room left for {path}: free some, and open the inbox again")]
+    NoSpace {
+        /// The file or directory.
+        path: PathBuf,
+    },
+    /// A newer version of this crate has written it.
+    #[error("{path} has format {found}, and this program knows {known}: use a newer program")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version of its format.
+        found: u64,
+        /// The newest version that this program knows.
+        known: u64,
+    },
+    /// The directory was an inbox, and its database is gone.
+    #[error(
+        "{path} is missing, though its directory is that of an inbox: restore it from a backup, \
+         or remove the directory to begin with an empty inbox"
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The directory holds something else than an inbox.
+    #[error("{directory} holds other files, such as {found}: name an empty or a new directory")]
+    Foreign {
+        /// What was named.
+        directory: PathBuf,
+        /// One of the files in it.
+        found: String,
+    },
+    /// The file is not what was written: bits have changed, it is cut, or it is something else.
+    #[error("{path} is damaged ({reason}): restore it from a backup")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The database is older than what was confirmed of it: another file took its place, or its
+    /// newest part was damaged.
+    #[error(
+        "{path} lacks its last {missing} commits, which were confirmed: restore the newest file, \
+         or remove {witness} to go on without them"
+    )]
+    Behind {
+        /// The database.
+        path: PathBuf,
+        /// How many commits are not there.
+        missing: u64,
+        /// The file that knows about them.
+        witness: PathBuf,
+    },
+    /// The operating system says no.
+    #[error("{path} cannot be opened: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// The error of a file, by what its user can do.
+    pub(crate) fn of(path: impl Into<PathBuf>, source: io::Error) -> Self {
+        let path = path.into();
+        match source.kind() {
+            io::ErrorKind::NotADirectory => Self::NotADirectory { path },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::ReadOnly { path }
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { path },
+            _ => Self::Io { path, source },
+        }
+    }
+}
+
+/// Why the store could not do something.
+///
+/// What was written with an error of kind [`NotCommitted`](Self::NotCommitted) may be in the store
+/// or not: a disk that fails does not say. Every other kind means that it is not.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone, PartialEq, Eq)]
+pub enum StoreError {
+    /// The inbox was closed.
+    #[error("the inbox is closed")]
+    Closed,
+    /// The write failed. It may be found in the store later, though it was not confirmed.
+    #[error(
+        "not confirmed by {place} ({reason}): send it again once there is room and the disk works; \
+         an id keeps it from being stored twice"
+    )]
+    NotCommitted {
+        /// The file or server.
+        place: String,
+        /// What it said.
+        reason: String,
+        /// Whether there was no room.
+        no_space: bool,
+    },
+    /// A write failed before, and the store could not be opened again since. It is tried again
+    /// all the time.
+    #[error(
+        "{place} could not be opened again after a failed write ({reason}): free room or mend the \
+         disk, and send it again; the inbox goes on by itself"
+    )]
+    Unavailable {
+        /// The file or server.
+        place: String,
+        /// What it said.
+        reason: String,
+    },
+    /// What was read is not what was written.
+    #[error("{place} is damaged ({reason}): stop, and restore it from a backup")]
+    Damaged {
+        /// The file or server.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// Whether what was to be written may be in the store in spite of the error.
+    pub fn may_be_stored(&self) -> bool {
+        matches!(self, Self::NotCommitted { .. })
+    }
+}
+
+/// Why messages were not accepted. They come back.
+#[non_exhaustive]
+#[derive(Error, Clone, PartialEq, Eq)]
+pub enum AcceptError<M> {
+    /// A message is beyond a limit; none of the call was stored.
+    #[error("{0}")]
+    Limit(LimitError, M),
+    /// The store did not confirm them. They may be stored if
+    /// [`may_be_stored`](StoreError::may_be_stored) says so.
+    #[error("{0}")]
+    Store(StoreError, M),
+}
+
+impl<M> AcceptError<M> {
+    /// What was not accepted.
+    pub fn into_inner(self) -> M {
+        match self {
+            Self::Limit(_, messages) | Self::Store(_, messages) => messages,
+        }
+    }
+
+    /// The same error with something else to give back.
+    pub(crate) fn map<N>(self, change: impl FnOnce(M) -> N) -> AcceptError<N> {
+        match self {
+            Self::Limit(error, messages) => AcceptError::Limit(error, change(messages)),
+            Self::Store(error, messages) => AcceptError::Store(error, change(messages)),
+        }
+    }
+}
+
+// The messages are the user's: they are not shown.
+impl<M> fmt::Debug for AcceptError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit(error, _) => f.debug_tuple("Limit").field(error).finish_non_exhaustive(),
+            Self::Store(error, _) => f.debug_tuple("Store").field(error).finish_non_exhaustive(),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The inbox as its users hold it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::attempts::Marks;
+use crate::error::{AcceptError, StoreError};
+use crate::letters::Letters;
+use crate::message::NewMessage;
+use crate::store::{Accepted, EmbeddedStore, InboxStore, Stats};
+
+/// A durable inbox: what it has accepted is on the disk.
+///
+/// A handle is cheap to clone, and all clones are the same inbox. One process at a time may have it
+/// open, once.
+///
+/// # Order
+///
+/// Calls that are awaited one after the other are in that order. Of calls that wait at the same
+/// time, any may come first; the messages of one call stay together.
+///
+/// # Duplicates
+///
+/// A message with an id, or with a version, is stored once: the same id again, or the same key and
+/// version, is answered with [`Accepted::Duplicate`] and the sequence of the first. This is
+/// remembered for 24 hours and for 1,000,000 ids and versions, unless the
+/// [builder](Self::builder) was told otherwise, and counted by the wall clock. If the clock jumps
+/// forward, duplicates may be stored as if they were new; if it jumps back, they may be absorbed
+/// for as much longer. Neither loses a message that is not a duplicate.
+///
+/// # Examples
+///
+/// ```
+/// use keylane_inbox::{Inbox, NewMessage};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path().join("orders");
+/// let inbox = Inbox::open(directory).await?;
+/// inbox.accept("user-7", "the first order").await?;
+///
+/// let order = NewMessage::new("user-7", "the second order").id("order-4711");
+/// assert!(!inbox.accept_message(order.clone()).await?.is_duplicate());
+/// assert!(inbox.accept_message(order).await?.is_duplicate());
+///
+/// assert_eq!(inbox.stats().await?.waiting, 2);
+/// inbox.close().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Inbox {
+    store: Arc<dyn InboxStore>,
+    marks: Option<Arc<Marks>>,
+}
+
+impl Inbox {
+    /// An inbox on a store of your own. It counts attempts only while the process lives.
+    pub fn with_store(store: Arc<dyn InboxStore>) -> Self {
+        Self { store, marks: None }
+    }
+
+    pub(crate) fn embedded(store: EmbeddedStore) -> Self {
+        Self {
+            marks: store.marks().cloned(),
+            store: Arc::new(store),
+        }
+    }
+
+    /// Stores a message. It is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`AcceptError`] gives the message back, and says whether it may be stored all the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// While the call waits for room, nothing is stored; after that, the message is stored whether
+    /// the future is dropped or not. From outside the two look alike: after a drop, the message may
+    /// be stored. One with an id can be sent again without harm.
+    pub async fn accept(
+        &self,
+        key: impl Into<Bytes>,
+        payload: impl Into<Bytes>,
+    ) -> Result<Accepted, AcceptError<NewMessage>> {
+        self.accept_message(NewMessage::new(key, payload)).await
+    }
+
+    /// Stores a message with an id, a version or headers.
+    ///
+    /// # Errors
+    ///
+    /// As [`accept`](Self::accept).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`accept`](Self::accept).
+    pub async fn accept_message(
+        &self,
+        message: NewMessage,
+    ) -> Result<Accepted, AcceptError<NewMessage>> {
+        let answer = self.store.accept(vec![message]).await;
+        let accepted = answer.map_err(|error| {
+            error.map(|mut messages| {
+                let message = messages.pop();
+                message.unwrap_or_else(|| NewMessage::new(Bytes::new(), Bytes::new()))
+            })
+        })?;
+        let first = accepted.first().copied();
+        Ok(first.expect("a store answers for every message"))
+    }
+
+    /// Stores messages, all of them or none, with one sync. The answers are in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`AcceptError`] gives all of them back.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`accept`](Self::accept), for all of them together.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use keylane_inbox::{Inbox, NewMessage};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let inbox = Inbox::open(directory.path().join("orders")).await?;
+    /// let orders = (1..=3).map(|n| NewMessage::new("user-7", format!("order {n}")));
+    /// let accepted = inbox.accept_many(orders).await?;
+    /// assert_eq!(accepted.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn accept_many(
+        &self,
+        messages: impl IntoIterator<Item = NewMessage>,
+    ) -> Result<Vec<Accepted>, AcceptError<Vec<NewMessage>>> {
+        self.store.accept(Vec::from_iter(messages)).await
+    }
+
+    /// The dead letters.
+    pub fn letters(&self) -> Letters {
+        Letters::new(Arc::clone(&self.store))
+    }
+
+    /// How much there is.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store cannot be read.
+    pub async fn stats(&self) -> Result<Stats, StoreError> {
+        self.store.stats().await
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &Arc<dyn InboxStore> {
+        &self.store
+    }
+
+    /// Where attempts are counted, if they are counted beyond the life of the process.
+    #[allow(dead_code, reason = "the source that counts them is not here yet")]
+    pub(crate) fn marks(&self) -> Option<&Arc<Marks>> {
+        self.marks.as_ref()
+    }
+
+    /// Accepts no more, waits for what was accepted, and gives the directory free.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the last writes could not be made durable. The directory is free all the
+    /// same.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the inbox is closed all the same; another call waits for it.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.store.close().await
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,237 @@
+//! Messages that were given up on.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use crate::message::StoredMessage;
+use crate::record::{self, DecodeError, Reader, Writer, from_millis};
+
+/// A message that was given up on, with everything known about why.
+///
+/// It keeps the sequence that it was accepted with: redriven, it is ahead of all that wait of its
+/// key.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// As it was accepted.
+    pub message: StoredMessage,
+    /// How often its handler was started; 0 if it never was.
+    pub attempts: u32,
+    /// What kind of end the last attempt had.
+    pub kind: LetterKind,
+    /// What was said about it; cut to [`Letter::MAX_ERROR_BYTES`].
+    pub error: String,
+    /// When it was given up on, by the wall clock of that moment, in whole milliseconds.
+    pub dead_lettered_at: SystemTime,
+}
+
+impl Letter {
+    /// The most bytes of an error that are kept.
+    pub const MAX_ERROR_BYTES: usize = 4_096;
+}
+
+/// Why a message was given up on.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LetterKind {
+    /// The handler answered with an error.
+    Failed,
+    /// The handler panicked.
+    Panicked,
+    /// The attempt took too long.
+    TimedOut,
+    /// The process died during the attempts.
+    Crashed,
+    /// The payload could not be decoded; there was no attempt.
+    Undecodable,
+    /// Versions before this one have not come in time; there was no attempt.
+    Gap,
+    /// It was too old to be started, or to be tried again.
+    Expired,
+    /// An operator took it out.
+    Operator,
+    /// Another reason; or one that a newer version of this crate knows.
+    Other,
+}
+
+impl LetterKind {
+    const ALL: [(Self, u8, &'static str); 9] = [
+        (Self::Other, 0, "other"),
+        (Self::Failed, 1, "failed"),
+        (Self::Panicked, 2, "panicked"),
+        (Self::TimedOut, 3, "timed out"),
+        (Self::Crashed, 4, "crashed"),
+        (Self::Undecodable, 5, "undecodable"),
+        (Self::Gap, 6, "gap"),
+        (Self::Expired, 7, "expired"),
+        (Self::Operator, 8, "operator"),
+    ];
+
+    fn row(self) -> (Self, u8, &'static str) {
+        let row = Self::ALL.into_iter().find(|(kind, ..)| *kind == self);
+        row.expect("every kind has a row")
+    }
+
+    fn from_code(code: u8) -> Self {
+        let row = Self::ALL.into_iter().find(|(_, known, _)| *known == code);
+        row.map_or(Self::Other, |(kind, ..)| kind)
+    }
+}
+
+impl fmt::Display for LetterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.row().2)
+    }
+}
+
+/// What is to be written about a message that is given up on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending<'a> {
+    pub(crate) attempts: u32,
+    pub(crate) kind: LetterKind,
+    pub(crate) error: &'a str,
+    pub(crate) at_ms: u64,
+}
+
+// letter := version:u8=1 · kind:u8 · attempts:u32 · dead_lettered_at_ms:u64
+//           · error_len:u32 · error · record_len:u32 · record · crc32:u32
+
+/// A letter around the record of its message.
+pub(crate) fn encode(sequence: u64, ending: Ending<'_>, record: &[u8]) -> Vec<u8> {
+    let error = cut(ending.error);
+    let mut letter = vec![0; 14 + 4 + error.len() + 4 + record.len() + 4];
+    let mut writer = Writer { rest: &mut letter };
+    writer.put(&[record::VERSION, ending.kind.row().1]);
+    writer.put(&ending.attempts.to_le_bytes());
+    writer.put(&ending.at_ms.to_le_bytes());
+    writer.long(error.as_bytes());
+    writer.long(record);
+    record::seal(sequence, &mut letter);
+    letter
+}
+
+/// Total, as the decoder of records is.
+pub(crate) fn decode(sequence: u64, letter: Bytes) -> Result<Letter, DecodeError> {
+    let parts = open(sequence, letter)?;
+    Ok(Letter {
+        message: record::decode(sequence, parts.record)?,
+        attempts: parts.attempts,
+        kind: parts.kind,
+        error: String::from_utf8(parts.error.to_vec()).map_err(|_| DecodeError::Layout)?,
+        dead_lettered_at: from_millis(parts.at_ms),
+    })
+}
+
+/// The record of the message in a letter.
+pub(crate) fn record_of(sequence: u64, letter: Bytes) -> Result<Bytes, DecodeError> {
+    Ok(open(sequence, letter)?.record)
+}
+
+struct Parts {
+    kind: LetterKind,
+    attempts: u32,
+    at_ms: u64,
+    error: Bytes,
+    record: Bytes,
+}
+
+fn open(sequence: u64, letter: Bytes) -> Result<Parts, DecodeError> {
+    match letter.first() {
+        None => return Err(DecodeError::Short),
+        Some(&record::VERSION) => {}
+        Some(&version) => return Err(DecodeError::Version(version)),
+    }
+    let mut reader = Reader {
+        rest: record::unseal(sequence, letter)?,
+    };
+    let [_, kind] = reader.array()?;
+    let parts = Parts {
+        kind: LetterKind::from_code(kind),
+        attempts: reader.u32()?,
+        at_ms: reader.u64()?,
+        error: reader.long()?,
+        record: reader.long()?,
+    };
+    match reader.rest.is_empty() {
+        true => Ok(parts),
+        false => Err(DecodeError::Layout),
+    }
+}
+
+/// The start of a text, up to a boundary of a character.
+fn cut(error: &str) -> &str {
+    &error[..error.floor_char_boundary(Letter::MAX_ERROR_BYTES)]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::message::NewMessage;
+
+    fn letter(ending: Ending<'_>) -> Vec<u8> {
+        let message = NewMessage::new("key", "payload").version(3);
+        let mut record = vec![0; record::encoded_len(&message)];
+        record::encode(7, 1_000, &message, &mut record);
+        encode(7, ending, &record)
+    }
+
+    const ENDING: Ending<'static> = Ending {
+        attempts: 5,
+        kind: LetterKind::Crashed,
+        error: "no answer",
+        at_ms: 2_000,
+    };
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        for (kind, ..) in LetterKind::ALL {
+            let letter = decode(7, letter(Ending { kind, ..ENDING }).into()).unwrap();
+            assert_eq!((letter.attempts, letter.kind), (5, kind));
+            assert_eq!(letter.error, "no answer");
+            assert_eq!(letter.dead_lettered_at, from_millis(2_000));
+            assert_eq!(letter.message.version, Some(3));
+            assert_eq!(letter.message.accepted_at, from_millis(1_000));
+        }
+    }
+
+    #[test]
+    fn a_long_error_is_cut_between_characters() {
+        let error = format!("a{}", "ä".repeat(4_000));
+        let ending = Ending {
+            error: &error,
+            ..ENDING
+        };
+        let letter = decode(7, letter(ending).into()).unwrap();
+        assert_eq!(letter.error.len(), Letter::MAX_ERROR_BYTES - 1);
+        assert!(error.starts_with(&letter.error));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            prop_assert!(decode(7, bytes.into()).is_err());
+        }
+
+        #[test]
+        fn any_sealed_bytes_give_an_answer(body in prop::collection::vec(any::<u8>(), 0..80)) {
+            let mut bytes = vec![record::VERSION];
+            bytes.extend(body);
+            bytes.extend([0; 4]);
+            record::seal(7, &mut bytes);
+            // A kind of the future is no error, so some of them may be letters.
+            let _ = decode(7, bytes.into());
+        }
+
+        #[test]
+        fn a_flipped_bit_is_found(at: prop::sample::Index, bit in 0..8_u8) {
+            let mut bytes = letter(ENDING);
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            prop_assert!(decode(7, bytes.into()).is_err());
+        }
+    }
+}

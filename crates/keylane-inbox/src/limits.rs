@@ -1,0 +1,212 @@
+//! How large a message may be.
+
+use thiserror::Error;
+
+use crate::message::{MessageId, NewMessage};
+
+/// How large the parts of a message may be.
+///
+/// | part | default | at most |
+/// | --- | --- | --- |
+/// | key | 1 KiB | 64 KiB |
+/// | payload | 16 MiB | 1 GiB |
+/// | headers, together | 64 KiB | 1 MiB |
+/// | headers, their number | 256 | 256 |
+/// | message id | 256 bytes | 256 bytes |
+/// | messages of one call | 65,536 | 65,536 |
+/// | bytes of one call | 1 GiB and one message | the same |
+///
+/// An empty key and an empty payload are allowed, an empty id is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) key_bytes: usize,
+    pub(crate) payload_bytes: usize,
+    pub(crate) headers_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            key_bytes: 1 << 10,
+            payload_bytes: 16 << 20,
+            headers_bytes: 64 << 10,
+        }
+    }
+}
+
+impl Limits {
+    /// Larger keys would make the dispatcher's memory per key the bound, and not the store's.
+    pub(crate) const MOST_KEY_BYTES: usize = 64 << 10;
+    /// Well below what the store can keep in one value.
+    pub(crate) const MOST_PAYLOAD_BYTES: usize = 1 << 30;
+    pub(crate) const MOST_HEADERS_BYTES: usize = 1 << 20;
+    const MOST_HEADERS: usize = 256;
+    const MOST_MESSAGES: usize = 1 << 16;
+    const MOST_BYTES: usize = 1 << 30;
+
+    /// Whether all of them may be stored by one call.
+    pub(crate) fn check(&self, messages: &[NewMessage]) -> Result<(), LimitError> {
+        if messages.len() > Self::MOST_MESSAGES {
+            return Err(LimitError::Messages {
+                messages: messages.len(),
+                limit: Self::MOST_MESSAGES,
+            });
+        }
+        let mut before = 0;
+        for (index, message) in messages.iter().enumerate() {
+            self.check_one(index, message)?;
+            if before > Self::MOST_BYTES {
+                return Err(LimitError::Bytes {
+                    limit: Self::MOST_BYTES,
+                });
+            }
+            before += message.bytes();
+        }
+        Ok(())
+    }
+
+    fn check_one(&self, index: usize, message: &NewMessage) -> Result<(), LimitError> {
+        let headers = message.headers.iter();
+        let headers = headers.map(|header| header.name.len() + header.value.len());
+        for (part, bytes, limit) in [
+            ("key", message.key.len(), self.key_bytes),
+            ("payload", message.payload.len(), self.payload_bytes),
+            ("headers", headers.sum(), self.headers_bytes),
+        ] {
+            if bytes > limit {
+                return Err(LimitError::TooLarge {
+                    index,
+                    part,
+                    bytes,
+                    limit,
+                });
+            }
+        }
+        if message.headers.len() > Self::MOST_HEADERS {
+            return Err(LimitError::Headers {
+                index,
+                headers: message.headers.len(),
+                limit: Self::MOST_HEADERS,
+            });
+        }
+        let id = message.id.as_ref().map(|id| id.as_bytes().len());
+        match id {
+            Some(0) => Err(LimitError::EmptyId { index }),
+            Some(bytes) if bytes > MessageId::MAX_BYTES => Err(LimitError::TooLarge {
+                index,
+                part: "message id",
+                bytes,
+                limit: MessageId::MAX_BYTES,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Which limit a message is beyond. Nothing of its call was stored.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone, PartialEq, Eq)]
+pub enum LimitError {
+    /// A part of a message is too large.
+    #[error(
+        "the {part} of message {index} has {bytes} bytes, and {limit} is the limit: make it \
+         smaller, or raise the limit where the inbox is built"
+    )]
+    TooLarge {
+        /// Which message of the call, from 0.
+        index: usize,
+        /// `key`, `payload`, `headers` or `message id`.
+        part: &'static str,
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        limit: usize,
+    },
+    /// A message has too many headers.
+    #[error("message {index} has {headers} headers, and {limit} is the limit: send fewer")]
+    Headers {
+        /// Which message of the call, from 0.
+        index: usize,
+        /// How many it has.
+        headers: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+    /// An id of no bytes names nothing.
+    #[error("the id of message {index} is empty: leave it out, or give it one that is unique")]
+    EmptyId {
+        /// Which message of the call, from 0.
+        index: usize,
+    },
+    /// A call has too many messages.
+    #[error("{messages} messages in one call, and {limit} is the limit: send them in parts")]
+    Messages {
+        /// How many there are.
+        messages: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// A call has too many bytes.
+    #[error("more than {limit} bytes in one call: send them in parts")]
+    Bytes {
+        /// How many there may be.
+        limit: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(key: usize, payload: usize) -> NewMessage {
+        NewMessage::new(vec![0; key], vec![0; payload])
+    }
+
+    fn check(message: NewMessage) -> Result<(), LimitError> {
+        Limits::default().check(&[NewMessage::new("fits", ""), message])
+    }
+
+    fn part(result: Result<(), LimitError>) -> &'static str {
+        match result {
+            Err(LimitError::TooLarge { index: 1, part, .. }) => part,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_smallest_and_the_largest_fit() {
+        assert_eq!(check(message(0, 0)), Ok(()));
+        assert_eq!(check(message(1 << 10, 16 << 20)), Ok(()));
+        assert_eq!(check(message(0, 0).id(vec![0; 256])), Ok(()));
+        assert_eq!(Limits::default().check(&[]), Ok(()));
+    }
+
+    #[test]
+    fn one_more_does_not() {
+        assert_eq!(part(check(message((1 << 10) + 1, 0))), "key");
+        assert_eq!(part(check(message(1 << 20, 0))), "key");
+        assert_eq!(part(check(message(0, (16 << 20) + 1))), "payload");
+        assert_eq!(part(check(message(0, 64 << 20))), "payload");
+        assert_eq!(part(check(message(0, 0).id(vec![0; 257]))), "message id");
+        let large = message(0, 0).header("a", vec![0; 64 << 10]);
+        assert_eq!(part(check(large)), "headers");
+        let mut many = message(0, 0);
+        for _ in 0..257 {
+            many = many.header("", "");
+        }
+        assert!(matches!(check(many), Err(LimitError::Headers { .. })));
+        let unnamed = check(message(0, 0).id(""));
+        assert_eq!(unnamed, Err(LimitError::EmptyId { index: 1 }));
+        let many = vec![message(0, 0); (1 << 16) + 1];
+        let many = Limits::default().check(&many);
+        assert!(matches!(many, Err(LimitError::Messages { .. })));
+    }
+
+    #[test]
+    fn the_bytes_of_a_call_are_limited() {
+        // One buffer, counted often.
+        let many = vec![message(0, 16 << 20); 66];
+        let many = Limits::default().check(&many);
+        assert!(matches!(many, Err(LimitError::Bytes { .. })));
+    }
+}

@@ -1,0 +1,211 @@
+//! What goes into an inbox, and what comes out of it again.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+/// A message that is to be stored.
+///
+/// The key decides about order: messages of one key are processed in the order in which they were
+/// accepted. Key and payload are bytes, and the inbox does not look into them. An empty key is a
+/// key like any other.
+///
+/// # Examples
+///
+/// ```
+/// use keylane_inbox::NewMessage;
+///
+/// let message = NewMessage::new("user-7", r#"{"cents": 100}"#)
+///     .id("order-4711")
+///     .header("content-type", "application/json");
+/// assert_eq!(&message.key[..], b"user-7");
+/// ```
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewMessage {
+    /// Messages with equal keys are processed one after the other.
+    pub key: Bytes,
+    /// The message itself.
+    pub payload: Bytes,
+    /// Names the message. A second one with the same id is absorbed.
+    pub id: Option<MessageId>,
+    /// Its place among the messages of its key. A second one of the key with the same version is
+    /// absorbed.
+    pub version: Option<u64>,
+    /// What is to be known about the payload without looking into it.
+    pub headers: Vec<Header>,
+}
+
+impl NewMessage {
+    /// A message without id, version and headers.
+    pub fn new(key: impl Into<Bytes>, payload: impl Into<Bytes>) -> Self {
+        Self {
+            key: key.into(),
+            payload: payload.into(),
+            id: None,
+            version: None,
+            headers: Vec::new(),
+        }
+    }
+
+    /// Names the message, so that it is stored once however often it is sent.
+    pub fn id(mut self, id: impl Into<MessageId>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Gives the message its place among those of its key.
+    pub fn version(mut self, version: u64) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// Adds a header. A name may come more than once.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        self.headers.push(Header {
+            name: name.into(),
+            value: value.into(),
+        });
+        self
+    }
+
+    /// What the message counts for where bytes are limited.
+    pub(crate) fn bytes(&self) -> usize {
+        let headers = self.headers.iter().map(Header::bytes).sum::<usize>();
+        let id = self.id.as_ref().map_or(0, |id| id.as_bytes().len());
+        self.key.len() + self.payload.len() + headers + id
+    }
+}
+
+// Keys and payloads are the user's: they may be secret, and they may be large.
+impl fmt::Debug for NewMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewMessage")
+            .field("key_bytes", &self.key.len())
+            .field("payload_bytes", &self.payload.len())
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A message as it was stored.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredMessage {
+    /// Names the message in its inbox. Later messages have higher ones; none is used twice.
+    pub sequence: u64,
+    /// When it was accepted, by the wall clock of that moment, in whole milliseconds.
+    pub accepted_at: SystemTime,
+    /// Messages with equal keys are processed one after the other.
+    pub key: Bytes,
+    /// The message itself.
+    pub payload: Bytes,
+    /// As it was given.
+    pub id: Option<MessageId>,
+    /// As it was given.
+    pub version: Option<u64>,
+    /// As they were given, in their order.
+    pub headers: Vec<Header>,
+}
+
+impl StoredMessage {
+    /// The message as it was when it was new.
+    pub fn into_new(self) -> NewMessage {
+        NewMessage {
+            key: self.key,
+            payload: self.payload,
+            id: self.id,
+            version: self.version,
+            headers: self.headers,
+        }
+    }
+}
+
+impl fmt::Debug for StoredMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredMessage")
+            .field("sequence", &self.sequence)
+            .field("key_bytes", &self.key.len())
+            .field("payload_bytes", &self.payload.len())
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Names a message across retries of its producer: 1 to 256 bytes.
+///
+/// # Examples
+///
+/// ```
+/// use keylane_inbox::MessageId;
+///
+/// assert_eq!(MessageId::from("order-4711"), MessageId::from(b"order-4711".to_vec()));
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageId(Bytes);
+
+impl MessageId {
+    /// The most bytes an id may have.
+    pub const MAX_BYTES: usize = 256;
+
+    /// The id as it was given.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Bytes> for MessageId {
+    fn from(id: Bytes) -> Self {
+        Self(id)
+    }
+}
+
+impl From<Vec<u8>> for MessageId {
+    fn from(id: Vec<u8>) -> Self {
+        Self(id.into())
+    }
+}
+
+impl From<String> for MessageId {
+    fn from(id: String) -> Self {
+        Self(id.into())
+    }
+}
+
+impl From<&str> for MessageId {
+    fn from(id: &str) -> Self {
+        Self(Bytes::copy_from_slice(id.as_bytes()))
+    }
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MessageId(\"{}\")", self.0.escape_ascii())
+    }
+}
+
+/// A name and a value beside the payload.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Header {
+    /// Any text.
+    pub name: String,
+    /// Any bytes.
+    pub value: Bytes,
+}
+
+impl Header {
+    fn bytes(&self) -> usize {
+        self.name.len() + self.value.len()
+    }
+}
+
+// A value may be a secret.
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Header")
+            .field("name", &self.name)
+            .field("value_bytes", &self.value.len())
+            .finish()
+    }
+}

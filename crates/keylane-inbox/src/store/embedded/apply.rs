@@ -1,0 +1,325 @@
+//! What each call does to the tables, within one transaction.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use redb::{ReadableTable, ReadableTableMetadata, Table, TableDefinition, WriteTransaction};
+
+use super::fault::{Fault, Wrapped};
+use super::tables::{KNOWN, KNOWN_BY_TIME, LETTERS, MESSAGES, ROW_BYTES, Totals, VERSIONS};
+use crate::letter::{self, Ending};
+use crate::message::NewMessage;
+use crate::record::{self, DecodeError};
+use crate::store::{Accepted, Settled};
+
+type Rows<'a, V> = Table<'a, u64, V>;
+type TimeRow = (u64, u64, u8);
+
+/// How long, and how many, ids and versions are remembered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory {
+    pub(super) window_ms: u64,
+    pub(super) most: u64,
+}
+
+/// The tables of one transaction. Most commits need one or two of them, and each costs a look-up.
+pub(super) struct Applied<'a> {
+    transaction: &'a WriteTransaction,
+    totals: Totals,
+    now_ms: u64,
+    memory: Memory,
+    /// Whether there is anything to commit.
+    changed: bool,
+    remembered: u32,
+    new: NewRecords,
+    messages: Rows<'a, &'static [u8]>,
+    letters: Option<Rows<'a, &'static [u8]>>,
+    known: Option<Known<'a>>,
+    versions: Option<Table<'a, &'static [u8], u64>>,
+}
+
+/// Records that are not in their table yet. They are the last rows of it, whatever else the
+/// transaction does: written one after the other in the end, they cost half of what they would
+/// cost one by one.
+#[derive(Default)]
+struct NewRecords {
+    bytes: Vec<u8>,
+    /// The sequence of each record, and where it ends.
+    ends: Vec<(u64, usize)>,
+}
+
+/// A record above this is written at once, and not copied once more.
+const LARGE_RECORD: usize = 64 << 10;
+
+struct Known<'a> {
+    rows: Table<'a, &'static [u8], (u64, u64)>,
+    by_time: Table<'a, TimeRow, &'static [u8]>,
+}
+
+impl<'a> Applied<'a> {
+    pub(super) fn new(
+        transaction: &'a WriteTransaction,
+        totals: Totals,
+        now_ms: u64,
+        memory: Memory,
+    ) -> Result<Self, Wrapped> {
+        Ok(Self {
+            transaction,
+            totals,
+            now_ms,
+            memory,
+            changed: false,
+            remembered: 0,
+            new: NewRecords::default(),
+            messages: transaction.open_table(MESSAGES)?,
+            letters: None,
+            known: None,
+            versions: None,
+        })
+    }
+
+    pub(super) fn accept(&mut self, message: &NewMessage) -> Result<Accepted, Wrapped> {
+        let fingerprints = Fingerprints::of(message);
+        for fingerprint in fingerprints.iter() {
+            if let Some(sequence) = self.earlier(fingerprint)? {
+                return Ok(Accepted::Duplicate(sequence));
+            }
+        }
+        let sequence = self.totals.next_sequence;
+        let length = record::encoded_len(message);
+        if length > LARGE_RECORD {
+            self.write_new()?;
+            let mut row = self.messages.insert_reserve(sequence, length)?;
+            record::encode(sequence, self.now_ms, message, row.as_mut());
+        } else {
+            let from = self.new.bytes.len();
+            self.new.bytes.resize(from + length, 0);
+            record::encode(sequence, self.now_ms, message, &mut self.new.bytes[from..]);
+            self.new.ends.push((sequence, from + length));
+        }
+        self.totals.next_sequence += 1;
+        self.totals.message_bytes += ROW_BYTES + length as u64;
+        self.changed = true;
+        for fingerprint in fingerprints.iter() {
+            self.remember(sequence, fingerprint)?;
+        }
+        Ok(Accepted::Stored(sequence))
+    }
+
+    /// What was accepted in the same transaction is not settled: nobody knows its sequence yet.
+    pub(super) fn settle(&mut self, settled: &Settled) -> Result<(), Wrapped> {
+        let sequence = settled.sequence();
+        let Some(row) = self.messages.remove(sequence)? else {
+            return Ok(());
+        };
+        let record = match settled {
+            Settled::Done(_) => Bytes::new(),
+            Settled::DeadLetter { .. } => Bytes::copy_from_slice(row.value()),
+        };
+        let bytes = ROW_BYTES + row.value().len() as u64;
+        // Saturating, here and below: a number that is wrong must not keep messages from leaving.
+        self.totals.message_bytes = self.totals.message_bytes.saturating_sub(bytes);
+        drop(row);
+        self.changed = true;
+        if let Settled::DeadLetter {
+            attempts,
+            kind,
+            error,
+            ..
+        } = settled
+        {
+            let ending = Ending {
+                attempts: *attempts,
+                kind: *kind,
+                error,
+                at_ms: self.now_ms,
+            };
+            let letter = letter::encode(sequence, ending, &record);
+            self.totals.letter_bytes += ROW_BYTES + letter.len() as u64;
+            self.letters()?.insert(sequence, &letter[..])?;
+        }
+        Ok(())
+    }
+
+    /// Whether there was such a letter.
+    pub(super) fn redrive(&mut self, sequence: u64) -> Result<bool, Wrapped> {
+        let Some(letter) = self.take_letter(sequence)? else {
+            return Ok(false);
+        };
+        let record = letter::record_of(sequence, letter);
+        let record = record.map_err(|error| damaged(sequence, error))?;
+        self.messages.insert(sequence, &record[..])?;
+        self.totals.message_bytes += ROW_BYTES + record.len() as u64;
+        Ok(true)
+    }
+
+    /// Whether there was such a letter.
+    pub(super) fn purge(&mut self, sequence: u64) -> Result<bool, Wrapped> {
+        Ok(self.take_letter(sequence)?.is_some())
+    }
+
+    pub(super) fn record_version(&mut self, key: &[u8], version: u64) -> Result<(), Wrapped> {
+        let versions = opened(&mut self.versions, self.transaction, VERSIONS)?;
+        let last = versions.get(key)?.map(|last| last.value());
+        if last.is_some_and(|last| last >= version) {
+            return Ok(());
+        }
+        versions.insert(key, version)?;
+        self.changed = true;
+        if last.is_none() {
+            self.totals.version_bytes += ROW_BYTES + key.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes the numbers about the tables, and forgets some of what is too old. `None` if nothing
+    /// was changed: there is nothing to commit.
+    pub(super) fn finish(mut self) -> Result<Option<Totals>, Wrapped> {
+        if !self.changed {
+            return Ok(None);
+        }
+        self.write_new()?;
+        self.forget()?;
+        self.totals.commits += 1;
+        self.totals.write(self.transaction)?;
+        Ok(Some(self.totals))
+    }
+
+    fn write_new(&mut self) -> Result<(), Wrapped> {
+        let NewRecords { bytes, ends } = &mut self.new;
+        if ends.is_empty() {
+            return Ok(());
+        }
+        let mut rows = self.messages.upper_bound_mut(Bound::<u64>::Unbounded)?;
+        let mut from = 0;
+        for (sequence, end) in ends.drain(..) {
+            rows.insert_before(sequence, &bytes[from..end])?;
+            from = end;
+        }
+        rows.close()?;
+        bytes.clear();
+        Ok(())
+    }
+
+    fn take_letter(&mut self, sequence: u64) -> Result<Option<Bytes>, Wrapped> {
+        let Some(row) = self.letters()?.remove(sequence)? else {
+            return Ok(None);
+        };
+        let letter = Bytes::copy_from_slice(row.value());
+        drop(row);
+        let bytes = ROW_BYTES + letter.len() as u64;
+        self.totals.letter_bytes = self.totals.letter_bytes.saturating_sub(bytes);
+        self.changed = true;
+        Ok(Some(letter))
+    }
+
+    fn letters(&mut self) -> Result<&mut Rows<'a, &'static [u8]>, Wrapped> {
+        opened(&mut self.letters, self.transaction, LETTERS)
+    }
+
+    fn known(&mut self) -> Result<&mut Known<'a>, Wrapped> {
+        if self.known.is_none() {
+            self.known = Some(Known {
+                rows: self.transaction.open_table(KNOWN)?,
+                by_time: self.transaction.open_table(KNOWN_BY_TIME)?,
+            });
+        }
+        Ok(self.known.as_mut().expect("it was opened above"))
+    }
+
+    /// The message that had this fingerprint, unless that was too long ago.
+    fn earlier(&mut self, fingerprint: &[u8]) -> Result<Option<u64>, Wrapped> {
+        let oldest = self.now_ms.saturating_sub(self.memory.window_ms);
+        let row = self.known()?.rows.get(fingerprint)?.map(|row| row.value());
+        Ok(row
+            .filter(|(_, at_ms)| *at_ms >= oldest)
+            .map(|(sequence, _)| sequence))
+    }
+
+    fn remember(&mut self, sequence: u64, fingerprint: &[u8]) -> Result<(), Wrapped> {
+        let (now_ms, kind) = (self.now_ms, fingerprint[0]);
+        let known = self.known()?;
+        // One that is there was too old to count, or its message would have been absorbed. Its row
+        // by time would take this one with it.
+        let old = known.rows.insert(fingerprint, (sequence, now_ms))?;
+        let old = old.map(|row| row.value());
+        if let Some((sequence, at_ms)) = old {
+            known.by_time.remove((at_ms, sequence, kind))?;
+        }
+        known
+            .by_time
+            .insert((now_ms, sequence, kind), fingerprint)?;
+        if old.is_none() {
+            self.totals.known_bytes += known_bytes(fingerprint);
+        }
+        self.remembered += 1;
+        Ok(())
+    }
+
+    /// Forgets what is too old, and the oldest of what is too many: twice as many as came with this
+    /// transaction, and some more, so that the table shrinks while it is used, and no commit has
+    /// to pay for a whole day.
+    fn forget(&mut self) -> Result<(), Wrapped> {
+        const SOME: u32 = 64;
+        if self.remembered == 0 && self.totals.known_bytes == 0 {
+            return Ok(());
+        }
+        let oldest = self.now_ms.saturating_sub(self.memory.window_ms);
+        let (most, mut forgotten) = (self.memory.most, 0);
+        let budget = self.remembered * 2 + SOME;
+        let known = self.known()?;
+        for _ in 0..budget {
+            let Some((time, row)) = known.by_time.first()? else {
+                break;
+            };
+            let (at, fingerprint) = (time.value(), row.value().to_vec());
+            drop((time, row));
+            if at.0 >= oldest && known.by_time.len()? <= most {
+                break;
+            }
+            known.by_time.remove(at)?;
+            known.rows.remove(&fingerprint[..])?;
+            forgotten += known_bytes(&fingerprint);
+        }
+        self.totals.known_bytes = self.totals.known_bytes.saturating_sub(forgotten);
+        Ok(())
+    }
+}
+
+/// The rows of a fingerprint in both tables.
+fn known_bytes(fingerprint: &[u8]) -> u64 {
+    2 * fingerprint.len() as u64 + 16 + 17
+}
+
+fn opened<'t, 'a, K: redb::Key + 'static, V: redb::Value + 'static>(
+    table: &'t mut Option<Table<'a, K, V>>,
+    transaction: &'a WriteTransaction,
+    definition: TableDefinition<'_, K, V>,
+) -> Result<&'t mut Table<'a, K, V>, Wrapped> {
+    if table.is_none() {
+        *table = Some(transaction.open_table(definition)?);
+    }
+    Ok(table.as_mut().expect("it was opened above"))
+}
+
+pub(super) fn damaged(sequence: u64, error: DecodeError) -> Wrapped {
+    Wrapped(Fault::Damaged(format!("message {sequence}: {error}")))
+}
+
+/// What a duplicate of a message would have too.
+struct Fingerprints([Option<Vec<u8>>; 2]);
+
+impl Fingerprints {
+    fn of(message: &NewMessage) -> Self {
+        // The letter in front keeps an id apart from a version and a key; it is also the last part
+        // of the row by time.
+        let id = message.id.as_ref().map(|id| [b"i", id.as_bytes()].concat());
+        let version = message.version;
+        let version = version.map(|v| [b"v".as_slice(), &v.to_be_bytes(), &message.key].concat());
+        Self([id, version])
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().flatten().map(Vec::as_slice)
+    }
+}

@@ -1,0 +1,62 @@
+//! Opens the database, whatever the file is.
+
+use std::sync::Arc;
+
+use redb::{Database, Durability, ReadableDatabase};
+
+use super::fault::{Fault, Wrapped, guarded};
+use super::settings::Settings;
+use super::storage::{Opener, Watch, Watched};
+use super::tables::{self, Totals};
+
+/// Makes a database where there are no bytes yet.
+pub(super) fn create(opener: &Opener, watch: &Arc<Watch>) -> Result<(), Fault> {
+    guarded(|| {
+        let bytes = Watched::open(opener, watch).map_err(|error| Wrapped(error.into()))?;
+        let database = Database::builder().create_with_backend(bytes)?;
+        let transaction = database.begin_write()?;
+        tables::create(&transaction)?;
+        transaction.commit()?;
+        database.close()?;
+        Ok(())
+    })
+}
+
+/// Opens a database that was made before.
+pub(super) fn open(
+    opener: &Opener,
+    watch: &Arc<Watch>,
+    settings: &Settings,
+) -> Result<(Database, Totals), Fault> {
+    guarded(|| {
+        let bytes = Watched::open(opener, watch).map_err(|error| Wrapped(error.into()))?;
+        // redb would make a new database of it.
+        if bytes.is_empty() {
+            return Err(Wrapped(Fault::Damaged("it is empty".into())));
+        }
+        let database = Database::builder()
+            .set_cache_size(settings.cache_bytes)
+            .set_check_integrity_on_open(settings.check_on_open)
+            .create_with_backend(bytes)?;
+        let totals = Totals::read(&database.begin_read()?)?;
+        Ok((database, totals))
+    })
+}
+
+/// How a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lasting {
+    /// On the disk when the commit returns.
+    Durable,
+    /// In memory, until the next durable one.
+    Later,
+}
+
+impl From<Lasting> for Durability {
+    fn from(lasting: Lasting) -> Self {
+        match lasting {
+            Lasting::Durable => Self::Immediate,
+            Lasting::Later => Self::None,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The directory of an inbox: made whole, and open once.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::database;
+use super::storage::{self, Watch};
+use super::tables::FORMAT;
+use crate::error::OpenError;
+
+const MARKER: &str = "keylane-inbox";
+const LOCK: &str = "lock";
+const DATABASE: &str = "messages.redb";
+const STARTS: &str = "starts";
+/// What is not finished yet has this behind its name.
+const NEW: &str = ".new";
+
+/// An inbox's directory, locked as long as this lives.
+pub(super) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Directory {
+    /// Locks the directory, and makes what is missing of a new inbox.
+    pub(super) fn open(path: &Path, create: bool) -> Result<Self, OpenError> {
+        let is_new = !path.try_exists().map_err(|e| OpenError::of(path, e))?;
+        if is_new {
+            if !create {
+                return Err(OpenError::Missing { path: path.into() });
+            }
+            make(path)?;
+        }
+        if !fs::metadata(path)
+            .map_err(|e| OpenError::of(path, e))?
+            .is_dir()
+        {
+            return Err(OpenError::NotADirectory { path: path.into() });
+        }
+        // Before anything is written into somebody else's directory.
+        let is_inbox = exists(&path.join(MARKER))? || exists(&path.join(DATABASE))?;
+        if !is_inbox {
+            if !create {
+                return Err(OpenError::Missing {
+                    path: path.join(DATABASE),
+                });
+            }
+            check_empty(path)?;
+        }
+        let directory = Self {
+            _lock: lock(path)?,
+            path: path.into(),
+        };
+        directory.prepare()?;
+        Ok(directory)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
+        self.path.join(DATABASE)
+    }
+
+    pub(super) fn starts(&self) -> PathBuf {
+        self.path.join(STARTS)
+    }
+
+    /// Looked at again under the lock: another process may have made it meanwhile.
+    fn prepare(&self) -> Result<(), OpenError> {
+        let (marker, database) = (self.path.join(MARKER), self.database());
+        let is_marked = check_marker(&marker)?;
+        match (is_marked, exists(&database)?) {
+            (true, true) => Ok(()),
+            (true, false) => Err(OpenError::Missing { path: database }),
+            // It was moved to its place when it was whole; only the marker is missing.
+            (false, true) => self.mark(&marker),
+            (false, false) => {
+                self.make_database(&database)?;
+                self.mark(&marker)
+            }
+        }
+    }
+
+    fn make_database(&self, path: &Path) -> Result<(), OpenError> {
+        let new = with_suffix(path);
+        let fails = |error| OpenError::of(&new, error);
+        // Left over from a process that died here, maybe.
+        File::create(&new).map_err(fails)?;
+        let opener = storage::file(new.clone());
+        let made = database::create(&opener, &Arc::new(Watch::default()));
+        made.map_err(|fault| fault.unopened(&self.path, &new, FORMAT))?;
+        let synced = File::open(&new).and_then(|file| file.sync_all());
+        synced.map_err(fails)?;
+        fs::rename(&new, path).map_err(fails)?;
+        sync(&self.path)
+    }
+
+    fn mark(&self, path: &Path) -> Result<(), OpenError> {
+        let new = with_suffix(path);
+        let write = || {
+            let mut file = File::create(&new)?;
+            writeln!(file, "keylane-inbox {FORMAT}")?;
+            file.sync_all()?;
+            fs::rename(&new, path)
+        };
+        write().map_err(|error| OpenError::of(&new, error))?;
+        sync(&self.path)
+    }
+}
+
+/// Makes a directory and those above it, and makes sure that they last.
+fn make(path: &Path) -> Result<(), OpenError> {
+    let missing = |path: &&Path| !path.exists();
+    let above = path.ancestors().filter(|path| !path.as_os_str().is_empty());
+    let made: Vec<&Path> = above.take_while(missing).collect();
+    fs::create_dir_all(path).map_err(|error| OpenError::of(path, error))?;
+    for made in made {
+        match made.parent() {
+            None => {}
+            Some(parent) if parent.as_os_str().is_empty() => sync(Path::new("."))?,
+            Some(parent) => sync(parent)?,
+        }
+    }
+    Ok(())
+}
+
+/// Makes the entries of a directory last.
+fn sync(path: &Path) -> Result<(), OpenError> {
+    let synced = File::open(path).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| OpenError::of(path, error))
+}
+
+fn exists(path: &Path) -> Result<bool, OpenError> {
+    path.try_exists()
+        .map_err(|error| OpenError::of(path, error))
+}
+
+fn with_suffix(path: &Path) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(NEW);
+    path.into()
+}
+
+/// Whether there is nothing but what this program may have left when it died while it made an
+/// inbox, and what a file system puts into its root.
+fn check_empty(path: &Path) -> Result<(), OpenError> {
+    let entries = || {
+        let names = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name()));
+        names.collect::<io::Result<Vec<_>>>()
+    };
+    let names = entries().map_err(|error| OpenError::of(path, error))?;
+    let is_ours = |name: &str| {
+        name == LOCK || name == "lost+found" || name.strip_suffix(NEW).is_some_and(is_target)
+    };
+    match names
+        .iter()
+        .find(|name| !name.to_str().is_some_and(is_ours))
+    {
+        None => Ok(()),
+        Some(name) => Err(OpenError::Foreign {
+            directory: path.into(),
+            found: name.to_string_lossy().into_owned(),
+        }),
+    }
+}
+
+fn is_target(name: &str) -> bool {
+    name == MARKER || name == DATABASE
+}
+
+fn lock(directory: &Path) -> Result<File, OpenError> {
+    let path = directory.join(LOCK);
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let file = file.map_err(|error| OpenError::of(&path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked {
+            directory: directory.into(),
+        }),
+        Err(TryLockError::Error(error)) => Err(OpenError::of(&path, error)),
+    }
+}
+
+/// Whether there is a marker; an error if it is not one, or of a newer program.
+fn check_marker(path: &Path) -> Result<bool, OpenError> {
+    let mut text = Vec::new();
+    // Ours is short. What is longer is not, and need not be read.
+    let read = File::open(path).and_then(|file| file.take(100).read_to_end(&mut text));
+    match read {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(OpenError::of(path, error)),
+    }
+    let text = String::from_utf8_lossy(&text);
+    let format = text.strip_prefix("keylane-inbox ").map(str::trim_end);
+    match format.and_then(|format| format.parse::<u64>().ok()) {
+        Some(1..=FORMAT) => Ok(true),
+        Some(found) if found > FORMAT => Err(OpenError::Newer {
+            path: path.into(),
+            found,
+            known: FORMAT,
+        }),
+        _ => Err(OpenError::Damaged {
+            path: path.into(),
+            reason: "it does not say `keylane-inbox` and a format".into(),
+        }),
+    }
+}

@@ -1,0 +1,80 @@
+//! What the writer and the handles have in common.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use redb::{Database, ReadTransaction, ReadableDatabase};
+use tokio::sync::watch;
+
+use super::fault::{Fault, Wrapped, guarded};
+use super::redriven::RedrivenLog;
+use super::storage::Watch;
+use crate::error::StoreError;
+use crate::store::Tail;
+
+pub(super) struct Shared {
+    /// The file, as errors name it.
+    pub(super) place: String,
+    pub(super) state: RwLock<State>,
+    pub(super) tail: watch::Sender<Tail>,
+    pub(super) redriven: Mutex<RedrivenLog>,
+    pub(super) watch: std::sync::Arc<Watch>,
+    pub(super) counts: Counts,
+}
+
+pub(super) enum State {
+    Open(Database),
+    /// Why it could not be opened again after a failure.
+    Broken(Fault),
+    Closed,
+}
+
+/// Numbers for `stats`: the writer counts, anybody reads, and nothing follows from them.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) commits: AtomicU64,
+    pub(super) failed_commits: AtomicU64,
+    pub(super) compactions: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn add(count: &AtomicU64) {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    /// Reads what is committed. Blocks on the disk.
+    pub(super) fn read<T>(
+        &self,
+        work: impl FnOnce(&ReadTransaction) -> Result<T, Wrapped>,
+    ) -> Result<T, StoreError> {
+        let state = self.state();
+        let database = match &*state {
+            State::Open(database) => database,
+            State::Broken(fault) => return Err(fault.unread(&self.place)),
+            State::Closed => return Err(StoreError::Closed),
+        };
+        let answer = guarded(|| {
+            let transaction = database.begin_read()?;
+            work(&transaction)
+        });
+        answer.map_err(|fault| fault.unread(&self.place))
+    }
+
+    /// The database, for as long as the guard lives.
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
+        // Whoever panicked has changed nothing: the state is replaced as a whole.
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the state when no read is under way. The old one is dropped outside of the lock.
+    pub(super) fn replace(&self, state: State) -> State {
+        let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut guard, state)
+    }
+
+    pub(super) fn redriven(&self) -> MutexGuard<'_, RedrivenLog> {
+        self.redriven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,112 @@
+//! The tables of the database, and the numbers that are kept about them.
+
+use redb::{ReadTransaction, TableDefinition, WriteTransaction};
+
+use super::fault::{Fault, Wrapped};
+
+/// What this program writes. A file of a lower format is read; one of a higher is refused.
+pub(super) const FORMAT: u64 = 1;
+
+/// Sequence → record.
+pub(super) const MESSAGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("messages");
+/// Sequence → letter.
+pub(super) const LETTERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("letters");
+/// What a duplicate would have too → sequence and accepted-at milliseconds of the first.
+pub(super) const KNOWN: TableDefinition<'_, &[u8], (u64, u64)> = TableDefinition::new("known");
+/// Accepted-at milliseconds, sequence, and `i` or `v` → the row in `known`.
+pub(super) const KNOWN_BY_TIME: TableDefinition<'_, (u64, u64, u8), &[u8]> =
+    TableDefinition::new("known_by_time");
+/// Key → its highest recorded version.
+pub(super) const VERSIONS: TableDefinition<'_, &[u8], u64> = TableDefinition::new("versions");
+/// The format, and the totals.
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+const FORMAT_ROW: &str = "format";
+
+/// What a row of `messages` or `letters` takes beside its value.
+pub(super) const ROW_BYTES: u64 = 8;
+
+/// Numbers about the tables that would take long to count. Written with every commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// The sequence of the next message.
+    pub(super) next_sequence: u64,
+    /// Commits since the store was made.
+    pub(super) commits: u64,
+    /// Bytes of the rows, keys included, of each table.
+    pub(super) message_bytes: u64,
+    pub(super) letter_bytes: u64,
+    pub(super) known_bytes: u64,
+    pub(super) version_bytes: u64,
+}
+
+impl Totals {
+    const NEW: Self = Self {
+        next_sequence: 1,
+        commits: 0,
+        message_bytes: 0,
+        letter_bytes: 0,
+        known_bytes: 0,
+        version_bytes: 0,
+    };
+
+    fn rows(&mut self) -> [(&'static str, &mut u64); 6] {
+        [
+            ("next_sequence", &mut self.next_sequence),
+            ("commits", &mut self.commits),
+            ("message_bytes", &mut self.message_bytes),
+            ("letter_bytes", &mut self.letter_bytes),
+            ("known_bytes", &mut self.known_bytes),
+            ("version_bytes", &mut self.version_bytes),
+        ]
+    }
+
+    /// What the rows take, without what the database needs around them.
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.message_bytes + self.letter_bytes + self.known_bytes + self.version_bytes
+    }
+
+    pub(super) fn write(mut self, transaction: &WriteTransaction) -> Result<(), Wrapped> {
+        let mut meta = transaction.open_table(META)?;
+        for (name, number) in self.rows() {
+            meta.insert(name, *number)?;
+        }
+        Ok(())
+    }
+
+    /// The totals of the last commit; an error if this is not the database of an inbox.
+    pub(super) fn read(transaction: &ReadTransaction) -> Result<Self, Wrapped> {
+        let meta = transaction.open_table(META)?;
+        let row = |name| -> Result<u64, Wrapped> {
+            match meta.get(name)? {
+                Some(number) => Ok(number.value()),
+                None => Err(Wrapped(Fault::Damaged(format!(
+                    "the number `{name}` is missing"
+                )))),
+            }
+        };
+        let format = row(FORMAT_ROW)?;
+        if format > FORMAT {
+            return Err(Wrapped(Fault::Newer(format)));
+        }
+        let mut totals = Self::NEW;
+        for (name, number) in totals.rows() {
+            *number = row(name)?;
+        }
+        if totals.next_sequence == 0 {
+            return Err(Wrapped(Fault::Damaged("its next sequence is 0".into())));
+        }
+        Ok(totals)
+    }
+}
+
+/// Makes every table, so that no read meets one that is not there.
+pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Wrapped> {
+    transaction.open_table(MESSAGES)?;
+    transaction.open_table(LETTERS)?;
+    transaction.open_table(KNOWN)?;
+    transaction.open_table(KNOWN_BY_TIME)?;
+    transaction.open_table(VERSIONS)?;
+    transaction.open_table(META)?.insert(FORMAT_ROW, FORMAT)?;
+    Totals::NEW.write(transaction)
+}

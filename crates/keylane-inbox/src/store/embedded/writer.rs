@@ -1,0 +1,377 @@
+//! The thread that owns the write side.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redb::Database;
+use tokio::sync::watch;
+
+use super::apply::{Applied, Memory};
+use super::compaction::Compaction;
+use super::database::{self, Lasting};
+use super::directory::Directory;
+use super::fault::{Fault, Wrapped, guarded};
+use super::group::{Groups, Next};
+use super::op::{Alone, Op};
+use super::settings::{Settings, SyncMode};
+use super::shared::{Counts, Shared, State};
+use super::storage::Opener;
+use super::tables::Totals;
+use crate::attempts::Marks;
+use crate::error::StoreError;
+use crate::record::to_millis;
+
+/// How long a database that could not be opened again is left alone.
+const RETRY: Duration = Duration::from_millis(250);
+
+pub(super) struct Writer {
+    pub(super) groups: Groups,
+    pub(super) shared: Arc<Shared>,
+    pub(super) settings: Settings,
+    pub(super) opener: Opener,
+    pub(super) marks: Option<Arc<Marks>>,
+    /// Keeps other processes out until the thread ends.
+    pub(super) _directory: Option<Directory>,
+    /// Of the last commit.
+    pub(super) totals: Totals,
+    /// How many commits are durable for certain.
+    pub(super) durable: u64,
+    /// Since when there are commits that are not durable.
+    pub(super) unsynced: Option<Instant>,
+    /// When to try again, if the database could not be opened.
+    pub(super) retry_at: Option<Instant>,
+    pub(super) compaction: Compaction,
+    pub(super) ended: watch::Sender<Option<Result<(), StoreError>>>,
+}
+
+impl Writer {
+    /// Runs until the store is closed, or its last handle is gone.
+    pub(super) fn run(mut self) {
+        loop {
+            match self.groups.next(self.patience()) {
+                Next::Commit(group) => self.commit(group),
+                Next::TimeOut => {}
+                Next::Alone(Alone::Compact(reply)) => {
+                    let compacted = self.compact();
+                    let _ = reply.send(compacted);
+                }
+                Next::Alone(Alone::Close) | Next::End => break,
+            }
+            self.attend();
+        }
+        let closed = self.close();
+        // Others may open it as soon as the caller knows that it is closed: all files go first, and
+        // the lock with them.
+        let ended = self.ended.clone();
+        drop(self);
+        ended.send_replace(Some(closed));
+    }
+
+    /// How long the writer may sleep when no call comes.
+    fn patience(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let due = [self.sync_due(), self.retry_at, self.compaction.due()];
+        let due = due.into_iter().flatten().min();
+        due.map(|due| due.saturating_duration_since(now))
+    }
+
+    fn sync_due(&self) -> Option<Instant> {
+        match self.settings.sync {
+            SyncMode::LosesNothing => None,
+            SyncMode::LosesUpTo(time) => self.unsynced.and_then(|since| since.checked_add(time)),
+        }
+    }
+
+    /// What is due beside the calls.
+    fn attend(&mut self) {
+        let now = Instant::now();
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.open();
+        }
+        if self.sync_due().is_some_and(|due| due <= now) {
+            // Without a call there is nobody to tell; the next call that is durable hears of it.
+            let _ = self.sync();
+        }
+        let (file, live) = (self.shared.watch.length(), self.totals.live_bytes());
+        if self.retry_at.is_none() && self.compaction.look(Instant::now(), file, live) {
+            let _ = self.compact();
+        }
+    }
+
+    /// One transaction for all of them, and then the answers.
+    fn commit(&mut self, mut group: Vec<Op>) {
+        if let Some(error) = self.unavailable() {
+            group.into_iter().for_each(|op| op.refuse(error.clone()));
+            return;
+        }
+        match self.attempt(&mut group) {
+            Ok(()) => {
+                self.publish(&group);
+                group.into_iter().for_each(Op::confirm);
+            }
+            Err(fault) => {
+                let error = fault.not_committed(&self.shared.place);
+                Counts::add(&self.shared.counts.failed_commits);
+                tracing::error!(place = %self.shared.place, %error, "a commit failed");
+                // First: a caller that hears of it, and tries again, is not refused for nothing.
+                self.reopen(fault);
+                group.into_iter().for_each(|op| op.refuse(error.clone()));
+            }
+        }
+    }
+
+    fn attempt(&mut self, group: &mut [Op]) -> Result<(), Fault> {
+        let lasting = match self.settings.sync {
+            SyncMode::LosesNothing => Lasting::Durable,
+            SyncMode::LosesUpTo(_) => Lasting::Later,
+        };
+        if lasting == Lasting::Durable {
+            self.sync_marks()?;
+        }
+        let now_ms = to_millis((self.settings.clock)());
+        let memory = Memory {
+            window_ms: u64::try_from(self.settings.remember_for.as_millis()).unwrap_or(u64::MAX),
+            most: self.settings.remember_most,
+        };
+        let totals = self.totals;
+        let committed = self.write(lasting, |transaction| {
+            let mut applied = Applied::new(transaction, totals, now_ms, memory)?;
+            for op in group.iter_mut() {
+                apply(op, &mut applied)?;
+            }
+            applied.finish()
+        })?;
+        if let Some(totals) = committed {
+            self.totals = totals;
+            self.committed(lasting);
+        }
+        Ok(())
+    }
+
+    /// Runs one transaction. Without totals there is nothing to commit.
+    fn write(
+        &self,
+        lasting: Lasting,
+        work: impl FnOnce(&redb::WriteTransaction) -> Result<Option<Totals>, Wrapped>,
+    ) -> Result<Option<Totals>, Fault> {
+        let state = self.shared.state();
+        let State::Open(database) = &*state else {
+            return Err(Fault::Refused("it is not open".into()));
+        };
+        guarded(|| {
+            let mut transaction = database.begin_write()?;
+            transaction.set_durability(lasting.into())?;
+            transaction.set_quick_repair(self.settings.fast_recovery);
+            let totals = work(&transaction)?;
+            match totals {
+                Some(_) => transaction.commit()?,
+                None => transaction.abort()?,
+            }
+            Ok(totals)
+        })
+    }
+
+    fn committed(&mut self, lasting: Lasting) {
+        Counts::add(&self.shared.counts.commits);
+        match lasting {
+            Lasting::Later => {
+                self.unsynced.get_or_insert_with(Instant::now);
+            }
+            Lasting::Durable => {
+                self.unsynced = None;
+                self.durable = self.totals.commits;
+                self.stamp();
+            }
+        }
+    }
+
+    /// Tells readers what is there now.
+    fn publish(&self, group: &[Op]) {
+        let redriven = group.iter().filter_map(|op| match op {
+            Op::Redrive(letters) => Some(&letters.found[..]),
+            _ => None,
+        });
+        let mut redrives = 0;
+        for sequences in redriven {
+            self.shared.redriven().extend(sequences);
+            redrives += sequences.len() as u64;
+        }
+        let sequence = self.totals.next_sequence - 1;
+        self.shared.tail.send_if_modified(|tail| {
+            let is_new = tail.sequence != sequence || redrives > 0;
+            tail.sequence = sequence;
+            tail.redrives += redrives;
+            is_new
+        });
+    }
+
+    /// Makes durable what was only committed.
+    fn sync(&mut self) -> Result<(), Fault> {
+        if self.unsynced.is_none() {
+            return Ok(());
+        }
+        let mut totals = self.totals;
+        totals.commits += 1;
+        let synced = self.sync_marks().and_then(|()| {
+            self.write(Lasting::Durable, |transaction| {
+                totals.write(transaction)?;
+                Ok(Some(totals))
+            })
+        });
+        match synced {
+            Ok(_) => {
+                self.totals = totals;
+                self.committed(Lasting::Durable);
+                Ok(())
+            }
+            Err(fault) => {
+                Counts::add(&self.shared.counts.failed_commits);
+                tracing::error!(
+                    reason = fault.reason(),
+                    "what was accepted could not be synced"
+                );
+                let told = Fault::Refused(fault.reason());
+                self.reopen(fault);
+                Err(told)
+            }
+        }
+    }
+
+    fn sync_marks(&self) -> Result<(), Fault> {
+        let synced = self.marks.as_ref().map_or(Ok(()), |marks| marks.sync());
+        synced.map_err(Fault::Io)
+    }
+
+    /// Notes the last durable commit in the other file. It only helps to find out that a database
+    /// is not the newest one: where it fails, nothing is lost.
+    fn stamp(&self) {
+        if let Some(Err(error)) = self.marks.as_ref().map(|marks| marks.stamp(self.durable)) {
+            tracing::warn!(%error, "the file of starts was not stamped");
+        }
+    }
+
+    /// Why nothing can be written now, if so.
+    fn unavailable(&mut self) -> Option<StoreError> {
+        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+            self.open();
+        }
+        match &*self.shared.state() {
+            State::Open(_) => None,
+            State::Broken(fault) => Some(fault.unread(&self.shared.place)),
+            State::Closed => Some(StoreError::Closed),
+        }
+    }
+
+    /// Lets go of the database, which refuses everything after a failure, and opens it anew.
+    fn reopen(&mut self, fault: Fault) {
+        let old = self.shared.replace(State::Broken(fault));
+        // It may panic over what is left half done.
+        let _ = guarded(|| {
+            drop(old);
+            Ok(())
+        });
+        self.open();
+    }
+
+    fn open(&mut self) {
+        let opened = database::open(&self.opener, &self.shared.watch, &self.settings);
+        let opened = opened.and_then(|(database, totals)| self.check(database, totals));
+        match opened {
+            Ok((database, totals)) => {
+                self.totals = totals;
+                self.durable = totals.commits;
+                self.unsynced = None;
+                self.retry_at = None;
+                self.shared.replace(State::Open(database));
+                tracing::info!(place = %self.shared.place, "open again after a failed write");
+                self.publish(&[]);
+            }
+            Err(fault) => {
+                let reason = fault.reason();
+                tracing::error!(place = %self.shared.place, reason, "could not be opened again");
+                self.retry_at = Some(Instant::now() + RETRY);
+                self.shared.replace(State::Broken(fault));
+            }
+        }
+    }
+
+    /// Whether everything is there that was confirmed.
+    fn check(&self, database: Database, totals: Totals) -> Result<(Database, Totals), Fault> {
+        match self.durable.checked_sub(totals.commits) {
+            None | Some(0) => Ok((database, totals)),
+            Some(missing) => Err(Fault::Damaged(format!(
+                "its last {missing} commits, which were confirmed, are gone"
+            ))),
+        }
+    }
+
+    fn compact(&mut self) -> Result<u64, StoreError> {
+        if let Some(error) = self.unavailable() {
+            return Err(error);
+        }
+        let live = self.totals.live_bytes();
+        match self.compaction.run(&self.shared, live) {
+            Ok(length) => {
+                // It has committed whatever was not durable.
+                self.unsynced = None;
+                Ok(length)
+            }
+            Err(fault) => {
+                let error = fault.unread(&self.shared.place);
+                tracing::error!(%error, "the file could not be compacted");
+                self.reopen(fault);
+                Err(error)
+            }
+        }
+    }
+
+    fn close(&mut self) -> Result<(), StoreError> {
+        let place = self.shared.place.clone();
+        let unconfirmed = |fault: Fault| fault.not_committed(&place);
+        let synced = self.sync().map_err(unconfirmed);
+        let marks = self.sync_marks().map_err(unconfirmed);
+        let closed = match self.shared.replace(State::Closed) {
+            State::Open(database) => {
+                let closed = guarded(|| Ok(database.close()?));
+                closed.map_err(unconfirmed)
+            }
+            State::Broken(fault) => Err(fault.unread(&place)),
+            State::Closed => Ok(()),
+        };
+        synced.and(closed).and(marks)
+    }
+}
+
+fn apply(op: &mut Op, applied: &mut Applied<'_>) -> Result<(), Wrapped> {
+    match op {
+        Op::Accept {
+            messages, accepted, ..
+        } => {
+            for message in messages {
+                accepted.push(applied.accept(message)?);
+            }
+        }
+        Op::Settle { settled, .. } => {
+            for settled in settled {
+                applied.settle(settled)?;
+            }
+        }
+        Op::Redrive(letters) => {
+            for sequence in &letters.sequences {
+                if applied.redrive(*sequence)? {
+                    letters.found.push(*sequence);
+                }
+            }
+        }
+        Op::Purge(letters) => {
+            for sequence in &letters.sequences {
+                if applied.purge(*sequence)? {
+                    letters.found.push(*sequence);
+                }
+            }
+        }
+        Op::RecordVersion { key, version, .. } => applied.record_version(key, *version)?,
+        Op::Alone(_) => unreachable!("what runs alone is in no group"),
+    }
+    Ok(())
+}

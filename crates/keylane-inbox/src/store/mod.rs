@@ -1,0 +1,8 @@
+//! What an inbox needs of its store. The embedded one is [`EmbeddedStore`]; a database server can
+//! be another.
+
+mod contract;
+pub use contract::{Accepted, InboxStore, Redriven, Settled, Stats, Tail};
+
+mod embedded;
+pub use embedded::{EmbeddedStore, Settings, SyncMode};

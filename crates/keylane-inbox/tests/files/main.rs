@@ -1,0 +1,8 @@
+//! The files of an inbox: made, locked, of another version, damaged, and somebody else's.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod damaged;
+mod directory;
+mod format;
+mod locked;
