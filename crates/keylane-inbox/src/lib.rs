@@ -1,0 +1,3 @@
+//! Durable ends for keylane: a spool for producers.
+
+pub mod spool;
