@@ -51,7 +51,7 @@ impl Core {
         let first = entries.first().map(|entry| entry.sequence());
         let mut returned: Vec<Spooled> = Vec::new();
         for entry in entries {
-            match entry.is_stored {
+            match entry.is_stored() {
                 true => on_disk += 1,
                 false => returned.push(entry.message),
             }

@@ -21,20 +21,12 @@ struct Stop {
 }
 
 impl Halted {
-    pub(in crate::spool) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-
     pub(in crate::spool) fn keys(&self) -> usize {
         self.keys.len()
     }
 
     pub(in crate::spool) fn messages(&self) -> usize {
         self.messages
-    }
-
-    pub(in crate::spool) fn contains(&self, key: &Bytes) -> bool {
-        !self.keys.is_empty() && self.keys.contains_key(key)
     }
 
     /// Each key, why it is halted, and how many of its messages wait in memory.

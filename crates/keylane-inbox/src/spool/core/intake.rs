@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::entry::Entry;
+use super::entry::{Entry, Stored};
 use super::{Core, Stage};
 use crate::spool::error::PushError;
 use crate::spool::id::MessageId;
@@ -77,7 +77,7 @@ impl Core {
                 }
             }
         }
-        self.accept(Entry::new(message, false))
+        self.accept(Entry::new(message, Stored::No))
     }
 
     fn accept(&mut self, entry: Entry) -> Offer {

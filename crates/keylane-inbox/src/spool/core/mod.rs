@@ -69,7 +69,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use self::delivery::InFlight;
-use self::entry::Entry;
+use self::entry::{Entry, Stored};
 use self::halted::Halted;
 use self::intake::Arriving;
 use self::line::Line;
@@ -261,7 +261,7 @@ impl Core {
         if self.has_journal && entry.sequence() > self.durable_upto {
             self.loose -= 1;
         }
-        if entry.is_stored {
+        if entry.stored != Stored::No {
             self.removals.push(entry.sequence());
             self.unconfirmed += 1;
         }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::SystemTime;
 
-use super::entry::Entry;
+use super::entry::{Entry, Stored};
 use super::intake::Answer;
 use super::{Core, Fault, Stage};
 use crate::spool::error::PushError;
@@ -43,7 +43,7 @@ impl Core {
         let has_arrived = self
             .arriving
             .back()
-            .is_some_and(|arriving| !arriving.entry.is_stored);
+            .is_some_and(|arriving| !arriving.entry.is_stored());
         if has_arrived
             || self.is_sync_due
             || self.removals.len() >= MOST_REMOVALS
@@ -96,7 +96,7 @@ impl Core {
             } else {
                 self.durable_upto
             };
-            let line = self.line.after(after).filter(|entry| !entry.is_stored);
+            let line = self.line.after(after).filter(|entry| !entry.is_stored());
             candidates.extend(line.take(COMMIT_MESSAGES));
             let flying = self
                 .flights
@@ -105,7 +105,7 @@ impl Core {
             candidates.extend(
                 flying
                     .chain(self.halted.iter_mut())
-                    .filter(|entry| !entry.is_stored),
+                    .filter(|entry| !entry.is_stored()),
             );
             candidates.sort_unstable_by_key(|entry| entry.sequence());
         }
@@ -113,7 +113,7 @@ impl Core {
         let arriving = self.arriving.iter_mut().map(|arriving| &mut arriving.entry);
         candidates.extend(
             arriving
-                .filter(|entry| !entry.is_stored)
+                .filter(|entry| !entry.is_stored())
                 .take(COMMIT_MESSAGES),
         );
         let count = candidates.len();
@@ -124,7 +124,7 @@ impl Core {
             if appends.len() >= COMMIT_MESSAGES || (bytes > COMMIT_BYTES && !appends.is_empty()) {
                 break;
             }
-            entry.is_stored = true;
+            entry.stored = Stored::Yes;
             appends.push(entry.message.clone());
         }
         if appends.len() == count && count < COMMIT_MESSAGES {
@@ -187,7 +187,7 @@ impl Core {
             .chain(self.line.iter_mut());
         for entry in in_memory.chain(arriving) {
             if failed.contains(&entry.sequence()) {
-                entry.is_stored = false;
+                entry.stored = Stored::Perhaps;
             }
         }
         let later = std::mem::replace(&mut self.removals, work.removals);
@@ -246,7 +246,7 @@ impl Core {
             self.tail.read(messages.len() as u64, last.id.sequence);
         }
         for message in messages {
-            self.admit(Entry::new(message, true));
+            self.admit(Entry::new(message, Stored::Yes));
         }
         // The oldest can be dropped again.
         self.wakes.room = true;

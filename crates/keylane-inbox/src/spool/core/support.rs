@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::entry::Entry;
+use super::entry::{Entry, Stored};
 use crate::spool::headers::Headers;
 use crate::spool::id::MessageId;
 use crate::spool::message::Spooled;
@@ -20,5 +20,5 @@ pub(in crate::spool) fn entry(sequence: u64, key: &[u8], len: usize) -> Entry {
         payload: Bytes::from(vec![0; len]),
         headers: Headers::default(),
     };
-    Entry::new(message, false)
+    Entry::new(message, Stored::No)
 }

@@ -183,10 +183,10 @@ mod tests {
         }
 
         #[test]
-        fn a_change_is_noticed(message in any_message(), at in any::<prop::sample::Index>(), bit in 0..8) {
+        fn a_change_is_noticed(message in any_message(), at in any::<prop::sample::Index>(), bit in 0_u8..8) {
             let mut bytes = encode(&message);
             let at = at.index(bytes.len());
-            bytes[at] ^= 1 << bit;
+            bytes[at] ^= 1_u8 << bit;
             prop_assert!(decode(message.id.spool, message.id.sequence, &bytes).is_err());
         }
 
