@@ -47,6 +47,7 @@ pub enum AtLimit {
     /// `push` fails at once and gives the message back.
     Reject,
     /// The oldest message that is not in flight is dropped, and counted in
-    /// [`Stats::dropped`](super::Stats::dropped). It loses messages.
+    /// [`Stats::dropped`](super::Stats::dropped). It loses messages. One that was on the disk may
+    /// come back after a crash, behind later ones of its key, if its removal was not confirmed.
     DropOldest,
 }

@@ -76,9 +76,7 @@ impl Core {
     pub(super) fn is_worth_a_look(&self) -> bool {
         let is_full = self.line.len() >= self.settings.batch.count
             || self.line.bytes() >= self.settings.batch.bytes;
-        self.flights.len() < self.most_flights()
-            && self.retry_at.is_none()
-            && (is_full || self.linger_until.is_none())
+        self.can_send() && (is_full || self.linger_until.is_none())
     }
 
     /// While the sink fails, one batch at a time tries it.
@@ -99,33 +97,30 @@ impl Core {
         self.retry_at = self.retry_at.filter(|at| *at > now);
         self.time_sync(now);
         let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
-        if self.stage == Stage::Draining && (is_late || self.is_stuck()) {
-            self.stop();
-        }
-        if self.stage >= Stage::Stopping {
-            return Step {
-                is_over: true,
-                ..Step::default()
-            };
-        }
         let mut flights = Vec::new();
-        while self.flights.len() < self.most_flights()
-            && self.retry_at.is_none()
+        while !is_late
+            && self.can_send()
             && let Some(flight) = self.next_flight(now)
         {
             flights.extend(flight);
         }
-        let times = [
-            self.retry_at,
-            self.linger_until,
-            self.sync_at,
-            self.deadline,
-        ];
+        if self.stage == Stage::Draining && (is_late || self.is_stuck()) {
+            self.stop();
+        }
+        // While nothing can be sent, it does not matter how long a batch has waited.
+        let linger_until = self.linger_until.filter(|_| self.can_send());
+        let times = [self.retry_at, linger_until, self.sync_at, self.deadline];
         Step {
             flights,
             wake_at: times.into_iter().flatten().min(),
-            is_over: false,
+            is_over: self.stage >= Stage::Stopping,
         }
+    }
+
+    fn can_send(&self) -> bool {
+        self.stage < Stage::Stopping
+            && self.flights.len() < self.most_flights()
+            && self.retry_at.is_none()
     }
 
     fn time_sync(&mut self, now: Instant) {
@@ -144,7 +139,10 @@ impl Core {
 
     /// The next batch, if one can go. `Some(None)` if a key was halted instead.
     fn next_flight(&mut self, now: Instant) -> Option<Option<Flight>> {
-        let front = self.line.front()?.sequence();
+        let Some(front) = self.line.front().map(Entry::sequence) else {
+            self.linger_until = None;
+            return None;
+        };
         let is_single = front <= self.one_by_one_upto;
         let limits = planner::Limits {
             count: if is_single {
