@@ -62,7 +62,7 @@ struct Written {
     message: (usize, usize, usize),
     /// How many removals were confirmed, in this round, when this was written.
     removed: usize,
-    /// How many were recovered in this round.
+    /// That of the id.
     epoch: String,
 }
 
@@ -105,15 +105,16 @@ impl Run {
             "only {} acknowledged",
             run.acked.len()
         );
+        let delivered = run.delivered();
         println!(
             "{policy}: {kills} kills, {} acknowledged, {} lost, {} written, {} twice",
             run.acked.len(),
             run.acked
                 .iter()
-                .filter(|acked| !run.delivered().contains(*acked))
+                .filter(|acked| !delivered.contains(*acked))
                 .count(),
             run.writes.len(),
-            run.writes.len() - run.delivered().len(),
+            run.writes.len() - delivered.len(),
         );
         run
     }

@@ -60,7 +60,7 @@ async fn headers_and_bytes_arrive_as_they_were_pushed() {
         let to = to.clone();
         async move {
             for message in batch {
-                to.send(message).map_err(|error| SinkError::failed(error))?;
+                to.send(message).map_err(SinkError::failed)?;
             }
             Ok::<(), SinkError>(())
         }

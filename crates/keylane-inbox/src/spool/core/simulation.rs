@@ -354,7 +354,7 @@ impl World {
         if !works {
             let error = DiskError::new(DiskErrorKind::Full, "spool.redb".as_ref(), "planned");
             // Half of the failed commits came through after all.
-            if work.appends.len() % 2 == 0 {
+            if work.appends.len().is_multiple_of(2) {
                 self.apply(&work);
             }
             self.core
