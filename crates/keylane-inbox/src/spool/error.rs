@@ -22,8 +22,9 @@ pub enum PushError {
     #[error("the message is too large for this spool")]
     TooLarge(Message),
     /// The message could not be written to the disk. It is not accepted, and the sink does not get
-    /// it; only if the process dies before the disk works again, the commit that failed may turn
-    /// out to have reached the disk, and the message is delivered after the restart.
+    /// it. One exception: the commit that failed may have come through, which is undone as soon as
+    /// the disk works again; if the process dies or the spool is closed before, the next
+    /// [`open`](super::Builder::open) delivers the message.
     #[error("not stored: {1}")]
     Disk(Message, DiskError),
 }

@@ -28,7 +28,8 @@ pub struct SpoolReport {
     /// them may have reached the sink without being confirmed.
     pub left_on_disk: u64,
     /// Messages that were neither delivered nor stored: there is no directory, or it could not be
-    /// written.
+    /// written. In the latter case the commit that failed may have come through; then the next
+    /// [`open`](super::Builder::open) delivers them, with the same ids.
     pub left_in_memory: u64,
     /// The latter themselves, in their order, in the first report.
     pub returned: Vec<Spooled>,

@@ -22,6 +22,8 @@ use super::message::Spooled;
 /// Batches come one after the other unless
 /// [`Builder::in_flight`](super::Builder::in_flight) allows several, which share no key.
 ///
+/// A sink that keeps a handle of its own spool keeps it open: drop it, or close the spool.
+///
 /// # Cancel safety
 ///
 /// The future of `write` is dropped at [`Builder::timeout`](super::Builder::timeout), when the

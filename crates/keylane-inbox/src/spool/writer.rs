@@ -18,7 +18,10 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Writes until the spool has ended. Then the journal is closed, and its lock is free.
-pub(super) fn write(shared: &Arc<Shared>, mut journal: impl Journal) {
+pub(super) fn write(shared: &Arc<Shared>, journal: impl Journal) {
+    let _end = End(shared);
+    // Dropped before the end is told: then the directory is free.
+    let mut journal = journal;
     let mut backoff = Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE);
     let mut pause = None;
     while let Some(work) = shared.next_work(REMOVAL_LINGER, pause.take()) {
@@ -32,8 +35,15 @@ pub(super) fn write(shared: &Arc<Shared>, mut journal: impl Journal) {
             pause = Some(backoff.failed(random::dice()));
         }
     }
-    drop(journal);
-    shared.with(|core| core.end());
+}
+
+/// However the thread ends, no one may wait for it.
+struct End<'a>(&'a Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.with(|core| core.end());
+    }
 }
 
 /// False if any of it failed.

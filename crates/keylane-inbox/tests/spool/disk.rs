@@ -209,6 +209,7 @@ async fn the_file_is_bounded() {
         }
     }
     assert!(spool.stats().dropped > 10_000);
+    println!("at most {largest} bytes for {disk}");
     assert!(
         largest <= 3 * disk + (4 << 20),
         "{largest} bytes for {disk}"

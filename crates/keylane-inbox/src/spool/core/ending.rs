@@ -36,8 +36,11 @@ impl Core {
         }
     }
 
-    /// The journal is closed, or cannot be written.
+    /// The journal is closed.
     pub(in crate::spool) fn end(&mut self) {
+        if self.stage == Stage::Ended {
+            return;
+        }
         self.stage = Stage::Ended;
         let mut on_disk = self.tail.messages();
         let mut entries: Vec<_> = std::mem::take(&mut self.arriving)

@@ -161,6 +161,8 @@ pub(super) struct Core {
     is_reading: bool,
     disk_fault: Option<Fault<DiskError>>,
     page_fault: Option<Fault<DiskError>>,
+    /// The disk has failed when the spool stopped.
+    is_given_up: bool,
 
     // The end.
     deadline: Option<Instant>,
@@ -217,6 +219,7 @@ impl Core {
             is_reading: false,
             disk_fault: None,
             page_fault: None,
+            is_given_up: false,
             deadline: None,
             deadline_in: None,
             left: Left::default(),

@@ -62,6 +62,12 @@ impl Core {
     /// [`committed`](Self::committed) or [`commit_failed`](Self::commit_failed), and for a page with
     /// [`page`](Self::page) or [`page_failed`](Self::page_failed).
     pub(in crate::spool) fn take_work(&mut self) -> Work {
+        if self.is_given_up {
+            return Work {
+                is_last: true,
+                ..Work::default()
+            };
+        }
         let appends = self.take_appends();
         let removals = std::mem::take(&mut self.removals);
         let read = self.wants_page().then(|| {
@@ -204,9 +210,8 @@ impl Core {
         });
         fault.error = error.clone();
         self.wakes.driver |= self.stage == Stage::Draining;
-        if self.stage == Stage::Stopping {
-            self.end();
-        }
+        // Once more would not help, and the report waits for it.
+        self.is_given_up = self.stage == Stage::Stopping;
     }
 
     fn give_back(&mut self, failed: &HashSet<u64>, error: &DiskError) {
