@@ -24,9 +24,10 @@
 //! # What is not
 //!
 //! - **A message may be written twice.** Within a process: if the sink fails without saying what it
-//!   has written, panics, or does not answer in time. After a crash: those that were at the sink, and
-//!   those delivered whose removal from the disk was not confirmed ([`Stats::unconfirmed`]): what was
-//!   delivered in the last 20 ms and one commit, or since the disk fails. No others. Ids tell.
+//!   has written, panics, or does not answer in time. After a crash: those that were at the sink,
+//!   and those delivered whose removal from the disk was not confirmed ([`Stats::unconfirmed`]):
+//!   what was delivered in the last 20 ms and one commit, or since the disk fails. No others. Ids
+//!   tell.
 //! - A sink that blocks its thread is not helped by [`Builder::timeout`].
 //! - A message that is older than others is not delivered before them if their keys differ.
 //!
@@ -40,11 +41,11 @@
 //
 // `core` decides, as a pure machine under one lock; `Shared` is the lock, and wakes whom a decision
 // concerns. The driver, a task, sends what the core tells it to. The writer, a thread, is the only
-// one that touches the journal: it takes all work that there is, commits it with one fsync, and tells
-// the core. So pushes that come while a commit runs share the next one.
+// one that touches the journal: it takes all work that there is, commits it with one fsync, and
+// tells the core. So pushes that come while a commit runs share the next one.
 //
-// The clock is read by the driver only, which belongs to the spool's runtime: a push may come from a
-// plain thread, or from a runtime whose time is paused.
+// The clock is read by the driver only, which belongs to the spool's runtime: a push may come from
+// a plain thread, or from a runtime whose time is paused.
 
 mod handle;
 pub use handle::Spool;

@@ -21,7 +21,8 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// Where refused messages go: a table, a topic, a file. An async closure over a [`Refused`] will do.
+/// Where refused messages go: a table, a topic, a file. An async closure over a [`Refused`] will
+/// do.
 ///
 /// The next message of the key is written only after the letter was accepted, so `accept` must
 /// return `Ok` only when the letter is safe. After an error, a panic or a

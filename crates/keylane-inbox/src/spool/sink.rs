@@ -51,7 +51,8 @@ use super::message::Spooled;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a sink for a spool",
-    note = "a sink is an async closure: `|batch: Vec<Spooled>| async move {{ Ok::<(), SinkError>(()) }}`",
+    note = "a sink is an async closure: \
+            `|batch: Vec<Spooled>| async move {{ Ok::<(), SinkError>(()) }}`",
     note = "its future must be `Send`, and its error `SinkError` or a `std::error::Error`"
 )]
 #[async_trait]

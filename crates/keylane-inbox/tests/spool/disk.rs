@@ -171,7 +171,8 @@ proptest! {
                     assert_eq!(report.delivered, 300);
                 }
                 Err(OpenError::Disk(error)) => {
-                    let expected = [DiskErrorKind::Damaged, DiskErrorKind::Foreign, DiskErrorKind::OtherVersion];
+                    use DiskErrorKind::{Damaged, Foreign, OtherVersion};
+                    let expected = [Damaged, Foreign, OtherVersion];
                     assert!(expected.contains(&error.kind()), "{error}");
                     assert_eq!(error.path(), path);
                 }

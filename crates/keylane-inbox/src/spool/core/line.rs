@@ -145,15 +145,18 @@ mod tests {
                     }
                     Step::Take(_) if model.is_empty() => continue,
                     Step::Take(places) => {
-                        let mut places: Vec<_> = places.iter().map(|n| n.index(model.len())).collect();
+                        let places = places.iter().map(|n| n.index(model.len()));
+                        let mut places: Vec<_> = places.collect();
                         places.sort_unstable();
                         places.dedup();
-                        let expected = places.iter().map(|n| *model.keys().nth(*n).unwrap()).collect();
+                        let expected = places.iter().map(|n| *model.keys().nth(*n).unwrap());
+                        let expected = expected.collect();
                         (line.take(&places).iter().map(Entry::sequence).collect(), expected)
                     }
                     Step::TakeKey(key) => {
                         let taken = line.take_key(&Bytes::copy_from_slice(&[key]));
-                        let expected = model.keys().copied().filter(|s| key_of(*s) == key).collect();
+                        let expected = model.keys().copied().filter(|s| key_of(*s) == key);
+                        let expected = expected.collect();
                         (taken.iter().map(Entry::sequence).collect(), expected)
                     }
                     Step::Pop => (

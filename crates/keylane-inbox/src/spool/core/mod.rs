@@ -2,11 +2,11 @@
 
 // A message is in exactly one place:
 //
-//            ┌───────────────────────────────────────────────┐
-//            │ no journal, or stored later and memory is free ▼
+//            ┌──────────── stored later, or never ───────────┐
+//            │                                               ▼
 //   push ────┴► arriving ──► stored ──┬─ memory is free ──► line ──► in flight ──► settled
-//               (with the journal)    │                    ▲  │ ▲        │
-//                                     └─► tail ── a page ──┘  │ └────────┘ not written
+//               (with a journal)      │                     ▲ │ ▲        │
+//                                     └─► tail ── a page ───┘ │ └────────┘ not written
 //                                       (on disk only)        ▼
 //                                                           halted
 //

@@ -80,7 +80,10 @@ mod tests {
         /// The promise of a plan, said without a plan.
         #[test]
         fn a_plan_keeps_the_order_and_the_limits(
-            line in proptest::collection::vec((0_u8..5, 0_usize..300, prop::bool::weighted(0.1)), 0..40),
+            line in proptest::collection::vec(
+                (0_u8..5, 0_usize..300, prop::bool::weighted(0.1)),
+                0..40,
+            ),
             busy in proptest::collection::hash_set(0_u8..5, 0..3),
             count in 1_usize..10,
             bytes in 1_usize..2_000,
@@ -103,7 +106,8 @@ mod tests {
             prop_assert!(plan.places.iter().all(|place| *place < look_ahead));
             let size: usize = plan.places.iter().map(|place| entries[*place].size).sum();
             prop_assert!(size <= bytes || plan.places.len() == 1);
-            prop_assert_eq!(plan.is_letter, plan.places.iter().any(|n| entries[*n].refused.is_some()));
+            let has_letter = plan.places.iter().any(|n| entries[*n].refused.is_some());
+            prop_assert_eq!(plan.is_letter, has_letter);
             prop_assert!(!plan.is_letter || plan.places.len() == 1);
             let mut first_left: HashMap<u8, usize> = HashMap::new();
             for (n, entry) in entries.iter().enumerate() {
@@ -117,7 +121,8 @@ mod tests {
                 prop_assert!(first_left.get(&key).is_none_or(|left| left > place));
             }
             // It waits for nothing: if a message can go, one does.
-            let can_go = entries.iter().take(look_ahead).any(|entry| !busy.contains(&entry.key()[0]));
+            let mut seen = entries.iter().take(look_ahead);
+            let can_go = seen.any(|entry| !busy.contains(&entry.key()[0]));
             prop_assert_eq!(plan.places.is_empty(), !can_go);
         }
     }

@@ -328,7 +328,7 @@ impl World {
         );
         if !has {
             let last = self.sink.iter().rev().find(|(other, _)| *other == key);
-            // What was dropped, skipped or dead-lettered may come back, if its removal was not confirmed.
+            // It may come back after a crash, if its removal was not confirmed.
             let is_dropped = self.dropped_by_policy() || self.skipped.contains(&n);
             let may_be_late = is_dropped && message.id.epoch < self.epoch;
             assert!(
@@ -579,7 +579,7 @@ fn run(settings: Settings, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8 * ProptestConfig::default().cases, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(8 * ProptestConfig::default().cases))]
 
     #[test]
     fn the_promises_hold(

@@ -59,8 +59,8 @@ impl Core {
     }
 
     /// Takes what is to be done. The writer must answer with
-    /// [`committed`](Self::committed) or [`commit_failed`](Self::commit_failed), and for a page with
-    /// [`page`](Self::page) or [`page_failed`](Self::page_failed).
+    /// [`committed`](Self::committed) or [`commit_failed`](Self::commit_failed), and for a page
+    /// with [`page`](Self::page) or [`page_failed`](Self::page_failed).
     pub(in crate::spool) fn take_work(&mut self) -> Work {
         if self.is_given_up {
             return Work {

@@ -183,7 +183,11 @@ mod tests {
         }
 
         #[test]
-        fn a_change_is_noticed(message in any_message(), at in any::<prop::sample::Index>(), bit in 0_u8..8) {
+        fn a_change_is_noticed(
+            message in any_message(),
+            at in any::<prop::sample::Index>(),
+            bit in 0_u8..8,
+        ) {
             let mut bytes = encode(&message);
             let at = at.index(bytes.len());
             bytes[at] ^= 1_u8 << bit;
@@ -191,7 +195,10 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_or_a_wrong_place_is_noticed(message in any_message(), keep in any::<prop::sample::Index>()) {
+        fn a_cut_or_a_wrong_place_is_noticed(
+            message in any_message(),
+            keep in any::<prop::sample::Index>(),
+        ) {
             let bytes = encode(&message);
             let MessageId { spool, sequence, .. } = message.id;
             prop_assert!(decode(spool, sequence, &bytes[..keep.index(bytes.len())]).is_err());
