@@ -24,6 +24,9 @@ pub mod record;
 
 pub mod attempts;
 
+pub mod spool;
+pub use spool::Spool;
+
 pub mod conformance;
 
 mod limits;

@@ -1,0 +1,88 @@
+//! How a spool ends.
+
+use std::time::Duration;
+
+use super::{Core, Left, Stage};
+use crate::spool::message::Spooled;
+
+impl Core {
+    /// No more in; what is in is delivered, until the deadline.
+    pub(in crate::spool) fn drain(&mut self, within: Option<Duration>) {
+        if let Some(within) = within {
+            let earlier = self.deadline_in.map_or(within, |other| other.min(within));
+            self.deadline_in = Some(earlier);
+        }
+        self.stage = self.stage.max(Stage::Draining);
+        self.wakes.driver = true;
+        self.wakes.room = true;
+    }
+
+    /// Nothing is delivered any more. What was in flight counts as not written.
+    pub(in crate::spool) fn stop(&mut self) {
+        if self.stage >= Stage::Stopping {
+            return;
+        }
+        self.stage = Stage::Stopping;
+        for flight in std::mem::take(&mut self.flights) {
+            for entry in flight.entries {
+                self.line.put(entry);
+            }
+        }
+        self.wakes.driver = true;
+        self.wakes.room = true;
+        self.wakes.journal = true;
+        if !self.has_journal {
+            self.end();
+        }
+    }
+
+    /// The journal is closed.
+    pub(in crate::spool) fn end(&mut self) {
+        if self.stage == Stage::Ended {
+            return;
+        }
+        self.stage = Stage::Ended;
+        let mut on_disk = self.tail.messages();
+        let mut entries: Vec<_> = std::mem::take(&mut self.arriving)
+            .into_iter()
+            .map(|arriving| arriving.entry)
+            .collect();
+        while let Some(entry) = self.line.pop().or_else(|| self.halted.pop_oldest()) {
+            entries.push(entry);
+        }
+        entries.sort_unstable_by_key(|entry| entry.sequence());
+        let first = entries.first().map(|entry| entry.sequence());
+        let mut returned: Vec<Spooled> = Vec::new();
+        for entry in entries {
+            match entry.is_stored() {
+                true => on_disk += 1,
+                false => returned.push(entry.message),
+            }
+        }
+        self.left = Left {
+            on_disk,
+            in_memory: returned.len() as u64,
+            returned,
+            oldest: first.into_iter().chain(self.tail.first()).min(),
+        };
+        self.wakes.driver = true;
+        self.wakes.room = true;
+        self.wakes.settled = true;
+    }
+
+    /// How many messages are left on the disk and in memory, and the latter themselves, once.
+    pub(in crate::spool) fn take_left(&mut self) -> (u64, u64, Vec<Spooled>) {
+        let returned = std::mem::take(&mut self.left.returned);
+        (self.left.on_disk, self.left.in_memory, returned)
+    }
+
+    /// Whether nothing more can be delivered: there is nothing, or what there is belongs to halted
+    /// keys.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.line.is_empty()
+            && self.flights.is_empty()
+            && self.arriving.is_empty()
+            && !self.is_reading
+            && !self.wants_page()
+    }
+}

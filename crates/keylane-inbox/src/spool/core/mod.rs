@@ -1,0 +1,330 @@
+//! What decides: pure, with the time as an argument.
+
+// A message is in exactly one place:
+//
+//            ┌──────────── stored later, or never ───────────┐
+//            │                                               ▼
+//   push ────┴► arriving ──► stored ──┬─ memory is free ──► line ──► in flight ──► settled
+//               (with a journal)      │                     ▲ │ ▲        │
+//                                     └─► tail ── a page ───┘ │ └────────┘ not written
+//                                       (on disk only)        ▼
+//                                                           halted
+//
+// # Invariants
+//
+// 1. Each of the places is sorted by sequence, and what is in `arriving` is younger than what is in
+//    the tail, and that is younger than what is in the line. So while there is a tail, or anything
+//    arrives, a new message goes behind it.
+// 2. A key that is halted has no message in the line.
+// 3. Unless the policy is `Persist::None`: what is not stored is younger than what is. So what a
+//    crash loses is a suffix.
+// 4. An entry that the journal has, or was told to store, is marked. If it settles, the journal is
+//    told to remove it, in the same commit or a later one.
+// 5. `resident` is the size of what is in the line, in flight or halted; `total` is that of all.
+//
+// # The end
+//
+// `Draining`: nothing comes in. `Stopping`: nothing is delivered any more, what was in flight is
+// back in the line, and the journal stores what it does not have. `Ended`: the journal is closed,
+// and what it does not have is in the report.
+
+mod counts;
+pub(super) use counts::Counts;
+
+mod delivery;
+pub(super) use delivery::{Change, Flight, Landing, Moment};
+
+mod ending;
+mod entry;
+
+mod flush;
+pub(super) use flush::Flush;
+
+mod halted;
+
+mod intake;
+pub(super) use intake::{Answer, Offer, Waiter};
+
+mod line;
+mod planner;
+
+mod settings;
+pub(super) use settings::{Batch, Settings};
+
+mod storage;
+pub(super) use storage::{Wants, Work};
+
+mod tail;
+
+#[cfg(test)]
+mod support;
+
+#[cfg(test)]
+mod simulation;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use self::delivery::InFlight;
+use self::entry::{Entry, Stored};
+use self::halted::Halted;
+use self::intake::Arriving;
+use self::line::Line;
+use self::tail::Tail;
+use super::backoff::Backoff;
+use super::journal::{DiskError, Found};
+use super::message::Spooled;
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    Open,
+    Draining,
+    Stopping,
+    Ended,
+}
+
+/// Who must look again, after a change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wakes {
+    /// The driver: there is something to send, or to wait for.
+    pub(super) driver: bool,
+    /// The first push that waits.
+    pub(super) room: bool,
+    /// Those that wait for a flush or the end.
+    pub(super) settled: bool,
+    /// The writer of the journal.
+    pub(super) journal: bool,
+}
+
+/// Since when something fails, and why.
+#[derive(Clone, Debug)]
+pub(super) struct Fault<E> {
+    pub(super) since: SystemTime,
+    pub(super) error: E,
+}
+
+/// What remains at the end.
+#[derive(Debug, Default)]
+struct Left {
+    on_disk: u64,
+    in_memory: u64,
+    returned: Vec<Spooled>,
+    oldest: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Core {
+    settings: Settings,
+    stage: Stage,
+    counts: Counts,
+
+    spool: u64,
+    epoch: u32,
+    next_sequence: u64,
+
+    // Where messages are.
+    arriving: VecDeque<Arriving>,
+    arriving_bytes: usize,
+    tail: Tail,
+    line: Line,
+    flights: Vec<InFlight>,
+    halted: Halted,
+    resident: usize,
+    total: u64,
+    /// Pushes that wait for room. A new one goes behind them.
+    waiting: usize,
+
+    // Delivery.
+    next_flight: u64,
+    backoff: Backoff,
+    retry_at: Option<Instant>,
+    linger_until: Option<Instant>,
+    failing: Option<Fault<Arc<str>>>,
+    flush_upto: u64,
+    /// Up to here batches are of one message, to find the one that is refused.
+    one_by_one_upto: u64,
+
+    // The journal.
+    has_journal: bool,
+    durable_upto: u64,
+    /// Not settled, and not durable.
+    loose: usize,
+    is_sync_due: bool,
+    sync_at: Option<Instant>,
+    removals: Vec<u64>,
+    /// Settled, and not yet known to be removed.
+    unconfirmed: u64,
+    is_reading: bool,
+    disk_fault: Option<Fault<DiskError>>,
+    page_fault: Option<Fault<DiskError>>,
+    /// The disk has failed when the spool stopped.
+    is_given_up: bool,
+
+    // The end.
+    deadline: Option<Instant>,
+    deadline_in: Option<Duration>,
+    left: Left,
+
+    wakes: Wakes,
+    answers: Vec<Answer>,
+}
+
+impl Core {
+    /// `found` is what is in the journal, if there is one.
+    pub(super) fn new(
+        settings: Settings,
+        backoff: Backoff,
+        spool: u64,
+        found: Option<Found>,
+    ) -> Self {
+        let found_range = found.and_then(|found| found.range);
+        let counts = Counts {
+            recovered: found.map_or(0, |found| found.messages),
+            ..Counts::default()
+        };
+        Self {
+            settings,
+            stage: Stage::Open,
+            counts,
+            spool: found.map_or(spool, |found| found.spool),
+            epoch: found.map_or(0, |found| found.epoch),
+            next_sequence: found_range.map_or(1, |(_, last)| last + 1),
+            arriving: VecDeque::new(),
+            arriving_bytes: 0,
+            tail: found.map_or_else(Tail::default, Tail::found),
+            line: Line::default(),
+            flights: Vec::new(),
+            halted: Halted::default(),
+            resident: 0,
+            total: found.map_or(0, |found| found.bytes),
+            waiting: 0,
+            next_flight: 0,
+            backoff,
+            retry_at: None,
+            linger_until: None,
+            failing: None,
+            flush_upto: 0,
+            one_by_one_upto: 0,
+            has_journal: found.is_some(),
+            durable_upto: found_range.map_or(0, |(_, last)| last),
+            loose: 0,
+            is_sync_due: false,
+            sync_at: None,
+            removals: Vec::new(),
+            unconfirmed: 0,
+            is_reading: false,
+            disk_fault: None,
+            page_fault: None,
+            is_given_up: false,
+            deadline: None,
+            deadline_in: None,
+            left: Left::default(),
+            wakes: Wakes::default(),
+            answers: Vec::new(),
+        }
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Who is to be woken, and what is to be answered, since this was asked last.
+    pub(super) fn take_effects(&mut self) -> (Wakes, Vec<Answer>) {
+        (
+            std::mem::take(&mut self.wakes),
+            std::mem::take(&mut self.answers),
+        )
+    }
+
+    /// Lets a message into memory, where it may be delivered.
+    fn admit(&mut self, entry: Entry) {
+        self.resident += entry.size;
+        if let Some(entry) = self.halted.add(entry) {
+            self.line.put(entry);
+        }
+    }
+
+    /// Whether memory is free for a message of this size.
+    fn has_memory_for(&self, size: usize) -> bool {
+        self.resident == 0 || self.resident + size <= self.settings.window()
+    }
+
+    /// The single place where a message in memory leaves the spool.
+    fn settle(&mut self, entry: &Entry) {
+        self.resident -= entry.size;
+        self.total -= entry.size as u64;
+        if self.has_journal && entry.sequence() > self.durable_upto {
+            self.loose -= 1;
+        }
+        if entry.stored != Stored::No {
+            self.removals.push(entry.sequence());
+            self.unconfirmed += 1;
+        }
+        self.wakes.journal |= self.has_journal;
+        self.wakes.room = true;
+        self.wakes.settled = true;
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let Some(entry) = self.line.pop().or_else(|| self.halted.pop_oldest()) else {
+            return false;
+        };
+        self.counts.dropped += 1;
+        self.settle(&entry);
+        true
+    }
+
+    fn flying(&self) -> impl Iterator<Item = &Entry> {
+        self.flights.iter().flat_map(|flight| &flight.entries)
+    }
+
+    fn unsettled(&self) -> u64 {
+        let in_memory =
+            self.line.len() + self.flying().count() + self.halted.messages() + self.arriving.len();
+        in_memory as u64 + self.tail.messages()
+    }
+}
+
+/// What is asked of a spool from outside.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) counts: Counts,
+    pub(super) unsettled: u64,
+    pub(super) bytes: u64,
+    pub(super) memory: usize,
+    pub(super) on_disk_only: u64,
+    pub(super) in_flight: usize,
+    pub(super) unconfirmed: u64,
+    pub(super) halted_keys: usize,
+    pub(super) waiting: usize,
+    pub(super) failures: u32,
+    pub(super) failing: Option<Fault<Arc<str>>>,
+    pub(super) disk_fault: Option<Fault<DiskError>>,
+}
+
+impl Core {
+    pub(super) fn view(&self) -> View {
+        View {
+            counts: self.counts,
+            unsettled: self.unsettled(),
+            bytes: self.total,
+            memory: self.resident + self.arriving_bytes,
+            on_disk_only: self.tail.messages(),
+            in_flight: self.flights.len(),
+            unconfirmed: self.unconfirmed,
+            halted_keys: self.halted.keys(),
+            waiting: self.waiting,
+            failures: self.backoff.failures(),
+            failing: self.failing.clone(),
+            disk_fault: self.page_fault.clone().or_else(|| self.disk_fault.clone()),
+        }
+    }
+}

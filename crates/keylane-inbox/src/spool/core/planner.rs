@@ -1,0 +1,129 @@
+//! Which messages make the next batch.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+
+use super::entry::Entry;
+
+/// The limits of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::spool) struct Limits {
+    pub(in crate::spool) count: usize,
+    pub(in crate::spool) bytes: usize,
+    /// How many entries are looked at. Those behind belong to keys that wait, or wait their turn.
+    pub(in crate::spool) look_ahead: usize,
+}
+
+/// The next batch.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::spool) struct Plan {
+    /// Places in the line, ascending.
+    pub(in crate::spool) places: Vec<usize>,
+    /// It cannot grow, so it need not wait.
+    pub(in crate::spool) is_full: bool,
+    /// It is one refused message, for the dead letters.
+    pub(in crate::spool) is_letter: bool,
+}
+
+/// Chooses from the front of the line, and keeps the order of each key: no message is chosen whose
+/// key is busy, or has an earlier message that was passed over.
+///
+/// A message larger than the limit in bytes makes a batch by itself.
+pub(in crate::spool) fn plan<'a>(
+    line: impl Iterator<Item = &'a Entry>,
+    is_busy: impl Fn(&Bytes) -> bool,
+    limits: Limits,
+) -> Plan {
+    let mut plan = Plan::default();
+    let mut bytes = 0;
+    let mut passed: HashSet<&Bytes> = HashSet::new();
+    for (place, entry) in line.enumerate().take(limits.look_ahead) {
+        if is_busy(entry.key()) || (!passed.is_empty() && passed.contains(entry.key())) {
+            continue;
+        }
+        if entry.refused.is_some() {
+            if plan.places.is_empty() {
+                return Plan {
+                    places: vec![place],
+                    is_full: true,
+                    is_letter: true,
+                };
+            }
+            passed.insert(entry.key());
+            continue;
+        }
+        if !plan.places.is_empty() && bytes + entry.size > limits.bytes {
+            plan.is_full = true;
+            break;
+        }
+        bytes += entry.size;
+        plan.places.push(place);
+        if plan.places.len() >= limits.count || bytes >= limits.bytes {
+            plan.is_full = true;
+            break;
+        }
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::spool::core::support::entry;
+
+    proptest! {
+        /// The promise of a plan, said without a plan.
+        #[test]
+        fn a_plan_keeps_the_order_and_the_limits(
+            line in proptest::collection::vec(
+                (0_u8..5, 0_usize..300, prop::bool::weighted(0.1)),
+                0..40,
+            ),
+            busy in proptest::collection::hash_set(0_u8..5, 0..3),
+            count in 1_usize..10,
+            bytes in 1_usize..2_000,
+            look_ahead in 1_usize..50,
+        ) {
+            let entries: Vec<Entry> = line
+                .iter()
+                .enumerate()
+                .map(|(n, (key, len, is_refused))| {
+                    let mut entry = entry(n as u64, &[*key], *len);
+                    entry.refused = is_refused.then(|| "no".into());
+                    entry
+                })
+                .collect();
+            let limits = Limits { count, bytes, look_ahead };
+            let plan = plan(entries.iter(), |key| busy.contains(&key[0]), limits);
+
+            prop_assert!(plan.places.is_sorted_by(|a, b| a < b));
+            prop_assert!(plan.places.len() <= count);
+            prop_assert!(plan.places.iter().all(|place| *place < look_ahead));
+            let size: usize = plan.places.iter().map(|place| entries[*place].size).sum();
+            prop_assert!(size <= bytes || plan.places.len() == 1);
+            let has_letter = plan.places.iter().any(|n| entries[*n].refused.is_some());
+            prop_assert_eq!(plan.is_letter, has_letter);
+            prop_assert!(!plan.is_letter || plan.places.len() == 1);
+            let mut first_left: HashMap<u8, usize> = HashMap::new();
+            for (n, entry) in entries.iter().enumerate() {
+                if !plan.places.contains(&n) {
+                    first_left.entry(entry.key()[0]).or_insert(n);
+                }
+            }
+            for place in &plan.places {
+                let key = entries[*place].key()[0];
+                prop_assert!(!busy.contains(&key));
+                prop_assert!(first_left.get(&key).is_none_or(|left| left > place));
+            }
+            // It waits for nothing: if a message can go, one does.
+            let mut seen = entries.iter().take(look_ahead);
+            let can_go = seen.any(|entry| !busy.contains(&entry.key()[0]));
+            prop_assert_eq!(plan.places.is_empty(), !can_go);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Errors, one small type per operation. A push gives its message back.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use super::journal::DiskError;
+use super::message::Message;
+
+/// Why a message was not accepted. The message comes back.
+#[non_exhaustive]
+#[derive(Error, Clone)]
+pub enum PushError {
+    /// The spool is at its limit, and waits for the sink. Try again later, or drop the message.
+    #[error("the spool is full")]
+    Full(Message),
+    /// The spool takes no more messages: it was closed, or its runtime is gone.
+    #[error("the spool is closed")]
+    Closed(Message),
+    /// The message is larger than [`Builder::max_message`](super::Builder::max_message), or has
+    /// more than 65,535 headers, or a header name of more than 65,535 bytes.
+    #[error("the message is too large for this spool")]
+    TooLarge(Message),
+    /// The message could not be written to the disk. It is not accepted, and the sink does not get
+    /// it. One exception: the commit that failed may have come through, which is undone as soon as
+    /// the disk works again; if the process dies or the spool is closed before, the next
+    /// [`open`](super::Builder::open) delivers the message.
+    #[error("not stored: {1}")]
+    Disk(Message, DiskError),
+}
+
+impl PushError {
+    /// The message that was not accepted.
+    pub fn into_inner(self) -> Message {
+        match self {
+            Self::Full(message)
+            | Self::Closed(message)
+            | Self::TooLarge(message)
+            | Self::Disk(message, _) => message,
+        }
+    }
+}
+
+// The message is the user's: it is not shown.
+impl fmt::Debug for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(_) => f.write_str("Full(..)"),
+            Self::Closed(_) => f.write_str("Closed(..)"),
+            Self::TooLarge(_) => f.write_str("TooLarge(..)"),
+            Self::Disk(_, error) => f.debug_tuple("Disk").field(error).finish(),
+        }
+    }
+}
+
+/// Why a spool could not be opened. Each names the setting or the file to change.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone)]
+pub enum OpenError {
+    /// `open` was polled outside a Tokio runtime.
+    #[error("no Tokio runtime here: call `open` inside one, for example under `#[tokio::main]`")]
+    NoRuntime,
+    /// The runtime has no timers.
+    #[error("the Tokio runtime has no timers: build it with `enable_time` or `enable_all`")]
+    NoTimers,
+    /// This setting must be at least one, or a time longer than zero.
+    #[error("`{0}` must not be zero")]
+    Zero(&'static str),
+    /// A setting that does nothing without another one.
+    #[error("`{0}` needs `{1}`")]
+    Needs(&'static str, &'static str),
+    /// The memory is less than a spool can work with.
+    #[error("`memory` must be at least {least} bytes, but is {bytes}")]
+    Memory {
+        /// As it was set.
+        bytes: usize,
+        /// What is needed.
+        least: usize,
+    },
+    /// The directory or its file cannot be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Why not all messages were delivered that were accepted before the flush.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlushError {
+    /// All that is left waits behind messages that the sink has refused, for
+    /// [`Spool::resume`](super::Spool::resume) or [`Spool::skip`](super::Spool::skip).
+    #[error("what is left belongs to {keys} halted keys")]
+    Halted {
+        /// How many keys are halted.
+        keys: usize,
+    },
+    /// The spool has ended before.
+    #[error("the spool ended before everything was delivered")]
+    Closed,
+}

@@ -1,0 +1,93 @@
+//! Sending one batch, without being taken down by it.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+
+use super::core::{Flight, Landing};
+use super::refused::DeadLetters;
+use super::sink::{Fate, Fates, SinkError, SpoolSink};
+
+/// Where batches go.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) sink: Arc<dyn SpoolSink>,
+    pub(super) letters: Option<Arc<dyn DeadLetters>>,
+    pub(super) timeout: Duration,
+}
+
+/// Sends it, and says what became of it. A panic and a timeout are errors.
+pub(super) async fn fly(target: Target, flight: Flight) -> (u64, Landing) {
+    let Flight { id, batch, letter } = flight;
+    let sending = async {
+        match (letter, &target.letters) {
+            (Some(letter), Some(letters)) => letters
+                .accept(&letter)
+                .await
+                .map_err(|error| SinkError::failed(format_args!("dead letters: {error}"))),
+            _ => target.sink.write(&batch).await,
+        }
+    };
+    let sending = AssertUnwindSafe(sending).catch_unwind();
+    let answer = match tokio::time::timeout(target.timeout, sending).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(panic)) => Err(SinkError::failed(format_args!(
+            "panicked: {}",
+            text_of(panic)
+        ))),
+        Err(_) => Err(SinkError::failed(format_args!(
+            "no answer within {:?}",
+            target.timeout
+        ))),
+    };
+    (id, landing(answer, batch.len()))
+}
+
+fn landing(answer: Result<(), SinkError>, len: usize) -> Landing {
+    let Err(error) = answer else {
+        return Landing::Written;
+    };
+    let Fates { fates, one_by_one } = error.fates(len);
+    if fates.iter().all(|fate| *fate == Fate::Written) {
+        return Landing::Written;
+    }
+    Landing::Failed {
+        fates,
+        one_by_one,
+        error: cut(error.text()).into(),
+    }
+}
+
+/// Most characters of an error that are kept and shown.
+const LONGEST: usize = 200;
+
+/// Escapes what could break a line of a log, and cuts.
+fn cut(text: &str) -> String {
+    let mut short = String::new();
+    for (n, c) in text.chars().enumerate() {
+        if n == LONGEST {
+            short.push('…');
+            break;
+        }
+        match c.is_control() {
+            true => short.extend(c.escape_default()),
+            false => short.push(c),
+        }
+    }
+    short
+}
+
+fn text_of(panic: Box<dyn Any + Send>) -> String {
+    let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        _ => "without a text".to_owned(),
+    };
+    // The payload is the user's, and its drop may panic as well.
+    let dropping = std::panic::catch_unwind(AssertUnwindSafe(move || drop(panic)));
+    let _ = dropping.map_err(std::mem::forget);
+    text
+}

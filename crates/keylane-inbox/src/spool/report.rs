@@ -1,0 +1,75 @@
+//! What a spool has done, at its end.
+
+use std::fmt;
+
+use super::core::Counts;
+use super::message::Spooled;
+
+/// What has become of every message.
+///
+/// `accepted + recovered = delivered + dead_lettered + dropped + skipped + left_on_disk +
+/// left_in_memory`.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpoolReport {
+    /// Messages accepted since the spool was opened.
+    pub accepted: u64,
+    /// Messages found in the directory when it was opened.
+    pub recovered: u64,
+    /// Messages that the sink has confirmed.
+    pub delivered: u64,
+    /// Messages that the sink refused and the dead letters have accepted.
+    pub dead_lettered: u64,
+    /// Messages dropped under [`AtLimit::DropOldest`](super::AtLimit::DropOldest).
+    pub dropped: u64,
+    /// Messages taken out with [`Spool::skip`](super::Spool::skip).
+    pub skipped: u64,
+    /// Messages that the next [`open`](super::Builder::open) of the directory delivers. Some of
+    /// them may have reached the sink without being confirmed.
+    pub left_on_disk: u64,
+    /// Messages that were neither delivered nor stored: there is no directory, or it could not be
+    /// written. In the latter case the commit that failed may have come through; then the next
+    /// [`open`](super::Builder::open) delivers them, with the same ids.
+    pub left_in_memory: u64,
+    /// The latter themselves, in their order, in the first report.
+    pub returned: Vec<Spooled>,
+}
+
+impl SpoolReport {
+    pub(super) fn new(counts: Counts, left: (u64, u64, Vec<Spooled>)) -> Self {
+        let (left_on_disk, left_in_memory, returned) = left;
+        Self {
+            accepted: counts.accepted,
+            recovered: counts.recovered,
+            delivered: counts.delivered,
+            dead_lettered: counts.dead_lettered,
+            dropped: counts.dropped,
+            skipped: counts.skipped,
+            left_on_disk,
+            left_in_memory,
+            returned,
+        }
+    }
+}
+
+impl fmt::Display for SpoolReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} accepted + {} recovered = {} delivered",
+            self.accepted, self.recovered, self.delivered
+        )?;
+        for (count, what) in [
+            (self.dead_lettered, "dead-lettered"),
+            (self.dropped, "dropped"),
+            (self.skipped, "skipped"),
+            (self.left_on_disk, "left on disk"),
+            (self.left_in_memory, "left in memory"),
+        ] {
+            if count > 0 {
+                write!(f, " + {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! The core behind its lock, and the tasks that wait for it.
+
+use std::pin::pin;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::core::{Core, Stage, Wants, Work};
+
+/// No user's code runs under the lock: who is to be woken is woken after it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    core: Mutex<Core>,
+    /// The writer waits here.
+    work: Condvar,
+    /// The driver waits here.
+    pub(super) driver: Notify,
+    /// The first push that waits for room waits here.
+    pub(super) room: Notify,
+    /// The pushes behind it wait here, in their order.
+    pub(super) queue: tokio::sync::Mutex<()>,
+    /// Flushes and ends wait here.
+    settled: Notify,
+}
+
+impl Shared {
+    pub(super) fn new(core: Core) -> Self {
+        Self {
+            core: Mutex::new(core),
+            work: Condvar::new(),
+            driver: Notify::new(),
+            room: Notify::new(),
+            queue: tokio::sync::Mutex::new(()),
+            settled: Notify::new(),
+        }
+    }
+
+    /// Asks or changes the core, and wakes whom that concerns.
+    pub(super) fn with<R>(&self, run: impl FnOnce(&mut Core) -> R) -> R {
+        let mut core = self.lock();
+        let result = run(&mut core);
+        let (wakes, answers) = core.take_effects();
+        drop(core);
+        if wakes.journal {
+            self.work.notify_one();
+        }
+        if wakes.driver {
+            self.driver.notify_one();
+        }
+        if wakes.room {
+            self.room.notify_one();
+        }
+        if wakes.settled {
+            self.settled.notify_waiters();
+        }
+        for answer in answers {
+            // A push that went away does not want to know.
+            let _ = answer.to.send(answer.result);
+        }
+        result
+    }
+
+    /// Waits until the core has an answer. Asked again whenever a message has settled.
+    pub(super) async fn until<R>(&self, mut ask: impl FnMut(&mut Core) -> Option<R>) -> R {
+        loop {
+            let mut settled = pin!(self.settled.notified());
+            // Before asking, so that nothing is missed in between.
+            settled.as_mut().enable();
+            if let Some(answer) = self.with(&mut ask) {
+                return answer;
+            }
+            settled.await;
+        }
+    }
+
+    /// Blocks the writer until there is work. `None` once there never is any more.
+    ///
+    /// Removals wait up to `linger` for something that must be done now. After a failure nothing is
+    /// done for `pause`, unless the spool stops.
+    pub(super) fn next_work(&self, linger: Duration, pause: Option<Duration>) -> Option<Work> {
+        let mut core = self.lock();
+        if let Some(pause) = pause {
+            let is_idle = |core: &mut Core| core.stage() < Stage::Stopping;
+            let waited = self.work.wait_timeout_while(core, pause, is_idle);
+            core = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        loop {
+            if core.stage() == Stage::Ended {
+                return None;
+            }
+            match core.wants() {
+                Wants::Now => return Some(core.take_work()),
+                Wants::Soon => {
+                    let is_idle = |core: &mut Core| core.wants() == Wants::Soon;
+                    let waited = self.work.wait_timeout_while(core, linger, is_idle);
+                    core = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    return Some(core.take_work());
+                }
+                Wants::Nothing => {
+                    core = self.work.wait(core).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        // The core has no invariant that a panic could leave broken halfway and that is not checked
+        // by its tests; a spool that is poisoned could not give back its messages.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

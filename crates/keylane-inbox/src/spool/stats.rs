@@ -1,0 +1,127 @@
+//! A look at a spool.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use super::core::{Fault, View};
+use super::journal::DiskError;
+
+/// Counters since the spool was opened, and gauges.
+///
+/// `accepted + recovered = delivered + dead_lettered + dropped + skipped + waiting`, except that
+/// under [`Persist::Each`](super::Persist::Each) `waiting` has those, too, that are being stored
+/// and not yet accepted.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Messages accepted.
+    pub accepted: u64,
+    /// Messages found in the directory when it was opened.
+    pub recovered: u64,
+    /// Messages that the sink has confirmed.
+    pub delivered: u64,
+    /// Messages that the sink refused and the dead letters have accepted.
+    pub dead_lettered: u64,
+    /// Messages dropped under [`AtLimit::DropOldest`](super::AtLimit::DropOldest).
+    pub dropped: u64,
+    /// Messages taken out with [`Spool::skip`](super::Spool::skip).
+    pub skipped: u64,
+    /// Messages that the sink wrote ahead of an earlier one of their key: a defect of the sink.
+    pub out_of_order: u64,
+    /// Batches that failed.
+    pub failures: u64,
+
+    /// Messages that have none of these outcomes.
+    pub waiting: u64,
+    /// Their bytes, in memory and on the disk.
+    pub waiting_bytes: u64,
+    /// Bytes in memory.
+    pub memory_bytes: usize,
+    /// Messages on the disk and not in memory.
+    pub on_disk_only: u64,
+    /// Batches at the sink.
+    pub in_flight: usize,
+    /// Messages settled whose removal from the disk is not confirmed. After a crash these, and
+    /// those at the sink, are delivered again.
+    pub unconfirmed: u64,
+    /// Messages whose removal from the disk is confirmed.
+    pub removed: u64,
+    /// Keys that wait for a decision.
+    pub halted_keys: usize,
+    /// Pushes that wait for room.
+    pub waiting_pushes: usize,
+
+    /// Since when the sink fails, and why.
+    pub failing: Option<Failing>,
+    /// Since when the disk fails, and why. Messages in memory are delivered nevertheless.
+    pub disk: Option<DiskFailing>,
+}
+
+/// Since when the sink, or the dead letters, fail, and why.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// When the first of these failures came.
+    pub since: SystemTime,
+    /// Failures since the last success.
+    pub attempts: u32,
+    /// The last one, escaped and cut to 200 characters.
+    pub error: String,
+}
+
+/// Since when the disk fails, and why.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct DiskFailing {
+    /// When the first of these failures came.
+    pub since: SystemTime,
+    /// The last one.
+    pub error: DiskError,
+}
+
+/// A key that waits for [`Spool::resume`](super::Spool::resume) or
+/// [`Spool::skip`](super::Spool::skip).
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HaltedKey {
+    /// The key.
+    pub key: Bytes,
+    /// What the sink said to its first message.
+    pub reason: String,
+    /// How many of its messages wait in memory, the first included.
+    pub waiting: usize,
+}
+
+impl Stats {
+    pub(super) fn new(view: View) -> Self {
+        let counts = view.counts;
+        Self {
+            accepted: counts.accepted,
+            recovered: counts.recovered,
+            delivered: counts.delivered,
+            dead_lettered: counts.dead_lettered,
+            dropped: counts.dropped,
+            skipped: counts.skipped,
+            out_of_order: counts.out_of_order,
+            failures: counts.failures,
+            waiting: view.unsettled,
+            waiting_bytes: view.bytes,
+            memory_bytes: view.memory,
+            on_disk_only: view.on_disk_only,
+            in_flight: view.in_flight,
+            unconfirmed: view.unconfirmed,
+            removed: counts.removed,
+            halted_keys: view.halted_keys,
+            waiting_pushes: view.waiting,
+            failing: view.failing.map(|Fault { since, error }| Failing {
+                since,
+                attempts: view.failures,
+                error: error.to_string(),
+            }),
+            disk: view
+                .disk_fault
+                .map(|Fault { since, error }| DiskFailing { since, error }),
+        }
+    }
+}
