@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 
@@ -55,18 +56,25 @@ use crate::store::{Accepted, EmbeddedStore, InboxStore, Stats};
 pub struct Inbox {
     store: Arc<dyn InboxStore>,
     marks: Option<Arc<Marks>>,
+    /// Whether it has a source.
+    taken: Arc<AtomicBool>,
 }
 
 impl Inbox {
     /// An inbox on a store of your own. It counts attempts only while the process lives.
     pub fn with_store(store: Arc<dyn InboxStore>) -> Self {
-        Self { store, marks: None }
+        Self {
+            store,
+            marks: None,
+            taken: Arc::default(),
+        }
     }
 
     pub(crate) fn embedded(store: EmbeddedStore) -> Self {
         Self {
             marks: store.marks().cloned(),
             store: Arc::new(store),
+            taken: Arc::default(),
         }
     }
 
@@ -165,9 +173,13 @@ impl Inbox {
     }
 
     /// Where attempts are counted, if they are counted beyond the life of the process.
-    #[allow(dead_code, reason = "the source that counts them is not here yet")]
     pub(crate) fn marks(&self) -> Option<&Arc<Marks>> {
         self.marks.as_ref()
+    }
+
+    /// Whether it has a source.
+    pub(crate) fn taken(&self) -> &Arc<AtomicBool> {
+        &self.taken
     }
 
     /// Accepts no more, waits for what was accepted, and gives the directory free.

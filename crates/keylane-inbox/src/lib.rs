@@ -24,6 +24,9 @@ pub mod record;
 
 pub mod attempts;
 
+mod source;
+pub use source::{InboxSource, Position, SourceSettings};
+
 pub mod spool;
 pub use spool::Spool;
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::source::LetterCause;
+
 /// Any error, boxed: what a dead-letter sink may fail with.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
@@ -166,6 +168,22 @@ impl<E> Failure<E> {
         match self {
             Self::Error(error) => Some(error),
             _ => None,
+        }
+    }
+
+    /// What is told to a source that keeps the letter.
+    pub(crate) fn cause(&self) -> LetterCause {
+        match self {
+            Self::Error(_) => LetterCause::Failed,
+            Self::Panicked(_) => LetterCause::Panicked,
+            Self::TimedOut(_) => LetterCause::TimedOut,
+            Self::Crashed => LetterCause::Crashed,
+            Self::Gap => LetterCause::Gap,
+            Self::LaneFull => LetterCause::LaneFull,
+            Self::Skipped => LetterCause::Skipped,
+            Self::NotRecorded(_) | Self::NoAnswer | Self::WithBatch(_) | Self::Revoked => {
+                LetterCause::Other
+            }
         }
     }
 

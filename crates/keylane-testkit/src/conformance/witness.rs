@@ -329,10 +329,11 @@ impl<S: Source<Message = RawMessage>> Source for Witnessed<S> {
         let SourceLetter {
             position,
             attempts,
+            cause,
             why,
             ..
         } = letter;
-        let inner = SourceLetter::new(position.position, attempts, why);
+        let inner = SourceLetter::new(position.position, attempts, cause, why);
         // An error is no end of the session: the letter is offered again.
         self.inner.dead_letter(inner).await?;
         if let Some(id) = position.id {

@@ -603,6 +603,7 @@ where
         let LetterRequest {
             slot,
             attempts,
+            cause,
             why,
             done,
         } = letter;
@@ -613,7 +614,7 @@ where
         let kept = match live {
             None => Err("the generation of the message is over".to_owned()),
             Some(held) => {
-                let letter = SourceLetter::new(held.position.clone(), attempts, why);
+                let letter = SourceLetter::new(held.position.clone(), attempts, cause, why);
                 let limit = self.settings.stall_after;
                 let kept = call(limit, self.source.dead_letter(letter)).await;
                 let why = kept.as_ref().err().map(Trouble::to_string);

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::rt::atomic::{AtomicBool, Ordering};
 use crate::rt::{Mutex, lock, oneshot};
-use crate::source::Outcome;
+use crate::source::{LetterCause, Outcome};
 use crate::unwind::shielded;
 
 /// Is told of attempts before they start, by slot, where a source counts them.
@@ -57,6 +57,7 @@ struct Outbox {
 pub(crate) struct LetterRequest {
     pub(crate) slot: u32,
     pub(crate) attempts: u32,
+    pub(crate) cause: LetterCause,
     pub(crate) why: String,
     /// Whether it is durable now.
     pub(crate) done: oneshot::Sender<Result<(), String>>,
@@ -217,6 +218,7 @@ impl Sources {
         &self,
         at: SourceSlot,
         attempts: u32,
+        cause: LetterCause,
         why: String,
     ) -> Option<oneshot::Receiver<Result<(), String>>> {
         let mut outboxes = lock(&self.outboxes);
@@ -225,6 +227,7 @@ impl Sources {
         outbox.letters.push(LetterRequest {
             slot: at.slot,
             attempts,
+            cause,
             why,
             done,
         });

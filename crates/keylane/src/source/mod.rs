@@ -67,7 +67,7 @@ mod delivery;
 pub use delivery::{Deliveries, Delivery, Generation};
 
 mod settlement;
-pub use settlement::{Outcome, Settlement, SourceLetter};
+pub use settlement::{LetterCause, Outcome, Settlement, SourceLetter};
 
 mod features;
 pub use features::Features;

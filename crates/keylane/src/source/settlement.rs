@@ -47,6 +47,30 @@ impl<P> Settlement<P> {
     }
 }
 
+/// Why a message was given up on, in one word.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LetterCause {
+    /// The handler answered with an error.
+    Failed,
+    /// The handler panicked.
+    Panicked,
+    /// The attempt took too long.
+    TimedOut,
+    /// The process ended during the attempts.
+    Crashed,
+    /// The payload could not be decoded; there was no attempt.
+    Undecodable,
+    /// Versions before this one have not come in time; there was no attempt.
+    Gap,
+    /// Its lane was full; there was no attempt.
+    LaneFull,
+    /// An operator skipped it.
+    Skipped,
+    /// Another reason.
+    Other,
+}
+
 /// A message given up on, whose dead letter its source keeps.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,16 +79,19 @@ pub struct SourceLetter<P> {
     pub position: P,
     /// How often its handler was tried.
     pub attempts: u32,
-    /// Why the last attempt failed.
+    /// Why it was given up on.
+    pub cause: LetterCause,
+    /// What is to be said about it.
     pub why: String,
 }
 
 impl<P> SourceLetter<P> {
     /// The letter of the delivery at this position.
-    pub fn new(position: P, attempts: u32, why: String) -> Self {
+    pub fn new(position: P, attempts: u32, cause: LetterCause, why: String) -> Self {
         Self {
             position,
             attempts,
+            cause,
             why,
         }
     }

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use keylane::error::ConsumeError;
-use keylane::source::{Deliveries, Outcome, Received, Source, SourceLetter};
+use keylane::source::{Deliveries, LetterCause, Outcome, Received, Source, SourceLetter};
 use keylane::{Dispatcher, OnExhausted};
 use tokio::time::{Instant, timeout};
 
@@ -35,7 +35,12 @@ pub(in super::super) async fn refusals<T: Site>(mut stage: Stage<T>) -> Result {
         refused.push(("reread", reread));
     }
     if !features.keeps_dead_letters() {
-        let letter = SourceLetter::new(position.clone(), 1, "a letter".to_owned());
+        let letter = SourceLetter::new(
+            position.clone(),
+            1,
+            LetterCause::Failed,
+            "a letter".to_owned(),
+        );
         refused.push(("dead_letter", direct.source.dead_letter(letter).await));
     }
     for (call, answer) in refused {

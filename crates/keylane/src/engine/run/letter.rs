@@ -191,11 +191,12 @@ impl<T: Spec> Engine<T> {
     /// into it theirs.
     async fn dead_letter_at_source(&self, letter: &LetterAndEnvelope<T>) -> Result<(), String> {
         let (letter, envelope) = letter;
-        let why = self.why(&letter.failure);
+        let (why, cause) = (self.why(&letter.failure), letter.failure.cause());
         let mut answers = Vec::new();
         envelope.obligation.any_source(&mut |at| {
             let sources = &self.sources;
-            answers.push(sources.dead_letter(at, letter.attempts, why.to_string()));
+            let (attempts, why) = (letter.attempts, why.to_string());
+            answers.push(sources.dead_letter(at, attempts, cause, why));
             false
         });
         for answer in answers {

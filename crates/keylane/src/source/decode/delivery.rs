@@ -16,7 +16,7 @@ use crate::clock::{self, Alarm};
 use crate::error::BoxError;
 use crate::observe::trace::cut;
 use crate::rt::Semaphore;
-use crate::source::{Generation, SourceLetter};
+use crate::source::{Generation, LetterCause, SourceLetter};
 use crate::unwind::caught;
 
 /// The pause after the first refusal of a letter, and the longest one.
@@ -71,7 +71,12 @@ impl<P: Clone> Undecodable<P> {
 
     /// The letter as a source keeps it.
     pub(super) fn of_source(&self) -> SourceLetter<P> {
-        SourceLetter::new(self.position.clone(), self.attempts, self.why.clone())
+        SourceLetter::new(
+            self.position.clone(),
+            self.attempts,
+            LetterCause::Undecodable,
+            self.why.clone(),
+        )
     }
 
     /// Counts a refusal, and returns how many there were.

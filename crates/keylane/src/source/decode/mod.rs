@@ -591,9 +591,10 @@ where
         let SourceLetter {
             position,
             attempts,
+            cause,
             why,
         } = letter;
-        let letter = SourceLetter::new(position.inner, attempts, why);
+        let letter = SourceLetter::new(position.inner, attempts, cause, why);
         self.inner.source().dead_letter(letter).await
     }
 

@@ -1,0 +1,311 @@
+//! Which messages are handed over, and which are only remembered. Pure.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::backlog::Backlog;
+use super::settings::SourceSettings;
+
+/// What is known of the messages behind the cursor.
+#[derive(Debug)]
+pub(super) struct Pages {
+    settings: SourceSettings,
+    /// The keys that have something here. A key with nothing costs nothing.
+    keys: HashMap<Bytes, Key>,
+    /// Keys that have something remembered, and a place in their windows. Each at most once.
+    ready: VecDeque<Bytes>,
+    /// Everything below is known here, or settled.
+    cursor: u64,
+    /// Bytes of payloads that are handed over.
+    bytes: usize,
+    remembered: usize,
+}
+
+#[derive(Debug, Default)]
+struct Key {
+    out: BTreeMap<u64, Out>,
+    backlog: Backlog,
+    is_ready: bool,
+}
+
+/// A message that is handed over.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    bytes: usize,
+    version: Option<u64>,
+}
+
+/// What to do with a message that was read in its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Hand it over.
+    Over,
+    /// Its key has no place for it: forget the message, its sequence is remembered.
+    Remembered,
+}
+
+impl Pages {
+    pub(super) fn new(settings: SourceSettings) -> Self {
+        Self {
+            settings,
+            keys: HashMap::new(),
+            ready: VecDeque::new(),
+            cursor: 1,
+            bytes: 0,
+            remembered: 0,
+        }
+    }
+
+    /// The sequence to read from.
+    pub(super) fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// There is nothing to read below this sequence.
+    pub(super) fn advance(&mut self, to: u64) {
+        self.cursor = self.cursor.max(to);
+    }
+
+    /// Whether more bytes may be handed over.
+    pub(super) fn has_room(&self) -> bool {
+        self.bytes < self.settings.bytes
+    }
+
+    /// Whether more may be read from the cursor on.
+    pub(super) fn reads_on(&self) -> bool {
+        self.has_room() && self.remembered < self.settings.remembered
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// A message was read at the cursor.
+    pub(super) fn meet(
+        &mut self,
+        sequence: u64,
+        key: &Bytes,
+        version: Option<u64>,
+        bytes: usize,
+    ) -> Turn {
+        self.cursor = self.cursor.max(sequence + 1);
+        if !self.keys.contains_key(key) {
+            // A copy: the key must not keep the whole message in memory.
+            self.keys
+                .insert(Bytes::copy_from_slice(key), Key::default());
+        }
+        let Some(state) = self.keys.get_mut(key) else {
+            unreachable!("it was made if it was not there")
+        };
+        let has_place = state.out.len() < self.settings.window && state.backlog.is_empty();
+        // A lower version than one that is out may be the one that the others wait for.
+        let is_awaited = version.is_some_and(|version| {
+            let highest = state.out.values().filter_map(|out| out.version).max();
+            highest.is_some_and(|highest| version < highest)
+        });
+        if has_place || is_awaited {
+            state.out.insert(sequence, Out { bytes, version });
+            self.bytes += bytes;
+            Turn::Over
+        } else {
+            state.backlog.push(sequence, version);
+            self.remembered += 1;
+            Turn::Remembered
+        }
+    }
+
+    /// The next messages to be read again and handed over, up to `most`, each with its key. Each is
+    /// to be reported by [`hand_over`](Self::hand_over), or as [settled](Self::settle) if it does not
+    /// wait any more.
+    pub(super) fn take_ready(&mut self, most: usize) -> Vec<(u64, Bytes)> {
+        let mut taken = Vec::new();
+        // One of each key in turn.
+        while taken.len() < most
+            && let Some(key) = self.ready.pop_front()
+        {
+            let Some(state) = self.keys.get_mut(&key) else {
+                continue;
+            };
+            state.is_ready = false;
+            if state.out.len() >= self.settings.window {
+                continue;
+            }
+            if let Some(sequence) = state.backlog.pop() {
+                self.remembered -= 1;
+                let out = Out {
+                    bytes: 0,
+                    version: None,
+                };
+                state.out.insert(sequence, out);
+                taken.push((sequence, key.clone()));
+            }
+            self.note_ready(&key);
+        }
+        taken
+    }
+
+    /// A message that was [taken](Self::take_ready) is handed over.
+    pub(super) fn hand_over(
+        &mut self,
+        sequence: u64,
+        key: &Bytes,
+        version: Option<u64>,
+        bytes: usize,
+    ) {
+        if let Some(out) = self
+            .keys
+            .get_mut(key)
+            .and_then(|state| state.out.get_mut(&sequence))
+        {
+            *out = Out { bytes, version };
+            self.bytes += bytes;
+        }
+    }
+
+    /// A message that was handed over has settled, or comes back.
+    pub(super) fn settle(&mut self, sequence: u64, key: &Bytes, comes_back: bool) {
+        let Some(state) = self.keys.get_mut(key) else {
+            return;
+        };
+        let Some(out) = state.out.remove(&sequence) else {
+            return;
+        };
+        self.bytes -= out.bytes;
+        if comes_back {
+            state.backlog.put_back(sequence, out.version);
+            self.remembered += 1;
+        }
+        let key = key.clone();
+        self.note_ready(&key);
+        self.forget_if_empty(&key);
+    }
+
+    /// A message waits again that is not known here, or not yet: what is out of its key is to be
+    /// recalled. Returns that.
+    pub(super) fn wait_again(
+        &mut self,
+        sequence: u64,
+        key: &Bytes,
+        version: Option<u64>,
+    ) -> Vec<u64> {
+        if sequence >= self.cursor {
+            return Vec::new();
+        }
+        let state = self.keys.entry(Bytes::copy_from_slice(key)).or_default();
+        if state.out.contains_key(&sequence) {
+            return Vec::new();
+        }
+        state.backlog.put_back(sequence, version);
+        self.remembered += 1;
+        let later = state.out.range(sequence..).map(|(later, _)| *later);
+        let later = later.collect();
+        self.note_ready(key);
+        later
+    }
+
+    /// How many sequences are remembered.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.remembered
+    }
+
+    fn note_ready(&mut self, key: &Bytes) {
+        let window = self.settings.window;
+        if let Some((key, state)) = self.keys.get_key_value(key)
+            && !state.is_ready
+            && !state.backlog.is_empty()
+            && state.out.len() < window
+        {
+            let key = key.clone();
+            self.ready.push_back(key.clone());
+            if let Some(state) = self.keys.get_mut(&key) {
+                state.is_ready = true;
+            }
+        }
+    }
+
+    fn forget_if_empty(&mut self, key: &Bytes) {
+        let is_empty = |state: &Key| state.out.is_empty() && state.backlog.is_empty();
+        if self.keys.get(key).is_some_and(is_empty) {
+            self.keys.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(window: usize) -> Pages {
+        Pages::new(SourceSettings::new().window(window))
+    }
+
+    fn key(name: &'static str) -> Bytes {
+        Bytes::from_static(name.as_bytes())
+    }
+
+    fn ready(pages: &mut Pages) -> Vec<u64> {
+        let taken = pages.take_ready(9);
+        taken.into_iter().map(|(sequence, _)| sequence).collect()
+    }
+
+    #[test]
+    fn a_key_has_a_window_and_the_rest_is_remembered() {
+        let (mut pages, a, b) = (pages(2), key("a"), key("b"));
+        let turns: Vec<Turn> = (1..=4).map(|n| pages.meet(n, &a, None, 10)).collect();
+        assert_eq!(
+            turns,
+            [Turn::Over, Turn::Over, Turn::Remembered, Turn::Remembered]
+        );
+        assert_eq!(pages.meet(5, &b, None, 10), Turn::Over);
+        assert_eq!((pages.cursor(), pages.remembered()), (6, 2));
+        assert!(ready(&mut pages).is_empty());
+        pages.settle(1, &a, false);
+        assert_eq!(ready(&mut pages), [3]);
+        pages.hand_over(3, &a, None, 10);
+        assert_eq!(
+            pages.meet(6, &a, None, 10),
+            Turn::Remembered,
+            "4 is before it"
+        );
+        pages.settle(2, &a, true);
+        assert_eq!(ready(&mut pages), [2], "it came back");
+        for done in [2, 3] {
+            pages.settle(done, &a, false);
+        }
+        assert_eq!(ready(&mut pages), [4, 6]);
+        for done in [4, 6] {
+            pages.settle(done, &a, false);
+        }
+        pages.settle(5, &b, false);
+        assert!(pages.keys.is_empty() && pages.bytes == 0 && pages.remembered == 0);
+    }
+
+    #[test]
+    fn a_letter_that_waits_again_is_ahead_of_what_is_out() {
+        let (mut pages, a) = (pages(4), key("a"));
+        for n in [2, 3, 4] {
+            assert_eq!(pages.meet(n, &a, None, 1), Turn::Over);
+        }
+        assert_eq!(pages.wait_again(1, &a, None), [2, 3, 4]);
+        for recalled in [3, 4] {
+            pages.settle(recalled, &a, true);
+        }
+        assert_eq!(ready(&mut pages), [1, 3, 4]);
+        assert!(
+            pages.wait_again(9, &a, None).is_empty(),
+            "it is read in its turn"
+        );
+    }
+
+    #[test]
+    fn a_version_that_others_wait_for_is_handed_over_beyond_the_window() {
+        let (mut pages, a) = (pages(2), key("a"));
+        for (n, version) in [(1, 5), (2, 6)] {
+            assert_eq!(pages.meet(n, &a, Some(version), 1), Turn::Over);
+        }
+        assert_eq!(pages.meet(3, &a, Some(7), 1), Turn::Remembered);
+        assert_eq!(pages.meet(4, &a, Some(4), 1), Turn::Over);
+    }
+}

@@ -1,0 +1,426 @@
+//! Reads an inbox for a dispatcher.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use keylane::source::{
+    Deliveries, Delivery, Features, LetterCause, Outcome, RawMessage, Received, Settlement, Source,
+    SourceError, SourceLetter, StartGuard,
+};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::done::DoneWrites;
+use super::guard::MarkGuard;
+use super::pages::{Pages, Turn};
+use super::settings::SourceSettings;
+use crate::attempts::Marks;
+use crate::error::StoreError;
+use crate::inbox::Inbox;
+use crate::letter::LetterKind;
+use crate::message::StoredMessage;
+use crate::store::{InboxStore, Redriven, Settled, Tail};
+
+/// Most messages, and bytes, that are read at once.
+const PAGE: usize = 256;
+const PAGE_BYTES: usize = 1 << 20;
+
+/// What names a message to its inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its sequence in the inbox.
+    pub sequence: u64,
+    key: Bytes,
+}
+
+/// Messages that were read and not handed over yet.
+enum Page {
+    /// From the cursor on. If there are none, there are none up to this sequence.
+    On(VecDeque<StoredMessage>, u64),
+    /// Again, because their turn has come. `None`: it does not wait any more.
+    Again(VecDeque<(u64, Bytes, Option<StoredMessage>)>),
+}
+
+type Reading = JoinHandle<Result<Page, StoreError>>;
+
+/// An inbox as the source of a dispatcher: see [`Inbox::source`].
+pub struct InboxSource {
+    store: Arc<dyn InboxStore>,
+    marks: Option<Arc<Marks>>,
+    settings: SourceSettings,
+    pages: Pages,
+    tail: watch::Receiver<Tail>,
+    redrives: u64,
+    /// Attempts that were started before, by sequence, of messages that are not handed over.
+    attempts: HashMap<u64, u32>,
+    done: DoneWrites,
+    reading: Option<Reading>,
+    page: Option<Page>,
+    /// Whether an inbox has a source; and whether this is it.
+    taken: Arc<AtomicBool>,
+    is_reader: bool,
+}
+
+impl Inbox {
+    /// The inbox as the source of a dispatcher.
+    ///
+    /// Messages of a key are handed over in the order in which they were accepted. Only a window of
+    /// each key is in memory, however much is stored: see [`SourceSettings`]. An attempt is counted
+    /// before its handler starts, so that a message which kills the process is given up on after its
+    /// attempts. With [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource) the inbox keeps the
+    /// dead letters, see [`letters`](Self::letters), and one that is redriven goes ahead of what
+    /// waits of its key.
+    ///
+    /// An inbox has one source at a time: while one is consumed, another one is refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use keylane::source::{RawMessage, Source};
+    /// use keylane::{Dispatcher, OnExhausted};
+    /// use keylane_inbox::Inbox;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let directory = directory.path().join("orders");
+    /// #[derive(Clone)]
+    /// struct Order { user: String, text: String }
+    ///
+    /// let inbox = Inbox::open(directory).await?;
+    /// let orders = Dispatcher::builder(|order: &Order| order.user.clone())
+    ///     .on_exhausted(OnExhausted::AtSource)
+    ///     .spawn(|order: Order| async move {
+    ///         println!("{}: {}", order.user, order.text);
+    ///         Ok::<(), std::io::Error>(())
+    ///     })?;
+    /// let intake = orders.consume(inbox.source().decode(|raw: &RawMessage| {
+    ///     let user = String::from_utf8(raw.key.clone().unwrap_or_default().to_vec())?;
+    ///     let text = String::from_utf8(raw.payload.to_vec())?;
+    ///     Ok(Order { user, text })
+    /// }))?;
+    ///
+    /// inbox.accept("user-7", "the first order").await?; // from here on it is not lost
+    ///
+    /// # while inbox.stats().await?.waiting > 0 { tokio::task::yield_now().await }
+    /// println!("{}", intake.stop().await);
+    /// inbox.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn source(&self) -> InboxSource {
+        self.source_with(SourceSettings::new())
+    }
+
+    /// Like [`source`](Self::source), with other limits.
+    pub fn source_with(&self, settings: SourceSettings) -> InboxSource {
+        let taken = Arc::clone(self.taken());
+        let is_reader = !taken.swap(true, Ordering::SeqCst);
+        InboxSource {
+            store: Arc::clone(self.store()),
+            marks: self.marks().cloned(),
+            settings,
+            pages: Pages::new(settings),
+            tail: self.store().tail(),
+            redrives: 0,
+            attempts: HashMap::new(),
+            done: DoneWrites::default(),
+            reading: None,
+            page: None,
+            taken,
+            is_reader,
+        }
+    }
+}
+
+impl Source for InboxSource {
+    type Message = RawMessage;
+    type Position = Position;
+
+    fn name(&self) -> String {
+        "inbox".to_owned()
+    }
+
+    fn features(&self) -> Features {
+        let features = Features::new().nack().survives_restart().dead_letters();
+        match self.marks {
+            Some(_) => features.counts_attempts(),
+            None => features,
+        }
+    }
+
+    fn validate(&self) -> Result<(), SourceError> {
+        match self.is_reader {
+            true => Ok(()),
+            false => Err(SourceError::failed(
+                "the inbox is consumed already: stop that intake first",
+            )),
+        }
+    }
+
+    async fn open(&mut self) -> Result<(), SourceError> {
+        // What was done before must not be read again.
+        self.done.wait().await.map_err(SourceError::failed)?;
+        self.redrives = self.tail.borrow_and_update().redrives;
+        let _ = self.store.take_redriven();
+        self.pages = Pages::new(self.settings);
+        (self.reading, self.page) = (None, None);
+        if let Some(marks) = &self.marks {
+            self.attempts.extend(marks.recover());
+        }
+        Ok(())
+    }
+
+    async fn receive(
+        &mut self,
+        into: &mut Deliveries<RawMessage, Position>,
+    ) -> Result<Received<Position>, SourceError> {
+        let until = into.until();
+        loop {
+            if let Some(recalled) = self.take_redriven().await? {
+                return Ok(Received::Recalled(recalled));
+            }
+            self.hand_over(into);
+            if !into.is_empty() {
+                return Ok(Received::Messages);
+            }
+            if into.room() > 0 {
+                self.begin_to_read();
+            }
+            tokio::select! {
+                biased;
+                // By reference: a dropped `receive` does not stop the reading.
+                page = read(&mut self.reading) => {
+                    self.reading = None;
+                    let page = page.map_err(SourceError::failed)?;
+                    if let Page::On(messages, end) = &page
+                        && messages.is_empty()
+                    {
+                        self.pages.advance(end + 1);
+                    }
+                    self.page = Some(page);
+                }
+                changed = self.tail.changed() => {
+                    changed.map_err(|_| SourceError::failed("the inbox is closed"))?;
+                }
+                () = tokio::time::sleep_until(until) => return Ok(Received::Idle),
+            }
+        }
+    }
+
+    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+        let mut done = Vec::with_capacity(settled.len());
+        let mut forgotten = Vec::new();
+        for Settlement {
+            position, outcome, ..
+        } in settled
+        {
+            let comes_back = !outcome.is_ack();
+            let sequence = position.sequence;
+            self.pages.settle(sequence, &position.key, comes_back);
+            match outcome {
+                // Its letter is in its place.
+                Outcome::DeadLettered => {}
+                Outcome::Returned { attempts, .. } => {
+                    if *attempts > 0 {
+                        self.attempts.insert(sequence, *attempts);
+                    }
+                    continue;
+                }
+                _ => done.push(Settled::Done(sequence)),
+            }
+            if self.attempts.remove(&sequence).is_some() {
+                forgotten.push(sequence);
+            }
+        }
+        if let Some(marks) = &self.marks
+            && !forgotten.is_empty()
+        {
+            marks.forget(&forgotten).map_err(SourceError::failed)?;
+        }
+        if done.is_empty() {
+            return Ok(());
+        }
+        let written = self.done.write(&self.store, done).await;
+        written.map_err(SourceError::failed)
+    }
+
+    async fn confirm(&mut self) -> Result<(), SourceError> {
+        self.done.wait().await.map_err(SourceError::failed)
+    }
+
+    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+        let letter = Settled::DeadLetter {
+            sequence: letter.position.sequence,
+            attempts: letter.attempts,
+            kind: match letter.cause {
+                LetterCause::Failed => LetterKind::Failed,
+                LetterCause::Panicked => LetterKind::Panicked,
+                LetterCause::TimedOut => LetterKind::TimedOut,
+                LetterCause::Crashed => LetterKind::Crashed,
+                LetterCause::Undecodable => LetterKind::Undecodable,
+                LetterCause::Gap => LetterKind::Gap,
+                LetterCause::Skipped => LetterKind::Operator,
+                _ => LetterKind::Other,
+            },
+            error: letter.why,
+        };
+        let kept = self.store.settle(vec![letter]).await;
+        kept.map_err(SourceError::failed)
+    }
+
+    fn start_guard(&self) -> Option<Arc<dyn StartGuard<Position>>> {
+        let marks = Arc::clone(self.marks.as_ref()?);
+        Some(Arc::new(MarkGuard(marks)))
+    }
+
+    async fn close(&mut self) -> Result<(), SourceError> {
+        self.confirm().await
+    }
+}
+
+impl InboxSource {
+    /// The highest sequence that can be read.
+    fn end(&self) -> u64 {
+        self.tail.borrow().sequence
+    }
+
+    /// Hands over what was read, as far as there is room.
+    fn hand_over(&mut self, into: &mut Deliveries<RawMessage, Position>) {
+        while into.room() > 0 {
+            match &mut self.page {
+                None => return,
+                Some(Page::On(messages, _)) => {
+                    if !self.pages.reads_on() {
+                        return;
+                    }
+                    let Some(message) = messages.pop_front() else {
+                        self.page = None;
+                        return;
+                    };
+                    let (sequence, bytes) = (message.sequence, message.payload.len());
+                    let turn = self
+                        .pages
+                        .meet(sequence, &message.key, message.version, bytes);
+                    if turn == Turn::Over {
+                        let delivery = self.delivery(message);
+                        into.push(delivery);
+                    }
+                }
+                Some(Page::Again(messages)) => match messages.pop_front() {
+                    None => {
+                        self.page = None;
+                        return;
+                    }
+                    Some((sequence, key, None)) => self.pages.settle(sequence, &key, false),
+                    Some((sequence, key, Some(message))) => {
+                        let bytes = message.payload.len();
+                        self.pages.hand_over(sequence, &key, message.version, bytes);
+                        let delivery = self.delivery(message);
+                        into.push(delivery);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Begins to read the next page, unless one is here or there is nothing to read.
+    fn begin_to_read(&mut self) {
+        if self.reading.is_some() || self.page.is_some() || !self.pages.has_room() {
+            return;
+        }
+        let store = Arc::clone(&self.store);
+        if self.pages.has_ready() {
+            let taken = self.pages.take_ready(PAGE);
+            self.reading = Some(tokio::spawn(async move {
+                let sequences: Vec<u64> = taken.iter().map(|(sequence, _)| *sequence).collect();
+                let messages = store.read(&sequences).await?;
+                let again = taken.into_iter().zip(messages);
+                let again = again.map(|((sequence, key), message)| (sequence, key, message));
+                Ok(Page::Again(again.collect()))
+            }));
+            return;
+        }
+        let (from, end) = (self.pages.cursor(), self.end());
+        if !self.pages.reads_on() || from > end {
+            return;
+        }
+        self.reading = Some(tokio::spawn(async move {
+            let messages = store.scan(from, PAGE, PAGE_BYTES).await?;
+            Ok(Page::On(messages.into(), end))
+        }));
+    }
+
+    fn delivery(&mut self, message: StoredMessage) -> Delivery<RawMessage, Position> {
+        let StoredMessage {
+            sequence,
+            accepted_at,
+            key,
+            payload,
+            version,
+            headers,
+            ..
+        } = message;
+        let attempts = self.attempts.remove(&sequence).unwrap_or(0);
+        let mut raw = RawMessage::new(payload).key(key.clone());
+        raw.headers = headers
+            .into_iter()
+            .map(|header| (header.name, header.value))
+            .collect();
+        raw.attempt = attempts.saturating_add(1);
+        raw.version = version;
+        raw.enqueued_at = Some(accepted_at);
+        Delivery::new(raw, Position { sequence, key }).attempts(attempts)
+    }
+
+    /// Letters that wait again. Returns what is handed over behind them, and is to come back first.
+    async fn take_redriven(&mut self) -> Result<Option<Vec<Position>>, SourceError> {
+        let redrives = self.tail.borrow_and_update().redrives;
+        if redrives == self.redrives {
+            return Ok(None);
+        }
+        let sequences = match self.store.take_redriven() {
+            Redriven::Sequences(sequences) => sequences,
+            _ => return Err(SourceError::failed("many letters wait again: reading all")),
+        };
+        self.redrives = redrives;
+        let messages = self.store.read(&sequences).await;
+        let messages = messages.map_err(SourceError::failed)?;
+        let mut recalled = Vec::new();
+        for message in messages.into_iter().flatten() {
+            let later = self
+                .pages
+                .wait_again(message.sequence, &message.key, message.version);
+            recalled.extend(later.into_iter().map(|sequence| Position {
+                sequence,
+                key: Bytes::copy_from_slice(&message.key),
+            }));
+        }
+        Ok(Some(recalled).filter(|recalled| !recalled.is_empty()))
+    }
+}
+
+/// Waits for a page that is being read.
+async fn read(reading: &mut Option<Reading>) -> Result<Page, StoreError> {
+    match reading {
+        // A task of ours ends early only with its runtime.
+        Some(reading) => reading.await.unwrap_or(Err(StoreError::Closed)),
+        None => std::future::pending().await,
+    }
+}
+
+impl Drop for InboxSource {
+    fn drop(&mut self) {
+        if self.is_reader {
+            self.taken.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+impl std::fmt::Debug for InboxSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InboxSource").finish_non_exhaustive()
+    }
+}
