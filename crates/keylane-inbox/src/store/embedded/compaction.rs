@@ -8,9 +8,9 @@ use super::settings::Settings;
 use super::shared::{Counts, Shared, State};
 
 /// redb gives free pages at the end of the file back in part, and never moves what lies behind
-/// them. So a file that a backlog has made large stays large, unless it is compacted: all live pages
-/// move to the front. That takes as long as to read and to write what is live, and nothing else is
-/// written or read meanwhile.
+/// them. So a file that a backlog has made large stays large, unless it is compacted: all live
+/// pages move to the front. That takes as long as to read and to write what is live, and nothing
+/// else is written or read meanwhile.
 ///
 /// So it is done when the file has been more than twice as long as it needs to be for some time,
 /// and the longer, the more there is to move: while a backlog is worked off it would be in vain.
