@@ -27,7 +27,7 @@ pub(super) struct Compaction {
     noticed: Option<(Instant, u64)>,
 }
 
-/// What is moved in about a second, on a disk that is not fast.
+/// What is moved in one to three seconds.
 const MOVED_PER_SECOND: u64 = 64 << 20;
 
 impl Compaction {
