@@ -36,6 +36,23 @@ const STAMPS_AT: [u64; 2] = [64, 128];
 /// another one later. Where the mark of a slot lies in the file is decided here: the marks that
 /// another life of the process has left behind are not overwritten before their messages start
 /// again.
+///
+/// # Examples
+///
+/// ```
+/// use keylane_inbox::attempts::Marks;
+///
+/// # fn main() -> std::io::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("starts");
+/// let marks = Marks::open(&path, 64)?;
+/// marks.start(0, 4711, 1)?;
+/// // Here the process dies. The next one finds:
+/// let marks = Marks::open(&path, 64)?;
+/// assert_eq!(marks.recover()[&4711], 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Marks {
     file: File,
     places: Mutex<Places>,

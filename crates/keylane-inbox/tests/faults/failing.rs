@@ -146,8 +146,8 @@ async fn after_a_failed_sync_everything_is_written_again() {
     }
 }
 
-/// The system believes that what was written since the last sync is on the disk. It is not, so it is
-/// taken out of what a later sync would cover.
+/// The system believes that what was written since the last sync is on the disk. It is not, so it
+/// is taken out of what a later sync would cover.
 fn forget_unsynced(disk: &Disk) {
     let mut events = disk.events();
     let synced = events

@@ -1,5 +1,5 @@
-//! Files that are cut, whose bits have changed, and that are something else: an error that names the
-//! file, or all that was there; never a panic, and never an inbox with less in it.
+//! Files that are cut, whose bits have changed, and that are something else: an error that names
+//! the file, or all that was there; never a panic, and never an inbox with less in it.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What version 1 wrote is read; what a newer version wrote is refused.
 //!
-//! `version-1/` was written by `write_the_fixture`, once, and is never written again: a change of the
-//! format gets a directory of its own.
+//! `version-1/` was written by `write_the_fixture`, once, and is never written again: a change of
+//! the format gets a directory of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,8 @@ async fn write(directory: &Path) {
     marks.start(0, 1, 2).unwrap();
 }
 
-/// Run once for each format: `KEYLANE_INBOX_WRITE_FIXTURE=1 cargo test -p keylane-inbox --test files`.
+/// Run once for each format:
+/// `KEYLANE_INBOX_WRITE_FIXTURE=1 cargo test -p keylane-inbox --test files`.
 #[tokio::test]
 async fn write_the_fixture() {
     if std::env::var_os("KEYLANE_INBOX_WRITE_FIXTURE").is_some() {

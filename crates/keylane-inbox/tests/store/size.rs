@@ -43,7 +43,8 @@ async fn at_constant_depth() {
             store.accept(messages(STEP, 2_000)),
             store.settle(done(next, STEP))
         );
-        accepted.and(Ok(settled.unwrap())).unwrap();
+        accepted.unwrap();
+        settled.unwrap();
         next += STEP;
         let stats = store.stats().await.unwrap();
         assert_eq!(stats.waiting, DEPTH);

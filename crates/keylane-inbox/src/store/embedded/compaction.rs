@@ -8,9 +8,9 @@ use super::settings::Settings;
 use super::shared::{Counts, Shared, State};
 
 /// redb gives free pages at the end of the file back in part, and never moves what lies behind
-/// them. So a file that a backlog has made large stays large, unless it is compacted: all live pages
-/// move to the front. That takes as long as to read and to write what is live, and nothing else is
-/// written or read meanwhile.
+/// them. So a file that a backlog has made large stays large, unless it is compacted: all live
+/// pages move to the front. That takes as long as to read and to write what is live, and nothing
+/// else is written or read meanwhile.
 ///
 /// So it is done when the file has been more than twice as long as it needs to be for some time,
 /// and the longer, the more there is to move: while a backlog is worked off it would be in vain.
@@ -27,7 +27,7 @@ pub(super) struct Compaction {
     noticed: Option<(Instant, u64)>,
 }
 
-/// What is moved in about a second, on a disk that is not fast.
+/// What is moved in one to three seconds.
 const MOVED_PER_SECOND: u64 = 64 << 20;
 
 impl Compaction {

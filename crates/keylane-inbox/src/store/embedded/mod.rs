@@ -30,8 +30,9 @@
 // # Invariants
 //
 // 1. A reply is sent after the commit that it is about, and never from a transaction that failed.
-// 2. `Totals` in memory are those of the last commit that succeeded; whatever fails reads them anew.
-// 3. Nothing but the writer takes the lock of the database for writing, and only to open, to close
+// 2. `Totals` in memory are those of the last commit that succeeded; whatever fails reads them
+//    anew.
+// 3. Nothing but the writer takes the lock of the database for writing: to open, to close
 //    and to compact. A read holds it for reading until its transaction is gone. So a compaction
 //    never meets a transaction.
 // 4. The file of starts never knows of a commit that was not durable.

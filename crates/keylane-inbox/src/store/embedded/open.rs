@@ -57,7 +57,7 @@ pub(super) fn directory(path: &Path, settings: Settings) -> Result<Inner, OpenEr
         directory: Some(directory),
         settings,
     };
-    Ok(start(parts, database, totals))
+    start(parts, database, totals)
 }
 
 /// Opens bytes that are not in a directory.
@@ -84,7 +84,7 @@ pub(super) fn backend(opener: Opener, settings: Settings) -> Result<Inner, OpenE
         directory: None,
         settings,
     };
-    Ok(start(parts, database, totals))
+    start(parts, database, totals)
 }
 
 struct Parts {
@@ -97,7 +97,7 @@ struct Parts {
 }
 
 /// Starts the writer.
-fn start(parts: Parts, database: Database, totals: Totals) -> Inner {
+fn start(parts: Parts, database: Database, totals: Totals) -> Result<Inner, OpenError> {
     let settings = parts.settings;
     let tail = Tail {
         sequence: totals.next_sequence - 1,
@@ -130,8 +130,8 @@ fn start(parts: Parts, database: Database, totals: Totals) -> Inner {
     };
     let thread = thread::Builder::new().name("keylane-inbox".into());
     let spawned = thread.spawn(|| writer.run());
-    spawned.expect("the process may start one thread more");
-    inner
+    spawned.map_err(|error| OpenError::of(parts.place, error))?;
+    Ok(inner)
 }
 
 fn open_marks(path: &Path) -> Result<Marks, OpenError> {
