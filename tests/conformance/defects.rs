@@ -33,6 +33,7 @@ finds! {
     messages_that_a_dropped_receive_loses: LosesWhatWasCancelled => ["dropped_receive"];
     a_third_attempt_that_may_not_start: RefusesThirdAttempts => ["retry"];
     a_dead_lettered_message_that_is_not_acked: IgnoresDeadLettered => ["dead_letter"];
+    an_undecodable_message_that_is_not_acked: IgnoresUndecodable => ["undecodable"];
     dead_letters_that_are_not_kept: SwallowsDeadLetters => ["dead_letter_at_source"];
     empty_keys_that_are_none: DropsEmptyKeys => ["payloads"];
     an_ack_that_is_forgotten: ForgetsAnAck => ["acked"];
@@ -82,6 +83,7 @@ async fn acks_before_the_handler() {
         .lease(Duration::from_secs(10));
     let harness = Reference::new(features).defect(Defect::AcksAtOnce);
     let found = [
+        "undecodable",
         "handed_back",
         "nack",
         "ack_lost",

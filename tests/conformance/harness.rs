@@ -92,6 +92,10 @@ impl Harness for Reference {
         FAULTS.to_vec()
     }
 
+    fn patience(&self) -> Duration {
+        Duration::from_secs(12)
+    }
+
     async fn kill_process(&self) -> Result<Option<History>, BoxError> {
         if !self.kills {
             return Ok(None);

@@ -33,6 +33,8 @@ pub(crate) enum Defect {
     RefusesThirdAttempts,
     /// Does not ack what was dead-lettered elsewhere.
     IgnoresDeadLettered,
+    /// Does not ack what could not be decoded.
+    IgnoresUndecodable,
     SwallowsDeadLetters,
     /// An empty key is no key.
     DropsEmptyKeys,
@@ -118,6 +120,14 @@ impl Spoiled {
                 faults.forget(|message| message.payload == payload);
             }
         }
+    }
+
+    fn was_tried(&self, place: Place) -> bool {
+        let entries = self.server.entries();
+        let mut entries = entries.iter();
+        entries.any(|entry| {
+            (entry.partition, entry.offset) == (place.partition, place.offset) && entry.attempts > 0
+        })
     }
 
     /// Whether it has to wait for a key before it hands anything else over.
@@ -276,9 +286,12 @@ impl Source for Spoiled {
             }
             self.returned += usize::from(!settlement.outcome.is_ack());
             let has_letter = !self.server.letters().is_empty();
-            let ignores = settlement.outcome == Outcome::DeadLettered
-                && self.has(Defect::IgnoresDeadLettered)
-                && !has_letter;
+            let ignored = match self.was_tried(place) {
+                true => Defect::IgnoresDeadLettered,
+                false => Defect::IgnoresUndecodable,
+            };
+            let ignores =
+                settlement.outcome == Outcome::DeadLettered && self.has(ignored) && !has_letter;
             if !ignores {
                 taken.push(settlement.clone());
             }
@@ -320,7 +333,7 @@ impl Source for Spoiled {
 
     async fn dead_letter(&mut self, letter: SourceLetter<Place>) -> Result<(), SourceError> {
         match self.defect {
-            Defect::SwallowsDeadLetters => Ok(()),
+            Defect::SwallowsDeadLetters if letter.attempts > 0 => Ok(()),
             _ => self.inner.dead_letter(letter).await,
         }
     }

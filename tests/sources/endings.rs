@@ -214,28 +214,30 @@ async fn the_dispatcher_ends_while_the_source_is_not_open() {
     adds_up(&report);
 }
 
-/// The runtime is dropped: the report adds up all the same.
+/// The runtime is dropped, before or after the first message has settled: the report adds up.
 #[test]
 fn the_runtime_ends_first() {
-    let rig = Rig::new(plain());
-    let gate = Gate::new();
-    let runtime = paused();
-    let (orders, intake) = runtime.block_on(async {
-        let orders = rig.spawn(Act::ok().waits(&gate));
-        let intake = rig.consume(&orders);
-        rig.publish([1, 1, 2, 3]);
-        gate.arrivals(3).await;
-        gate.release(1);
-        rig.handled(1).await;
-        quiet().await;
-        stats_add_up(&intake);
-        (orders, intake)
-    });
-    drop(runtime);
-    let other = paused();
-    let report = other.block_on(intake.ended());
-    adds_up(&report);
-    assert_eq!(report.received, 4);
-    assert_eq!(report.acked + report.given_back, 4);
-    drop((orders, intake));
+    for handled in [0, 1] {
+        let rig = Rig::new(plain());
+        let gate = Gate::new();
+        let runtime = paused();
+        let (orders, intake) = runtime.block_on(async {
+            let orders = rig.spawn(Act::ok().waits(&gate));
+            let intake = rig.consume(&orders);
+            rig.publish([1, 1, 2, 3]);
+            gate.arrivals(3).await;
+            gate.release(handled);
+            rig.handled(handled).await;
+            quiet().await;
+            stats_add_up(&intake);
+            (orders, intake)
+        });
+        drop(runtime);
+        let other = paused();
+        let report = other.block_on(intake.ended());
+        adds_up(&report);
+        assert_eq!(report.received, 4);
+        assert_eq!(report.acked + report.given_back, 4);
+        drop((orders, intake));
+    }
 }

@@ -33,6 +33,8 @@ pub enum Case {
     DeadLetter,
     /// The same with dead letters that the source keeps.
     DeadLetterAtSource,
+    /// What cannot be decoded has its dead letter, in the order of its key.
+    Undecodable,
     /// Keys and payloads come as they were sent: large, empty, missing, binary.
     Payloads,
     /// What was acked does not come again.
@@ -84,7 +86,7 @@ type Lacking = Option<String>;
 
 impl Case {
     /// All cases.
-    pub const ALL: [Case; 32] = [
+    pub const ALL: [Case; 33] = [
         Case::Refusals,
         Case::Order,
         Case::SlowKey,
@@ -95,6 +97,7 @@ impl Case {
         Case::Retry,
         Case::DeadLetter,
         Case::DeadLetterAtSource,
+        Case::Undecodable,
         Case::Payloads,
         Case::Acked,
         Case::HandedBack,
@@ -132,6 +135,7 @@ impl Case {
             Self::Retry => "retry",
             Self::DeadLetter => "dead_letter",
             Self::DeadLetterAtSource => "dead_letter_at_source",
+            Self::Undecodable => "undecodable",
             Self::Payloads => "payloads",
             Self::Acked => "acked",
             Self::HandedBack => "handed_back",
@@ -235,6 +239,7 @@ impl Case {
             Self::Retry => cases::retry(stage).await,
             Self::DeadLetter => cases::dead_letter(stage).await,
             Self::DeadLetterAtSource => cases::dead_letter_at_source(stage).await,
+            Self::Undecodable => cases::undecodable(stage).await,
             Self::Payloads => cases::payloads(stage).await,
             Self::Acked => cases::acked(stage).await,
             Self::HandedBack => cases::handed_back(stage).await,

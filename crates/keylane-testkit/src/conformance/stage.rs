@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::source::{Features, RawMessage};
+use keylane::source::{Features, RawMessage, Source};
 use keylane::{
     Builder, Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted, Overflow,
     Retry,
@@ -151,9 +151,24 @@ impl<T: Site> Stage<T> {
         consumer: &Consumer,
         settings: IntakeSettings,
     ) -> Result<Intake, Broken> {
-        let source = Witnessed::new(self.site.source().await?, &self.witness);
+        self.intake_of(consumer, self.watched().await?, settings)
+    }
+
+    /// Consumes a source of this site with something around it.
+    pub(super) fn intake_of(
+        &self,
+        consumer: &Consumer,
+        source: impl Source<Message = RawMessage>,
+        settings: IntakeSettings,
+    ) -> Result<Intake, Broken> {
         let intake = consumer.consume_with(source, settings);
         intake.map_err(|error| Broken::new(format!("it cannot be consumed: {error}")))
+    }
+
+    /// A source of this site that is watched.
+    pub(super) async fn watched(&self) -> Result<Witnessed<T::Source>, Broken> {
+        let source = self.site.source().await?;
+        Ok(Witnessed::new(source, &self.witness))
     }
 
     /// A source that the case drives by itself.

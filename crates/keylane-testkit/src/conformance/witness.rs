@@ -203,7 +203,7 @@ impl<S: Source<Message = RawMessage>> Source for Witnessed<S> {
         &mut self,
         into: &mut Deliveries<RawMessage, Self::Position>,
     ) -> Result<Received<Self::Position>, SourceError> {
-        if self.buffer.len() > 0 {
+        if !self.buffer.is_empty() {
             self.hand_over(into);
             return Ok(Received::Messages);
         }

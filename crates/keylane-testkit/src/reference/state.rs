@@ -281,7 +281,7 @@ impl State {
             return;
         };
         match kept.standing {
-            Standing::Confirmed(_) => return,
+            Standing::Confirmed(_) => {}
             _ if is_held => kept.standing = Standing::Held,
             _ => {
                 kept.standing = Standing::Ready;

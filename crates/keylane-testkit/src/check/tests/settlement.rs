@@ -332,12 +332,8 @@ fn i7_a_message_settles_in_one_way() {
 fn i7_what_a_source_repeats_without_a_reason_is_not_judged() {
     let evidence = Evidence::new().redelivers();
     let good = two().done(1).done(2).done(1);
-    good.breaks(
-        &Evidence::new(),
-        Rule::Duplicates,
-        "after it was done",
-        &[1],
-    );
+    let (none, also) = (Evidence::new(), [Rule::Order]);
+    good.breaks_among(&none, Rule::Duplicates, "after it was done", &[1], &also);
     let verdict = good.check(&evidence).expect("repeats are allowed");
     assert_ne!(
         *verdict.finding(Rule::Duplicates),
@@ -362,12 +358,8 @@ fn i7_a_revoke_repeats_only_what_was_not_confirmed() {
         .end(2, 1, Outcome::Dropped)
         .revoke()
         .done(1);
-    bad.breaks(
-        &Evidence::new(),
-        Rule::Duplicates,
-        "was confirmed before",
-        &[1],
-    );
+    let (none, also) = (Evidence::new(), [Rule::Order]);
+    bad.breaks_among(&none, Rule::Duplicates, "was confirmed before", &[1], &also);
 }
 
 #[test]

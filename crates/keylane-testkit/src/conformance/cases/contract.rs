@@ -27,11 +27,17 @@ pub(in super::super) async fn refusals<T: Site>(mut stage: Stage<T>) -> Result {
     let position = handed[0].position.clone();
     let mut refused = Vec::new();
     if features.lease_of().is_none() {
-        refused.push(("extend", direct.source.extend(&[position.clone()]).await));
+        refused.push((
+            "extend",
+            direct.source.extend(std::slice::from_ref(&position)).await,
+        ));
     }
     if !features.has_random_access() {
         let mut into = Deliveries::new(1, Instant::now());
-        let reread = direct.source.reread(&[position.clone()], &mut into).await;
+        let reread = direct
+            .source
+            .reread(std::slice::from_ref(&position), &mut into)
+            .await;
         refused.push(("reread", reread));
     }
     if !features.keeps_dead_letters() {

@@ -1,8 +1,10 @@
 //! Handlers that fail.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keylane::source::RawMessage;
+use keylane::error::BoxError;
+use keylane::source::{RawLetter, RawLetterSink, RawMessage, Source};
 use keylane::{OnExhausted, Retry};
 
 use super::{Result, Stage};
@@ -10,7 +12,9 @@ use crate::check::Evidence;
 use crate::conformance::broken::expect;
 use crate::conformance::harness::Site;
 use crate::conformance::message::id_of;
-use crate::conformance::stage::{built, consumer, handler};
+use crate::conformance::stage::{built, consumer, handler, settings, spawn};
+use crate::events::{Event, Id, Key};
+use crate::history::History;
 use crate::letters::LetterBox;
 use crate::script::{Act, Cue, Script};
 
@@ -80,4 +84,74 @@ pub(in super::super) async fn dead_letter_at_source<T: Site>(mut stage: Stage<T>
         format!("the letters of {dead:?} were to be kept, and {kept:?} were")
     })?;
     stage.finish(intake, Evidence::new().max_attempts(2)).await
+}
+
+/// Keeps the letters of what cannot be decoded.
+struct Shelf(LetterBox);
+
+#[keylane::async_trait]
+impl RawLetterSink for Shelf {
+    async fn accept(&self, letter: &RawLetter) -> std::result::Result<(), BoxError> {
+        let id = id_of(&letter.raw).unwrap_or_default();
+        let error = letter.error.to_string();
+        Ok(self.0.accept(id, 0, error).await?)
+    }
+}
+
+/// Every third message cannot be decoded: its letter goes to a sink, which refuses the first, and
+/// then to the source, if it keeps letters.
+pub(in super::super) async fn undecodable<T: Site>(mut stage: Stage<T>) -> Result {
+    let decode = |raw: &RawMessage| match id_of(raw) {
+        Some(id) if id % 3 == 0 => Err(BoxError::from("scripted error of a decoder")),
+        _ => Ok(raw.clone()),
+    };
+    let letters = LetterBox::new(&stage.history).refuses(1);
+    let consumer = spawn(Script::new(&stage.history).otherwise(Act::ok().yields(2)))?;
+    let shelf = Shelf(letters.clone());
+    let source = stage.watched().await?.decode(decode).letters(shelf);
+    let intake = stage.intake_of(&consumer, source, settings())?;
+    let sent = stage.publish_each(0..4, 6).await?;
+    stage.nothing_left().await?;
+    stage.stop(intake).await?;
+    let mut kept: Vec<_> = letters.letters().iter().map(|letter| letter.id).collect();
+    kept.sort_unstable();
+    let dead: Vec<_> = sent.into_iter().filter(|id| id % 3 == 0).collect();
+    expect(kept == dead, || {
+        format!("the letters of {dead:?} were to be kept, and {kept:?} were")
+    })?;
+    if stage.features.keeps_dead_letters() {
+        let source = stage.watched().await?.decode(decode);
+        let intake = stage.intake_of(&consumer, source, settings())?;
+        let sent = stage.publish_each(0..4, 6).await?;
+        stage.nothing_left().await?;
+        stage.stop(intake).await?;
+        let letters = stage.site.letters().await?;
+        let mut kept: Vec<_> = letters.iter().filter_map(id_of).collect();
+        kept.sort_unstable();
+        let dead: Vec<_> = sent.into_iter().filter(|id| id % 3 == 0).collect();
+        expect(kept == dead, || {
+            format!("the source was to keep the letters of {dead:?}, and kept {kept:?}")
+        })?;
+    }
+    letters_in_order(&stage.history, |id| (id - 1) % 4)?;
+    // A letter without an attempt.
+    stage.judge(Evidence::new().overflow_letters())
+}
+
+/// The letters of a key are durable before what comes behind them starts, and after what was before
+/// them has ended. The ids of a key grow.
+fn letters_in_order(history: &History, key: impl Fn(Id) -> Key) -> Result {
+    let mut last: BTreeMap<Key, Id> = BTreeMap::new();
+    for record in history.records() {
+        let (Event::Start { id, .. } | Event::End { id, .. } | Event::Dead { id }) = record.event
+        else {
+            continue;
+        };
+        let last = last.entry(key(id)).or_default();
+        expect(*last <= id, || {
+            format!("id {id} came after id {last}, which is behind it in its key")
+        })?;
+        *last = id;
+    }
+    Ok(())
 }

@@ -13,7 +13,6 @@ use crate::conformance::broken::{Broken, expect};
 use crate::conformance::harness::Site;
 use crate::conformance::message::{id_of, payload};
 use crate::conformance::stage::{A_WHILE, built, settings, spawn};
-use crate::conformance::witness::Witnessed;
 use crate::gate::Gate;
 use crate::script::{Act, Script};
 
@@ -117,8 +116,7 @@ pub(in super::super) async fn payloads<T: Site>(stage: Stage<T>) -> Result {
         .on_exhausted(OnExhausted::Halt)
         .spawn(handler);
     let consumer = built(consumer)?;
-    let source = Witnessed::new(stage.site.source().await?, &stage.witness);
-    let intake = consumer.consume_with(source, settings());
+    let intake = consumer.consume_with(stage.watched().await?, settings());
     let intake = intake.map_err(|error| Broken::new(error.to_string()))?;
     let count = || parcels.lock().unwrap_or_else(PoisonError::into_inner).len();
     stage

@@ -10,7 +10,7 @@ mod flow;
 pub(super) use flow::{hot_key, order, payloads, room, slow_key};
 
 mod failures;
-pub(super) use failures::{dead_letter, dead_letter_at_source, retry};
+pub(super) use failures::{dead_letter, dead_letter_at_source, retry, undecodable};
 
 mod endings;
 pub(super) use endings::{acked, handed_back, process_killed, stop};
