@@ -41,6 +41,9 @@ impl<T: Spec> Engine<T> {
     #[cold]
     fn ask_source(self: &Arc<Self>, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
         loop {
+            let mut shed = Vec::new();
+            self.shed(&mut job.envelope.obligation, &mut shed);
+            self.hand_back_shed(tally, shed);
             let next = match self.said(&mut job) {
                 Said::Start => return Some(job),
                 Said::GiveBack => self.give_back(tally, job),
@@ -102,8 +105,9 @@ impl<T: Spec> Engine<T> {
 
     /// Whether a message is to be handed back because its source has taken it back.
     ///
-    /// What was merged is one message. If a part of it came from no source, nothing can give that
-    /// part again, and it runs.
+    /// A message for which this one stands changes nothing about it. What the user's function has
+    /// merged is one message: if a part of it came from no source, nothing can give that part again,
+    /// and it runs; otherwise all of it goes back with the part that is taken back.
     pub(super) fn is_revoked(&self, obligation: &Obligation<T>) -> bool {
         if !self.has_sources() {
             return false;
@@ -112,7 +116,8 @@ impl<T: Spec> Engine<T> {
             let slot = part.source();
             slot.map(|at| self.sources.revoked(at) > Revoked::No)
         };
-        let merged = obligation.options().map(|options| &options.merged);
+        let merged = obligation.options().filter(|_| self.merges());
+        let merged = merged.map(|options| &options.merged);
         let parts = std::iter::once(obligation).chain(merged.into_iter().flatten());
         let mut any = false;
         for part in parts {
@@ -124,14 +129,43 @@ impl<T: Spec> Engine<T> {
         any
     }
 
+    /// Whether the messages of a lane become one by the user's function.
+    fn merges(&self) -> bool {
+        self.settings.discipline.merge().is_some()
+    }
+
+    /// Takes the messages out for which this one stands and which their sources have taken back.
+    pub(super) fn shed(&self, obligation: &mut Obligation<T>, shed: &mut Vec<Obligation<T>>) {
+        if self.merges() || !obligation.has_options() {
+            return;
+        }
+        let is_revoked = |part: &mut Obligation<T>| {
+            let slot = part.source();
+            slot.is_some_and(|at| self.sources.revoked(at) > Revoked::No)
+        };
+        shed.extend(obligation.options_mut().merged.extract_if(.., is_revoked));
+    }
+
+    /// Hands back messages for which another one stood.
+    pub(super) fn hand_back_shed(&self, tally: &mut Tally, shed: Vec<Obligation<T>>) {
+        for obligation in shed {
+            self.hand_back_part(tally, obligation);
+        }
+    }
+
     /// Has the sources of a message in flight wake this task when it is to end. True: it is to end
     /// now.
     pub(super) fn watch_source(&self, obligation: &Obligation<T>, cx: &task::Context<'_>) -> bool {
         let mut ends = false;
-        obligation.any_source(&mut |at| {
+        let mut watch = |at| {
             ends |= self.sources.watch_attempt(at, cx.waker());
             false
-        });
+        };
+        if self.merges() {
+            obligation.any_source(&mut watch);
+        } else if let Some(at) = obligation.source() {
+            watch(at);
+        }
         ends
     }
 

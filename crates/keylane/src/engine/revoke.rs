@@ -23,7 +23,7 @@ impl<T: Spec> Engine<T> {
         for held in self
             .clocks
             .laneless
-            .extract(|held| has_revoked(held, &revoked))
+            .extract(|held| self.is_revoked(&held.envelope.obligation))
         {
             self.hand_back_held(&mut tally, None, held);
         }
@@ -31,6 +31,7 @@ impl<T: Spec> Engine<T> {
     }
 
     fn sweep_ready(self: &Arc<Self>, tally: &mut Tally, revoked: &RevokedSlots) {
+        let mut shed = Vec::new();
         let taken = self.ready.extract(|queued| match queued {
             Queued::Job(job) => {
                 let mut any = |at: SourceSlot| revoked.contains(at);
@@ -39,27 +40,33 @@ impl<T: Spec> Engine<T> {
             Queued::Lane { .. } => false,
         });
         for queued in taken {
-            let Queued::Job(job) = queued else { continue };
+            let Queued::Job(mut job) = queued else {
+                continue;
+            };
+            self.shed(&mut job.envelope.obligation, &mut shed);
             // As a runner would that takes it; what may start goes back into the queue.
             if let Some(next) = self.give_back_or_keep(tally, job) {
                 self.enqueue(next);
             }
         }
+        self.hand_back_shed(tally, shed);
     }
 
     fn sweep_lanes(self: &Arc<Self>, tally: &mut Tally, revoked: &RevokedSlots) {
-        let is_revoked = |parked: &Parked<T>| {
+        let has_any = |parked: &Parked<T>| {
             let mut any = |at: SourceSlot| revoked.contains(at);
             parked.envelope.obligation.any_source(&mut any)
-                && self.is_revoked(&parked.envelope.obligation)
         };
-        let is_head_revoked =
-            |held: &Held<T>| has_revoked(held, revoked).then(|| held.envelope.obligation.version());
+        let is_revoked = |parked: &Parked<T>| self.is_revoked(&parked.envelope.obligation);
+        let is_head_revoked = |held: &Held<T>| {
+            let obligation = &held.envelope.obligation;
+            self.is_revoked(obligation).then(|| obligation.version())
+        };
         let mut found = Vec::new();
         self.lanes.sweep(|key, hash, lane| {
             let early = lane.sequencer().into_iter().flat_map(|lane| lane.early());
             let holds = lane.head().is_some_and(|head| has_revoked(head, revoked))
-                || lane.parked().chain(early).any(&is_revoked);
+                || lane.parked().chain(early).any(&has_any);
             if holds {
                 found.extend(cloned(key).map(|key| (key, hash)));
             }
@@ -70,10 +77,18 @@ impl<T: Spec> Engine<T> {
             let swept = caught(|| {
                 let now = clock::now();
                 let mut effects = Effects::new();
+                let mut shed = Vec::new();
                 let there = self.step(&key, hash, now, &mut effects, |lane, effects| {
+                    for parked in lane.parked_mut() {
+                        self.shed(&mut parked.envelope.obligation, &mut shed);
+                    }
+                    if let Some(head) = lane.head_mut() {
+                        self.shed(&mut head.envelope.obligation, &mut shed);
+                    }
                     let rules = &self.rules;
                     lane.revoke(&is_revoked, &is_head_revoked, now, rules, effects);
                 });
+                self.hand_back_shed(tally, shed);
                 if there {
                     self.apply_and_enqueue(tally, key, hash, &mut effects);
                 }

@@ -272,6 +272,18 @@ impl<T: Spec> Engine<T> {
         self.probe.counters.handed_back.add(1);
     }
 
+    /// Hands back a message that another one stood for until now.
+    pub(in super::super) fn hand_back_part(&self, tally: &mut Tally, mut part: Obligation<T>) {
+        self.return_room(tally, &mut part);
+        self.flush_room(tally);
+        if let Some(at) = part.source() {
+            self.sources
+                .settled(at, SourceOutcome::Returned { attempts: 0 });
+            self.sources.wake();
+        }
+        self.probe.counters.handed_back.add(1);
+    }
+
     /// Hands back a message that was never placed in a lane.
     pub(in super::super) fn hand_back_accepted(
         &self,

@@ -715,7 +715,12 @@ async fn a_source_that_keeps_dead_letters_keeps_these_too() {
     assert_eq!(world.outcomes(), [(0, DONE), (1, DEAD)]);
     // One of a handler.
     let position = hand.held[0].position.clone();
-    let letter = SourceLetter::new(position, 1, LetterCause::Failed, "no luck".to_owned());
+    let letter = SourceLetter::new(
+        position,
+        1,
+        crate::source::LetterCause::Failed,
+        "no luck".to_owned(),
+    );
     hand.source.dead_letter(letter).await.unwrap();
     assert_eq!(
         world.seen().letters,
