@@ -866,7 +866,6 @@ where
                     }
                     self.notify(SourceEvent::Overdue { messages });
                     self.release_overdue(at).await;
-                    continue;
                 }
             }
             at += 1;
@@ -875,9 +874,13 @@ where
     }
 
     /// Lets the source go on although attempts of this revocation have not ended.
+    ///
+    /// The revocation itself stays until they have ended: what of it has not started must not start
+    /// now.
     async fn release_overdue(&mut self, at: usize) {
-        let revocation = self.revocations.remove(at);
-        if let Some(generations) = revocation.generations.filter(|_| revocation.is_told) {
+        let revocation = &mut self.revocations[at];
+        let is_told = std::mem::take(&mut revocation.is_told);
+        if let Some(generations) = revocation.generations.clone().filter(|_| is_told) {
             let limit = self.settings.stall_after;
             if let Err(error) = call(limit, self.source.release(&generations)).await {
                 self.restart(error);

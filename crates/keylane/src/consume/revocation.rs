@@ -21,6 +21,7 @@ pub(super) struct Revocation<G> {
     /// When the attempts in flight are dropped.
     drop_at: Option<Instant>,
     dropped: bool,
+    given_up: bool,
     next_sweep: Instant,
     /// Has the engine look at jobs before they start.
     _guard: G,
@@ -51,6 +52,7 @@ impl<G> Revocation<G> {
             is_told,
             drop_at: now.checked_add(within),
             dropped: false,
+            given_up: false,
             next_sweep: now + SWEEP,
             _guard: guard,
         }
@@ -82,7 +84,10 @@ impl<G> Revocation<G> {
         }
         self.next_sweep = now + SWEEP;
         match self.drop_at {
-            Some(at) if now >= at + GRACE && self.dropped => Due::GiveUp,
+            Some(at) if now >= at + GRACE && self.dropped && !self.given_up => {
+                self.given_up = true;
+                Due::GiveUp
+            }
             Some(at) if now >= at => {
                 self.dropped = true;
                 Due::Drop
