@@ -253,14 +253,19 @@ impl Sources {
     /// Takes messages back. Attempts in flight that are to end are woken.
     pub(crate) fn revoke(&self, source: u32, slots: &[u32], how: Revoked) {
         let mut wakers = Vec::new();
-        for &slot in slots {
-            self.with_mark(SourceSlot { source, slot }, true, |mark| {
+        // All under one lock: of two messages of one key, the second must not start because the
+        // first is taken back and the second not yet.
+        let mut outboxes = lock(&self.outboxes);
+        if let Some(outbox) = &mut outboxes[source as usize] {
+            for &slot in slots {
+                let mark = outbox.mark(slot);
                 mark.revoked = mark.revoked.max(how);
                 if how == Revoked::InFlight {
                     wakers.extend(mark.attempt.take());
                 }
-            });
+            }
         }
+        drop(outboxes);
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -313,17 +318,23 @@ impl Sources {
         let Some(outbox) = &mut outboxes[at.source as usize] else {
             return;
         };
-        let index = at.slot as usize;
-        if make && outbox.marks.len() <= index {
-            outbox.marks.resize_with(index + 1, Mark::default);
-        }
-        if let Some(mark) = outbox.marks.get_mut(index) {
+        if make {
+            change(outbox.mark(at.slot));
+        } else if let Some(mark) = outbox.marks.get_mut(at.slot as usize) {
             change(mark);
         }
     }
 }
 
 impl Outbox {
+    fn mark(&mut self, slot: u32) -> &mut Mark {
+        let index = slot as usize;
+        if self.marks.len() <= index {
+            self.marks.resize_with(index + 1, Mark::default);
+        }
+        &mut self.marks[index]
+    }
+
     fn has_news(&self) -> bool {
         !self.settled.is_empty() || !self.letters.is_empty()
     }
