@@ -80,6 +80,24 @@ impl<K, M> Aside<K, M> {
         waiting
     }
 
+    /// Takes out what is chosen of one key.
+    pub(super) fn extract_of(
+        &mut self,
+        hash: u64,
+        chosen: impl Fn(&Waiting<K, M>) -> bool,
+    ) -> Vec<Waiting<K, M>> {
+        let Some(queue) = self.queues.get_mut(&hash) else {
+            return Vec::new();
+        };
+        let (out, rest) = queue.drain(..).partition::<Vec<_>, _>(chosen);
+        queue.extend(rest);
+        if queue.is_empty() {
+            self.queues.remove(&hash);
+        }
+        self.len -= out.len();
+        out
+    }
+
     /// Takes out what is chosen. A queue that is empty then is gone, and its wait finds nothing.
     pub(super) fn extract(
         &mut self,

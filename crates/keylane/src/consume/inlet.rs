@@ -44,6 +44,8 @@ pub(super) struct Inlet<K, M, O, E> {
     /// Room that was waited for, of so many bytes.
     granted: Option<u32>,
     closed: bool,
+    /// Whether lanes put messages into the order of their versions.
+    sequences: bool,
     /// Places in the capacity that were taken, and not used yet.
     places: usize,
 }
@@ -65,6 +67,7 @@ where
 {
     pub(super) fn new(dispatcher: Dispatcher<K, M, O, E>, source: u32) -> Self {
         Self {
+            sequences: dispatcher.sequences(),
             dispatcher,
             source,
             waiting: VecDeque::new(),
@@ -139,7 +142,15 @@ where
         // One that has passed does not wait aside again: others of its key may be there, behind it.
         if first.gate.is_none() && self.passed == 0 {
             if self.aside.holds(first.hash) {
-                return Step::Aside;
+                let waits = !self.sequences || {
+                    let key = first.key.as_ref();
+                    let gate = self.dispatcher.gate(key, first.hash, &first.message);
+                    gate.is_some()
+                };
+                // One whose version its lane waits for goes past the others: they wait for it.
+                if waits {
+                    return Step::Aside;
+                }
             }
             let engine = &self.dispatcher.engine;
             while let Some(gate) =
@@ -286,6 +297,17 @@ where
         {
             first.gate = permit;
             self.pass(first);
+        }
+        if self.sequences {
+            // Its lane may wait for the version of any of them.
+            let dispatcher = &self.dispatcher;
+            let awaited = |waiting: &Waiting<K, M>| {
+                let gate = dispatcher.gate(waiting.key.as_ref(), hash, &waiting.message);
+                gate.is_none()
+            };
+            for next in self.aside.extract_of(hash, awaited) {
+                self.pass(next);
+            }
         }
         while let Some(next) = self.aside.front(hash) {
             let gate = self.dispatcher.gate(next.key.as_ref(), hash, &next.message);

@@ -339,6 +339,11 @@ where
             .map_err(|refused| refused.0.message)
     }
 
+    /// Whether lanes put messages into the order of their versions.
+    pub(crate) fn sequences(&self) -> bool {
+        self.address.version.is_some()
+    }
+
     /// The key of a message, its hash and its size. `None`: it is larger than the capacity in bytes.
     #[inline]
     pub(crate) fn locate(&self, message: &M) -> Option<(Option<K>, u64, u32)> {
