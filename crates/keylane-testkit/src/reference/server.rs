@@ -248,7 +248,8 @@ impl fmt::Debug for ReferenceServer {
         let state = self.lock();
         f.debug_struct("ReferenceServer")
             .field("features", &state.features)
-            .field("partitions", &state.partitions.len())
+            .field("owners", &state.owners())
+            .field("sessions", &state.sessions)
             .field("held", &state.held.len())
             .finish_non_exhaustive()
     }
