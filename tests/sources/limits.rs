@@ -179,7 +179,7 @@ async fn messages_wait_for_room_in_bytes() {
 
 /// With nack, a message that cannot be placed does not spin: other work goes on, and so does time.
 #[tokio::test(start_paused = true)]
-#[ignore = "a message that cannot be placed is given back at once, and comes again at once, for ever"]
+#[ignore = "a message that cannot be placed goes back and comes again at full speed"]
 async fn a_message_that_cannot_be_placed_does_not_come_again_at_full_speed() {
     let rig = Rig::new(plain().nack());
     let orders = orders()

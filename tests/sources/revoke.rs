@@ -489,13 +489,13 @@ async fn lost_in_flight_by_its_version(rig: Rig, handler: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "a repeat of a version in flight is given back, and a source without nack does not give it again"]
+#[ignore = "a repeat of a version in flight goes back, and without nack it does not come again"]
 async fn in_flight_by_its_version_and_lost() {
     lost_in_flight_by_its_version(Rig::new(plain()), 100 * MS).await;
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "a repeat of a version in flight is given back at once, and comes again at once, until that ends"]
+#[ignore = "a repeat of a version in flight goes back and comes again at full speed"]
 async fn in_flight_by_its_version_and_lost_with_nack() {
     lost_in_flight_by_its_version(Rig::new(plain().nack()), 100 * MS).await;
 }
