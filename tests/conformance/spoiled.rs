@@ -1,5 +1,5 @@
-//! A source with one planted defect. Most defects show only in the situation that one case makes, so
-//! that it is that case which must find them.
+//! A source with one planted defect. Most defects show only in the situation that one case makes,
+//! so that it is that case which must find them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -39,8 +39,8 @@ async fn attempts_of_processes_that_died_count() {
     assert_eq!(rig.server.counts().starts, 2 + 3);
 }
 
-/// A message that has ended its process as often as it may is dead-lettered without another attempt,
-/// and its key goes on.
+/// A message that has ended its process as often as it may is dead-lettered without another
+/// attempt, and its key goes on.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_killed_the_process_often_enough_is_given_up() {
     for attempts in [3, 4] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane::error::ConsumeError;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, IntakeSettings, OnExhausted};
-use keylane_testkit::scenario::{quiet, settle, watch_for_engine_panics};
+use keylane_testkit::scenario::{quiet, settle, watch_for_engine_panics, within};
 use keylane_testkit::{Act, Evidence, Gate, Script};
 
 use crate::support::{Rig, adds_up, id_of, orders, plain, scripted, settings, stats_add_up, until};
@@ -179,7 +179,7 @@ async fn messages_wait_for_room_in_bytes() {
 
 /// With nack, a message that cannot be placed does not spin: other work goes on, and so does time.
 #[tokio::test(start_paused = true)]
-#[ignore = "a message that cannot be placed is given back at once, and comes again at once, for ever"]
+#[ignore = "a message that cannot be placed goes back and comes again at full speed"]
 async fn a_message_that_cannot_be_placed_does_not_come_again_at_full_speed() {
     let rig = Rig::new(plain().nack());
     let orders = orders()
@@ -195,4 +195,28 @@ async fn a_message_that_cannot_be_placed_does_not_come_again_at_full_speed() {
         rig.server.counts()
     );
     drop(intake);
+}
+
+/// Room that was waited for is not kept when what waited for it has gone back.
+#[tokio::test(start_paused = true)]
+async fn room_is_not_kept_for_a_message_that_went_back() {
+    let rig = Rig::new(plain());
+    let gate = Gate::new();
+    let script = Script::new(&rig.history).otherwise(Act::ok().waits(&gate));
+    let orders = orders().capacity(1).spawn(scripted(script)).unwrap();
+    let intake = rig.consume(&orders);
+    rig.publish([1, 2]);
+    gate.arrivals(1).await;
+    until(|| intake.stats().held == 2).await;
+    intake.pause();
+    quiet().await;
+    rig.revoke();
+    until(|| intake.stats().given_back == 1).await;
+    gate.open();
+    rig.handled(1).await;
+    let sent = within(orders.submit(crate::support::message(3, 99))).await;
+    assert_eq!(sent.unwrap().await.unwrap(), 99);
+    intake.resume();
+    rig.server.until(|server| server.left() == 0).await;
+    adds_up(&intake.stop().await);
 }

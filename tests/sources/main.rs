@@ -9,6 +9,7 @@
 mod support;
 
 mod attempts;
+mod chaos;
 mod endings;
 mod events;
 mod letters;

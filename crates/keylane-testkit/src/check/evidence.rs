@@ -84,8 +84,8 @@ impl Evidence {
         self
     }
 
-    /// The source hands messages over again without a reason, also those that were acked. They may be
-    /// handled again, and the order of a key is that of its first handlings.
+    /// The source hands messages over again without a reason, also those that were acked. They may
+    /// be handled again, and the order of a key is that of its first handlings.
     pub fn redelivers(mut self) -> Self {
         self.redelivers = true;
         self

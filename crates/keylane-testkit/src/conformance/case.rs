@@ -13,7 +13,8 @@ use super::outcome::Found;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Case {
-    /// What is not declared is refused with [`SourceError::unsupported`](keylane::source::SourceError).
+    /// What is not declared is refused with
+    /// [`SourceError::unsupported`](keylane::source::SourceError).
     Refusals,
     /// The messages of a key are handled in order, and one after the other.
     Order,

@@ -35,9 +35,10 @@ pub trait Harness: Send + Sync {
         Duration::from_secs(30)
     }
 
-    /// Runs a process that consumes messages, kills it (`SIGKILL`) at random points, starts it again
-    /// until all is handled, and returns what happened, with an [`Event::Crash`](crate::Event::Crash)
-    /// for each kill. `None`: it cannot, and the case is left out.
+    /// Runs a process that consumes messages, kills it (`SIGKILL`) at random points, starts it
+    /// again until all is handled, and returns what happened, with an
+    /// [`Event::Crash`](crate::Event::Crash) for each kill. `None`: it cannot, and the case is left
+    /// out.
     ///
     /// # Errors
     ///

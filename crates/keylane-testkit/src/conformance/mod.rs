@@ -1,9 +1,10 @@
 //! One suite for all sources.
 //!
 //! A connector implements [`Harness`] over its real server, and runs every case of the suite
-//! against it. A case drives the source through the public API alone, and the history checker judges
-//! what has happened. Of a source that does not declare a feature, the suite checks that it refuses
-//! what belongs to it; the cases about the feature are left out, and the [`Outcome`] says so.
+//! against it. A case drives the source through the public API alone, and the history checker
+//! judges what has happened. Of a source that does not declare a feature, the suite checks that it
+//! refuses what belongs to it; the cases about the feature are left out, and the [`Outcome`] says
+//! so.
 //!
 //! # Examples
 //!
@@ -109,7 +110,9 @@ pub fn cases() -> impl Iterator<Item = Case> {
 /// # #[keylane::async_trait]
 /// # impl Site for Nowhere {
 /// #     type Source = keylane_testkit::reference::ReferenceSource;
-/// #     async fn source(&self) -> Result<Self::Source, keylane::error::BoxError> { Err("".into()) }
+/// #     async fn source(&self) -> Result<Self::Source, keylane::error::BoxError> {
+/// #         Err("".into())
+/// #     }
 /// #     async fn publish(&self, _: Vec<keylane::source::RawMessage>)
 /// #         -> Result<(), keylane::error::BoxError> { Ok(()) }
 /// #     async fn left(&self) -> Result<usize, keylane::error::BoxError> { Ok(0) }
@@ -123,9 +126,9 @@ macro_rules! conformance_tests {
         $crate::conformance_tests! {
             @each [$($setting)*] $harness;
             refusals order slow_key hot_key room idle dropped_receive retry dead_letter
-            dead_letter_at_source undecodable payloads acked handed_back nack ack_lost stale_ack late_ack
-            revoke_parked revoke_in_flight revoke_backing_off revoke_halted lost stop restart kill
-            storm stall lease random_access attempts end process_killed
+            dead_letter_at_source undecodable payloads acked handed_back nack ack_lost stale_ack
+            late_ack revoke_parked revoke_in_flight revoke_backing_off revoke_halted lost stop
+            restart kill storm stall lease random_access attempts end process_killed
         }
 
         /// Each case has its test here.

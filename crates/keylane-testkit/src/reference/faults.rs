@@ -53,8 +53,8 @@ impl Faults {
         Self { server }
     }
 
-    /// The next `times` settlements never arrive. A lost settlement that was not told makes the next
-    /// `confirm` fail, unless that is lost as well.
+    /// The next `times` settlements never arrive. A lost settlement that was not told makes the
+    /// next `confirm` fail, unless that is lost as well.
     pub fn lose_settles(&self, times: usize, loss: Loss) {
         self.server.plan(|plan| plan.lost_settles = (times, loss));
     }
@@ -105,8 +105,8 @@ impl Faults {
         self.server.plan(|plan| plan.refused_starts = times);
     }
 
-    /// Each message is handed over two to five times: again at random moments within this time after
-    /// the first delivery, before or after its ack.
+    /// Each message is handed over two to five times: again at random moments within this time
+    /// after the first delivery, before or after its ack.
     pub fn storm(&self, seed: u64, within: Duration) {
         let random = Random::new(seed);
         self.server

@@ -147,8 +147,8 @@ impl ReferenceServer {
         self.change(|state| state.revoke(partitions));
     }
 
-    /// Takes all partitions away, as if their owners had been silent for too long, and gives them to
-    /// the sessions that own the fewest.
+    /// Takes all partitions away, as if their owners had been silent for too long, and gives them
+    /// to the sessions that own the fewest.
     pub fn lose(&self) {
         let all = self.all();
         self.change(|state| state.take(&all));
@@ -248,7 +248,8 @@ impl fmt::Debug for ReferenceServer {
         let state = self.lock();
         f.debug_struct("ReferenceServer")
             .field("features", &state.features)
-            .field("partitions", &state.partitions.len())
+            .field("owners", &state.owners())
+            .field("sessions", &state.sessions)
             .field("held", &state.held.len())
             .finish_non_exhaustive()
     }

@@ -119,17 +119,14 @@ impl Source for ReferenceSource {
 
     async fn open(&mut self) -> Result<(), SourceError> {
         self.end();
-        let (delay, is_down) = {
-            let state = self.server.lock();
-            (state.plan.delay, state.is_down)
-        };
+        let delay = self.server.lock().plan.delay;
         if delay > Duration::ZERO {
             tokio::time::sleep(delay).await;
         }
-        if is_down {
+        let mut state = self.server.lock();
+        if state.is_down {
             return Err(SourceError::failed("the server is down"));
         }
-        let mut state = self.server.lock();
         if state.plan.panics.get_mut(&Call::Open).is_some_and(take) {
             drop(state);
             resume_unwind(Box::new("scripted panic in Open".to_owned()));

@@ -45,7 +45,7 @@ pub(super) struct Partition {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Owner {
+pub(super) struct Owner {
     session: u64,
     generation: Generation,
     /// The session was asked to release it.
@@ -176,6 +176,12 @@ impl State {
                 is_revoked: false,
             });
         }
+    }
+
+    /// The owner of each partition.
+    pub(super) fn owners(&self) -> Vec<Option<Owner>> {
+        let owners = self.partitions.iter().map(|partition| partition.owner);
+        owners.collect()
     }
 
     fn generations_of(&self, session: u64) -> impl Iterator<Item = Generation> {

@@ -131,6 +131,18 @@ where
         }
         let left = std::mem::take(&mut self.places);
         self.dispatcher.engine.room.give(left, 0);
+        if self.waiting.is_empty() {
+            self.give_up_room();
+        }
+    }
+
+    /// What waited for room has gone back: others may have it.
+    #[inline]
+    fn give_up_room(&mut self) {
+        self.room = None;
+        if let Some(weight) = self.granted.take() {
+            self.dispatcher.engine.room.give(1, weight as usize);
+        }
     }
 
     /// Takes what the first message needs, as far as it is there.
