@@ -4,8 +4,9 @@
 //! and a message whose attempts have all ended with their process does not start again.
 
 use std::task;
+use std::time::Duration;
 
-use super::message::{Job, Obligation, Parked, Queued, Unsettled, Work};
+use super::message::{Held, Job, Obligation, Parked, Queued, Unsettled, Work};
 use super::outcome::Tally;
 use super::sources::Revoked;
 use super::{Engine, HandedBack};
@@ -17,11 +18,16 @@ use crate::rt::Arc;
 use crate::types::Spec;
 use crate::unwind::caught;
 
+/// How long a key waits whose next attempt cannot be counted.
+const UNCOUNTED_WAIT: Duration = Duration::from_millis(100);
+
 /// What a source says of a job that is about to start.
 enum Said {
     Start,
-    /// It is taken back, or cannot be counted.
+    /// It is taken back.
     GiveBack,
+    /// Its attempt cannot be counted now, for this reason.
+    Wait(String),
     /// Others of its batch are taken back.
     Regroup,
     /// It was tried so often before, and the process ended each time.
@@ -47,6 +53,7 @@ impl<T: Spec> Engine<T> {
             let next = match self.said(&mut job) {
                 Said::Start => return Some(job),
                 Said::GiveBack => self.give_back(tally, job),
+                Said::Wait(why) => self.start_later(tally, job, why),
                 Said::Regroup => {
                     let (key, hash) = (job.key.take(), job.hash);
                     self.regroup_all(tally, key, hash, job)
@@ -89,18 +96,17 @@ impl<T: Spec> Engine<T> {
                 job.work = Work::Attempt(attempt);
             }
         }
-        let mut refused = false;
+        let mut refused = None;
         job.envelope.obligation.any_source(&mut |at| {
             let (_, guard) = self.sources.before_start(at);
             // The guard is the source's own code.
             let told = guard.map(|guard| caught(|| guard.starts(at.slot, attempt)));
-            refused |= matches!(told, Some(Ok(Err(_)) | Err(_)));
-            refused
+            if let Some(Ok(Err(why)) | Err(why)) = told {
+                refused = Some(why);
+            }
+            refused.is_some()
         });
-        match refused {
-            true => Said::GiveBack,
-            false => Said::Start,
-        }
+        refused.map_or(Said::Start, Said::Wait)
     }
 
     /// Whether a message is to be handed back because its source has taken it back.
@@ -213,6 +219,34 @@ impl<T: Spec> Engine<T> {
             return self.regroup_all(tally, key, hash, job);
         }
         Some(job.into())
+    }
+
+    /// Holds a job whose attempt cannot be counted, and its key with it, for a while.
+    fn start_later(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        job: Job<T>,
+        why: String,
+    ) -> Option<Queued<T>> {
+        let Job {
+            key,
+            hash,
+            message,
+            mut envelope,
+            work,
+        } = job;
+        tracing::error!(target: "keylane", %why, "a source cannot count an attempt; its key waits");
+        let members = envelope.obligation.take_members();
+        if !members.is_empty() {
+            self.put_back(tally, key.as_ref(), hash, members);
+        }
+        let held = Held {
+            message,
+            envelope,
+            work,
+            why: why.into(),
+        };
+        self.back_off(tally, key, hash, held, UNCOUNTED_WAIT)
     }
 
     /// Puts the messages of a batch that were not taken back into their lane again, and moves it on.

@@ -358,7 +358,8 @@ pub trait StartGuard<P>: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The attempt does not start, and the message is returned to the source.
+    /// The attempt does not start. Its key waits, and the attempt is asked for again after 100
+    /// milliseconds.
     fn starts(&self, slot: u32, position: &P, attempt: u32) -> Result<(), BoxError>;
 
     /// The message has settled. Called before the next message of its key starts.

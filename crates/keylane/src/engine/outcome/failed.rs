@@ -204,7 +204,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Parks a failed job until its next attempt. The messages behind it are stalled from now on.
-    fn back_off(
+    pub(in super::super) fn back_off(
         self: &Arc<Self>,
         tally: &mut Tally,
         key: Option<T::Key>,
