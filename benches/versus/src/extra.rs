@@ -14,6 +14,8 @@ pub enum Extra {
     Idle,
     /// The pull queues.
     Pull,
+    /// A source in memory.
+    Source,
     /// What stands in front of a service.
     Tower,
     /// Each discipline beside plain FIFO, at so many keys.
@@ -29,6 +31,7 @@ impl Extra {
             Self::RateKeys,
             Self::Idle,
             Self::Pull,
+            Self::Source,
             Self::Tower,
         ]
         .into_iter()
@@ -42,6 +45,7 @@ impl Extra {
             Self::RateKeys => "rate-keys".to_owned(),
             Self::Idle => "idle".to_owned(),
             Self::Pull => "pull".to_owned(),
+            Self::Source => "source".to_owned(),
             Self::Tower => "tower".to_owned(),
             Self::Disciplines(keys) => format!("disciplines/{}", Keys::Cycle(keys).label()),
         }

@@ -21,7 +21,7 @@ use versus::measure::Cut;
 use versus::results::Results;
 use versus::table::{self, Table};
 use versus::workload::{Scale, Workload};
-use versus::{glob, plot, pull, tower, work};
+use versus::{glob, plot, pull, source, tower, work};
 
 /// What takes longer is measured once in a quick run.
 const ONCE: Duration = Duration::from_millis(1_200);
@@ -159,6 +159,7 @@ fn glance(results: &Results, bars: &[Bar]) -> Vec<Table> {
     tables.extend(table::rate_keys(&results.rate_keys));
     tables.extend(table::idle(&results.idle));
     tables.extend(table::pulls(&results.pulls));
+    tables.extend(table::fed(&results.fed));
     tables.extend(table::fronts(&results.fronts));
     tables.extend(table::disciplines(&results.disciplines));
     tables.push(table::bars(bars));
@@ -248,6 +249,7 @@ fn add(
             unreachable!("the program that counts is built where something is counted")
         }
         (Extra::Pull, _) => results.pulls = pull::measure(quick, rounds),
+        (Extra::Source, _) => results.fed = source::measure(quick, rounds),
         (Extra::Tower, _) => results.fronts = tower::measure(quick, rounds),
         (Extra::Disciplines(keys), _) => {
             let wanted = arguments.discipline.as_slice();
@@ -334,6 +336,7 @@ fn write_json(
         "rate_keys": results.rate_keys,
         "idle": results.idle,
         "pull": results.pulls,
+        "source": results.fed,
         "tower": results.fronts,
         "disciplines": results.disciplines,
         "bars": bars,

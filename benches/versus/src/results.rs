@@ -13,6 +13,7 @@ use crate::latency::Latency;
 use crate::measure::{Cut, Sample};
 use crate::pull::Pull;
 use crate::rate_keys::RateKeys;
+use crate::source::Fed;
 use crate::tower::Front;
 use crate::work::Handler;
 use crate::workload::{Shape, Workload};
@@ -30,6 +31,8 @@ pub struct Results {
     pub idle: Vec<Idle>,
     /// One per pull queue and number of parked messages.
     pub pulls: Vec<Pull>,
+    /// One per way in and number of keys.
+    pub fed: Vec<Fed>,
     /// One per stack in front of a service.
     pub fronts: Vec<Front>,
     /// One per discipline and number of keys.

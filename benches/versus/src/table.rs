@@ -7,7 +7,7 @@ mod workloads;
 pub use workloads::{contenders, details, disturbed, overviews, round_trips};
 
 mod costs;
-pub use costs::{disciplines, footprints, fronts, idle, pulls, rate_keys};
+pub use costs::{disciplines, fed, footprints, fronts, idle, pulls, rate_keys};
 
 mod verdicts;
 pub use verdicts::{against, bars};

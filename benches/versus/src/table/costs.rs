@@ -8,6 +8,7 @@ use crate::idle::Idle;
 use crate::number::{grouped, number};
 use crate::pull::{self, Pull};
 use crate::rate_keys::RateKeys;
+use crate::source::{self, Fed};
 use crate::tower::{self, Front};
 
 /// Bytes and allocations.
@@ -141,6 +142,28 @@ pub fn pulls(pulls: &[Pull]) -> Option<Table> {
         table.push(std::iter::once(name.to_owned()).chain(figures));
     }
     (!table.rows.is_empty()).then_some(table)
+}
+
+/// A source in memory, beside `send` and `submit`.
+pub fn fed(fed: &[Fed]) -> Option<Table> {
+    let mut table = Table::new(
+        "A source in memory, beside send and submit",
+        "Nanoseconds per message, from the first that comes in to the last that has settled, and in brackets \
+         the ratio to `send` in the same round. The source hands over 256 messages at once. `submit` awaits \
+         every receipt, with up to 8,192 of them open, which is as many as the source may hold.",
+        &["way", "1 key", "1,000 keys", "100,000 keys"],
+    );
+    for way in source::WAYS {
+        let figures = source::KEYS.into_iter().map(|keys| {
+            let mut fed = fed.iter();
+            let found = fed.find(|fed| fed.way == way && fed.keys == keys);
+            found.map_or_else(String::new, |fed| {
+                format!("{:.0} ({:.2})", fed.nanos, fed.ratio)
+            })
+        });
+        table.push(std::iter::once(way.to_owned()).chain(figures));
+    }
+    (!fed.is_empty()).then_some(table)
 }
 
 /// What stands in front of a service.

@@ -50,6 +50,9 @@ const LONGEST_WHY: usize = 256;
 /// Longer than any wait whose end matters.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// While it exists, the engine looks at jobs before they start.
+type Guarded<K, M, O, E> = GuardedStarts<Of<K, M, O, E>>;
+
 pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     source: S,
     name: String,
@@ -59,8 +62,8 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     registration: Registration,
     guard: Option<Arc<PositionGuard<S::Position>>>,
     /// For a source that counts attempts: all starts are told.
-    _counts: Option<GuardedStarts<Of<K, M, O, E>>>,
-    revocations: Vec<Revocation<GuardedStarts<Of<K, M, O, E>>>>,
+    _counts: Option<Guarded<K, M, O, E>>,
+    revocations: Vec<Revocation<Guarded<K, M, O, E>>>,
     phase: Phase,
     paused: bool,
     /// When the source last said something. Later by the time in which it was not asked.
