@@ -26,6 +26,7 @@ pub mod latency;
 pub mod measure;
 pub mod pull;
 pub mod rate_keys;
+pub mod stores;
 pub mod tower;
 pub mod workload;
 
