@@ -27,6 +27,7 @@ pub mod measure;
 pub mod pull;
 pub mod rate_keys;
 pub mod source;
+pub mod stores;
 pub mod tower;
 pub mod workload;
 

@@ -139,11 +139,14 @@ impl Server {
             })
     }
 
-    async fn judge(self, items: Items, intake: crate::Intake) {
-        let report = intake.ended().await;
-        let sum = report.acked + report.dead_lettered + report.nacked + report.given_back;
-        let ended = items.drain().await;
-        let stats = items.stats();
+    fn judge_report(
+        &self,
+        report: &crate::IntakeReport,
+        sum: u64,
+        ended: &crate::Report<Key, Item>,
+        stats: &crate::watching::Stats,
+        capacity: usize,
+    ) {
         let mut log = self.log();
         if sum != report.received {
             log.wrong.push(format!("{report}"));
@@ -158,7 +161,6 @@ impl Server {
         if settled != ended.accepted || !ended.returned.is_empty() {
             log.wrong.push(format!("{ended} {:?}", ended.returned));
         }
-        let capacity = items.engine.settings.capacity;
         if stats.lanes + stats.stalled + stats.halted > 0 || stats.capacity_left != capacity {
             log.wrong.push(format!("{stats:?}"));
         }
@@ -170,6 +172,14 @@ impl Server {
         let wrong = std::mem::take(&mut log.wrong);
         drop(log);
         assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    async fn judge(self, items: Items, intake: crate::Intake) {
+        let report = intake.ended().await;
+        let sum = report.acked + report.dead_lettered + report.nacked + report.given_back;
+        let ended = items.drain().await;
+        let stats = items.stats();
+        self.judge_report(&report, sum, &ended, &stats, items.engine.settings.capacity);
         let engine = Arc::downgrade(&items.engine);
         drop((items, intake));
         while engine.strong_count() > 0 {
