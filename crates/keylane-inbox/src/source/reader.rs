@@ -57,7 +57,13 @@ pub struct InboxSource {
     attempts: HashMap<u64, u32>,
     done: DoneWrites,
     reading: Option<Reading>,
+    /// Letters have come back since the reading has begun: what it brings may be out of date.
+    is_outdated: bool,
     page: Option<Page>,
+    /// A page from the cursor on that may not be handed over now, while others are read again.
+    set_aside: Option<Page>,
+    /// Letters that have come back, and were not looked at yet.
+    redriven: Vec<u64>,
     /// Whether an inbox has a source; and whether this is it.
     taken: Arc<AtomicBool>,
     is_reader: bool,
@@ -128,7 +134,10 @@ impl Inbox {
             attempts: HashMap::new(),
             done: DoneWrites::default(),
             reading: None,
+            is_outdated: false,
             page: None,
+            set_aside: None,
+            redriven: Vec::new(),
             taken,
             is_reader,
         }
@@ -166,7 +175,9 @@ impl Source for InboxSource {
         self.redrives = self.tail.borrow_and_update().redrives;
         let _ = self.store.take_redriven();
         self.pages = Pages::new(self.settings);
-        (self.reading, self.page) = (None, None);
+        (self.reading, self.page, self.set_aside) = (None, None, None);
+        self.is_outdated = false;
+        self.redriven.clear();
         if let Some(marks) = &self.marks {
             self.attempts.extend(marks.recover());
         }
@@ -195,6 +206,10 @@ impl Source for InboxSource {
                 page = read(&mut self.reading) => {
                     self.reading = None;
                     let page = page.map_err(SourceError::failed)?;
+                    if std::mem::take(&mut self.is_outdated) {
+                        self.put_back(page);
+                        continue;
+                    }
                     if let Page::On(messages, end) = &page
                         && messages.is_empty()
                     {
@@ -291,6 +306,12 @@ impl InboxSource {
     fn hand_over(&mut self, into: &mut Deliveries<RawMessage, Position>) {
         while into.room() > 0 {
             match &mut self.page {
+                None if self.reading.is_none() && self.pages.reads_on() => {
+                    self.page = self.set_aside.take();
+                    if self.page.is_none() {
+                        return;
+                    }
+                }
                 None => return,
                 Some(Page::On(messages, _)) => {
                     if !self.pages.reads_on() {
@@ -328,7 +349,14 @@ impl InboxSource {
 
     /// Begins to read the next page, unless one is here or there is nothing to read.
     fn begin_to_read(&mut self) {
-        if self.reading.is_some() || self.page.is_some() || !self.pages.has_room() {
+        if self.reading.is_some() || !self.pages.has_room() {
+            return;
+        }
+        // It waits for messages to settle, and what is ready must not wait for it.
+        if matches!(self.page, Some(Page::On(..))) && self.pages.has_ready() {
+            self.set_aside = self.page.take();
+        }
+        if self.page.is_some() {
             return;
         }
         let store = Arc::clone(&self.store);
@@ -378,16 +406,30 @@ impl InboxSource {
     /// Letters that wait again. Returns what is handed over behind them, and is to come back first.
     async fn take_redriven(&mut self) -> Result<Option<Vec<Position>>, SourceError> {
         let redrives = self.tail.borrow_and_update().redrives;
-        if redrives == self.redrives {
+        if redrives != self.redrives {
+            match self.store.take_redriven() {
+                Redriven::Sequences(sequences) => self.redriven.extend(sequences),
+                _ => return Err(SourceError::failed("many letters wait again: reading all")),
+            }
+            self.redriven.sort_unstable();
+            self.redriven.dedup();
+            self.redrives = redrives;
+        }
+        if self.redriven.is_empty() {
             return Ok(None);
         }
-        let sequences = match self.store.take_redriven() {
-            Redriven::Sequences(sequences) => sequences,
-            _ => return Err(SourceError::failed("many letters wait again: reading all")),
-        };
-        self.redrives = redrives;
-        let messages = self.store.read(&sequences).await;
+        // If this is dropped here, they are looked at next time.
+        let messages = self.store.read(&self.redriven).await;
         let messages = messages.map_err(SourceError::failed)?;
+        self.redriven.clear();
+        // What was read before they came back goes behind them, and is read again.
+        self.is_outdated = self.reading.is_some();
+        for page in [self.page.take(), self.set_aside.take()]
+            .into_iter()
+            .flatten()
+        {
+            self.put_back(page);
+        }
         let mut recalled = Vec::new();
         for message in messages.into_iter().flatten() {
             let later = self
@@ -399,6 +441,21 @@ impl InboxSource {
             }));
         }
         Ok(Some(recalled).filter(|recalled| !recalled.is_empty()))
+    }
+
+    /// Forgets a page that was not handed over. What is in it is read again in its turn.
+    fn put_back(&mut self, page: Page) {
+        let Page::Again(messages) = page else {
+            // The cursor is not past it.
+            return;
+        };
+        for (sequence, key, message) in messages {
+            if let Some(message) = &message {
+                let bytes = message.payload.len();
+                self.pages.hand_over(sequence, &key, message.version, bytes);
+            }
+            self.pages.settle(sequence, &key, message.is_some());
+        }
     }
 }
 

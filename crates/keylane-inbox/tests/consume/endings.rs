@@ -1,0 +1,102 @@
+//! The end of an intake, and a second one.
+
+use std::time::Duration;
+
+use keylane_testkit::{Act, Evidence, Gate};
+
+use crate::support::{MS, Rig, adds_up, orders, scripted, settings, until};
+
+#[tokio::test]
+async fn what_was_not_handled_comes_again() {
+    let mut rig = Rig::new().await;
+    let gate = Gate::new();
+    let script = rig.script().choose({
+        let gate = gate.clone();
+        move |cue| match cue.id {
+            1..=10 => Act::ok(),
+            _ => Act::ok().waits(&gate),
+        }
+    });
+    let orders = orders().spawn(scripted(script)).unwrap();
+    let intake = orders.consume_with(rig.inbox.source(), settings()).unwrap();
+    rig.accept((0..200).map(|n| n % 10)).await;
+    rig.started(20).await;
+    until(|| intake.stats().held == 190).await;
+    let report = intake.stop().within(20 * MS).await;
+    adds_up(&report);
+    assert_eq!((report.received, report.acked), (200, 10));
+    assert_eq!(report.nacked + report.given_back, 190);
+    rig.history.revoke(0);
+    drop(orders);
+    rig.reopen().await;
+    assert_eq!(rig.inbox.stats().await.unwrap().waiting, 190);
+
+    gate.open();
+    let script = rig.script().otherwise(Act::ok());
+    let orders = crate::support::orders().spawn(scripted(script)).unwrap();
+    let intake = orders.consume_with(rig.inbox.source(), settings()).unwrap();
+    rig.nothing_waits().await;
+    let report = intake.stop().await;
+    adds_up(&report);
+    assert_eq!(report.acked, 190);
+    rig.judge(Evidence::new());
+}
+
+#[tokio::test]
+async fn a_second_source_is_refused_while_one_is_consumed() {
+    let mut rig = Rig::new().await;
+    let orders = orders()
+        .spawn(scripted(rig.script().otherwise(Act::ok())))
+        .unwrap();
+    let intake = orders.consume_with(rig.inbox.source(), settings()).unwrap();
+    let refused = orders.consume_with(rig.inbox.source(), settings());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("consumed already"), "{refused}");
+    rig.accept([1, 2, 3]).await;
+    rig.handled(3).await;
+    adds_up(&intake.stop().await);
+    // The driver lets the source go at its end, which is a moment after its report.
+    let mut again = None;
+    until(|| {
+        again = orders.consume_with(rig.inbox.source(), settings()).ok();
+        again.is_some()
+    })
+    .await;
+    rig.accept([1]).await;
+    rig.handled(4).await;
+    adds_up(&again.unwrap().stop().await);
+    rig.judge(Evidence::new());
+}
+
+/// Accepts go on while the intake stops: every message is handled once, now or later.
+#[tokio::test]
+async fn a_stop_while_messages_come_loses_nothing() {
+    let mut rig = Rig::new().await;
+    let script = rig.script().otherwise(Act::ok().yields(2));
+    let orders = orders().spawn(scripted(script)).unwrap();
+    for _ in 0..10 {
+        let mut intake = None;
+        until(|| {
+            intake = orders.consume_with(rig.inbox.source(), settings()).ok();
+            intake.is_some()
+        })
+        .await;
+        let intake = intake.unwrap();
+        rig.accept((0..40).map(|n| n % 7)).await;
+        let (report, _) = tokio::join!(
+            async { intake.stop().within(Duration::ZERO).await },
+            rig.accept((0..40).map(|n| n % 7)),
+        );
+        adds_up(&report);
+        rig.history.revoke(0);
+    }
+    let mut intake = None;
+    until(|| {
+        intake = orders.consume_with(rig.inbox.source(), settings()).ok();
+        intake.is_some()
+    })
+    .await;
+    rig.nothing_waits().await;
+    adds_up(&intake.unwrap().stop().await);
+    rig.judge(Evidence::new());
+}
