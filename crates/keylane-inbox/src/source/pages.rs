@@ -34,6 +34,18 @@ struct Key {
 struct Out {
     bytes: usize,
     version: Option<u64>,
+    /// Its letter waits again, and that it became one was not told yet.
+    waits_again: bool,
+}
+
+impl Out {
+    fn new(bytes: usize, version: Option<u64>) -> Self {
+        Self {
+            bytes,
+            version,
+            waits_again: false,
+        }
+    }
 }
 
 /// What to do with a message that was read in its turn.
@@ -105,7 +117,7 @@ impl Pages {
             highest.is_some_and(|highest| version < highest)
         });
         if has_place || is_awaited {
-            state.out.insert(sequence, Out { bytes, version });
+            state.out.insert(sequence, Out::new(bytes, version));
             self.bytes += bytes;
             Turn::Over
         } else {
@@ -133,11 +145,7 @@ impl Pages {
             }
             if let Some(sequence) = state.backlog.pop() {
                 self.remembered -= 1;
-                let out = Out {
-                    bytes: 0,
-                    version: None,
-                };
-                state.out.insert(sequence, out);
+                state.out.insert(sequence, Out::new(0, None));
                 taken.push((sequence, key.clone()));
             }
             self.note_ready(&key);
@@ -158,7 +166,7 @@ impl Pages {
             .get_mut(key)
             .and_then(|state| state.out.get_mut(&sequence))
         {
-            *out = Out { bytes, version };
+            *out = Out::new(bytes, version);
             self.bytes += bytes;
         }
     }
@@ -172,7 +180,7 @@ impl Pages {
             return;
         };
         self.bytes -= out.bytes;
-        if comes_back {
+        if comes_back || out.waits_again {
             state.backlog.put_back(sequence, out.version);
             self.remembered += 1;
         }
@@ -193,12 +201,14 @@ impl Pages {
             return Vec::new();
         }
         let state = self.keys.entry(Bytes::copy_from_slice(key)).or_default();
-        if state.out.contains_key(&sequence) {
-            return Vec::new();
+        match state.out.get_mut(&sequence) {
+            Some(out) => out.waits_again = true,
+            None => {
+                state.backlog.put_back(sequence, version);
+                self.remembered += 1;
+            }
         }
-        state.backlog.put_back(sequence, version);
-        self.remembered += 1;
-        let later = state.out.range(sequence..).map(|(later, _)| *later);
+        let later = state.out.range(sequence + 1..).map(|(later, _)| *later);
         let later = later.collect();
         self.note_ready(key);
         later
@@ -297,6 +307,22 @@ mod tests {
             pages.wait_again(9, &a, None).is_empty(),
             "it is read in its turn"
         );
+    }
+
+    #[test]
+    fn a_letter_that_waits_again_before_it_has_settled_comes_back() {
+        let (mut pages, a) = (pages(4), key("a"));
+        for n in [1, 2] {
+            assert_eq!(pages.meet(n, &a, None, 1), Turn::Over);
+        }
+        assert_eq!(pages.wait_again(1, &a, None), [2]);
+        pages.settle(1, &a, false);
+        pages.settle(2, &a, true);
+        assert_eq!(ready(&mut pages), [1, 2]);
+        for n in [1, 2] {
+            pages.settle(n, &a, false);
+        }
+        assert!(pages.keys.is_empty() && pages.remembered == 0);
     }
 
     #[test]

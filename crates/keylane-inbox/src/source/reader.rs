@@ -1,8 +1,8 @@
 //! Reads an inbox for a dispatcher.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use keylane::source::{
@@ -33,7 +33,12 @@ pub struct Position {
     /// Its sequence in the inbox.
     pub sequence: u64,
     key: Bytes,
+    /// The opening of the source that has handed it over: a settlement of an older one is stale.
+    opening: u64,
 }
+
+/// The openings of all sources of this process.
+static OPENINGS: AtomicU64 = AtomicU64::new(0);
 
 /// Messages that were read and not handed over yet.
 enum Page {
@@ -51,6 +56,10 @@ pub struct InboxSource {
     marks: Option<Arc<Marks>>,
     settings: SourceSettings,
     pages: Pages,
+    /// See [`Position`].
+    opening: u64,
+    /// What is handed over, and was given up on with a letter in the store.
+    kept: HashSet<u64>,
     tail: watch::Receiver<Tail>,
     redrives: u64,
     /// Attempts that were started before, by sequence, of messages that are not handed over.
@@ -129,6 +138,8 @@ impl Inbox {
             marks: self.marks().cloned(),
             settings,
             pages: Pages::new(settings),
+            opening: 0,
+            kept: HashSet::new(),
             tail: self.store().tail(),
             redrives: 0,
             attempts: HashMap::new(),
@@ -172,6 +183,8 @@ impl Source for InboxSource {
     async fn open(&mut self) -> Result<(), SourceError> {
         // What was done before must not be read again.
         self.done.wait().await.map_err(SourceError::failed)?;
+        self.opening = OPENINGS.fetch_add(1, Ordering::Relaxed) + 1;
+        self.kept.clear();
         self.redrives = self.tail.borrow_and_update().redrives;
         let _ = self.store.take_redriven();
         self.pages = Pages::new(self.settings);
@@ -232,12 +245,15 @@ impl Source for InboxSource {
             position, outcome, ..
         } in settled
         {
+            if position.opening != self.opening {
+                continue;
+            }
             let comes_back = !outcome.is_ack();
             let sequence = position.sequence;
             self.pages.settle(sequence, &position.key, comes_back);
             match outcome {
-                // Its letter is in its place.
-                Outcome::DeadLettered => {}
+                // Its letter is in its place, or waits again already.
+                Outcome::DeadLettered if self.kept.remove(&sequence) => {}
                 Outcome::Returned { attempts, .. } => {
                     if *attempts > 0 {
                         self.attempts.insert(sequence, *attempts);
@@ -267,8 +283,9 @@ impl Source for InboxSource {
     }
 
     async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+        let sequence = letter.position.sequence;
         let letter = Settled::DeadLetter {
-            sequence: letter.position.sequence,
+            sequence,
             attempts: letter.attempts,
             kind: match letter.cause {
                 LetterCause::Failed => LetterKind::Failed,
@@ -283,7 +300,9 @@ impl Source for InboxSource {
             error: letter.why,
         };
         let kept = self.store.settle(vec![letter]).await;
-        kept.map_err(SourceError::failed)
+        kept.map_err(SourceError::failed)?;
+        self.kept.insert(sequence);
+        Ok(())
     }
 
     fn start_guard(&self) -> Option<Arc<dyn StartGuard<Position>>> {
@@ -292,11 +311,21 @@ impl Source for InboxSource {
     }
 
     async fn close(&mut self) -> Result<(), SourceError> {
-        self.confirm().await
+        let confirmed = self.confirm().await;
+        // At once, and not when it is dropped: whoever has awaited the end may consume anew.
+        self.let_go();
+        confirmed
     }
 }
 
 impl InboxSource {
+    /// The inbox may have another source.
+    fn let_go(&mut self) {
+        if std::mem::take(&mut self.is_reader) {
+            self.taken.store(false, Ordering::SeqCst);
+        }
+    }
+
     /// The highest sequence that can be read.
     fn end(&self) -> u64 {
         self.tail.borrow().sequence
@@ -381,6 +410,14 @@ impl InboxSource {
         }));
     }
 
+    fn position(&self, sequence: u64, key: Bytes) -> Position {
+        Position {
+            sequence,
+            key,
+            opening: self.opening,
+        }
+    }
+
     fn delivery(&mut self, message: StoredMessage) -> Delivery<RawMessage, Position> {
         let StoredMessage {
             sequence,
@@ -400,7 +437,7 @@ impl InboxSource {
         raw.attempt = attempts.saturating_add(1);
         raw.version = version;
         raw.enqueued_at = Some(accepted_at);
-        Delivery::new(raw, Position { sequence, key }).attempts(attempts)
+        Delivery::new(raw, self.position(sequence, key)).attempts(attempts)
     }
 
     /// Letters that wait again. Returns what is handed over behind them, and is to come back first.
@@ -435,10 +472,9 @@ impl InboxSource {
             let later = self
                 .pages
                 .wait_again(message.sequence, &message.key, message.version);
-            recalled.extend(later.into_iter().map(|sequence| Position {
-                sequence,
-                key: Bytes::copy_from_slice(&message.key),
-            }));
+            let key = Bytes::copy_from_slice(&message.key);
+            let later = later.into_iter();
+            recalled.extend(later.map(|sequence| self.position(sequence, key.clone())));
         }
         Ok(Some(recalled).filter(|recalled| !recalled.is_empty()))
     }
@@ -470,9 +506,7 @@ async fn read(reading: &mut Option<Reading>) -> Result<Page, StoreError> {
 
 impl Drop for InboxSource {
     fn drop(&mut self) {
-        if self.is_reader {
-            self.taken.store(false, Ordering::SeqCst);
-        }
+        self.let_go();
     }
 }
 

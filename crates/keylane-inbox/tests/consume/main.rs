@@ -7,8 +7,12 @@
 
 mod support;
 
+mod conformance;
+mod crash;
 mod endings;
+mod kill;
 mod letters;
+mod logged;
 mod order;
 mod undecodable;
 mod versions;

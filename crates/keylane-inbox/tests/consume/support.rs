@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::source::RawMessage;
 use keylane::{Builder, Context, Dispatcher, IntakeReport, IntakeSettings, OnExhausted, Retry};
+use keylane_inbox::error::OpenError;
 use keylane_inbox::{Inbox, NewMessage};
 use keylane_testkit::{Evidence, History, Id, Key, Script, ScriptError, Scripted};
 use tempfile::TempDir;
@@ -126,8 +127,17 @@ impl Rig {
     }
 }
 
-async fn open(directory: &Path) -> Inbox {
-    Inbox::open(directory.join("inbox")).await.unwrap()
+/// Opens the inbox in a directory. A process that another test starts has the lock of the one before
+/// for a moment, until it is another program.
+pub(crate) async fn open(directory: &Path) -> Inbox {
+    for _ in 0..500 {
+        let inbox = Inbox::builder(directory.join("inbox")).key_bytes(64 << 10);
+        match inbox.open().await {
+            Err(OpenError::Locked { .. }) => tokio::time::sleep(MS).await,
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("the inbox stays locked");
 }
 
 pub(crate) const MS: Duration = Duration::from_millis(1);

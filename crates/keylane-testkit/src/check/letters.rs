@@ -105,9 +105,11 @@ fn unlawful_letter(
         return Some((vec![end, dead], what));
     }
     let first = neighbours.partition_point(|run| run.start < end);
+    // What was before it in the key may come again after a crash.
+    let is_behind = |run: &Run| story.messages[&run.id].seq > message.seq;
     let overtaker = neighbours[first..]
         .iter()
-        .find(|run| run.start < dead && run.id != last.id)?;
+        .find(|run| run.start < dead && run.id != last.id && is_behind(run))?;
     let what = format!(
         "its key went on with id {} before the letter was durable",
         overtaker.id

@@ -94,3 +94,19 @@ fn i8_the_key_goes_on_after_the_letter() {
         .done(2);
     good.holds(&twice(), Rule::DeadLetters);
 }
+
+#[test]
+fn i8_after_a_crash_a_key_may_go_back_before_its_letter() {
+    let failed = two().done(1).failed(2, 1).failed(2, 2).crash(0);
+    failed
+        .clone()
+        .done(1)
+        .dead(2)
+        .holds(&twice(), Rule::DeadLetters);
+    let three = Planted::new().sent(1, [(1, 1), (2, 2), (3, 3)]);
+    let failed = three.done(1).failed(2, 1).failed(2, 2).crash(0);
+    failed
+        .done(3)
+        .dead(2)
+        .breaks(&twice(), Rule::DeadLetters, "went on with id 3", &[2]);
+}
