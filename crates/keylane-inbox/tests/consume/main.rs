@@ -13,6 +13,7 @@ mod endings;
 mod kill;
 mod letters;
 mod logged;
+mod memory;
 mod order;
 mod undecodable;
 mod versions;
