@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     serve: bool,
 
-    /// Show it with so many orders [default: 30000]
+    /// Show it with so many orders [default: 60000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     load: Option<u32>,
 
@@ -67,7 +67,7 @@ pub(crate) struct Show {
 }
 
 /// How many orders show something, and are through in half a minute on a slow disk.
-const ORDERS: u32 = 30_000;
+const ORDERS: u32 = 60_000;
 
 impl Arguments {
     pub(crate) fn role(self) -> Role {

@@ -50,8 +50,8 @@ impl Counts {
 /// What was sent, and answered with 202: all of it.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    /// When each order was answered, in microseconds of the wall clock, by user.
-    pub(crate) acked_at: Vec<Vec<u64>>,
+    /// When each order was sent for the first time, in microseconds of the wall clock, by user.
+    pub(crate) posted_at: Vec<Vec<u64>>,
     /// How long the answers took, in microseconds.
     pub(crate) latencies: Histogram<u64>,
     /// How often an order was sent again because there was no answer, or a refusal.
@@ -62,7 +62,7 @@ pub(crate) struct Sent {
 /// What one client has sent.
 #[derive(Debug)]
 struct Part {
-    acked_at: Vec<(Place, u64)>,
+    posted_at: Vec<(Place, u64)>,
     latencies: Histogram<u64>,
 }
 
@@ -86,7 +86,7 @@ impl Load {
                 client: client.clone(),
                 counts: Arc::clone(&counts),
                 part: Part {
-                    acked_at: Vec::new(),
+                    posted_at: Vec::new(),
                     latencies: latencies(),
                 },
             };
@@ -113,7 +113,7 @@ impl Load {
     pub(crate) async fn finished(mut self) -> Result<Sent, Failure> {
         let users = self.plan.users().iter();
         let mut sent = Sent {
-            acked_at: users.map(|user| vec![0; user.orders as usize]).collect(),
+            posted_at: users.map(|user| vec![0; user.orders as usize]).collect(),
             latencies: latencies(),
             resent: 0,
             elapsed: Duration::ZERO,
@@ -121,8 +121,8 @@ impl Load {
         while let Some(part) = self.clients.join_next().await {
             let part = part??;
             sent.latencies.add(part.latencies)?;
-            for (place, at) in part.acked_at {
-                sent.acked_at[place.user as usize][place.number as usize] = at;
+            for (place, at) in part.posted_at {
+                sent.posted_at[place.user as usize][place.number as usize] = at;
             }
         }
         sent.resent = self.counts.resent.load(Ordering::Relaxed);
@@ -160,13 +160,13 @@ impl Sender {
 
     async fn send(&mut self, place: Place) -> Result<(), Failure> {
         let order = self.plan.order(place);
-        let first = Instant::now();
+        let (first, posted_at) = (Instant::now(), now_us());
         loop {
             let began = Instant::now();
             let why = match self.client.order(&order).await {
                 Ok((StatusCode::ACCEPTED, _)) => {
                     self.part.latencies.record(began.elapsed().as_micros() as u64)?;
-                    self.part.acked_at.push((place, now_us()));
+                    self.part.posted_at.push((place, posted_at));
                     break;
                 }
                 // Nobody knows whether it is stored; its id keeps it from being stored twice.

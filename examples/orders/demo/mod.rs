@@ -126,7 +126,7 @@ impl Demo<'_> {
             say::line(format_args!("worker: {line}"));
         }
         if !self.show.stay {
-            say::line("\nWith `-- --serve --load 30000` the page stays up.");
+            say::line("\nWith `-- --serve --load 60000` the page stays up.");
         }
         Ok(verdict.is_good())
     }

@@ -56,8 +56,8 @@ impl fmt::Display for Report<'_> {
                 "{accepted} accepted a second, {done} done a second; the kill and the restart included"
             ),
         )?;
-        line(f, "until accepted", &percentiles(&sent.latencies))?;
-        line(f, "until done", &percentiles(&self.until_paid()))?;
+        line(f, "POST to 202", &percentiles(&sent.latencies))?;
+        line(f, "POST to done", &percentiles(&self.until_paid()))?;
         line(
             f,
             "sent again",
@@ -132,22 +132,22 @@ impl Report<'_> {
         format!("{text}: {names}{rest}")
     }
 
-    /// From the 202 of an order to its payment, of the usual users.
+    /// From the first POST of an order to its payment, of the usual users.
     fn until_paid(&self) -> Histogram<u64> {
         let mut waits = latencies();
         for (place, paid_at) in &self.verdict.paid_at {
             if self.plan.user(*place).is_usual() {
-                let acked_at = self.sent.acked_at[place.user as usize][place.number as usize];
-                waits.saturating_record(paid_at.saturating_sub(acked_at));
+                let posted_at = self.sent.posted_at[place.user as usize][place.number as usize];
+                waits.saturating_record(paid_at.saturating_sub(posted_at));
             }
         }
         waits
     }
 
-    /// From the first answer to the last payment of a usual user.
+    /// From the first POST to the last payment of a usual user.
     fn until_done(&self) -> Duration {
-        let acked = self.sent.acked_at.iter().flatten();
-        let first = acked.copied().min().unwrap_or_default();
+        let posted = self.sent.posted_at.iter().flatten();
+        let first = posted.copied().min().unwrap_or_default();
         let usual = self.verdict.paid_at.iter();
         let usual = usual.filter(|(place, _)| self.plan.user(*place).is_usual());
         let last = usual.map(|(_, at)| *at).max().unwrap_or_default();
