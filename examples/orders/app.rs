@@ -122,7 +122,12 @@ impl Shop {
             let waiting = self.inbox.store().read(&[sequence]).await?.pop().flatten();
             let stored = match waiting {
                 Some(stored) => Some(stored),
-                None => self.inbox.letters().show(sequence).await?.map(|letter| letter.message),
+                None => self
+                    .inbox
+                    .letters()
+                    .show(sequence)
+                    .await?
+                    .map(|letter| letter.message),
             };
             let is_same = match stored {
                 Some(stored) => Order::from_payload(&stored.payload).is_ok_and(|it| it == *order),
@@ -131,7 +136,11 @@ impl Shop {
                     None => continue,
                 },
             };
-            return if is_same { Ok(()) } else { Err(Refusal::IdTaken) };
+            return if is_same {
+                Ok(())
+            } else {
+                Err(Refusal::IdTaken)
+            };
         }
         Ok(())
     }

@@ -112,9 +112,18 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for line in ["--load 0", "--port 70000", "--serve --check", "--worker", "x"] {
+        for line in [
+            "--load 0",
+            "--port 70000",
+            "--serve --check",
+            "--worker",
+            "x",
+        ] {
             let words = format!("orders {line}");
-            assert!(Arguments::try_parse_from(words.split(' ')).is_err(), "{line}");
+            assert!(
+                Arguments::try_parse_from(words.split(' ')).is_err(),
+                "{line}"
+            );
         }
     }
 }

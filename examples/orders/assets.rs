@@ -12,7 +12,10 @@ pub(crate) async fn style() -> Response {
 }
 
 pub(crate) async fn script() -> Response {
-    file("text/javascript; charset=utf-8", include_str!("page/app.js"))
+    file(
+        "text/javascript; charset=utf-8",
+        include_str!("page/app.js"),
+    )
 }
 
 pub(crate) async fn icon() -> Response {

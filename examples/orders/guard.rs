@@ -34,12 +34,7 @@ pub(crate) async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    let refusal = refusal(
-        address,
-        request.method(),
-        request.uri(),
-        request.headers(),
-    );
+    let refusal = refusal(address, request.method(), request.uri(), request.headers());
     let mut response = match refusal {
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,

@@ -139,7 +139,9 @@ impl Watch {
         let deepest = shop.lanes.hottest(SHOWN, HotBy::Depth).await;
         let by_age = shop.lanes.hottest(LOOKED_AT, HotBy::Age).await;
         let rows = |keys: Vec<HotKey<String>>| {
-            let rows = keys.into_iter().filter_map(|hot| Lane::of(hot, &shop.lanes));
+            let rows = keys
+                .into_iter()
+                .filter_map(|hot| Lane::of(hot, &shop.lanes));
             rows.collect::<Vec<_>>()
         };
         let mut oldest = rows(by_age);

@@ -18,7 +18,11 @@ pub(crate) struct Why {
 impl Why {
     pub(crate) fn of(view: &LaneView) -> Self {
         let (state, sentence, is_stuck) = match &view.state {
-            LaneState::Ready => ("ready", "its next order waits for a free handler".into(), false),
+            LaneState::Ready => (
+                "ready",
+                "its next order waits for a free handler".into(),
+                false,
+            ),
             LaneState::Running { attempt, lasted } => (
                 "running",
                 format!("attempt {attempt} has run for {}", seconds(*lasted)),
@@ -30,7 +34,10 @@ impl Why {
                 why,
             } => (
                 "failing",
-                format!("attempt {next_attempt} comes in {}: {why}", seconds(*due_in)),
+                format!(
+                    "attempt {next_attempt} comes in {}: {why}",
+                    seconds(*due_in)
+                ),
                 true,
             ),
             LaneState::DeadLettering {

@@ -165,7 +165,9 @@ impl Sender {
             let began = Instant::now();
             let why = match self.client.order(&order).await {
                 Ok((StatusCode::ACCEPTED, _)) => {
-                    self.part.latencies.record(began.elapsed().as_micros() as u64)?;
+                    self.part
+                        .latencies
+                        .record(began.elapsed().as_micros() as u64)?;
                     self.part.posted_at.push((place, posted_at));
                     break;
                 }

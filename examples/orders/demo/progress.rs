@@ -25,7 +25,11 @@ impl Progress {
         let bar = std::io::stderr().is_terminal().then(|| bar(counts.orders));
         let shown = bar.clone();
         let ticker = tokio::spawn(async move {
-            let mut beat = interval(Duration::from_millis(if shown.is_some() { 100 } else { 2_000 }));
+            let mut beat = interval(Duration::from_millis(if shown.is_some() {
+                100
+            } else {
+                2_000
+            }));
             // Once at once would show nothing.
             beat.tick().await;
             loop {

@@ -40,7 +40,9 @@ impl Worker {
         let output = child.stdout.take().ok_or("the output is piped")?;
         let mut output = BufReader::new(output).lines();
         let first = output.next_line().await?;
-        let address = first.as_deref().and_then(|line| line.strip_prefix(LISTENING));
+        let address = first
+            .as_deref()
+            .and_then(|line| line.strip_prefix(LISTENING));
         let Some(address) = address else {
             let status = child.wait().await?;
             return Err(format!("the worker has not begun ({status}), and says why above").into());
