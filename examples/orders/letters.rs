@@ -99,6 +99,5 @@ pub(crate) async fn redrive(
             }
         }
     }
-    shop.watch.changed().await;
     Ok(Json(json!({ "redriven": redriven })))
 }

@@ -23,9 +23,6 @@ use crate::why::Why;
 /// For so many seconds the rates are remembered.
 const SECONDS: usize = 120;
 
-/// For so long one state is shown to all who ask.
-const FRESH: Duration = Duration::from_millis(200);
-
 /// How many lanes a list shows, how many are looked at for it, and how many letters are shown.
 const SHOWN: usize = 8;
 const LOOKED_AT: usize = 256;
@@ -86,24 +83,22 @@ impl Watch {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// What was shown is not so any more.
-    pub(crate) async fn changed(&self) {
-        *self.0.state.lock().await = None;
-    }
-
-    /// All that the page shows, as JSON.
+    /// All that the page shows, as JSON, no older than the call. However many ask, one looks at a time, and
+    /// those who wait for it meanwhile share the next look.
     pub(crate) async fn state(&self, shop: &Shop) -> Result<Bytes, Refusal> {
+        let asked = Instant::now();
         let mut state = self.0.state.lock().await;
-        if let Some((at, json)) = &*state
-            && at.elapsed() < FRESH
+        if let Some((looked, json)) = &*state
+            && *looked >= asked
         {
             return Ok(json.clone());
         }
+        let looked = Instant::now();
         let shown = self.look(shop).await?;
         let json: Bytes = serde_json::to_vec(&shown)
             .expect("strings and numbers are JSON")
             .into();
-        *state = Some((Instant::now(), json.clone()));
+        *state = Some((looked, json.clone()));
         Ok(json)
     }
 

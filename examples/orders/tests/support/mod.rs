@@ -219,8 +219,9 @@ impl Answer {
             assert!(count > 0, "it has hung up: {head}");
         }
         let head = head.to_ascii_lowercase();
-        let length = head.split("content-length: ").nth(1);
-        let length = length.and_then(|rest| rest.split("\r\n").next()?.parse().ok());
+        let mut lines = head.lines();
+        let length = lines.find_map(|line| line.strip_prefix("content-length:"));
+        let length = length.and_then(|length| length.trim().parse().ok());
         let mut body = Vec::new();
         match length {
             Some(length) => {
