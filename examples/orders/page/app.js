@@ -15,17 +15,19 @@ function spelled(character) {
   return "U+" + character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
 }
 
-// Fills an element with a text from a stranger.
+// Fills an element with a text from a stranger. One of spaces alone is spelled out as well.
 function write(element, text) {
   if (element.dataset.text === text) {
     return;
   }
   element.dataset.text = text;
   const characters = Array.from(text);
+  const isBlank = text.trim() === "";
+  const isUnseen = (character) => isBlank || UNSEEN.test(character);
   const shown = document.createElement("bdi");
   let plain = "";
   for (const character of characters.slice(0, LONGEST)) {
-    if (UNSEEN.test(character)) {
+    if (isUnseen(character)) {
       const mark = document.createElement("span");
       mark.className = "mark";
       mark.textContent = spelled(character);
@@ -40,7 +42,7 @@ function write(element, text) {
   if (characters.length > LONGEST) {
     element.append("… " + number(characters.length) + " characters");
   }
-  const whole = characters.map((it) => (UNSEEN.test(it) ? "⟨" + spelled(it) + "⟩" : it));
+  const whole = characters.map((it) => (isUnseen(it) ? "⟨" + spelled(it) + "⟩" : it));
   element.title = whole.join("");
 }
 
@@ -138,8 +140,8 @@ function letter() {
   row.show = (it) => {
     write(user, it.user);
     write(order, it.id ? "order " + it.id : "no order");
-    const tries = it.attempts + (it.attempts === 1 ? " attempt" : " attempts");
-    write(why, it.error + " · " + tries + " · " + it.kind);
+    const tries = it.attempts + (it.attempts === 1 ? " attempt, " : " attempts, ");
+    write(why, tries + (it.error || it.kind));
     button.onclick = () => redrive(button, { sequences: [it.sequence] });
   };
   return row;

@@ -55,6 +55,8 @@ impl Browser {
             "--disable-component-update",
             "--disable-sync",
             "--no-first-run",
+            // A view of 400 pixels is one of 400 pixels.
+            "--hide-scrollbars",
             // A request that would leave the machine fails, and is seen.
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             &format!("--user-data-dir={profile}"),
@@ -142,7 +144,7 @@ impl Browser {
         bad.map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// What was asked of the network since the last call.
+    /// What was asked of the network since the last call, but by the browser's own first page.
     pub(crate) fn requests(&self) -> Vec<String> {
         let log = self.log("performance");
         let messages = log.iter().map(|entry| {
@@ -150,11 +152,11 @@ impl Browser {
             serde_json::from_str::<Value>(text).expect("JSON")
         });
         let sent = messages.filter(|it| it["message"]["method"] == "Network.requestWillBeSent");
-        sent.map(|it| {
-            let url = &it["message"]["params"]["request"]["url"];
-            url.as_str().expect("an address").to_owned()
-        })
-        .collect()
+        let text = |value: &Value| value.as_str().expect("an address").to_owned();
+        sent.map(|it| it["message"]["params"].clone())
+            .filter(|it| !text(&it["documentURL"]).starts_with("chrome://"))
+            .map(|it| text(&it["request"]["url"]))
+            .collect()
     }
 
     fn log(&self, kind: &str) -> Vec<Value> {
