@@ -269,3 +269,231 @@ impl<'a> Judge<'a> {
         &mut self.orders[place.user as usize][place.number as usize]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::io::Write;
+
+    use super::*;
+
+    /// A run of few orders: what is in its ledger, and what else is known. At first nothing is wrong.
+    struct Run {
+        plan: Plan,
+        lines: Vec<Record<'static>>,
+        waiting: Vec<Place>,
+        dead: Vec<(Place, u32)>,
+        redriven: usize,
+    }
+
+    const OPENED: Record<'static> = Record::Opened { at_us: 1 };
+
+    /// An order of the third user, who is a usual one.
+    fn usual(number: u32) -> Place {
+        Place { user: 2, number }
+    }
+
+    impl Run {
+        /// The first life does the first half of each user's orders, the second one the rest.
+        fn new() -> Self {
+            let mut run = Self {
+                plan: Plan::new(100),
+                lines: Vec::new(),
+                waiting: Vec::new(),
+                dead: Vec::new(),
+                redriven: 0,
+            };
+            for half in 0..2 {
+                run.lines.push(OPENED);
+                for user in 0..run.plan.users().len() as u32 {
+                    let orders = run.plan.users()[user as usize].orders;
+                    for number in (0..orders).filter(|number| number * 2 / orders == half) {
+                        let place = Place { user, number };
+                        run.lines.push(run.started(place, 1));
+                        run.lines.push(run.paid(place, u64::from(number) + 1));
+                        run.waiting.extend((half == 1).then_some(place));
+                    }
+                }
+            }
+            run
+        }
+
+        fn id(&self, place: Place) -> Cow<'static, str> {
+            Cow::Owned(self.plan.id(place))
+        }
+
+        fn started(&self, place: Place, attempt: u32) -> Record<'static> {
+            let id = self.id(place);
+            Record::Started { id, attempt }
+        }
+
+        fn paid(&self, place: Place, number: u64) -> Record<'static> {
+            Record::Paid {
+                id: self.id(place),
+                user: self.plan.user(place).name.clone().into(),
+                number,
+                cents: 100,
+                at_us: 1,
+            }
+        }
+
+        /// Where the payment of an order is.
+        fn payment(&self, place: Place) -> usize {
+            let id = self.id(place);
+            let found = self
+                .lines
+                .iter()
+                .position(|line| matches!(line, Record::Paid { id: paid, .. } if *paid == id));
+            found.expect("it is paid")
+        }
+
+        fn kill(&self) -> usize {
+            let opened = self.lines.iter().rposition(|line| *line == OPENED);
+            opened.expect("it was opened")
+        }
+
+        fn judged(&self) -> Verdict {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            for line in &self.lines {
+                writeln!(file, "{}", serde_json::to_string(line).unwrap()).unwrap();
+            }
+            let letters = self.dead.iter().enumerate();
+            let letters = letters.map(|(at, (place, attempts))| Letter {
+                sequence: at as u64 + 1,
+                id: self.plan.id(*place),
+                attempts: *attempts,
+            });
+            let dead: Vec<_> = letters.collect();
+            let evidence = Evidence {
+                plan: &self.plan,
+                at_kill: AtKill {
+                    waiting: self.waiting.iter().copied().collect(),
+                },
+                left: dead[self.redriven..].to_vec(),
+                redriven: (1..=self.redriven as u64).collect(),
+                dead,
+            };
+            Verdict::of(&evidence, file.path()).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_run_in_which_nothing_is_wrong_is_good() {
+        let verdict = Run::new().judged();
+        assert!(verdict.is_good(), "{verdict:?}");
+        assert_eq!((verdict.could_repeat, verdict.paid_at.len()), (0, 100));
+    }
+
+    #[test]
+    fn what_a_kill_may_repeat_is_told_from_what_it_may_not() {
+        // Interrupted: it had started, and was on the disk.
+        let mut run = Run::new();
+        let kill = run.kill();
+        run.lines.insert(kill, run.started(usual(5), 1));
+        let verdict = run.judged();
+        assert!(verdict.is_good(), "{verdict:?}");
+        assert_eq!(verdict.interrupted, [usual(5)].into());
+        assert_eq!(verdict.could_repeat, 1);
+
+        // Done, and the inbox did not know.
+        let mut run = Run::new();
+        let again = [
+            run.started(usual(4), 2),
+            Record::Again {
+                id: run.id(usual(4)),
+            },
+        ];
+        let behind = run.kill() + 1;
+        run.lines.splice(behind..behind, again);
+        assert_eq!(run.judged().outside, [usual(4)].into());
+        run.waiting.push(usual(4));
+        let verdict = run.judged();
+        assert!(verdict.is_good(), "{verdict:?}");
+        assert_eq!(verdict.repeated, [usual(4)].into());
+
+        // Without any kill in between.
+        let mut run = Run::new();
+        let behind = run.payment(usual(1)) + 1;
+        run.lines.insert(behind, run.started(usual(1), 2));
+        assert_eq!(run.judged().outside, [usual(1)].into());
+    }
+
+    #[test]
+    fn what_is_lost_is_found() {
+        let mut run = Run::new();
+        let last = run.payment(usual(9));
+        run.lines.remove(last);
+        let verdict = run.judged();
+        assert!(!verdict.is_good());
+        assert_eq!(verdict.lost, [usual(9)].into());
+    }
+
+    #[test]
+    fn what_is_paid_twice_or_was_never_sent_is_found() {
+        let mut run = Run::new();
+        run.lines.push(run.paid(usual(9), 11));
+        assert_eq!(run.judged().paid_twice, [usual(9)].into());
+
+        let mut run = Run::new();
+        let id = run.plan.id(usual(10));
+        let stranger = Record::Started {
+            id: id.clone().into(),
+            attempt: 1,
+        };
+        run.lines.push(stranger);
+        assert_eq!(run.judged().invented, [id].into());
+    }
+
+    #[test]
+    fn what_overtakes_is_found() {
+        // The payments of two orders change places, and their numbers with them.
+        let mut run = Run::new();
+        let (one, other) = (run.payment(usual(1)), run.payment(usual(2)));
+        run.lines[one] = run.paid(usual(2), 2);
+        run.lines[other] = run.paid(usual(1), 3);
+        assert_eq!(run.judged().reordered, [usual(1)].into());
+
+        // So do their starts.
+        let mut run = Run::new();
+        let (one, other) = (run.payment(usual(1)) - 1, run.payment(usual(2)) - 1);
+        run.lines.swap(one, other);
+        assert_eq!(run.judged().reordered, [usual(1), usual(2)].into());
+    }
+
+    #[test]
+    fn dead_letters_have_all_their_attempts_and_no_more() {
+        let poor = Place { user: 1, number: 9 };
+        let run_of = |attempts: u32| {
+            let mut run = Run::new();
+            let paid = run.payment(poor);
+            let start = [run.started(poor, 1), Record::Declined { id: run.id(poor) }];
+            let mut lines = start.to_vec();
+            for attempt in 2..=attempts {
+                lines.push(run.started(poor, attempt));
+                lines.push(Record::Declined { id: run.id(poor) });
+            }
+            run.lines.splice(paid - 1..=paid, lines);
+            run.dead = vec![(poor, attempts)];
+            run
+        };
+        let verdict = run_of(3).judged();
+        assert!(verdict.is_good(), "{verdict:?}");
+        assert_eq!((verdict.dead, verdict.redriven), (1, 0));
+        assert_eq!(run_of(2).judged().wrong_letters, [poor].into());
+        assert_eq!(run_of(4).judged().outside, [poor].into());
+
+        // Redriven, it begins anew, and comes behind what was paid meanwhile.
+        let mut run = run_of(3);
+        run.redriven = 1;
+        assert_eq!(run.judged().lost, [poor].into());
+        run.lines.push(run.started(poor, 1));
+        run.lines.push(run.paid(poor, 10));
+        let verdict = run.judged();
+        assert!(verdict.is_good(), "{verdict:?}");
+
+        // A usual user has none.
+        let mut run = Run::new();
+        run.dead = vec![(usual(9), 3)];
+        assert_eq!(run.judged().wrong_letters, [usual(9)].into());
+    }
+}
