@@ -1,0 +1,178 @@
+//! The routes.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use keylane_inbox::{Inbox, NewMessage};
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use crate::guard::guard;
+use crate::ledger::{Ledger, now_us};
+use crate::order::Order;
+use crate::refusal::Refusal;
+use crate::shop::Lanes;
+use crate::watch::Watch;
+use crate::{assets, letters};
+
+/// Most bytes of a body. An order of the longest user fits, escaped as it may be.
+const MOST_BYTES: usize = 16 << 10;
+
+/// Most orders that are being stored at once.
+const MOST_AT_ONCE: usize = 4_096;
+
+/// Most orders that wait on the disk, as of a second ago.
+const MOST_WAITING: u64 = 1_000_000;
+
+/// What the routes share.
+#[derive(Debug, Clone)]
+pub(crate) struct Shop {
+    pub(crate) inbox: Inbox,
+    pub(crate) lanes: Lanes,
+    pub(crate) watch: Watch,
+    ledger: Ledger,
+    places: Arc<Semaphore>,
+    ids: Arc<Ids>,
+}
+
+impl Shop {
+    pub(crate) fn new(inbox: Inbox, lanes: Lanes, ledger: Ledger, watch: Watch) -> Self {
+        Self {
+            inbox,
+            lanes,
+            watch,
+            ledger,
+            places: Arc::new(Semaphore::new(MOST_AT_ONCE)),
+            ids: Arc::default(),
+        }
+    }
+}
+
+pub(crate) fn routes(shop: Shop, address: SocketAddr) -> Router {
+    Router::new()
+        .route("/orders", post(order))
+        .route("/", get(assets::page))
+        .route("/app.css", get(assets::style))
+        .route("/app.js", get(assets::script))
+        .route("/icon.svg", get(assets::icon))
+        .route("/state.json", get(state))
+        .route("/letters", get(letters::list))
+        .route("/letters/redrive", post(letters::redrive))
+        .with_state(shop)
+        .fallback(async || Refusal::NoSuchPage)
+        .method_not_allowed_fallback(async || Refusal::NoSuchMethod)
+        .layer(DefaultBodyLimit::max(MOST_BYTES))
+        .layer(middleware::from_fn_with_state(address, guard))
+}
+
+/// The answer to an order that is stored.
+#[derive(Debug, Serialize)]
+struct Stored {
+    id: String,
+    /// Its place in the inbox.
+    sequence: u64,
+    /// Whether it was stored before, and is stored once.
+    duplicate: bool,
+}
+
+async fn order(
+    State(shop): State<Shop>,
+    order: Result<Json<Order>, JsonRejection>,
+) -> Result<(StatusCode, Json<Stored>), Refusal> {
+    let Json(mut order) = order?;
+    order.check().map_err(Refusal::BadOrder)?;
+    let _place = shop.places.try_acquire().map_err(|_| Refusal::Busy)?;
+    if shop.watch.waiting() >= MOST_WAITING {
+        return Err(Refusal::Full);
+    }
+    if order.id.is_empty() {
+        order.id = shop.ids.next();
+    }
+
+    let message = NewMessage::new(order.user.clone(), order.to_payload()).id(order.id.clone());
+    // If the client hangs up here, the order may be stored: it sends it again with the same id.
+    let accepted = shop.inbox.accept_message(message).await?;
+    if accepted.is_duplicate() {
+        shop.compare(&order, accepted.sequence()).await?;
+    } else {
+        shop.watch.accepted();
+    }
+    let stored = Stored {
+        id: order.id,
+        sequence: accepted.sequence(),
+        duplicate: accepted.is_duplicate(),
+    };
+    Ok((StatusCode::ACCEPTED, Json(stored)))
+}
+
+impl Shop {
+    /// Whether an order that was absorbed is the one that was stored before under this sequence. It waits,
+    /// or is a letter, or is paid; if it has just moved on, it is somewhere else on the second look.
+    async fn compare(&self, order: &Order, sequence: u64) -> Result<(), Refusal> {
+        for _ in 0..2 {
+            let waiting = self.inbox.store().read(&[sequence]).await?.pop().flatten();
+            let stored = match waiting {
+                Some(stored) => Some(stored),
+                None => self
+                    .inbox
+                    .letters()
+                    .show(sequence)
+                    .await?
+                    .map(|letter| letter.message),
+            };
+            let is_same = match stored {
+                Some(stored) => Order::from_payload(&stored.payload).is_ok_and(|it| it == *order),
+                None => match self.ledger.payment(&order.id) {
+                    Some(paid) => *paid.user == *order.user && paid.cents == order.cents,
+                    None => continue,
+                },
+            };
+            return if is_same {
+                Ok(())
+            } else {
+                Err(Refusal::IdTaken)
+            };
+        }
+        Ok(())
+    }
+}
+
+async fn state(State(shop): State<Shop>) -> Result<impl IntoResponse, Refusal> {
+    let state = shop.watch.state(&shop).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], state))
+}
+
+/// Ids for orders that come without one, used by no other life of the shop.
+#[derive(Debug)]
+struct Ids {
+    life: String,
+    last: AtomicU64,
+}
+
+impl Default for Ids {
+    fn default() -> Self {
+        let now = now_us();
+        let random = RandomState::new().hash_one(now);
+        Self {
+            life: format!("{now:x}-{random:016x}"),
+            last: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Ids {
+    fn next(&self) -> String {
+        // Relaxed: it counts, and orders nothing.
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("{}-{number}", self.life)
+    }
+}

@@ -1,0 +1,63 @@
+//! Lines for whoever reads them. Nobody may: a pipe can be closed, and that is no reason to stop.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Writes a line to the standard output.
+pub(crate) fn line(text: impl Display) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Writes an error and its causes to the standard error.
+pub(crate) fn error(error: &dyn Error) {
+    let mut out = io::stderr().lock();
+    let _ = writeln!(out, "error: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let _ = writeln!(out, "  because: {cause}");
+        source = cause.source();
+    }
+}
+
+/// `1234567` → `1,234,567`.
+pub(crate) fn grouped(number: impl Into<u64>) -> String {
+    let digits = number.into().to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Two or three digits and a unit.
+pub(crate) fn time(duration: Duration) -> String {
+    let micros = duration.as_micros() as f64;
+    let (value, unit) = match micros {
+        ..1e3 => return format!("{micros:.0} µs"),
+        1e3..1e6 => (micros / 1e3, "ms"),
+        _ => (micros / 1e6, "s"),
+    };
+    let decimals = usize::from(value < 100.0);
+    format!("{value:.decimals$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_are_readable() {
+        assert_eq!(grouped(999_u64), "999");
+        assert_eq!(grouped(1_234_567_u64), "1,234,567");
+        assert_eq!(time(Duration::from_micros(870)), "870 µs");
+        assert_eq!(time(Duration::from_micros(2_340)), "2.3 ms");
+        assert_eq!(time(Duration::from_millis(340)), "340 ms");
+        assert_eq!(time(Duration::from_millis(12_300)), "12.3 s");
+    }
+}

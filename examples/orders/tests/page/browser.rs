@@ -1,0 +1,219 @@
+//! A headless Chromium, driven through chromedriver's HTTP.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{Request, until};
+
+/// A browser with one page, gone when it is dropped.
+pub(crate) struct Browser {
+    driver: Child,
+    address: SocketAddr,
+    session: String,
+    _profile: TempDir,
+}
+
+impl Browser {
+    pub(crate) fn start() -> Self {
+        let missing = "chromedriver is not there: `cargo xtask setup` installs it";
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect(missing);
+        let mut output = BufReader::new(driver.stdout.take().expect("it is piped"));
+        let mut port = None;
+        let mut line = String::new();
+        while port.is_none() {
+            line.clear();
+            let count = output.read_line(&mut line).expect("it says where");
+            assert!(count > 0, "chromedriver has ended");
+            let words = line.trim_end().split("successfully on port ").nth(1);
+            port = words.and_then(|port| port.trim_end_matches('.').parse::<u16>().ok());
+        }
+        // It goes on to talk; nobody may stop it by not listening.
+        std::thread::spawn(move || output.read_to_end(&mut Vec::new()));
+        let profile = tempfile::tempdir().expect("a temporary directory");
+        let mut browser = Self {
+            driver,
+            address: SocketAddr::from(([127, 0, 0, 1], port.expect("it was found"))),
+            session: String::new(),
+            _profile: profile,
+        };
+        let profile = browser._profile.path().display();
+        let arguments = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--no-first-run",
+            // A view of 400 pixels is one of 400 pixels.
+            "--hide-scrollbars",
+            // A request that would leave the machine fails, and is seen.
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            &format!("--user-data-dir={profile}"),
+        ];
+        let capabilities = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome",
+            "unhandledPromptBehavior": "ignore",
+            "goog:chromeOptions": { "args": arguments },
+            "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
+        } } });
+        let session = browser.ask("POST", "/session", &capabilities);
+        let session = session["sessionId"].as_str().expect("an id");
+        browser.session = format!("/session/{session}");
+        browser
+    }
+
+    pub(crate) fn open(&self, url: &str) {
+        self.command("/url", &json!({ "url": url }));
+    }
+
+    /// Makes the view so many pixels wide and high.
+    pub(crate) fn resize(&self, width: u32, height: u32) {
+        let metrics =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", &metrics);
+    }
+
+    pub(crate) fn prefer(&self, scheme: &str) {
+        let features = [json!({ "name": "prefers-color-scheme", "value": scheme })];
+        self.devtools(
+            "Emulation.setEmulatedMedia",
+            &json!({ "features": features }),
+        );
+    }
+
+    /// What the body of a function returns on the page.
+    pub(crate) fn run(&self, script: &str) -> Value {
+        self.command("/execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// Looks until the expression is true on the page.
+    pub(crate) fn until(&self, expression: &str) {
+        until(expression, || {
+            self.run(&format!("return {expression}")) == true
+        });
+    }
+
+    /// Clicks at the element as a person would: it must be in view, and in front.
+    pub(crate) fn click(&self, selector: &str) {
+        let found = self.command(
+            "/element",
+            &json!({ "using": "css selector", "value": selector }),
+        );
+        let element = found
+            .as_object()
+            .and_then(|found| found.values().next()?.as_str());
+        let element = element.expect("an element has an id");
+        self.command(&format!("/element/{element}/click"), &json!({}));
+    }
+
+    /// The whole page, as a PNG.
+    pub(crate) fn picture(&self) -> Vec<u8> {
+        let whole = json!({ "format": "png", "captureBeyondViewport": true });
+        let shot = self.devtools("Page.captureScreenshot", &whole);
+        decoded(shot["data"].as_str().expect("base64"))
+    }
+
+    /// The text of a dialog, if one is open.
+    pub(crate) fn dialog(&self) -> Option<String> {
+        let request = Request::new("GET", &format!("{}/alert/text", self.session));
+        let answer = request.send(self.address);
+        match answer.status {
+            404 => None,
+            _ => Some(answer.body),
+        }
+    }
+
+    /// What the console has said since the last call, from warnings on.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let log = self.log("browser");
+        let bad = log.iter().filter(|entry| {
+            let level = entry["level"].as_str();
+            matches!(level, Some("SEVERE" | "WARNING"))
+        });
+        bad.map(|entry| entry["message"].to_string()).collect()
+    }
+
+    /// What was asked of the network since the last call, but by the browser's own first page.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        let log = self.log("performance");
+        let messages = log.iter().map(|entry| {
+            let text = entry["message"].as_str().expect("text");
+            serde_json::from_str::<Value>(text).expect("JSON")
+        });
+        let sent = messages.filter(|it| it["message"]["method"] == "Network.requestWillBeSent");
+        let text = |value: &Value| value.as_str().expect("an address").to_owned();
+        sent.map(|it| it["message"]["params"].clone())
+            .filter(|it| !text(&it["documentURL"]).starts_with("chrome://"))
+            .map(|it| text(&it["request"]["url"]))
+            .collect()
+    }
+
+    fn log(&self, kind: &str) -> Vec<Value> {
+        let log = self.command("/se/log", &json!({ "type": kind }));
+        log.as_array().expect("entries").clone()
+    }
+
+    fn devtools(&self, command: &str, parameters: &Value) -> Value {
+        self.command(
+            "/goog/cdp/execute",
+            &json!({ "cmd": command, "params": parameters }),
+        )
+    }
+
+    fn command(&self, path: &str, body: &Value) -> Value {
+        self.ask("POST", &format!("{}{path}", self.session), body)
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let answer = Request::new(method, path).json(body).send(self.address);
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        answer.json()["value"].take()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The driver ends the browser when it is asked to, and would leave it behind if it were killed.
+        if !self.session.is_empty() && !std::thread::panicking() {
+            self.ask("DELETE", &self.session.clone(), &json!({}));
+        } else if !self.session.is_empty() {
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                Request::new("DELETE", &self.session).send(self.address)
+            }));
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+/// Base64.
+fn decoded(text: &str) -> Vec<u8> {
+    let value = |digit: u8| match digit {
+        b'A'..=b'Z' => digit - b'A',
+        b'a'..=b'z' => digit - b'a' + 26,
+        b'0'..=b'9' => digit - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let digits = text.trim_end_matches('=').as_bytes();
+    let quads = digits.chunks(4).flat_map(|quad| {
+        let bits = quad
+            .iter()
+            .fold(0_u32, |bits, digit| bits << 6 | u32::from(value(*digit)));
+        let bits = bits << (6 * (4 - quad.len()));
+        let [_, bytes @ ..] = bits.to_be_bytes();
+        bytes.into_iter().take(quad.len() - 1)
+    });
+    quads.collect()
+}
