@@ -341,10 +341,7 @@ impl Source for Spoiled {
     fn start_guard(&self) -> Option<Arc<dyn StartGuard<Place>>> {
         let guard = self.inner.start_guard()?;
         match self.defect {
-            Defect::RefusesThirdAttempts => Some(Arc::new(Refusing {
-                guard,
-                refused: AtomicBool::new(false),
-            })),
+            Defect::RefusesThirdAttempts => Some(Arc::new(Refusing(guard))),
             _ => Some(guard),
         }
     }
@@ -382,20 +379,17 @@ impl Source for Spoiled {
 }
 
 /// Lets one third attempt not start.
-struct Refusing {
-    guard: Arc<dyn StartGuard<Place>>,
-    refused: AtomicBool,
-}
+struct Refusing(Arc<dyn StartGuard<Place>>);
 
 impl StartGuard<Place> for Refusing {
     fn starts(&self, slot: u32, place: &Place, attempt: u32) -> Result<(), BoxError> {
-        if attempt == 3 && place.offset == 7 && !self.refused.swap(true, Ordering::Relaxed) {
+        if attempt == 3 && place.offset == 7 {
             return Err("not a third time".into());
         }
-        self.guard.starts(slot, place, attempt)
+        self.0.starts(slot, place, attempt)
     }
 
     fn settles(&self, slot: u32, place: &Place, outcome: Outcome) {
-        self.guard.settles(slot, place, outcome);
+        self.0.settles(slot, place, outcome);
     }
 }
