@@ -25,7 +25,7 @@ use crate::support::{id_of, open};
 const KILLS: usize = 100;
 
 /// After so many kills of one directory everything is handled, and judged.
-const CHAPTER: usize = 25;
+const CHAPTER: usize = 20;
 
 /// Most attempts of a message in the workload whose messages fail.
 const ATTEMPTS: u32 = 4;
