@@ -105,8 +105,7 @@ fn i8_after_a_crash_a_key_may_go_back_before_its_letter() {
         .holds(&twice(), Rule::DeadLetters);
     let three = Planted::new().sent(1, [(1, 1), (2, 2), (3, 3)]);
     let failed = three.done(1).failed(2, 1).failed(2, 2).crash(0);
-    failed
-        .done(3)
-        .dead(2)
-        .breaks(&twice(), Rule::DeadLetters, "went on with id 3", &[2]);
+    let bad = failed.done(3).dead(2);
+    let (rule, what) = (Rule::DeadLetters, "went on with id 3");
+    bad.breaks_among(&twice(), rule, what, &[2], &[Rule::Order]);
 }
