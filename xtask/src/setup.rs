@@ -25,7 +25,7 @@ struct Need {
     required: bool,
 }
 
-const NEEDS: [Need; 3] = [
+const NEEDS: [Need; 4] = [
     Need {
         program: "cc",
         package: "gcc libc6-dev",
@@ -36,6 +36,12 @@ const NEEDS: [Need; 3] = [
         program: "git",
         package: "git",
         purpose: "the replay example and the planted bugs",
+        required: true,
+    },
+    Need {
+        program: "chromedriver",
+        package: "chromium chromium-driver",
+        purpose: "the test that looks at the page of `orders`",
         required: true,
     },
     Need {
@@ -233,7 +239,10 @@ mod tests {
     #[test]
     fn a_bare_machine_lacks_every_package() {
         let missing = missing(|_| false);
-        assert_eq!(package_list(&missing), "gcc libc6-dev git valgrind");
+        assert_eq!(
+            package_list(&missing),
+            "gcc libc6-dev git chromium chromium-driver valgrind"
+        );
         assert!(missing.iter().any(|need| need.required));
     }
 
