@@ -41,11 +41,7 @@ const NEEDS: [Need; 4] = [
     Need {
         program: "chromedriver",
         package: "chromium chromium-driver",
-<<<<<<< HEAD
-        purpose: "the test of the page of the orders example",
-=======
         purpose: "the test that looks at the page of `orders`",
->>>>>>> orders
         required: true,
     },
     Need {
@@ -243,14 +239,10 @@ mod tests {
     #[test]
     fn a_bare_machine_lacks_every_package() {
         let missing = missing(|_| false);
-<<<<<<< HEAD
-        assert_eq!(package_list(&missing), "gcc libc6-dev git chromium chromium-driver valgrind");
-=======
         assert_eq!(
             package_list(&missing),
             "gcc libc6-dev git chromium chromium-driver valgrind"
         );
->>>>>>> orders
         assert!(missing.iter().any(|need| need.required));
     }
 
