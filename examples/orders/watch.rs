@@ -134,9 +134,7 @@ impl Watch {
         let deepest = shop.lanes.hottest(SHOWN, HotBy::Depth).await;
         let by_age = shop.lanes.hottest(LOOKED_AT, HotBy::Age).await;
         let rows = |keys: Vec<HotKey<String>>| {
-            let rows = keys
-                .into_iter()
-                .filter_map(|hot| Lane::of(hot, &shop.lanes));
+            let rows = keys.into_iter().map(|hot| Lane::of(hot, &shop.lanes));
             rows.collect::<Vec<_>>()
         };
         let mut oldest = rows(by_age);
@@ -205,19 +203,27 @@ struct Lane {
 }
 
 impl Lane {
-    /// `None` if it is gone meanwhile.
-    fn of(hot: HotKey<String>, lanes: &Lanes) -> Option<Self> {
-        let view = lanes.inspect(&hot.key)?;
+    fn of(hot: HotKey<String>, lanes: &Lanes) -> Self {
+        let Some(view) = lanes.inspect(&hot.key) else {
+            return Self {
+                user: hot.key,
+                depth: hot.depth,
+                age_ms: hot.age.as_millis() as u64,
+                state: "moving",
+                why: "done since it was looked at".to_owned(),
+                is_stuck: false,
+            };
+        };
         let age = hot.age.max(view.head_age.unwrap_or_default());
         let age = age.max(view.oldest_waiting.unwrap_or_default());
         let why = Why::of(&view);
-        Some(Self {
+        Self {
             user: hot.key,
             depth: view.depth,
             age_ms: age.as_millis() as u64,
             state: why.state,
             why: why.sentence,
             is_stuck: why.is_stuck,
-        })
+        }
     }
 }

@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How many dead letters are left to be looked at.
 const KEPT_LETTERS: usize = 2;
 
-/// Shows it. Whether the verdict is good, if it was asked for.
+/// Shows it. `false` if the verdict was asked for, and is not good.
 pub(crate) async fn show(show: &Show) -> Result<bool, Failure> {
     let temporary = match &show.directory {
         Some(_) => None,
@@ -56,11 +56,24 @@ pub(crate) async fn show(show: &Show) -> Result<bool, Failure> {
         directory,
         show,
     };
-    let shown = tokio::select! {
+    let (worker, is_good) = tokio::select! {
         shown = demo.run() => shown?,
         () = service::stop_signal() => return Err("interrupted; the worker was killed".into()),
     };
-    Ok(shown || !show.check)
+    if show.stay {
+        let address = worker.address();
+        say::line(format_args!(
+            "http://{address}   the page; Ctrl-C ends it\n"
+        ));
+        service::stop_signal().await;
+    }
+    for line in worker.stop().await? {
+        say::line(format_args!("worker: {line}"));
+    }
+    if !show.stay {
+        say::line("\nWith `-- --serve --load 60000` the page stays up.");
+    }
+    Ok(is_good || !show.check)
 }
 
 struct Demo<'a> {
@@ -70,7 +83,8 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    async fn run(&self) -> Result<bool, Failure> {
+    /// The worker goes on, and whether the verdict is good.
+    async fn run(&self) -> Result<(Worker, bool), Failure> {
         let mut worker = Worker::start(&self.place(self.show.port)).await?;
         let address = worker.address();
         let client = Client::new(address);
@@ -100,7 +114,7 @@ impl Demo<'_> {
         ));
         let sent = load.finished().await?;
         progress.say(format_args!(
-            "{} orders are answered with 202; the rest of them is done.",
+            "All {} are answered with 202. What still waits is finished now, then some dead letters are redriven.\n",
             say::grouped(self.plan.orders())
         ));
         self.drained(&client).await?;
@@ -118,17 +132,7 @@ impl Demo<'_> {
             std::fs::write(&path, report.repeated_ids())?;
             say::line(format_args!("All that was repeated: {}\n", path.display()));
         }
-        if self.show.stay {
-            say::line(format_args!("http://{address}   the page; Ctrl-C ends it"));
-            service::stop_signal().await;
-        }
-        for line in worker.stop().await? {
-            say::line(format_args!("worker: {line}"));
-        }
-        if !self.show.stay {
-            say::line("\nWith `-- --serve --load 60000` the page stays up.");
-        }
-        Ok(verdict.is_good())
+        Ok((worker, verdict.is_good()))
     }
 
     fn place(&self, port: u16) -> Place {

@@ -7,13 +7,13 @@ use crate::order::Order;
 
 /// The user whose orders take long, and how long.
 pub(crate) const SLOW: &str = "slow";
-pub(crate) const SLOW_TAKES: Duration = Duration::from_millis(300);
+pub(crate) const SLOW_TAKES: Duration = Duration::from_millis(700);
 
 /// The user whose orders the bank declines.
 pub(crate) const POOR: &str = "poor";
 
 /// How many orders the two have.
-const SLOW_ORDERS: u32 = 24;
+const SLOW_ORDERS: u32 = 16;
 const POOR_ORDERS: u32 = 12;
 
 /// How many orders the others have, roughly.

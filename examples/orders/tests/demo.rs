@@ -2,7 +2,8 @@
 
 mod support;
 
-use std::process::{Output, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
 fn started(arguments: &[&str]) -> Output {
     let started = support::example().args(arguments).output();
@@ -18,7 +19,7 @@ fn the_demo_loses_nothing_over_a_kill() {
         "kill -9 in the middle",
         "lost            0 of 3,000\n",
         "paid twice      0\n",
-        "reordered       0 of 298 users\n",
+        "reordered       0 of 299 users\n",
         "12, of poor, each after 3 attempts; 10 of them redriven",
         "on the disk:    0 orders for the next start, 2 dead letters",
     ];
@@ -77,4 +78,31 @@ fn a_directory_that_cannot_be_used_is_named() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(file), "{said}");
     }
+}
+
+#[test]
+fn the_page_stays_up_where_asked() {
+    let mut child = support::example()
+        .args(["--serve", "--load", "200", "--port", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let output = child.stdout.take().expect("it is piped");
+    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+    let page = lines.find(|line| line.ends_with("the page; Ctrl-C ends it"));
+    let address = page
+        .as_deref()
+        .and_then(|line| line.strip_prefix("http://"));
+    let address = address.and_then(|rest| rest.split(' ').next());
+    let address = address.expect("an address").parse().expect("an address");
+    let answer = support::Request::new("GET", "/").send(address);
+    assert_eq!(answer.status, 200);
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(sent.expect("`kill` is there").success());
+    let rest: Vec<String> = lines.collect();
+    let last = rest.last().expect("a report");
+    assert!(last.contains("on the disk:    0 orders"), "{rest:?}");
+    assert!(child.wait().expect("it ends").success());
 }
