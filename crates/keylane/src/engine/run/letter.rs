@@ -76,7 +76,8 @@ impl<T: Spec> LetterInFlight<T> {
             .as_ref()
             .expect("a letter is delivered before it is done");
         if self.is_kept_by_source() {
-            return self.engine.dead_letter_at_source(letter).await;
+            // Boxed: its size would be part of each runner, which is memory per handler in flight.
+            return Box::pin(self.engine.dead_letter_at_source(letter)).await;
         }
         let sink = self.engine.sink().ok_or("there is no dead-letter sink")?;
         sink.accept(&letter.0)
