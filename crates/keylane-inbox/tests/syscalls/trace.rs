@@ -1,0 +1,173 @@
+//! What strace writes down, read again.
+
+use std::collections::HashMap;
+
+/// A system call on one of the files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) name: String,
+    /// Which call of this name it is of its thread, from 1: what strace counts.
+    pub(crate) count: usize,
+    /// The path of the file, or the first one that is named.
+    pub(crate) path: String,
+    /// As they were printed.
+    pub(crate) arguments: String,
+    /// `None` if the process ended first.
+    pub(crate) result: Option<i64>,
+    pub(crate) is_injected: bool,
+}
+
+impl Call {
+    pub(crate) fn is_ok(&self) -> bool {
+        self.result.is_some_and(|result| result >= 0)
+    }
+
+    /// The numbers at the end of the arguments: length and place of a read or a write.
+    pub(crate) fn length_and_place(&self) -> Option<(u64, u64)> {
+        let mut from_the_end = self.arguments.rsplit(", ");
+        let place = from_the_end.next()?.parse().ok()?;
+        let length = from_the_end.next()?.parse().ok()?;
+        Some((length, place))
+    }
+}
+
+/// A call of a log: where it begins and where it ends among all beginnings and ends.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    /// In the order in which they began.
+    pub(crate) calls: Vec<Call>,
+    /// Those that came back, in the order in which they did.
+    pub(crate) ended: Vec<usize>,
+}
+
+impl Trace {
+    /// Reads a log that was made with `-f -y`.
+    ///
+    /// # Panics
+    ///
+    /// Over a line that is not understood: a check of what was skipped would be worth nothing.
+    pub(crate) fn parse(log: &str) -> Self {
+        let mut trace = Self {
+            calls: Vec::new(),
+            ended: Vec::new(),
+        };
+        let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
+        let mut unfinished: HashMap<&str, usize> = HashMap::new();
+        for line in log.lines() {
+            let (thread, event) = line.split_once(' ').expect("a thread and an event");
+            let event = event.trim_start();
+            if event.starts_with("+++") || event.starts_with("---") {
+                continue;
+            }
+            if let Some(resumed) = event.strip_prefix("<... ") {
+                let at = unfinished.remove(thread).expect("it began");
+                let (_, rest) = resumed.split_once(" resumed>").expect("it is resumed");
+                trace.calls[at].arguments.push_str(rest);
+                trace.end(at);
+                continue;
+            }
+            let (name, arguments) = event.split_once('(').expect("a call");
+            let count = counts.entry((thread, name)).or_default();
+            *count += 1;
+            let begun = arguments.strip_suffix(" <unfinished ...>");
+            trace.calls.push(Call {
+                name: name.to_owned(),
+                count: *count,
+                path: path(begun.unwrap_or(arguments)),
+                arguments: begun.unwrap_or(arguments).to_owned(),
+                result: None,
+                is_injected: false,
+            });
+            let at = trace.calls.len() - 1;
+            match begun {
+                Some(_) => drop(unfinished.insert(thread, at)),
+                None => trace.end(at),
+            }
+        }
+        trace
+    }
+
+    /// Takes the result from behind the arguments.
+    fn end(&mut self, at: usize) {
+        let call = &mut self.calls[at];
+        let end = call.arguments.rfind(" = ").expect("a result");
+        let result = call.arguments[end + 3..].to_owned();
+        call.is_injected = result.ends_with("(INJECTED)");
+        let number = result.split(' ').next().unwrap_or_default();
+        let number = number.split('<').next().unwrap_or_default();
+        call.result = match number.strip_prefix("0x") {
+            Some(hex) => i64::from_str_radix(hex, 16).ok(),
+            // `?` for a call that did not come back.
+            None => number.parse().ok(),
+        };
+        let arguments = call.arguments[..end].trim_end();
+        let length = arguments.strip_suffix(')').map_or(0, str::len);
+        call.arguments.truncate(length);
+        self.ended.push(at);
+    }
+}
+
+/// The path of a descriptor, `11</a/b>`, or in the second place, `AT_FDCWD</a>, "/a/b"`; or in the
+/// first, `"/a/b"`.
+fn path(arguments: &str) -> String {
+    let named = arguments.strip_prefix("AT_FDCWD").and_then(|rest| {
+        let (_, rest) = rest.split_once(", ")?;
+        rest.strip_prefix('"')
+    });
+    let path = match named.or_else(|| arguments.strip_prefix('"')) {
+        Some(named) => named.split('"').next(),
+        None => arguments.split(['<', '>']).nth(1),
+    };
+    path.expect("a path").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_read() {
+        let trace = Trace::parse(concat!(
+            "7  openat(AT_FDCWD</w>, \"/t/lock\", O_RDWR) = 11</t/lock>\n",
+            "7  pwrite64(12</t/m>, \"a, (b) = \\\"\"..., 4096, 8192) = 4096\n",
+            "8  fdatasync(12</t/m> <unfinished ...>\n",
+            "7  pwrite64(13</t/s>, \"\\0\", 32, 64) = -1 EIO (Input/output error) (INJECTED)\n",
+            "8  <... fdatasync resumed>)           = 0\n",
+            "8  pread64(12</t/m>,  <unfinished ...>\n",
+            "7  rename(\"/t/a.new\", \"/t/a\") = 0\n",
+            "8  <... pread64 resumed>\"..\", 320, 0) = 320\n",
+            "7  fcntl(12</t/m>, F_GETFD) = 0x1 (flags FD_CLOEXEC)\n",
+            "8  fdatasync(12</t/m>) = ?\n",
+            "8  +++ exited with 0 +++\n",
+        ));
+        let seen: Vec<_> = trace
+            .calls
+            .iter()
+            .map(|call| {
+                (
+                    &*call.name,
+                    call.count,
+                    &*call.path,
+                    call.result,
+                    call.is_injected,
+                )
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("openat", 1, "/t/lock", Some(11), false),
+                ("pwrite64", 1, "/t/m", Some(4_096), false),
+                ("fdatasync", 1, "/t/m", Some(0), false),
+                ("pwrite64", 2, "/t/s", Some(-1), true),
+                ("pread64", 1, "/t/m", Some(320), false),
+                ("rename", 1, "/t/a.new", Some(0), false),
+                ("fcntl", 1, "/t/m", Some(1), false),
+                ("fdatasync", 2, "/t/m", None, false),
+            ]
+        );
+        assert_eq!(trace.ended, [0, 1, 3, 2, 5, 4, 6, 7]);
+        let places = [1, 3, 4].map(|at| trace.calls[at].length_and_place().unwrap());
+        assert_eq!(places, [(4_096, 8_192), (32, 64), (320, 0)]);
+    }
+}
