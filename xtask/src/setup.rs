@@ -25,7 +25,7 @@ struct Need {
     required: bool,
 }
 
-const NEEDS: [Need; 4] = [
+const NEEDS: [Need; 5] = [
     Need {
         program: "cc",
         package: "gcc libc6-dev",
@@ -42,6 +42,12 @@ const NEEDS: [Need; 4] = [
         program: "chromedriver",
         package: "chromium chromium-driver",
         purpose: "the test that looks at the page of `orders`",
+        required: true,
+    },
+    Need {
+        program: "strace",
+        package: "strace",
+        purpose: "the test that makes the system calls of an inbox fail",
         required: true,
     },
     Need {
@@ -241,7 +247,7 @@ mod tests {
         let missing = missing(|_| false);
         assert_eq!(
             package_list(&missing),
-            "gcc libc6-dev git chromium chromium-driver valgrind"
+            "gcc libc6-dev git chromium chromium-driver strace valgrind"
         );
         assert!(missing.iter().any(|need| need.required));
     }

@@ -13,9 +13,13 @@ use crate::tree::Tree;
 use crate::workspace::{self, cargo};
 
 /// Run the guarantees for a night: 2,600,000 schedules by chance and as many by PCT, 2,000 kills,
-/// 5,000 drains, mutations
+/// 5,000 drains, faults of the disk, mutations
 ///
-/// Every step runs, also after one has failed. The report is target/soak/report.json. The last step
+/// Every step runs, also after one has failed. The report is target/soak/report.json. Runtimes are
+/// dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a quarter of them
+/// while they recover. Each of the first 2,000 system calls of an inbox on its files fails, once
+/// with EIO and once with ENOSPC. The decoders of records are fuzzed for 10 minutes; an input that
+/// shows something new is added to crates/keylane-inbox/tests/corpus. The last step
 /// changes the pure parts, one expression at a time, with cargo-mutants (installed below
 /// target/tools), and a unit test must fail each time; what survives must be in
 /// xtask/survivors.txt, with a reason.
@@ -24,7 +28,7 @@ pub(crate) struct Args {
     /// A tenth of everything
     #[arg(long, conflicts_with = "long")]
     short: bool,
-    /// Ten times everything but the mutations
+    /// Ten times everything but the system calls and the mutations
     #[arg(long)]
     long: bool,
 }
@@ -34,10 +38,15 @@ pub(crate) struct Args {
 struct Scale {
     /// Schedules over all scenarios, for each scheduler.
     schedules: u64,
-    /// Random points at which the runtime is dropped.
+    /// Random points at which the runtime is dropped, and at which a process with an inbox is
+    /// killed.
     kills: u64,
     /// Drains under load.
     drains: u64,
+    /// Of the first 2,000 system calls of an inbox, how many fail.
+    syscalls: u64,
+    /// How long the decoders are fuzzed, in seconds.
+    fuzzing_s: u64,
     /// One mutation in so many.
     mutations: u64,
 }
@@ -47,18 +56,36 @@ const SOAK: Scale = Scale {
     schedules: 2_600_000,
     kills: 2_000,
     drains: 5_000,
+    syscalls: 2_000,
+    fuzzing_s: 600,
     mutations: 1,
 };
 
-/// The tests in `tests/engine` that drop the runtime read this many points from here.
+/// The tests in `tests/engine` that drop the runtime read from here at how many points, and those of
+/// `keylane-inbox` that kill a process, how often.
 const KILLS: &str = "KEYLANE_KILLS";
-/// … and their names contain this.
-const KILLS_FILTER: &str = "runtime_dropped";
+/// The names of the former contain this …
+const DROPS_FILTER: &str = "runtime_dropped";
+/// … and those of the latter this.
+const KILLS_FILTER: &str = "kill::";
+/// Those of the spool have one process for each of four policies, which is killed this often.
+const SPOOL_KILLS: &str = "KEYLANE_SPOOL_KILLS";
+const SPOOL_POLICIES: u64 = 4;
 
 /// The tests in `tests/engine` that drain under load read how often from here.
 const DRAINS: &str = "KEYLANE_DRAINS";
 /// … and their names contain this.
 const DRAINS_FILTER: &str = "drains_under_load";
+
+/// The test of `keylane-inbox` that makes system calls fail reads from here how many.
+const SYSCALLS: &str = "KEYLANE_SYSCALLS";
+/// … and its name contains this.
+const SYSCALLS_FILTER: &str = "sweep";
+
+/// The unit tests of `keylane-inbox` that fuzz a decoder read from here for how many seconds.
+const FUZZ: &str = "KEYLANE_FUZZ";
+/// … and their names contain this.
+const FUZZ_FILTER: &str = "fuzzed";
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let scale = Scale::chosen(args);
@@ -89,6 +116,8 @@ impl Scale {
             schedules,
             kills,
             drains,
+            syscalls,
+            fuzzing_s,
             mutations,
         } = SOAK;
         if args.short {
@@ -96,6 +125,8 @@ impl Scale {
                 schedules: schedules / 10,
                 kills: kills / 10,
                 drains: drains / 10,
+                syscalls: syscalls / 10,
+                fuzzing_s: fuzzing_s / 10,
                 mutations: mutations * 10,
             }
         } else if args.long {
@@ -103,7 +134,9 @@ impl Scale {
                 schedules: schedules * 10,
                 kills: kills * 10,
                 drains: drains * 10,
+                fuzzing_s: fuzzing_s * 10,
                 // There are no more of them.
+                syscalls,
                 mutations,
             }
         } else {
@@ -117,13 +150,23 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         schedules,
         kills,
         drains,
+        syscalls,
+        fuzzing_s,
         mutations: _,
     } = scale;
     let count = schedules.to_string();
-    let mut killed = engine(KILLS_FILTER);
-    killed.env(KILLS, kills.to_string());
+    let mut dropped = engine(DROPS_FILTER);
+    dropped.env(KILLS, kills.to_string());
     let mut drained = engine(DRAINS_FILTER);
     drained.env(DRAINS, drains.to_string());
+    let mut killed = inbox(&["--test", "consume"], KILLS_FILTER);
+    killed.env(KILLS, kills.to_string());
+    let mut spool_killed = inbox(&["--test", "spool"], KILLS_FILTER);
+    spool_killed.env(SPOOL_KILLS, kills.div_ceil(SPOOL_POLICIES).to_string());
+    let mut failed = inbox(&["--test", "syscalls"], SYSCALLS_FILTER);
+    failed.env(SYSCALLS, syscalls.to_string());
+    let mut fuzzed = inbox(&["--lib"], FUZZ_FILTER);
+    fuzzed.env(FUZZ, fuzzing_s.to_string());
     vec![
         (
             format!("{schedules} schedules, random"),
@@ -133,8 +176,12 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
             format!("{schedules} schedules, PCT"),
             schedules::tests(&count, "pct"),
         ),
-        (format!("runtime dropped at {kills} points"), killed),
+        (format!("runtime dropped at {kills} points"), dropped),
         (format!("{drains} drains under load"), drained),
+        (format!("inbox killed {kills} times"), killed),
+        (format!("spool killed {kills} times"), spool_killed),
+        (format!("{syscalls} system calls fail"), failed),
+        (format!("decoders fuzzed for {fuzzing_s} s"), fuzzed),
     ]
 }
 
@@ -170,6 +217,13 @@ fn engine(filter: &str) -> Command {
     ])
 }
 
+/// Tests of one target of the inbox whose names contain `filter`.
+fn inbox(target: &[&str], filter: &str) -> Command {
+    let mut command = cargo(["test", "--release", "-p", "keylane-inbox"]);
+    command.args(target).args(["--", filter, "--nocapture"]);
+    command
+}
+
 fn report_path() -> PathBuf {
     workspace::target("soak").join("report.json")
 }
@@ -182,6 +236,8 @@ fn write_report(scale: Scale, steps: &Steps) -> Result<(), Error> {
         "schedules": scale.schedules,
         "kills": scale.kills,
         "drains": scale.drains,
+        "syscalls": scale.syscalls,
+        "fuzzing_s": scale.fuzzing_s,
         "one_mutation_in": scale.mutations,
         "passed": steps.all_passed(),
         "steps": steps.to_json(),
@@ -212,6 +268,8 @@ mod tests {
             schedules: 260_000,
             kills: 200,
             drains: 500,
+            syscalls: 200,
+            fuzzing_s: 60,
             mutations: 10,
         };
         assert_eq!(chosen(true, false), tenth);
@@ -219,6 +277,8 @@ mod tests {
             schedules: 26_000_000,
             kills: 20_000,
             drains: 50_000,
+            syscalls: 2_000,
+            fuzzing_s: 6_000,
             mutations: 1,
         };
         assert_eq!(chosen(false, true), tenfold);
@@ -230,20 +290,19 @@ mod tests {
             .iter()
             .map(|(_, step)| process::display(step))
             .collect();
-        assert_eq!(commands.len(), 4);
-        let random = "KEYLANE_SCHEDULER=random KEYLANE_SCHEDULES=2600000";
-        assert!(commands[0].contains(random), "{}", commands[0]);
-        let pct = "KEYLANE_SCHEDULER=pct KEYLANE_SCHEDULES=2600000";
-        assert!(commands[1].contains(pct), "{}", commands[1]);
-        assert!(
-            commands[2].starts_with("KEYLANE_KILLS=2000 "),
-            "{}",
-            commands[2]
-        );
-        assert!(
-            commands[3].starts_with("KEYLANE_DRAINS=5000 "),
-            "{}",
-            commands[3]
-        );
+        let numbers = [
+            "KEYLANE_SCHEDULER=random KEYLANE_SCHEDULES=2600000",
+            "KEYLANE_SCHEDULER=pct KEYLANE_SCHEDULES=2600000",
+            "KEYLANE_KILLS=2000 ",
+            "KEYLANE_DRAINS=5000 ",
+            "KEYLANE_KILLS=2000 ",
+            "KEYLANE_SPOOL_KILLS=500 ",
+            "KEYLANE_SYSCALLS=2000 ",
+            "KEYLANE_FUZZ=600 ",
+        ];
+        assert_eq!(commands.len(), numbers.len());
+        for (command, number) in commands.iter().zip(numbers) {
+            assert!(command.contains(number), "{command}");
+        }
     }
 }

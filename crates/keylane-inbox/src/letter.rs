@@ -170,6 +170,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fuzz::{Target, about, corpus};
     use crate::message::NewMessage;
 
     fn letter(ending: Ending<'_>) -> Vec<u8> {
@@ -208,6 +209,79 @@ mod tests {
         let letter = decode(7, letter(ending).into()).unwrap();
         assert_eq!(letter.error.len(), Letter::MAX_ERROR_BYTES - 1);
         assert!(error.starts_with(&letter.error));
+    }
+
+    /// Makes the checksums of a letter and of the record in it right, where there are some.
+    fn seal_both(letter: &mut [u8]) {
+        let length = |letter: &[u8], at: usize| {
+            let bytes = letter.get(at..)?.first_chunk()?;
+            usize::try_from(u32::from_le_bytes(*bytes)).ok()
+        };
+        if let Some(error) = length(letter, 14)
+            && let Some(bytes) = length(letter, 18 + error)
+            && let Some(record) = letter.get_mut(22 + error..22 + error + bytes)
+            && record.len() >= 4
+        {
+            record::seal(7, record);
+        }
+        if letter.len() >= 4 {
+            record::seal(7, letter);
+        }
+    }
+
+    #[test]
+    fn fuzzed() {
+        let look = |bytes: &[u8]| match decode(7, Bytes::copy_from_slice(bytes)) {
+            Ok(letter) => {
+                let message = letter.message.clone().into_new();
+                let mut record = vec![0; record::encoded_len(&message)];
+                let accepted_ms = record::to_millis(letter.message.accepted_at);
+                record::encode(7, accepted_ms, &message, &mut record);
+                let ending = Ending {
+                    attempts: letter.attempts,
+                    kind: letter.kind,
+                    error: &letter.error,
+                    at_ms: record::to_millis(letter.dead_lettered_at),
+                };
+                let again = encode(7, ending, &record);
+                let answer = format!(
+                    "{}, error {}, payload {}",
+                    letter.kind,
+                    about(letter.error.len()),
+                    about(message.payload.len())
+                );
+                assert_eq!(decode(7, again.into()), Ok(letter));
+                answer
+            }
+            Err(DecodeError::Version(_)) => "version".into(),
+            // One that is not whole may have a record that is.
+            Err(error) => {
+                let record = record_of(7, Bytes::copy_from_slice(bytes));
+                format!(
+                    "{error:?}, record {:?}",
+                    record.map(|record| about(record.len()))
+                )
+            }
+        };
+        let long = "e".repeat(300);
+        let endings = [
+            ENDING,
+            Ending {
+                error: "",
+                ..ENDING
+            },
+            Ending {
+                error: &long,
+                ..ENDING
+            },
+        ];
+        let target = Target {
+            corpus: corpus("letter"),
+            seeds: endings.map(letter).into(),
+            seal: seal_both,
+            look,
+        };
+        target.fuzz();
     }
 
     proptest! {

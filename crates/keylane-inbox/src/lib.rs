@@ -35,6 +35,9 @@ pub mod conformance;
 mod limits;
 mod versions;
 
+#[cfg(test)]
+mod fuzz;
+
 pub use async_trait::async_trait;
 pub use bytes::Bytes;
 

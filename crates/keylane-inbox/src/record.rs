@@ -266,6 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fuzz::{Target, about, corpus};
 
     fn encoded(sequence: u64, accepted_at_ms: u64, message: &NewMessage) -> Vec<u8> {
         let mut record = vec![0; encoded_len(message)];
@@ -342,6 +343,52 @@ mod tests {
             record.truncate(at.index(record.len()));
             prop_assert!(decode(7, record.into()).is_err());
         }
+    }
+
+    #[test]
+    fn fuzzed() {
+        let full = NewMessage::new("key", "payload").id("id").version(7);
+        let full = full.header("name", "value").header("", "");
+        let seal = |record: &mut [u8]| {
+            if record.len() >= 4 {
+                seal(7, record);
+            }
+        };
+        let look = |bytes: &[u8]| match decode(7, Bytes::copy_from_slice(bytes)) {
+            Ok(stored) => {
+                let (id, headers) = (&stored.id, &stored.headers);
+                let answer = format!(
+                    "key {}, id {:?}, version {}, {} headers of {}, payload {}",
+                    about(stored.key.len()),
+                    id.as_ref().map(|id| about(id.as_bytes().len())),
+                    stored.version.is_some(),
+                    about(headers.len()),
+                    about(headers.iter().map(|header| header.name.len()).sum()),
+                    about(stored.payload.len()),
+                );
+                let message = stored.clone().into_new();
+                let again = encoded(7, to_millis(stored.accepted_at), &message);
+                assert_eq!(decode(7, again.into()), Ok(stored));
+                answer
+            }
+            Err(DecodeError::Version(_)) => "version".into(),
+            Err(error) => format!(
+                "{error:?}, flags {:?}",
+                bytes.get(1).map(|flags| flags & 15)
+            ),
+        };
+        let seeds = [
+            NewMessage::new("", ""),
+            NewMessage::new("key", "payload"),
+            full,
+        ];
+        let target = Target {
+            corpus: corpus("record"),
+            seeds: seeds.map(|message| encoded(7, 1_000, &message)).into(),
+            seal,
+            look,
+        };
+        target.fuzz();
     }
 
     #[test]

@@ -149,6 +149,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fuzz::{Target, about, corpus};
 
     fn any_message() -> impl Strategy<Value = Spooled> {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from);
@@ -209,6 +210,58 @@ mod tests {
         fn nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = decode(1, 1, &bytes);
         }
+    }
+
+    #[test]
+    fn fuzzed() {
+        let seal = |record: &mut [u8]| {
+            if let Some(at) = record.len().checked_sub(CHECK) {
+                let (body, check) = record.split_at_mut(at);
+                check.copy_from_slice(&crc32(7, body).to_le_bytes());
+            }
+        };
+        let look = |bytes: &[u8]| match decode(1, 7, bytes) {
+            Ok(message) => {
+                assert_eq!(decode(1, 7, &encode(&message)), Ok(message.clone()));
+                let names = message.headers.iter().map(|(name, _)| name.len());
+                format!(
+                    "key {}, {} headers of {}, payload {}",
+                    about(message.key.len()),
+                    about(message.headers.len()),
+                    about(names.sum()),
+                    about(message.payload.len()),
+                )
+            }
+            Err(error) => format!(
+                "{error}, {:?}",
+                bytes.get(9).map(|count| about((*count).into()))
+            ),
+        };
+        let message = |key: &'static str, payload: &'static str, headers: Headers| Spooled {
+            id: MessageId {
+                spool: 1,
+                epoch: 2,
+                sequence: 7,
+            },
+            key: key.into(),
+            payload: payload.into(),
+            headers,
+        };
+        let mut headers = Headers::default();
+        headers.add("name", "value");
+        headers.add("", "");
+        let seeds = [
+            message("", "", Headers::default()),
+            message("key", "payload", Headers::default()),
+            message("key", "payload", headers),
+        ];
+        let target = Target {
+            corpus: corpus("spool"),
+            seeds: seeds.iter().map(encode).collect(),
+            seal,
+            look,
+        };
+        target.fuzz();
     }
 
     #[test]

@@ -130,7 +130,12 @@ impl EmbeddedStore {
         work: impl FnOnce(&ReadTransaction) -> Result<T, Wrapped> + Send + 'static,
     ) -> Result<T, StoreError> {
         let shared = Arc::clone(&self.inner.shared);
-        blocking(move || shared.read(work)).await
+        let answer = blocking(move || shared.read(work)).await;
+        if answer.is_err() && self.inner.shared.read_failed() {
+            // Where the writer is gone, nothing is to be mended.
+            let _ = self.inner.send(Op::Alone(Alone::Mend));
+        }
+        answer
     }
 }
 

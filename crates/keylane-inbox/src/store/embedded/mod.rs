@@ -27,6 +27,9 @@
 // have marked pages as written that never reached the disk, and a later sync would say nothing of
 // them. So the whole file is read, written again as it is, and synced, before it is trusted.
 //
+// A read that fails makes the database refuse everything as well. Its caller hears of it, and tells
+// the writer to open the database again.
+//
 // # Invariants
 //
 // 1. A reply is sent after the commit that it is about, and never from a transaction that failed.

@@ -41,6 +41,8 @@ pub(super) struct Letters {
 pub(super) enum Alone {
     /// Make the file as small as it can be. Answers with its length.
     Compact(oneshot::Sender<Result<u64, StoreError>>),
+    /// Open the database anew, if a read has failed.
+    Mend,
     /// The last call of all.
     Close,
 }
@@ -118,7 +120,7 @@ impl Op {
             Self::Alone(Alone::Compact(reply)) => {
                 let _ = reply.send(Err(error));
             }
-            Self::Alone(Alone::Close) => {}
+            Self::Alone(Alone::Mend | Alone::Close) => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock, mpsc};
 use std::thread;
 
@@ -110,6 +111,7 @@ fn start(parts: Parts, database: Database, totals: Totals) -> Result<Inner, Open
         redriven: Mutex::new(RedrivenLog::default()),
         watch: parts.watch,
         counts: Counts::default(),
+        read_failed: AtomicBool::new(false),
     });
     let (calls, received) = mpsc::channel();
     let (ended, has_ended) = watch::channel(None);

@@ -1,6 +1,6 @@
 //! What the writer and the handles have in common.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use redb::{Database, ReadTransaction, ReadableDatabase};
@@ -20,6 +20,9 @@ pub(super) struct Shared {
     pub(super) redriven: Mutex<RedrivenLog>,
     pub(super) watch: std::sync::Arc<Watch>,
     pub(super) counts: Counts,
+    /// Set when a read has failed, after which the database refuses everything; taken back by the
+    /// writer when no read of that database is under way any more. The state's lock orders the two.
+    pub(super) read_failed: AtomicBool,
 }
 
 pub(super) enum State {
@@ -59,7 +62,17 @@ impl Shared {
             let transaction = database.begin_read()?;
             work(&transaction)
         });
-        answer.map_err(|fault| fault.unread(&self.place))
+        answer.map_err(|fault| {
+            if matches!(fault, Fault::Io(_) | Fault::Refused(_)) {
+                self.read_failed.store(true, Ordering::Relaxed);
+            }
+            fault.unread(&self.place)
+        })
+    }
+
+    /// Whether a read of this database has failed.
+    pub(super) fn read_failed(&self) -> bool {
+        self.read_failed.load(Ordering::Relaxed)
     }
 
     /// The database, for as long as the guard lives.

@@ -1,6 +1,7 @@
 //! The thread that owns the write side.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use redb::Database;
@@ -55,6 +56,7 @@ impl Writer {
                     let compacted = self.compact();
                     let _ = reply.send(compacted);
                 }
+                Next::Alone(Alone::Mend) => self.mend(),
                 Next::Alone(Alone::Close) | Next::End => break,
             }
             self.attend();
@@ -262,9 +264,17 @@ impl Writer {
         }
     }
 
+    /// After a read that has failed: the next one may go well, but not of this database.
+    fn mend(&mut self) {
+        if self.shared.read_failed() {
+            self.reopen(Fault::Refused("a read has failed".into()));
+        }
+    }
+
     /// Lets go of the database, which refuses everything after a failure, and opens it anew.
     fn reopen(&mut self, fault: Fault) {
         let old = self.shared.replace(State::Broken(fault));
+        self.shared.read_failed.store(false, Ordering::Relaxed);
         // It may panic over what is left half done.
         let _ = guarded(|| {
             drop(old);
