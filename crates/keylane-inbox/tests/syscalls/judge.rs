@@ -20,6 +20,8 @@ pub(crate) struct Said {
     burying: BTreeSet<Id>,
     buried: BTreeSet<Id>,
     pub(crate) refused: usize,
+    /// What the first call was told that was refused.
+    pub(crate) first_refusal: Option<String>,
     pub(crate) is_whole: bool,
 }
 
@@ -133,7 +135,7 @@ impl Said {
             rest.parse::<Id>()
                 .map_err(|_| format!("not understood: {line}"))
         };
-        let mut confirmed = |call, id| match disk.calls.get(&(call, id)) {
+        let confirmed = |call, id| match disk.calls.get(&(call, id)) {
             Some(Stage::Synced) => Ok(()),
             stage => Err(format!("`{line}` without a sync: {stage:?}")),
         };
@@ -165,7 +167,10 @@ impl Said {
                 disk.calls.entry(("burying", id()?)).or_insert(Stage::Asked);
             }
             "handled" => drop(self.leaving.insert(id()?)),
-            "refused" => self.refused += 1,
+            "refused" => {
+                self.refused += 1;
+                self.first_refusal.get_or_insert_with(|| rest.to_owned());
+            }
             "intake" | "gave" => {}
             "the" => self.is_whole = true,
             "unfair" => return Err(line.to_owned()),

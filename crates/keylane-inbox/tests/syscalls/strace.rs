@@ -85,7 +85,7 @@ pub(crate) fn run(files: &Files, injection: Option<&Injection>) -> Ended {
     File::create(files.journal()).unwrap();
     let said = File::create(files.said()).unwrap();
     let mut strace = Command::new("strace");
-    strace.args(["-f", "--seccomp-bpf", "-qq", "-y", "-s", "160", "-o"]);
+    strace.args(["-f", "--seccomp-bpf", "-qq", "-y", "-s", "320", "-o"]);
     strace.arg(files.log());
     for file in files.all() {
         strace.arg("-P").arg(file);

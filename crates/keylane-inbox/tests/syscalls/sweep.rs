@@ -28,7 +28,8 @@ fn whatever_call_fails_nothing_acked_is_lost() {
     let figures = Mutex::new(Figures::default());
     let failures = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    // More than there are cores: some wait for the disk.
+    let threads = 2 * std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -122,6 +123,10 @@ fn outcome(files: &Files, injection: Option<&Injection>) -> Result<Outcome, Stri
     }
     let trace = Trace::parse(&ended.log);
     let said = judge::judge(&trace, files)?;
+    let untold = injection.and_then(|injection| untold(injection.error, &said));
+    if let Some(refusal) = untold {
+        return Err(format!("the error is not told: {refusal}"));
+    }
     let is_lasting = injection.is_some_and(|injection| injection.is_lasting);
     if !said.is_whole && !is_lasting {
         return Err("one call has failed, and it gave up".into());
@@ -129,6 +134,18 @@ fn outcome(files: &Files, injection: Option<&Injection>) -> Result<Outcome, Stri
     let (waiting, letters) = left(files)?;
     said.check(&waiting, &letters)?;
     Ok(Outcome { trace, said })
+}
+
+/// The first refusal, if it does not say what is wrong with the disk.
+fn untold(error: Error, said: &Said) -> Option<&str> {
+    let refusal = said.first_refusal.as_deref()?;
+    let is_told = match error {
+        Error::Eio => refusal.contains("Input/output error"),
+        // Who could not write is told that there is no room, and not only in words.
+        Error::Enospc if refusal.contains("NotCommitted") => refusal.contains("no_space: true"),
+        Error::Enospc => refusal.contains("NoSpace") || refusal.contains("No space left"),
+    };
+    (!is_told).then_some(refusal)
 }
 
 /// What waits in the inbox, and its letters, on a disk that works; it takes messages as well.
