@@ -25,6 +25,7 @@ pub(crate) struct Disk {
 /// What is to fail next: 0 for nothing, n for the n-th from now and all after it.
 #[derive(Debug, Default)]
 pub(crate) struct Fails {
+    pub(crate) reads: AtomicU64,
     pub(crate) writes: AtomicU64,
     pub(crate) syncs: AtomicU64,
     pub(crate) full: AtomicU64,
@@ -58,7 +59,7 @@ impl Disk {
 impl Fails {
     /// Nothing fails any more.
     pub(crate) fn mend(&self) {
-        for counter in [&self.writes, &self.syncs, &self.full] {
+        for counter in [&self.reads, &self.writes, &self.syncs, &self.full] {
             counter.store(0, Ordering::Relaxed);
         }
     }
@@ -81,6 +82,7 @@ impl StorageBackend for Disk {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        Fails::strike(&self.fails.reads, io::ErrorKind::Other)?;
         let now = self.now();
         let from = offset as usize;
         let bytes = now.get(from..from + out.len());

@@ -108,6 +108,32 @@ async fn it_goes_on_without_a_call() {
     }
 }
 
+/// A consumer only reads: no write would find out that the database must be opened again.
+#[tokio::test]
+async fn a_read_that_fails_is_said_and_the_next_ones_go_well() {
+    let disk = Disk::default();
+    let store = open(&disk);
+    let sequence = insist(&store, 0).await;
+    store.close().await.unwrap();
+    let store = open(&disk);
+    disk.fails().reads.store(1, Ordering::Relaxed);
+    let failed = store.scan(0, 10, 10).await;
+    assert!(
+        matches!(failed, Err(StoreError::Unavailable { .. })),
+        "{failed:?}"
+    );
+    disk.fails().mend();
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        match store.scan(0, 10, 10).await {
+            Ok(found) => break assert_eq!(found[0].sequence, sequence),
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    store.close().await.unwrap();
+}
+
 /// After a sync that has failed, the system may say that all is well the next time, and the bytes
 /// have never reached the disk. Here: all that was written before is lost, unless it was written
 /// again and synced.
