@@ -17,14 +17,18 @@ use crate::trace::{Call, Trace};
 const LAST: usize = 2_000;
 
 /// How many of the calls fail, each with both errors, unless `KEYLANE_SYSCALLS` says otherwise.
-const SAMPLE: usize = 25;
+const SAMPLE: usize = 40;
 
 #[test]
 fn whatever_call_fails_nothing_acked_is_lost() {
     let sample = std::env::var("KEYLANE_SYSCALLS").map_or(SAMPLE, |n| n.parse().unwrap());
     let calls = calls();
     assert!(calls.len() >= LAST, "the workload makes {}", calls.len());
-    let runs = Vec::from_iter(chosen(sample).into_iter().flat_map(|n| runs(n, &calls)));
+    let runs = Vec::from_iter(
+        chosen(sample, &calls)
+            .into_iter()
+            .flat_map(|n| runs(n, &calls)),
+    );
     let figures = Mutex::new(Figures::default());
     let failures = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
@@ -67,15 +71,33 @@ fn calls() -> Vec<Call> {
     calls.filter(|call| call.path != journal).collect()
 }
 
-/// So many numbers from 1 to the last, spread evenly, and the same ones in every run.
-fn chosen(sample: usize) -> BTreeSet<usize> {
-    let sample = sample.min(LAST);
+/// So many numbers from 1 to the last, the same ones in every run: half of them spread evenly, and
+/// half of them by name, because most calls are writes.
+fn chosen(sample: usize, calls: &[Call]) -> BTreeSet<usize> {
+    if sample >= LAST {
+        return (1..=LAST).collect();
+    }
     let mut random = Random::new(sample as u64);
-    let numbers = (0..sample).map(|at| {
-        let (from, to) = (at * LAST / sample, (at + 1) * LAST / sample);
-        from + 1 + random.below((to - from) as u64) as usize
+    let mut some = |of: usize| random.below(of as u64) as usize;
+    let spread = sample - sample / 2;
+    let numbers = (0..spread).map(|at| {
+        let (from, to) = (at * LAST / spread, (at + 1) * LAST / spread);
+        from + 1 + some(to - from)
     });
-    numbers.collect()
+    let mut numbers = BTreeSet::from_iter(numbers);
+    let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, call) in calls[..LAST].iter().enumerate() {
+        by_name.entry(&call.name).or_default().push(at + 1);
+    }
+    while numbers.len() < sample {
+        by_name.retain(|_, of_name| !of_name.is_empty());
+        for of_name in by_name.values_mut() {
+            if numbers.len() < sample {
+                numbers.insert(of_name.swap_remove(some(of_name.len())));
+            }
+        }
+    }
+    numbers
 }
 
 /// The n-th call fails with each error; now and then, all by its name from there on.
