@@ -7,43 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use keylane_inbox::error::{OpenError, StoreError};
+use keylane_inbox::error::{AcceptError, OpenError, StoreError};
 use keylane_inbox::{Inbox, NewMessage};
 
-const INSIDE: &str = "KEYLANE_INBOX_FULL_INSIDE";
-
-/// Runs a test of this file in a process of its own, on a file system of 3 MiB.
-fn inside(test: &str) {
-    let mount = tempfile::tempdir().unwrap();
-    let script =
-        r#"mount -t tmpfs -o size=3m none "$1" && exec "$2" "full::$3" --exact --nocapture"#;
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
-        .arg(mount.path())
-        .arg(std::env::current_exe().unwrap())
-        .arg(test)
-        .env(INSIDE, mount.path())
-        .output();
-    let output = match output {
-        Ok(output) => output,
-        Err(error) => panic!("`unshare` (util-linux) is needed for this test: {error}"),
-    };
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    if text.contains("unshare failed: Operation not permitted") && std::env::var_os("CI").is_none()
-    {
-        println!("not run: this system lets no user mount a file system");
-        return;
-    }
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}"
-    );
-}
-
-fn mount() -> Option<std::path::PathBuf> {
-    std::env::var_os(INSIDE).map(Into::into)
-}
+use crate::tmpfs::{inside, mount};
 
 /// Takes room, all of it or so many bytes.
 fn fill(path: &Path, bytes: usize) {
@@ -59,17 +26,22 @@ fn fill(path: &Path, bytes: usize) {
 
 #[test]
 fn it_goes_on_when_there_is_room_again() {
-    inside("goes_on");
+    inside("full::goes_on");
+}
+
+#[test]
+fn an_inbox_that_had_no_room_is_opened_again() {
+    inside("full::opened_again");
 }
 
 #[test]
 fn no_room_for_an_inbox() {
-    inside("no_room");
+    inside("full::no_room");
 }
 
 #[test]
 fn a_file_system_that_may_not_be_written() {
-    inside("read_only");
+    inside("full::read_only");
 }
 
 #[tokio::test]
@@ -100,7 +72,7 @@ async fn goes_on() {
     for _ in 0..20 {
         match inbox.accept_message(message()).await {
             Ok(accepted) => drop(confirmed.insert(accepted.sequence())),
-            Err(keylane_inbox::error::AcceptError::Store(error, _)) => assert!(
+            Err(AcceptError::Store(error, _)) => assert!(
                 matches!(
                     error,
                     StoreError::NotCommitted { no_space: true, .. }
@@ -130,6 +102,42 @@ async fn goes_on() {
     }
     inbox.close().await.unwrap();
     let inbox = Inbox::open(&directory).await.unwrap();
+    let all = inbox.store().scan(0, usize::MAX, usize::MAX).await.unwrap();
+    let all: BTreeSet<u64> = all.iter().map(|message| message.sequence).collect();
+    assert!(confirmed.is_subset(&all), "{confirmed:?} of {all:?}");
+}
+
+#[tokio::test]
+async fn opened_again() {
+    let Some(mount) = mount() else { return };
+    let (directory, ballast) = (mount.join("inbox"), mount.join("ballast"));
+    let inbox = Inbox::open(&directory).await.unwrap();
+    let mut confirmed = BTreeSet::new();
+    for n in 0..3 {
+        let message = NewMessage::new("key", vec![7; 20_000]).id(n.to_string());
+        let accepted = inbox.accept_message(message).await.unwrap();
+        confirmed.insert(accepted.sequence());
+    }
+    inbox.close().await.unwrap();
+    fill(&ballast, usize::MAX);
+    let inbox = Inbox::open(&directory).await;
+    if let Ok(inbox) = inbox {
+        let message = || NewMessage::new("key", vec![7; 500_000]);
+        let refused = inbox.accept_message(message()).await.unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                AcceptError::Store(StoreError::NotCommitted { no_space: true, .. }, _)
+            ),
+            "{refused:?}"
+        );
+        // Told or not, it closes.
+        let _ = inbox.close().await;
+    }
+    fs::remove_file(&ballast).unwrap();
+    let inbox = Inbox::open(&directory).await.unwrap();
+    let accepted = inbox.accept("key", vec![7; 500_000]).await.unwrap();
+    confirmed.insert(accepted.sequence());
     let all = inbox.store().scan(0, usize::MAX, usize::MAX).await.unwrap();
     let all: BTreeSet<u64> = all.iter().map(|message| message.sequence).collect();
     assert!(confirmed.is_subset(&all), "{confirmed:?} of {all:?}");

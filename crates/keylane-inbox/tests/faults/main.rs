@@ -6,3 +6,6 @@ mod disk;
 mod failing;
 mod full;
 mod power;
+
+#[path = "../tmpfs.rs"]
+mod tmpfs;

@@ -9,3 +9,6 @@ mod limits;
 mod refusals;
 mod sinks;
 mod support;
+
+#[path = "../tmpfs.rs"]
+mod tmpfs;
