@@ -268,7 +268,10 @@ impl Worker {
                 },
             )
             .unwrap();
-        let settings = IntakeSettings::new().confirm_every(Duration::from_millis(5));
+        let settings = IntakeSettings::new()
+            .confirm_every(Duration::from_millis(5))
+            // An ack that a disk does not take is waited for so long, and not for minutes.
+            .stall_after(Duration::from_secs(2));
         let intake = orders.consume_with(inbox.source(), settings).unwrap();
         // On a disk that fails the handlers may never start.
         let patience = Duration::from_secs(1);
