@@ -2,11 +2,12 @@
 //!
 //! The corpus is `tests/corpus`, a folder for each decoder. Its files and some thousand mutations
 //! of them are tried with every change; with `KEYLANE_FUZZ` mutations are tried for so many
-//! seconds. An input to which a decoder answers in a way that no other input of the corpus has
-//! shown is added to it then, and so is one that a decoder fails over, always. Commit them.
+//! seconds. An input whose answer has a part that no other input of the corpus has shown is added to
+//! it then, and so is one that a decoder fails over, always. Commit them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
+use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -35,7 +36,8 @@ pub(crate) struct Target<S, L> {
     /// Makes the checksums right, as far as the bytes have some. Without it a decoder would look at
     /// nothing else.
     pub(crate) seal: S,
-    /// Decodes, and panics if the answer is wrong. Says in a few words what kind of answer it was.
+    /// Decodes, and panics if the answer is wrong. Says in a few words what kind of answer it was:
+    /// parts with commas between them.
     pub(crate) look: L,
 }
 
@@ -47,17 +49,16 @@ impl<S: Fn(&mut [u8]), L: Fn(&[u8]) -> String> Target<S, L> {
             let seconds = seconds.parse().expect("a number of seconds");
             Instant::now() + Duration::from_secs(seconds)
         });
-        let mut corpus: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        let (kept, seeds) = (self.kept(), self.seeds.iter().cloned());
-        for input in kept.into_iter().chain(seeds) {
-            corpus.entry(self.looked_at(&input)).or_insert(input);
+        let mut inputs = self.kept();
+        inputs.extend(self.seeds.iter().cloned());
+        let mut seen = BTreeSet::new();
+        for input in &inputs {
+            self.is_new(input, &mut seen);
         }
-        let known = corpus.len();
-        let seed = until.map_or(1, |_| {
-            std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 1)
-        });
+        let (known, parts) = (inputs.len(), seen.len());
+        // The same in every run of the tests, and something else each time for hours.
+        let seed = until.map_or(1, |_| RandomState::new().hash_one(known));
         let mut random = Random::new(seed);
-        let mut inputs: Vec<Vec<u8>> = corpus.values().cloned().collect();
         let mut tried = 0_u64;
         let goes_on = |tried: u64| match until {
             Some(until) => !tried.is_multiple_of(1_000) || Instant::now() < until,
@@ -66,18 +67,29 @@ impl<S: Fn(&mut [u8]), L: Fn(&[u8]) -> String> Target<S, L> {
         while goes_on(tried) {
             tried += 1;
             let input = self.mutated(&inputs, &mut random);
-            let answer = self.looked_at(&input);
-            if !corpus.contains_key(&answer) {
+            if self.is_new(&input, &mut seen) {
                 if until.is_some() {
                     self.keep("", &input);
                 }
-                inputs.push(input.clone());
-                corpus.insert(answer, input);
+                inputs.push(input);
             }
         }
-        let new = corpus.len() - known;
-        let corpus = self.corpus.display();
-        println!("{corpus}: {known} inputs, {tried} mutations, {new} new answers");
+        println!(
+            "{}: {known} inputs with {parts} parts of answers, {tried} mutations, {} new inputs with \
+             {} new parts",
+            self.corpus.display(),
+            inputs.len() - known,
+            seen.len() - parts
+        );
+    }
+
+    /// Whether its answer has a part that was not seen before.
+    fn is_new(&self, input: &[u8], seen: &mut BTreeSet<String>) -> bool {
+        let answer = self.looked_at(input);
+        let new = answer.split(", ").filter(|part| !seen.contains(*part));
+        let new = Vec::from_iter(new.map(str::to_owned));
+        seen.extend(new.iter().cloned());
+        !new.is_empty()
     }
 
     fn looked_at(&self, input: &[u8]) -> String {
@@ -120,7 +132,10 @@ impl<S: Fn(&mut [u8]), L: Fn(&[u8]) -> String> Target<S, L> {
     }
 
     fn keep(&self, prefix: &str, input: &[u8]) -> PathBuf {
-        let name = format!("{prefix}{:08x}", crc32fast::hash(input));
+        // A record ends with its CRC-32, and so all of one length have the same one.
+        let mut hasher = DefaultHasher::new();
+        hasher.write(input);
+        let name = format!("{prefix}{:016x}", hasher.finish());
         let path = self.corpus.join(name);
         let written = fs::create_dir_all(&self.corpus).and_then(|()| fs::write(&path, input));
         written.expect("the corpus can be written");
