@@ -86,6 +86,8 @@ const SYSCALLS_FILTER: &str = "sweep";
 const FUZZ: &str = "KEYLANE_FUZZ";
 /// … and their names contain this.
 const FUZZ_FILTER: &str = "fuzzed";
+/// There are so many, all of them at the same time.
+const DECODERS: usize = 3;
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let scale = Scale::chosen(args);
@@ -167,6 +169,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
     failed.env(SYSCALLS, syscalls.to_string());
     let mut fuzzed = inbox(&["--lib"], FUZZ_FILTER);
     fuzzed.env(FUZZ, fuzzing_s.to_string());
+    fuzzed.arg(format!("--test-threads={DECODERS}"));
     vec![
         (
             format!("{schedules} schedules, random"),
