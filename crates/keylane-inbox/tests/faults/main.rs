@@ -7,5 +7,5 @@ mod failing;
 mod full;
 mod power;
 
-#[path = "../tmpfs.rs"]
+#[path = "../support/tmpfs.rs"]
 mod tmpfs;

@@ -10,5 +10,5 @@ mod refusals;
 mod sinks;
 mod support;
 
-#[path = "../tmpfs.rs"]
+#[path = "../support/tmpfs.rs"]
 mod tmpfs;

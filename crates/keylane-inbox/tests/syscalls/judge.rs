@@ -250,7 +250,7 @@ mod tests {
                 _ => format!("1 writev(3<{j}>, [{{iov_base=\"{event}|\", iov_len=9}}], 1) = 9\n"),
             }
         });
-        judge(&Trace::parse(&lines.collect::<String>()), &files)
+        judge(&Trace::parse(&lines.collect::<String>())?, &files)
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn outcome(files: &Files, injection: Option<&Injection>) -> Result<Outcome, Stri
         Some(status) => return Err(format!("{status}: {}", ended.said)),
         None => return Err("it does not end".into()),
     }
-    let trace = Trace::parse(&ended.log);
+    let trace = Trace::parse(&ended.log)?;
     let said = judge::judge(&trace, files)?;
     let untold = injection.and_then(|injection| untold(injection.error, &said));
     if let Some(refusal) = untold {
@@ -170,8 +170,10 @@ fn untold(error: Error, said: &Said) -> Option<&str> {
     (!is_told).then_some(refusal)
 }
 
+type Payloads = Vec<Vec<u8>>;
+
 /// What waits in the inbox, and its letters, on a disk that works; it takes messages as well.
-fn left(files: &Files) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), String> {
+fn left(files: &Files) -> Result<(Payloads, Payloads), String> {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build().unwrap();
     runtime.block_on(async {

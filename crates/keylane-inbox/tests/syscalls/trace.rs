@@ -41,60 +41,66 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Reads a log that was made with `-f -y`.
-    ///
-    /// # Panics
-    ///
-    /// Over a line that is not understood: a check of what was skipped would be worth nothing.
-    pub(crate) fn parse(log: &str) -> Self {
+    /// Reads a log that was made with `-f -y`. The error is a line that is not understood: a check
+    /// of what was skipped would be worth nothing.
+    pub(crate) fn parse(log: &str) -> Result<Self, String> {
         let mut trace = Self {
             calls: Vec::new(),
             ended: Vec::new(),
         };
-        let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
-        let mut unfinished: HashMap<&str, usize> = HashMap::new();
+        let mut counts = HashMap::new();
+        let mut unfinished = HashMap::new();
         for line in log.lines() {
-            let (thread, event) = line.split_once(' ').expect("a thread and an event");
-            let event = event.trim_start();
-            if event.starts_with("+++") || event.starts_with("---") {
-                continue;
-            }
-            if let Some(resumed) = event.strip_prefix("<... ") {
-                let at = unfinished.remove(thread).expect("it began");
-                let (_, rest) = resumed.split_once(" resumed>").expect("it is resumed");
-                trace.calls[at].arguments.push_str(rest);
-                trace.end(at);
-                continue;
-            }
-            let (name, arguments) = event.split_once('(').expect("a call");
-            let count = counts.entry((thread, name)).or_default();
-            *count += 1;
-            let begun = arguments.strip_suffix(" <unfinished ...>");
-            trace.calls.push(Call {
-                name: name.to_owned(),
-                count: *count,
-                path: path(begun.unwrap_or(arguments)),
-                arguments: begun.unwrap_or(arguments).to_owned(),
-                result: None,
-                is_injected: false,
-            });
-            let at = trace.calls.len() - 1;
-            match begun {
-                Some(_) => drop(unfinished.insert(thread, at)),
-                None => trace.end(at),
-            }
+            let read = trace.read(line, &mut counts, &mut unfinished);
+            read.ok_or_else(|| format!("not understood: {line}"))?;
         }
-        trace
+        Ok(trace)
+    }
+
+    fn read<'a>(
+        &mut self,
+        line: &'a str,
+        counts: &mut HashMap<(&'a str, &'a str), usize>,
+        unfinished: &mut HashMap<&'a str, usize>,
+    ) -> Option<()> {
+        let (thread, event) = line.split_once(' ')?;
+        let event = event.trim_start();
+        if event.starts_with("+++") || event.starts_with("---") {
+            return Some(());
+        }
+        if let Some(resumed) = event.strip_prefix("<... ") {
+            let at = unfinished.remove(thread)?;
+            let (_, rest) = resumed.split_once(" resumed>")?;
+            self.calls[at].arguments.push_str(rest);
+            return self.end(at);
+        }
+        let (name, arguments) = event.split_once('(')?;
+        let count = counts.entry((thread, name)).or_default();
+        *count += 1;
+        let begun = arguments.strip_suffix(" <unfinished ...>");
+        self.calls.push(Call {
+            name: name.to_owned(),
+            count: *count,
+            path: path(begun.unwrap_or(arguments))?,
+            arguments: begun.unwrap_or(arguments).to_owned(),
+            result: None,
+            is_injected: false,
+        });
+        let at = self.calls.len() - 1;
+        if begun.is_none() {
+            return self.end(at);
+        }
+        unfinished.insert(thread, at);
+        Some(())
     }
 
     /// Takes the result from behind the arguments.
-    fn end(&mut self, at: usize) {
+    fn end(&mut self, at: usize) -> Option<()> {
         let call = &mut self.calls[at];
-        let end = call.arguments.rfind(" = ").expect("a result");
+        let end = call.arguments.rfind(" = ")?;
         let result = call.arguments[end + 3..].to_owned();
         call.is_injected = result.ends_with("(INJECTED)");
-        let number = result.split(' ').next().unwrap_or_default();
-        let number = number.split('<').next().unwrap_or_default();
+        let number = result.split([' ', '<']).next()?;
         call.result = match number.strip_prefix("0x") {
             Some(hex) => i64::from_str_radix(hex, 16).ok(),
             // `?` for a call that did not come back.
@@ -104,12 +110,13 @@ impl Trace {
         let length = arguments.strip_suffix(')').map_or(0, str::len);
         call.arguments.truncate(length);
         self.ended.push(at);
+        Some(())
     }
 }
 
 /// The path of a descriptor, `11</a/b>`, or in the second place, `AT_FDCWD</a>, "/a/b"`; or in the
 /// first, `"/a/b"`.
-fn path(arguments: &str) -> String {
+fn path(arguments: &str) -> Option<String> {
     let named = arguments.strip_prefix("AT_FDCWD").and_then(|rest| {
         let (_, rest) = rest.split_once(", ")?;
         rest.strip_prefix('"')
@@ -118,7 +125,7 @@ fn path(arguments: &str) -> String {
         Some(named) => named.split('"').next(),
         None => arguments.split(['<', '>']).nth(1),
     };
-    path.expect("a path").to_owned()
+    path.map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -140,6 +147,7 @@ mod tests {
             "8  fdatasync(12</t/m>) = ?\n",
             "8  +++ exited with 0 +++\n",
         ));
+        let trace = trace.unwrap();
         let seen: Vec<_> = trace
             .calls
             .iter()
