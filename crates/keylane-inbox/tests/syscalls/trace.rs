@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+/// What strace writes behind a call whose thread has ended meanwhile, with its process.
+const GONE: &str = " <ptrace(";
+
 /// A system call on one of the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
@@ -71,13 +74,17 @@ impl Trace {
         if let Some(resumed) = event.strip_prefix("<... ") {
             let at = unfinished.remove(thread)?;
             let (_, rest) = resumed.split_once(" resumed>")?;
+            if rest.contains(GONE) {
+                return Some(());
+            }
             self.calls[at].arguments.push_str(rest);
             return self.end(at);
         }
         let (name, arguments) = event.split_once('(')?;
         let count = counts.entry((thread, name)).or_default();
         *count += 1;
-        let begun = arguments.strip_suffix(" <unfinished ...>");
+        let gone = arguments.split_once(GONE).map(|(before, _)| before);
+        let begun = arguments.strip_suffix(" <unfinished ...>").or(gone);
         self.calls.push(Call {
             name: name.to_owned(),
             count: *count,
@@ -145,6 +152,7 @@ mod tests {
             "8  <... pread64 resumed>\"..\", 320, 0) = 320\n",
             "7  fcntl(12</t/m>, F_GETFD) = 0x1 (flags FD_CLOEXEC)\n",
             "8  fdatasync(12</t/m>) = ?\n",
+            "7  pread64(12</t/m>,  <ptrace(SYSCALL):No such process>\n",
             "8  +++ exited with 0 +++\n",
         ));
         let trace = trace.unwrap();
@@ -172,6 +180,7 @@ mod tests {
                 ("rename", 1, "/t/a.new", Some(0), false),
                 ("fcntl", 1, "/t/m", Some(1), false),
                 ("fdatasync", 2, "/t/m", None, false),
+                ("pread64", 1, "/t/m", None, false),
             ]
         );
         assert_eq!(trace.ended, [0, 1, 3, 2, 5, 4, 6, 7]);
