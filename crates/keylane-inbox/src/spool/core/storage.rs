@@ -86,7 +86,7 @@ impl Core {
     pub(super) fn wants_page(&self) -> bool {
         let window = self.settings.window();
         let is_hungry = self.resident <= window / 2
-            || (self.line.is_empty() && self.flights.is_empty() && self.resident < window);
+            || (self.line.is_empty() && self.batches() == 0 && self.resident < window);
         !self.tail.is_empty() && !self.is_reading && is_hungry && self.stage < Stage::Stopping
     }
 
@@ -253,6 +253,7 @@ impl Core {
         for message in messages {
             self.admit(Entry::new(message, Stored::Yes));
         }
+        self.admit_arrived();
         // The oldest can be dropped again.
         self.wakes.room = true;
         self.wakes.driver = true;
