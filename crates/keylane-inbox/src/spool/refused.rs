@@ -27,7 +27,7 @@ pub struct Refused {
 /// The next message of the key is written only after the letter was accepted, so `accept` must
 /// return `Ok` only when the letter is safe. After an error, a panic or a
 /// [`timeout`](super::Builder::timeout) the same letter is offered again, after a
-/// [`wait`](super::Builder::backoff) of its own; the other keys go on meanwhile.
+/// [wait](super::Builder::backoff) of its own; the other keys go on meanwhile.
 ///
 /// Letters come one at a time, in the order of the refusals, while batches are written. What waits
 /// behind one stays in memory, and counts towards the limits. A letter may come twice, as a message

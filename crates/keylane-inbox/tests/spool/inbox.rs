@@ -22,6 +22,9 @@ use crate::support::{check_sums, eventually};
 
 const MS: Duration = Duration::from_millis(1);
 
+/// How long to wait for what should happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// An inbox in memory, and its disk.
 fn inbox_on_disk(change: impl FnOnce(&mut Settings)) -> (Inbox, Disk) {
     let disk = Disk::default();
@@ -306,8 +309,7 @@ async fn what_is_beyond_a_limit_of_the_inbox_is_refused() {
     (0..257).for_each(|n| many.headers.add(n.to_string(), ""));
     spool.push_message(many).await.unwrap();
     spool.push("c", "0").await.unwrap();
-    spool.flush().await.unwrap();
-    let report = spool.close().await;
+    let report = spool.close().within(PATIENCE).await;
     check_sums(&report);
     assert_eq!((report.delivered, report.dead_lettered), (4, 4));
     check_each_once(&content(&inbox).await, 4);
@@ -327,7 +329,8 @@ async fn what_is_refused_halts_its_key_and_is_not_tried_for_ever() {
     for (key, payload) in [("a", " ".repeat(101)), ("a", "1".into()), ("b", "0".into())] {
         spool.push(key, payload).await.unwrap();
     }
-    assert_eq!(spool.flush().await, Err(FlushError::Halted { keys: 1 }));
+    let flush = tokio::time::timeout(PATIENCE, spool.flush()).await;
+    assert_eq!(flush, Ok(Err(FlushError::Halted { keys: 1 })));
     assert!(spool.stats().failing.is_none());
     assert_eq!(content(&inbox).await, ["b=0"]);
     assert_eq!(spool.skip("a").unwrap().payload.len(), 101);
@@ -432,7 +435,7 @@ async fn a_batch_that_is_too_large_for_one_call_goes_in_parts() {
     for n in 0..MESSAGES {
         drop(spool.try_push("a", n.to_string()).unwrap());
     }
-    let report = spool.close().await;
+    let report = spool.close().within(2 * PATIENCE).await;
     check_sums(&report);
     assert_eq!(report.delivered as usize, MESSAGES);
     assert_eq!(inbox.stats().await.unwrap().waiting as usize, MESSAGES);

@@ -155,36 +155,13 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::spool::backoff::Backoff;
-    use crate::spool::core::{Batch, Flight, Landing, Moment, Settings};
-    use crate::spool::journal::Found;
+    use crate::spool::core::support::core;
+    use crate::spool::core::{Flight, Landing, Moment};
 
     /// What is delivered, by sequence, of what is pushed until there is no room, while the disk
     /// gives no answer.
     fn delivered_while_the_disk_is_busy(persist: Persist) -> (Vec<u64>, u64) {
-        let settings = Settings {
-            batch: Batch {
-                count: 4,
-                bytes: 1 << 20,
-                linger: Duration::ZERO,
-            },
-            in_flight: 1,
-            persist,
-            at_limit: AtLimit::Wait,
-            memory: 8 << 10,
-            disk: Some(1 << 20),
-            max_message: 2 << 10,
-            halts: true,
-        };
-        let found = Found {
-            spool: 1,
-            epoch: 1,
-            range: None,
-            messages: 0,
-            bytes: 0,
-        };
-        let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(1));
-        let mut core = Core::new(settings, backoff, 1, Some(found));
+        let mut core = core(persist);
         let mut pushed = 0;
         let mut waiters = Vec::new();
         loop {
