@@ -50,7 +50,8 @@ impl fmt::Display for Line {
             Self::Dead(id) => write!(f, "dead {id}"),
             Self::Settled(id) => write!(f, "settled {id}"),
             Self::Confirmed(id) => write!(f, "confirmed {id}"),
-            Self::Crash(epoch) => write!(f, "crash {epoch}"),
+            // The line before it may be torn.
+            Self::Crash(epoch) => write!(f, "\ncrash {epoch}"),
         }
     }
 }

@@ -77,6 +77,10 @@ impl Run {
             std::thread::sleep(Duration::from_micros(random % 150_000));
             child.kill().unwrap();
             child.wait().unwrap();
+            // The last line of each log may be torn: what comes next begins a new one.
+            for log in ["acked.log", "sink.log"] {
+                append(&dir.path().join(log)).write_all(b"\n").unwrap();
+            }
         }
         let mut last = start(dir.path(), policy, kills, true);
         assert!(last.wait().unwrap().success());
@@ -184,10 +188,10 @@ impl Run {
     }
 }
 
-/// The last line may be torn.
+/// The fields of each line that is whole.
 fn lines(text: &str) -> impl Iterator<Item = Vec<&str>> {
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole.lines().map(|line| line.split(' ').collect())
+    let whole = text.lines().filter_map(|line| line.strip_suffix(" ."));
+    whole.map(|line| line.split(' ').collect())
 }
 
 fn start(dir: &Path, policy: &str, round: usize, is_last: bool) -> Child {
@@ -255,7 +259,7 @@ fn child() {
                         .await
                         .unwrap();
                     (&*acked)
-                        .write_all(format!("{message}\n").as_bytes())
+                        .write_all(format!("{message} .\n").as_bytes())
                         .unwrap();
                     tokio::task::yield_now().await;
                 }
@@ -304,7 +308,7 @@ impl SpoolSink for LogSink {
             .iter()
             .map(|message| {
                 let payload = String::from_utf8_lossy(&message.payload);
-                format!("{} {} {payload} {removed}\n", self.round, message.id)
+                format!("{} {} {payload} {removed} .\n", self.round, message.id)
             })
             .collect();
         (&self.file).write_all(lines.as_bytes())?;
