@@ -272,11 +272,12 @@ impl Source for Spoiled {
         for settlement in settled {
             let place = settlement.position;
             let loses = match (settlement.outcome, since_revoke) {
-                (Outcome::Returned { attempts: 0, .. }, Some(_)) => {
-                    self.has(Defect::LosesParked) && self.returned > 2
-                }
+                // Only what is in flight may stay so long.
                 (Outcome::Returned { .. }, Some(since)) if since > Duration::from_millis(200) => {
                     self.has(Defect::LosesInFlight)
+                }
+                (Outcome::Returned { attempts: 0, .. }, Some(_)) => {
+                    self.has(Defect::LosesParked) && self.returned > 2
                 }
                 (Outcome::Returned { .. }, Some(_)) => self.has(Defect::LosesTried),
                 _ => false,

@@ -1,7 +1,7 @@
 //! Attempts that a source counts.
 
 use keylane::{OnExhausted, Retry};
-use keylane_testkit::scenario::{MS, quiet, settle};
+use keylane_testkit::scenario::{MS, SECOND, quiet, settle};
 use keylane_testkit::{Act, Gate, LetterBox, Script};
 
 use crate::support::{Rig, adds_up, id_of, message, orders, plain, scripted, until};
@@ -101,9 +101,10 @@ async fn attempts_that_may_never_start_do_not_spin() {
     drop(intake);
 }
 
-/// An attempt that a revoke has ended counts for the source; the message is tried again.
+/// An attempt that a revoke or a stop has dropped was not the message's fault: however often that
+/// happens, the message is not given up for it.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_a_revoke_ended_counts() {
+async fn attempts_that_we_have_dropped_do_not_count() {
     let rig = Rig::new(plain().counts_attempts());
     let gate = Gate::new();
     let script = Script::new(&rig.history).otherwise(Act::ok().waits(&gate));
@@ -111,13 +112,48 @@ async fn an_attempt_that_a_revoke_ended_counts() {
         .retry(Retry::fixed(MS).max_attempts(3))
         .spawn(scripted(script))
         .unwrap();
-    let intake = rig.consume(&orders);
+    let mut intake = rig.consume(&orders);
     rig.publish([1]);
-    gate.arrivals(1).await;
-    rig.revoke();
-    until(|| intake.stats().given_back == 1).await;
+    for round in 1..=5 {
+        rig.started(2 * round - 1).await;
+        rig.revoke();
+        rig.started(2 * round).await;
+        rig.history.revoke(0);
+        let report = intake.stop().within(std::time::Duration::ZERO).await;
+        assert_eq!((report.received, report.given_back), (2, 2));
+        intake = rig.consume(&orders);
+    }
     gate.open();
     rig.finish(&orders, intake).await;
-    assert_eq!(rig.history.attempts(), [(1, 1), (1, 2)]);
+    assert!(
+        rig.history
+            .attempts()
+            .iter()
+            .all(|attempt| *attempt == (1, 1))
+    );
     quiet().await;
+}
+
+/// An attempt that has failed counts when its message comes again, in any life of the source.
+#[tokio::test(start_paused = true)]
+async fn attempts_that_have_failed_count_after_a_revoke() {
+    let rig = Rig::new(plain().counts_attempts());
+    let script = Script::new(&rig.history)
+        .attempt(1, 1, Act::error())
+        .attempt(1, 2, Act::error());
+    let orders = orders()
+        .retry(Retry::fixed(SECOND).max_attempts(4))
+        .spawn(scripted(script))
+        .unwrap();
+    let intake = rig.consume(&orders);
+    rig.publish([1]);
+    until(|| orders.stats().backing_off == 1).await;
+    rig.revoke();
+    rig.started(2).await;
+    until(|| orders.stats().backing_off == 1).await;
+    rig.history.revoke(0);
+    adds_up(&intake.stop().within(std::time::Duration::ZERO).await);
+    let intake = rig.consume(&orders);
+    rig.finish(&orders, intake).await;
+    assert_eq!(rig.history.attempts(), [(1, 1), (1, 2), (1, 3)]);
 }

@@ -241,3 +241,31 @@ fn the_runtime_ends_first() {
         drop((orders, intake));
     }
 }
+
+/// A generation that ends while the intake stops is let go, and what is sent beyond the room then
+/// goes back.
+#[tokio::test(start_paused = true)]
+async fn a_revoke_during_a_stop() {
+    let rig = Rig::new(plain());
+    let gate = Gate::new();
+    let orders = rig.spawn(Act::ok().waits(&gate));
+    let intake = rig.consume(&orders);
+    rig.publish([1, 1, 2]);
+    gate.arrivals(2).await;
+    let mut stop = Box::pin(intake.stop().within(Duration::MAX).into_future());
+    assert!(timeout(10 * SECOND, &mut stop).await.is_err());
+    rig.server.faults().hand_over_beyond_room(2);
+    rig.publish([3, 3]);
+    rig.revoke();
+    let start = Instant::now();
+    let report = stop.await;
+    assert!(
+        start.elapsed() <= REVOKE_WITHIN + SECOND,
+        "{:?}",
+        start.elapsed()
+    );
+    adds_up(&report);
+    assert_eq!(report.acked, 0);
+    assert_eq!(rig.history.started().len(), 2);
+    assert_eq!((rig.server.left(), rig.server.held()), (5, 0));
+}

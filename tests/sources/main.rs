@@ -10,6 +10,7 @@ mod support;
 
 mod attempts;
 mod chaos;
+mod deferral;
 mod endings;
 mod events;
 mod letters;

@@ -234,3 +234,52 @@ async fn leases_are_extended_until_the_end() {
     let report = rig.finish(&orders, intake).await;
     assert_eq!((report.acked, report.received), (1, 1));
 }
+
+/// A source that opens and fails at once is opened after pauses that grow.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_fails_again_and_again_is_opened_ever_later() {
+    let rig = Rig::new(plain());
+    let orders = rig.spawn(Act::ok());
+    rig.server.faults().fail(Call::Receive, usize::MAX);
+    let settings = settings().longest_pause(5 * SECOND);
+    let intake = orders.consume_with(rig.server.source(), settings).unwrap();
+    tokio::time::sleep(60 * SECOND).await;
+    // 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 seconds, then every 5.
+    let restarts = intake.stats().restarts;
+    assert!((15..=20).contains(&restarts), "{restarts}");
+    // Once it is well, it is opened soon again.
+    rig.server.faults().none();
+    rig.publish([1]);
+    rig.server.until(|server| server.left() == 0).await;
+    tokio::time::sleep(10 * SECOND).await;
+    rig.server.faults().fail(Call::Receive, 1);
+    let start = Instant::now();
+    rig.publish([1, 2]);
+    rig.server.until(|server| server.left() == 0).await;
+    // With the second after which acks are confirmed.
+    assert!(start.elapsed() < 2 * SECOND, "{:?}", start.elapsed());
+    adds_up(&intake.stop().await);
+}
+
+/// Commands, and the end of the dispatcher, while a source is being opened.
+#[tokio::test(start_paused = true)]
+async fn an_open_that_hangs() {
+    let rig = Rig::new(plain());
+    let orders = rig.spawn(Act::ok());
+    rig.server.faults().be_slow(8 * SECOND);
+    let intake = rig.consume(&orders);
+    tokio::time::sleep(5 * SECOND).await;
+    // It is not opened from the beginning.
+    intake.pause();
+    intake.resume();
+    until(|| intake.stats().state == IntakeState::Running).await;
+    rig.server.faults().be_slow(9 * SECOND);
+    let other = Rig::new(plain());
+    other.server.faults().be_slow(9 * SECOND);
+    drop(intake);
+    let intake = other.consume(&orders);
+    let start = Instant::now();
+    let (report, _) = tokio::join!(orders.drain(), intake.ended());
+    assert_eq!(report.accepted, 0);
+    assert!(start.elapsed() <= 30 * SECOND, "{:?}", start.elapsed());
+}

@@ -153,8 +153,25 @@ impl Marks {
         }
     }
 
-    /// Sequences whose handling had started before the file was opened, with the number of
-    /// attempts; without those that have started again since, or were forgotten.
+    /// The message of a slot goes back unhandled, after so many attempts that count: the number is
+    /// kept for when it comes again, and the slot is free for another one.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says. The count may be one too high then.
+    pub fn give_back(&self, slot: u32, sequence: u64, attempts: u32) -> io::Result<()> {
+        if attempts == 0 {
+            return self.clear(slot);
+        }
+        let Some(place) = self.places().keep(slot, sequence, attempts) else {
+            return Ok(());
+        };
+        self.write(place, &encode(sequence, attempts))
+    }
+
+    /// Sequences whose handling has started, with the number of attempts: before the file was
+    /// opened, or before they were [given back](Self::give_back). Without those that have started
+    /// again since, or were forgotten.
     pub fn recover(&self) -> HashMap<u64, u32> {
         let places = self.places();
         let found = places.found.iter();
@@ -298,6 +315,18 @@ impl Places {
         self.of_slot[slot] = Some(place);
         (place, found)
     }
+
+    /// Takes the place of a slot for a message that is given back. `None`: it has not started since
+    /// it was found, or was never started.
+    fn keep(&mut self, slot: u32, sequence: u64, attempts: u32) -> Option<u32> {
+        if self.found.contains_key(&sequence) {
+            return None;
+        }
+        let place = self.of_slot.get_mut(slot as usize)?.take()?;
+        let places = vec![place];
+        self.found.insert(sequence, Found { attempts, places });
+        Some(place)
+    }
 }
 
 fn encode(sequence: u64, attempt: u32) -> [u8; SLOT_BYTES as usize] {
@@ -387,6 +416,28 @@ mod tests {
             second.clear(slot).unwrap();
         }
         assert_eq!(found(&path), []);
+    }
+
+    #[test]
+    fn what_is_given_back_keeps_its_count_while_others_use_its_slot() {
+        let (_directory, path) = path();
+        let marks = Marks::open(&path, 2).unwrap();
+        marks.start(0, 10, 1).unwrap();
+        marks.start(0, 10, 2).unwrap();
+        // The second was dropped in the middle.
+        marks.give_back(0, 10, 1).unwrap();
+        marks.start(0, 11, 1).unwrap();
+        marks.give_back(0, 11, 0).unwrap();
+        marks.start(0, 12, 1).unwrap();
+        assert_eq!(found(&path), [(10, 1), (12, 1)]);
+        assert_eq!(marks.recover(), HashMap::from([(10, 1)]));
+        // It is not started this time.
+        marks.give_back(1, 10, 1).unwrap();
+        assert_eq!(found(&path), [(10, 1), (12, 1)]);
+        marks.start(1, 10, 2).unwrap();
+        assert_eq!(found(&path), [(10, 2), (12, 1)]);
+        marks.clear(1).unwrap();
+        assert_eq!(found(&path), [(12, 1)]);
     }
 
     #[test]

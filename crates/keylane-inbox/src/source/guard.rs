@@ -15,13 +15,17 @@ impl StartGuard<Position> for MarkGuard {
         Ok(self.0.start(slot, position.sequence, attempt)?)
     }
 
-    fn settles(&self, slot: u32, _: &Position, outcome: Outcome) {
-        // What goes back unhandled keeps its count, if it was ever started.
-        let keeps = matches!(outcome, Outcome::Returned { attempts, .. } if attempts > 0);
-        if !keeps && let Err(error) = self.0.clear(slot) {
-            // Its message does not wait any more, so the mark is found, and dropped, at the next
-            // open.
-            tracing::warn!(target: "keylane", %error, "a start mark was not cleared");
+    fn settles(&self, slot: u32, position: &Position, outcome: Outcome) {
+        let told = match outcome {
+            Outcome::Returned { attempts, .. } => {
+                self.0.give_back(slot, position.sequence, attempts)
+            }
+            // Its message does not wait any more, so a mark that stays is found, and dropped, at
+            // the next open.
+            _ => self.0.clear(slot),
+        };
+        if let Err(error) = told {
+            tracing::warn!(target: "keylane", %error, "a start mark was not changed");
         }
     }
 }

@@ -28,8 +28,8 @@ impl Accepted {
     ///
     /// # Errors
     ///
-    /// [`PushError::Disk`] if it could not be stored. The message comes back.
-    /// [`PushError::Closed`] with an empty message if the spool has ended without an answer.
+    /// [`PushError::Disk`] if it could not be stored, [`PushError::Closed`] if the spool has ended
+    /// before, because the disk failed. The message comes back.
     ///
     /// # Cancel safety
     ///
@@ -58,7 +58,7 @@ impl Accepted {
     pub async fn stored(self) -> Result<(), PushError> {
         match self.0 {
             None => Ok(()),
-            // Every message that arrives is answered, unless the writer's thread was lost.
+            // Every message that arrives is answered, at the latest at the end.
             Some(waiter) => waiter
                 .await
                 .unwrap_or_else(|_| Err(PushError::Closed(Message::new("", "")))),

@@ -22,6 +22,9 @@ use super::writer::write;
 /// The least memory of a spool.
 const LEAST_MEMORY: usize = 4 * 1024;
 
+/// A longer time is this long: clocks can add it.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Builds a [`Spool`]: the sink must be given, everything else has a default.
 ///
 /// | setting | default | at the limit |
@@ -38,7 +41,8 @@ const LEAST_MEMORY: usize = 4 * 1024;
 /// | [`backoff`](Self::backoff) | from 50 ms to 30 seconds | |
 /// | [`on_refused`](Self::on_refused) | `Halt` | |
 ///
-/// A message counts with its key, payload and headers and 143 bytes.
+/// A message counts with its key, payload and headers and 143 bytes. Times longer than a year count
+/// as a year.
 ///
 /// # Examples
 ///
@@ -133,7 +137,9 @@ impl<S: SpoolSink> Builder<S> {
     /// Most batches at the sink at once. They share no key. While the sink fails it is one.
     ///
     /// A batch is chosen from the oldest messages, four times its count and at least 1,024. If all
-    /// of their keys are in flight, it waits.
+    /// of their keys are in flight, it waits: with one key that has as many messages as that, the
+    /// other keys are written between its batches and not beside them. Letters to dead letters are
+    /// not counted.
     pub fn in_flight(mut self, batches: usize) -> Self {
         self.in_flight = batches;
         self
@@ -174,7 +180,8 @@ impl<S: SpoolSink> Builder<S> {
     }
 
     /// The wait after a failed batch: `base`, then twice as long each time, up to `cap`. Each wait
-    /// is spread between half of it and all of it. A success starts anew.
+    /// is spread between half of it and all of it. A success starts anew. The same for dead letters
+    /// that fail, apart from it.
     pub fn backoff(mut self, base: Duration, cap: Duration) -> Self {
         self.backoff = (base, cap);
         self
@@ -216,7 +223,7 @@ impl<S: SpoolSink> Builder<S> {
             }
         };
         let (journal, found) = opened.unzip();
-        let backoff = Backoff::new(self.backoff.0, self.backoff.1);
+        let backoff = Backoff::new(self.backoff.0.min(LONGEST), self.backoff.1.min(LONGEST));
         let core = Core::new(settings, backoff, spool, found);
         let shared = Arc::new(Shared::new(core));
         // It stops the spool if it is dropped, and so does the handle.
@@ -272,7 +279,10 @@ impl<S: SpoolSink> Builder<S> {
             None => self.memory,
         };
         Ok(Settings {
-            batch: self.batch,
+            batch: Batch {
+                linger: self.batch.linger.min(LONGEST),
+                ..self.batch
+            },
             in_flight: self.in_flight,
             persist,
             at_limit: self.at_limit,

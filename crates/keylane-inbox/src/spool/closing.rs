@@ -3,12 +3,11 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::Stage;
+use super::handle::Spool;
 use super::report::SpoolReport;
-use super::shared::Shared;
 
 /// An end that starts when it is awaited: [`Spool::close`](super::Spool::close).
 ///
@@ -29,7 +28,7 @@ use super::shared::Shared;
 /// # Cancel safety
 ///
 /// Dropped before it is ready, the end goes on, its deadline included; await another one for the
-/// report.
+/// report. Unless that drops the last handle of the spool: this is one, too.
 ///
 /// # Examples
 ///
@@ -48,14 +47,14 @@ use super::shared::Shared;
 /// ```
 #[must_use = "the end starts when it is awaited"]
 pub struct Closing {
-    shared: Arc<Shared>,
+    spool: Spool,
     within: Option<Duration>,
 }
 
 impl Closing {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(spool: Spool) -> Self {
         Self {
-            shared,
+            spool,
             within: None,
         }
     }
@@ -74,7 +73,8 @@ impl IntoFuture for Closing {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Self { shared, within } = self;
+            let Self { spool, within } = self;
+            let shared = spool.shared();
             shared.with(|core| core.drain(within));
             shared
                 .until(|core| (core.stage() == Stage::Ended).then_some(()))

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
-use super::core::{Change, Landing, Moment};
+use super::core::{Change, Landed, Landing, Moment};
 use super::flight::{Target, fly};
 use super::random;
 use super::shared::Shared;
@@ -50,16 +50,17 @@ fn land(shared: &Shared, id: u64, landing: Landing) {
         wall: SystemTime::now(),
         dice: random::dice(),
     };
-    match shared.with(|core| core.land(id, landing, at)) {
+    let Landed { place, change } = shared.with(|core| core.land(id, landing, at));
+    match change {
         Change::None => {}
         Change::Failing => {
-            tracing::warn!(target: "keylane_inbox", error = %error, "the sink of a spool fails");
+            tracing::warn!(target: "keylane_inbox", place, %error, "a spool cannot deliver");
         }
         Change::StillFailing => {
-            tracing::debug!(target: "keylane_inbox", error = %error, "the sink still fails");
+            tracing::debug!(target: "keylane_inbox", place, %error, "a spool still cannot deliver");
         }
         Change::Recovered => {
-            tracing::info!(target: "keylane_inbox", "the sink of a spool works again");
+            tracing::info!(target: "keylane_inbox", place, "a spool delivers again");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sending one batch, without being taken down by it.
+//! Sending one batch or letter, without being taken down by it.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -21,14 +21,17 @@ pub(super) struct Target {
 
 /// Sends it, and says what became of it. A panic and a timeout are errors.
 pub(super) async fn fly(target: Target, flight: Flight) -> (u64, Landing) {
-    let Flight { id, batch, letter } = flight;
+    let (id, len) = match &flight {
+        Flight::Batch { id, batch } => (*id, batch.len()),
+        Flight::Letter { id, .. } => (*id, 1),
+    };
     let sending = async {
-        match (letter, &target.letters) {
-            (Some(letter), Some(letters)) => letters
-                .accept(&letter)
-                .await
-                .map_err(|error| SinkError::failed(format_args!("dead letters: {error}"))),
-            _ => target.sink.write(&batch).await,
+        match &flight {
+            Flight::Batch { batch, .. } => target.sink.write(batch).await,
+            Flight::Letter { letter, .. } => match &target.letters {
+                Some(letters) => letters.accept(letter).await.map_err(SinkError::failed),
+                None => Err(SinkError::failed("there are none")),
+            },
         }
     };
     let sending = AssertUnwindSafe(sending).catch_unwind();
@@ -43,7 +46,7 @@ pub(super) async fn fly(target: Target, flight: Flight) -> (u64, Landing) {
             target.timeout
         ))),
     };
-    (id, landing(answer, batch.len()))
+    (id, landing(answer, len))
 }
 
 fn landing(answer: Result<(), SinkError>, len: usize) -> Landing {

@@ -72,6 +72,10 @@ impl Spool {
         }
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.handle.shared
+    }
+
     /// Waits until there is room, takes the message, and waits until it is as safe as
     /// [`Persist`](super::Persist) says.
     ///
@@ -108,6 +112,20 @@ impl Spool {
     /// # Cancel safety
     ///
     /// As [`push`](Self::push).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use keylane_inbox::spool::{Message, SinkError, Spool, Spooled};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sink = |_: Vec<Spooled>| async move { Ok::<(), SinkError>(()) };
+    /// # let spool = Spool::builder(sink).open().await?;
+    /// let order = Message::new("user-7", "order").header("trace", "4bf92f35");
+    /// spool.push_message(order).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn push_message(&self, message: Message) -> Result<(), PushError> {
         let shared = &self.handle.shared;
         let message = match shared.with(|core| core.offer(message, false)) {
@@ -148,6 +166,26 @@ impl Spool {
     ///
     /// [`PushError::Full`] at the limit, while pushes wait for room, and while the disk is behind;
     /// [`PushError::TooLarge`] and [`PushError::Closed`]. All of them give the message back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use keylane_inbox::spool::{SinkError, Spool, Spooled};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let sink = |_: Vec<Spooled>| async move { Ok::<(), SinkError>(()) };
+    /// # let spool = Spool::builder(sink).open().await?;
+    /// use keylane_inbox::spool::PushError;
+    ///
+    /// // From any thread, for example a callback that must not wait.
+    /// match spool.try_push("user-7", "a click") {
+    ///     Ok(_) => {}
+    ///     Err(PushError::Full(_)) => println!("clicks are lost"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_push(
         &self,
         key: impl Into<Bytes>,
@@ -216,9 +254,31 @@ impl Spool {
         Stats::new(self.handle.shared.with(|core| core.view()))
     }
 
-    /// The keys that wait for a decision, in no order.
+    /// The keys that wait for a decision, in no order. None of them wait where
+    /// [`OnRefused`](super::OnRefused) names dead letters.
     ///
     /// It takes time in proportion to their number.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use keylane_inbox::spool::{SinkError, Spool, Spooled};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let sink = |_: Vec<Spooled>| async move {
+    ///     Err::<(), _>(SinkError::refused_batch("no such account"))
+    /// };
+    /// let spool = Spool::builder(sink).open().await?;
+    /// spool.push("user-7", "order").await?;
+    /// assert!(spool.flush().await.is_err());
+    /// for halted in spool.halted() {
+    ///     println!("{:?}: {}", halted.key, halted.reason);
+    ///     spool.skip(&halted.key);
+    /// }
+    /// assert_eq!(spool.stats().skipped, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn halted(&self) -> Vec<HaltedKey> {
         self.handle.shared.with(|core| {
             let keys = core.halted_keys();
@@ -231,14 +291,14 @@ impl Spool {
         })
     }
 
-    /// Lets a halted key go on with the message that the sink has refused. False if the key is not
-    /// halted.
+    /// Lets a halted key go on with the message that the sink has refused, which is written again.
+    /// False if the key is not [halted](Self::halted).
     pub fn resume(&self, key: impl AsRef<[u8]>) -> bool {
         self.handle.shared.with(|core| core.resume(key.as_ref()))
     }
 
     /// Lets a halted key go on without the message that the sink has refused, and gives that back.
-    /// `None` if the key is not halted. After a crash right now it may come back, behind later ones
+    /// `None` if the key is not [halted](Self::halted). After a crash right now it may come back, behind later ones
     /// of its key ([`Stats::unconfirmed`]).
     pub fn skip(&self, key: impl AsRef<[u8]>) -> Option<Spooled> {
         self.handle.shared.with(|core| core.skip(key.as_ref()))
@@ -246,7 +306,7 @@ impl Spool {
 
     /// No more in; what is in is delivered. Starts when it is awaited, see [`Closing`].
     pub fn close(&self) -> Closing {
-        Closing::new(Arc::clone(&self.handle.shared))
+        Closing::new(self.clone())
     }
 
     /// Whether the spool takes no more messages.

@@ -6,10 +6,12 @@
 //!              │  ▲                   │
 //!    policy,   ▼  │ pages             ├─ failed: again, after a wait
 //!    fsync    disk: spool.redb        ├─ written in part: the rest again
-//!                                     └─ refused: dead letters, or the key halts
+//!                                     └─ refused: dead letters, or the key halts;
+//!                                        the other keys go on
 //! ```
 //!
-//! Start with [`Spool`]; [`Builder`] has every setting. [`SpoolSink`] is what you bring.
+//! Start with [`Spool`]; [`Builder`] has every setting. [`SpoolSink`] is what you bring; an
+//! [`Inbox`](crate::Inbox) is one, and stores every message once.
 //!
 //! # What is promised
 //!
@@ -19,6 +21,8 @@
 //!   accepted, also after failures, partial writes, refusals and restarts.
 //! - **Bounded memory and disk**: [`Builder::memory`] and [`Builder::disk`] count every message.
 //!   What happens at the limit is [`AtLimit`]; only the policy that says so drops.
+//! - **A refused message holds up its key only**, also while the dead letters fail. What waits
+//!   behind it is in memory and counts: it is the limits that end this.
 //! - **Stable ids**: a message has the same [`MessageId`] each time it is written.
 //!
 //! # What is not
@@ -34,15 +38,17 @@
 //! # Watching it
 //!
 //! [`Spool::stats`] says what waits, and since when and why the sink or the disk fails. With
-//! `tracing`, target `keylane_inbox`: `WARN` when the sink begins to fail, `INFO` when it works
-//! again, `DEBUG` for each failure between, `ERROR` when the disk fails.
+//! `tracing`, target `keylane_inbox`: `WARN` when the sink or the dead letters begin to fail,
+//! `INFO` when they work again, `DEBUG` for each failure between, `ERROR` when the disk fails.
 
 // # How it works
 //
 // `core` decides, as a pure machine under one lock; `Shared` is the lock, and wakes whom a decision
 // concerns. The driver, a task, sends what the core tells it to. The writer, a thread, is the only
 // one that touches the journal: it takes all work that there is, commits it with one fsync, and
-// tells the core. So pushes that come while a commit runs share the next one.
+// tells the core. So pushes that come while a commit runs share the next one. Only `Persist::Each`
+// has delivery wait for the disk: otherwise what waits to be stored goes on as soon as memory is
+// free for it.
 //
 // The clock is read by the driver only, which belongs to the spool's runtime: a push may come from
 // a plain thread, or from a runtime whose time is paused.
@@ -67,6 +73,8 @@ pub use id::MessageId;
 
 mod sink;
 pub use sink::{SinkError, SpoolSink};
+
+mod inbox;
 
 mod refused;
 pub use refused::{BoxError, DeadLetters, OnRefused, Refused};

@@ -26,8 +26,12 @@ pub struct Refused {
 ///
 /// The next message of the key is written only after the letter was accepted, so `accept` must
 /// return `Ok` only when the letter is safe. After an error, a panic or a
-/// [`timeout`](super::Builder::timeout) the same letter is offered again, after the same wait as
-/// after a failure of the sink; nothing is delivered meanwhile.
+/// [`timeout`](super::Builder::timeout) the same letter is offered again, after a
+/// [wait](super::Builder::backoff) of its own; the other keys go on meanwhile.
+///
+/// Letters come one at a time, in the order of the refusals, while batches are written. What waits
+/// behind one stays in memory, and counts towards the limits. A letter may come twice, as a message
+/// may be written twice; its id tells.
 ///
 /// # Cancel safety
 ///
@@ -76,7 +80,7 @@ pub enum OnRefused {
     /// memory, and count towards the limits. The default: nothing is lost.
     #[default]
     Halt,
-    /// Give it to the dead letters; the key goes on when they have accepted it.
+    /// Give it to the dead letters; the key goes on when they have accepted it, the others at once.
     DeadLetter(Arc<dyn DeadLetters>),
 }
 

@@ -10,7 +10,7 @@ use super::message::Spooled;
 
 /// Where messages are delivered to: a broker, a database, a service, an inbox.
 ///
-/// An async closure over a `Vec<Spooled>` is a sink.
+/// An async closure over a `Vec<Spooled>` is a sink, and so is an [`Inbox`](crate::Inbox).
 ///
 /// # What a sink must do
 ///
@@ -51,7 +51,7 @@ use super::message::Spooled;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a sink for a spool",
-    note = "a sink is an async closure: \
+    note = "a sink is an `Inbox`, or an async closure: \
             `|batch: Vec<Spooled>| async move {{ Ok::<(), SinkError>(()) }}`",
     note = "its future must be `Send`, and its error `SinkError` or a `std::error::Error`"
 )]

@@ -1,5 +1,6 @@
 //! A look at a spool.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -29,7 +30,7 @@ pub struct Stats {
     pub skipped: u64,
     /// Messages that the sink wrote ahead of an earlier one of their key: a defect of the sink.
     pub out_of_order: u64,
-    /// Batches that failed.
+    /// Batches and dead letters that failed.
     pub failures: u64,
 
     /// Messages that have none of these outcomes.
@@ -49,16 +50,21 @@ pub struct Stats {
     pub removed: u64,
     /// Keys that wait for a decision.
     pub halted_keys: usize,
+    /// Keys that wait for the dead letters to accept a message which the sink has refused.
+    pub letters_waiting: usize,
     /// Pushes that wait for room.
     pub waiting_pushes: usize,
 
     /// Since when the sink fails, and why.
     pub failing: Option<Failing>,
+    /// Since when the dead letters fail, and why. Keys without refused messages are delivered
+    /// nevertheless.
+    pub letters_failing: Option<Failing>,
     /// Since when the disk fails, and why. Messages in memory are delivered nevertheless.
     pub disk: Option<DiskFailing>,
 }
 
-/// Since when the sink, or the dead letters, fail, and why.
+/// Since when the sink fails, or the dead letters do, and why.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
@@ -93,6 +99,16 @@ pub struct HaltedKey {
     pub waiting: usize,
 }
 
+impl Failing {
+    fn new((fault, attempts): (Fault<Arc<str>>, u32)) -> Self {
+        Self {
+            since: fault.since,
+            attempts,
+            error: fault.error.to_string(),
+        }
+    }
+}
+
 impl Stats {
     pub(super) fn new(view: View) -> Self {
         let counts = view.counts;
@@ -114,11 +130,9 @@ impl Stats {
             removed: counts.removed,
             halted_keys: view.halted_keys,
             waiting_pushes: view.waiting,
-            failing: view.failing.map(|Fault { since, error }| Failing {
-                since,
-                attempts: view.failures,
-                error: error.to_string(),
-            }),
+            letters_waiting: view.letters_waiting,
+            failing: view.failing.map(Failing::new),
+            letters_failing: view.letters_failing.map(Failing::new),
             disk: view
                 .disk_fault
                 .map(|Fault { since, error }| DiskFailing { since, error }),

@@ -186,6 +186,19 @@ fn other_threads_and_a_runtime_that_goes() {
     });
 }
 
+/// It is a handle, so what is in is delivered.
+#[tokio::test(start_paused = true)]
+async fn a_close_outlives_the_other_handles() {
+    let sink = Scripted::new([Act::Fail]);
+    let spool = Spool::builder(sink.clone()).open().await.unwrap();
+    spool.push("a", "0").await.unwrap();
+    let close = spool.close();
+    drop(spool);
+    let report = close.await;
+    check_sums(&report);
+    assert_eq!(report.delivered, 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_close_that_is_dropped_goes_on() {
     let sink = Scripted::down();

@@ -1,6 +1,6 @@
 //! What happens at the limits.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -121,14 +121,17 @@ async fn each_policy_at_the_limit_of_the_disk() {
             let mut accepted = 0;
             for n in 0..100 {
                 let push = spool.push("a", kilo(n));
-                match tokio::time::timeout(Duration::from_millis(400), push).await {
-                    Ok(Ok(())) => accepted += 1,
-                    Ok(Err(PushError::Full(_))) => assert_eq!(at_limit, AtLimit::Reject),
-                    Ok(Err(error)) => panic!("{error:?}"),
-                    Err(_) => {
-                        assert_eq!(at_limit, AtLimit::Wait);
-                        break;
-                    }
+                let pushed = match at_limit {
+                    AtLimit::Wait => match tokio::time::timeout(400 * MS, push).await {
+                        Ok(pushed) => pushed,
+                        Err(_) => break,
+                    },
+                    _ => push.await,
+                };
+                match pushed {
+                    Ok(()) => accepted += 1,
+                    Err(PushError::Full(_)) => assert_eq!(at_limit, AtLimit::Reject),
+                    Err(error) => panic!("{error:?}"),
                 }
                 let stats = spool.stats();
                 assert!(stats.waiting_bytes <= 64 * 1024, "{stats:?}");
@@ -297,4 +300,32 @@ async fn a_push_that_is_dropped_while_it_waits_for_the_disk() {
     check_sums(&report);
     assert_eq!(report.delivered, 2);
     sink.check_order(2);
+}
+
+/// Times that no clock can add are not added.
+#[tokio::test(start_paused = true)]
+async fn times_without_end() {
+    let sink = Scripted::new([Act::Fail]);
+    let dir = tempfile::tempdir().unwrap();
+    let spool = Spool::builder(sink.clone())
+        .dir(dir.path())
+        .persist(Persist::Every(Duration::MAX))
+        .batch(10, 1 << 20, Duration::MAX)
+        .backoff(Duration::MAX, Duration::MAX)
+        .timeout(Duration::MAX)
+        .open()
+        .await
+        .unwrap();
+    spool.push("a", "0").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(sink.calls(), 0, "the batch waits to fill");
+    let flush = tokio::time::timeout(Duration::from_secs(3_600), spool.flush());
+    assert!(flush.await.is_err());
+    assert_eq!(sink.calls(), 1, "it failed, and waits");
+    let close = spool.close().within(Duration::MAX);
+    let close = tokio::time::timeout(MS, close.into_future());
+    assert!(close.await.is_err());
+    let report = spool.close().within(Duration::ZERO).await;
+    check_sums(&report);
+    assert_eq!(report.left_on_disk, 1);
 }

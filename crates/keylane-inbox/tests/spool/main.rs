@@ -4,6 +4,13 @@
 
 mod disk;
 mod ending;
+#[allow(
+    dead_code,
+    reason = "made for the tests of the inbox, which use all of it"
+)]
+#[path = "../faults/disk.rs"]
+mod faulty;
+mod inbox;
 mod kill;
 mod limits;
 mod refusals;

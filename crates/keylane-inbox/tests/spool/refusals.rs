@@ -94,21 +94,22 @@ async fn an_unnamed_refusal_is_found() {
     assert_eq!((report.delivered, report.dead_lettered), (20, 1));
 }
 
+/// A shelf that fails a few times, once by a panic, and then works.
 #[tokio::test(start_paused = true)]
-async fn dead_letters_that_fail_keep_the_key_waiting() {
+async fn dead_letters_that_fail_keep_their_key_waiting_and_no_other() {
     let sink = Scripted::new([Act::Refuse(vec![0])]);
-    let failures = Arc::new(Mutex::new(3));
-    let left = Arc::clone(&failures);
+    let left = Arc::new(Mutex::new(3));
+    let failures = Arc::clone(&left);
     let accept = move |_: Refused| {
-        let mut left = left.lock().unwrap();
-        *left -= i32::from(*left >= 0);
-        let works = *left < 0;
-        let panics = *left == 1;
+        let failures = Arc::clone(&failures);
         async move {
-            assert!(!panics, "planned");
-            match works {
-                true => Ok(()),
-                false => Err(BoxError::from("no shelf")),
+            let left = *failures.lock().unwrap();
+            *failures.lock().unwrap() = left - i32::from(left > 0);
+            match left {
+                0 => Ok(()),
+                // As a panic does, without the noise.
+                2 => std::panic::resume_unwind(Box::new("planned")),
+                _ => Err(BoxError::from("no shelf")),
             }
         }
     };
@@ -121,15 +122,86 @@ async fn dead_letters_that_fail_keep_the_key_waiting() {
     spool.push("a", "bad").await.unwrap();
     spool.push("a", "1").await.unwrap();
     tokio::time::sleep(3 * MS).await;
-    assert_eq!(
-        spool.stats().failing.unwrap().error,
-        "dead letters: no shelf"
-    );
-    assert!(sink.written().is_empty());
+    for n in 0..5 {
+        spool.push("b", n.to_string()).await.unwrap();
+    }
+    tokio::time::sleep(3 * MS).await;
+    // All of it while the first letter waits to be offered again.
+    assert_eq!(*left.lock().unwrap(), 2);
+    assert_eq!(sink.written(), ["b=0", "b=1", "b=2", "b=3", "b=4"]);
+    let stats = spool.stats();
+    assert_eq!(stats.letters_failing.unwrap().error, "no shelf");
+    assert!(stats.failing.is_none(), "the sink works");
+    assert_eq!((stats.letters_waiting, stats.halted_keys), (1, 0));
+    assert!(spool.halted().is_empty());
+    assert!(!spool.resume("a"));
+    assert!(spool.skip("a").is_none());
     spool.flush().await.unwrap();
-    assert_eq!(sink.written(), ["a=1"]);
-    assert_eq!(
-        (spool.stats().failures, spool.stats().dead_lettered),
-        (3, 1)
-    );
+    assert_eq!(sink.written()[5..], ["a=1"]);
+    let stats = spool.stats();
+    assert_eq!((stats.failures, stats.dead_lettered), (3, 1));
+    assert!(stats.letters_failing.is_none());
+    check_sums(&spool.close().await);
+}
+
+/// However many messages wait behind it, and while the letter is at the dead letters.
+#[tokio::test(start_paused = true)]
+async fn a_letter_that_hangs_holds_up_its_key_only() {
+    const BEHIND: usize = 3_000;
+    let sink = Scripted::new([Act::Refuse(vec![0])]);
+    let accept = |_: Refused| std::future::pending::<Result<(), BoxError>>();
+    let spool = Spool::builder(sink.clone())
+        .batch(10, 1 << 20, MS)
+        .on_refused(OnRefused::dead_letter(accept))
+        .timeout(Duration::from_secs(3_600))
+        .open()
+        .await
+        .unwrap();
+    for n in 0..BEHIND {
+        spool.push("a", n.to_string()).await.unwrap();
+    }
+    for n in 0..100 {
+        spool.push("b", n.to_string()).await.unwrap();
+    }
+    tokio::time::sleep(100 * MS).await;
+    // None of them came behind the refused one.
+    sink.check_order(100);
+    let stats = spool.stats();
+    assert_eq!(stats.waiting as usize, BEHIND);
+    assert_eq!((stats.in_flight, stats.letters_waiting), (0, 1));
+    let report = spool.close().within(MS).await;
+    check_sums(&report);
+    let returned: Vec<_> = report.returned.iter().map(text).collect();
+    let expected: Vec<_> = (0..BEHIND).map(|n| format!("a={n}")).collect();
+    assert_eq!(returned, expected);
+}
+
+/// A sink that is down does not keep a letter from being written.
+#[tokio::test(start_paused = true)]
+async fn letters_are_written_while_the_sink_fails() {
+    let sink = Scripted::new([Act::Refuse(vec![0, 1])]);
+    sink.then(Act::Fail);
+    let letters = Arc::new(Mutex::new(Vec::new()));
+    let shelf = Arc::clone(&letters);
+    let accept = move |letter: Refused| {
+        shelf.lock().unwrap().push(text(&letter.message));
+        async move { Ok::<(), BoxError>(()) }
+    };
+    let spool = Spool::builder(sink.clone())
+        .batch(3, 1 << 20, MS)
+        .on_refused(OnRefused::dead_letter(accept))
+        .open()
+        .await
+        .unwrap();
+    for (key, payload) in [("a", "bad"), ("b", "bad"), ("c", "0"), ("a", "1")] {
+        spool.push(key, payload).await.unwrap();
+    }
+    tokio::time::sleep(20 * MS).await;
+    assert!(spool.stats().failing.is_some());
+    assert_eq!(*letters.lock().unwrap(), ["a=bad", "b=bad"]);
+    sink.then(Act::Write);
+    spool.flush().await.unwrap();
+    let mut written = sink.written();
+    written.sort();
+    assert_eq!(written, ["a=1", "c=0"]);
 }

@@ -19,5 +19,10 @@ impl StartGuard<Place> for AttemptCounter {
         }
     }
 
-    fn settles(&self, _slot: u32, _place: &Place, _outcome: Outcome) {}
+    fn settles(&self, _slot: u32, place: &Place, outcome: Outcome) {
+        if let Outcome::Returned { attempts, .. } = outcome {
+            self.server
+                .change(|state| state.set_attempts(*place, attempts));
+        }
+    }
 }

@@ -484,11 +484,14 @@ impl State {
         }
     }
 
-    /// The message of a delivery that is held.
+    /// The message of a delivery that is held, unless it is gone.
     pub(super) fn reread(&mut self, place: Place) -> Option<Handed> {
         let held = *self.held.get(&place.tag)?;
         let counts = self.features.does_count_attempts();
         let kept = self.kept(held.partition, held.offset)?;
+        if kept.standing.is_settled() {
+            return None;
+        }
         let attempts = if counts { kept.attempts } else { 0 };
         let mut message = kept.message.clone();
         message.attempt = attempts + 1;
@@ -514,10 +517,15 @@ impl State {
             return false;
         }
         self.counts.starts += 1;
-        if let Some(kept) = self.kept(place.partition, place.offset) {
-            kept.attempts = attempt;
-        }
+        self.set_attempts(place, attempt);
         true
+    }
+
+    /// So many attempts of a message count.
+    pub(super) fn set_attempts(&mut self, place: Place, attempts: u32) {
+        if let Some(kept) = self.kept(place.partition, place.offset) {
+            kept.attempts = attempts;
+        }
     }
 
     pub(super) fn redeliver(&mut self, now: Instant, chosen: impl Fn(&RawMessage) -> bool) {

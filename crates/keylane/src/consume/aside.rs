@@ -1,4 +1,8 @@
-//! Messages that wait beside full lanes, each lane's in order.
+//! Messages of full lanes, which wait beside them so that those of other keys go on.
+//!
+//! Of a source that can read a position again, only the first messages of a full lane are kept. The
+//! others are *deferred*: their slots stay, and what is behind them is read again when those in
+//! front have gone in.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -11,25 +15,66 @@ use super::inlet::Waiting;
 use crate::engine::Gate;
 use crate::rt::{NumberMap, OwnedSemaphorePermit};
 
+/// How many messages of a full lane are kept at least. As many are read again at once.
+pub(super) const KEPT: usize = 64;
+
 /// One queue for each full lane, by the hash of its key: two keys with one hash wait together.
 pub(super) struct Aside<K, M> {
-    queues: NumberMap<u64, VecDeque<Waiting<K, M>>>,
-    /// One wait for each queue.
+    queues: NumberMap<u64, Queue<K, M>>,
+    /// One wait for each queue whose first message is kept.
     gates: FuturesUnordered<BoxFuture<'static, (u64, Option<OwnedSemaphorePermit>)>>,
     len: usize,
+    deferred: usize,
+    /// Most messages that are deferred.
+    defers: usize,
+    /// Queues with deferred messages close to their front.
+    hungry: Vec<u64>,
+    /// Queues that go on when the message of this slot has settled.
+    followers: NumberMap<u64, u64>,
+}
+
+/// What waits for one lane, in order.
+struct Queue<K, M> {
+    entries: VecDeque<Entry<K, M>>,
+    deferred: usize,
+    /// What the gate said when the first message was deferred.
+    let_in: Option<Option<OwnedSemaphorePermit>>,
+    is_hungry: bool,
+}
+
+enum Entry<K, M> {
+    Kept(Box<Waiting<K, M>>),
+    /// The slot of a message that is to be read again.
+    Deferred(u32),
+}
+
+/// What comes first in a queue.
+pub(super) enum First<'a, K, M> {
+    Kept(&'a Waiting<K, M>),
+    Deferred,
 }
 
 impl<K, M> Aside<K, M> {
-    pub(super) fn new() -> Self {
+    /// With room for so many deferred messages.
+    pub(super) fn new(defers: usize) -> Self {
         Self {
             queues: NumberMap::new(),
             gates: FuturesUnordered::new(),
             len: 0,
+            deferred: 0,
+            defers,
+            hungry: Vec::new(),
+            followers: NumberMap::new(),
         }
     }
 
+    /// How many messages wait, those included that are deferred.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    pub(super) fn deferred(&self) -> usize {
+        self.deferred
     }
 
     /// Whether messages of this key wait, so that others of it have to wait behind them.
@@ -38,13 +83,19 @@ impl<K, M> Aside<K, M> {
         self.len > 0 && self.queues.contains_key(&hash)
     }
 
-    /// Puts a message behind the others of its key.
+    /// Puts a message behind the others of its key, or defers it.
     pub(super) fn push(&mut self, waiting: Waiting<K, M>) {
         self.len += 1;
-        self.queues
-            .entry(waiting.hash)
-            .or_default()
-            .push_back(waiting);
+        let queue = self.queues.entry(waiting.hash).or_default();
+        let defers = queue.entries.len() >= KEPT && self.deferred < self.defers;
+        queue.entries.push_back(match waiting.slot {
+            Some(slot) if defers => {
+                self.deferred += 1;
+                queue.deferred += 1;
+                Entry::Deferred(slot)
+            }
+            _ => Entry::Kept(Box::new(waiting)),
+        });
     }
 
     /// Waits at this gate for the first message of a key.
@@ -65,22 +116,92 @@ impl<K, M> Aside<K, M> {
     }
 
     /// The first message of a key.
-    pub(super) fn front(&self, hash: u64) -> Option<&Waiting<K, M>> {
-        self.queues.get(&hash)?.front()
+    pub(super) fn first(&self, hash: u64) -> Option<First<'_, K, M>> {
+        match self.queues.get(&hash)?.entries.front()? {
+            Entry::Kept(waiting) => Some(First::Kept(waiting)),
+            Entry::Deferred(_) => Some(First::Deferred),
+        }
     }
 
-    /// Takes the first message of a key.
+    /// Keeps what the gate has said until the first message of the key is read.
+    pub(super) fn let_in_later(&mut self, hash: u64, permit: Option<OwnedSemaphorePermit>) {
+        if let Some(queue) = self.queues.get_mut(&hash) {
+            queue.let_in = Some(permit);
+        }
+    }
+
+    /// Has the messages of a key follow when the message of this slot has settled.
+    pub(super) fn follow_later(&mut self, hash: u64, slot: u32) {
+        self.followers.insert(slot.into(), hash);
+    }
+
+    /// Whose messages follow the one of this slot.
+    #[inline]
+    pub(super) fn follower_of(&mut self, slot: u32) -> Option<u64> {
+        if self.followers.is_empty() {
+            return None;
+        }
+        self.followers.remove(&slot.into())
+    }
+
+    /// Takes the first message of a key, if it is kept.
     pub(super) fn pop(&mut self, hash: u64) -> Option<Waiting<K, M>> {
         let queue = self.queues.get_mut(&hash)?;
-        let waiting = queue.pop_front();
-        if queue.is_empty() {
+        let Some(Entry::Kept(_)) = queue.entries.front() else {
+            return None;
+        };
+        let Some(Entry::Kept(waiting)) = queue.entries.pop_front() else {
+            return None;
+        };
+        self.len -= 1;
+        if queue.entries.is_empty() {
             self.queues.remove(&hash);
+        } else {
+            queue.note_hunger(hash, &mut self.hungry);
         }
-        self.len -= usize::from(waiting.is_some());
-        waiting
+        Some(*waiting)
     }
 
-    /// Takes out what is chosen of one key.
+    /// A key whose deferred messages are to be read, and the slots of the first of them.
+    pub(super) fn next_hungry(&mut self) -> Option<(u64, Vec<u32>)> {
+        while let Some(hash) = self.hungry.pop() {
+            let Some(queue) = self.queues.get_mut(&hash) else {
+                continue;
+            };
+            queue.is_hungry = false;
+            let slots: Vec<u32> = queue.deferred_slots().take(KEPT).collect();
+            if !slots.is_empty() {
+                return Some((hash, slots));
+            }
+        }
+        None
+    }
+
+    /// A deferred message was read again. Its slot names it; its queue may have gone back meanwhile.
+    pub(super) fn fill(&mut self, hash: u64, waiting: Waiting<K, M>) {
+        let Some(queue) = self.queues.get_mut(&hash) else {
+            return;
+        };
+        let Some(slot) = waiting.slot else { return };
+        let is_it = |entry: &&mut Entry<K, M>| matches!(entry, Entry::Deferred(at) if *at == slot);
+        if let Some(entry) = queue.entries.iter_mut().find(is_it) {
+            *entry = Entry::Kept(Box::new(waiting));
+            queue.deferred -= 1;
+            self.deferred -= 1;
+            queue.note_hunger(hash, &mut self.hungry);
+        }
+    }
+
+    /// What the gate of a queue said that could not be followed, if it can be now.
+    pub(super) fn take_let_in(&mut self, hash: u64) -> Option<Option<OwnedSemaphorePermit>> {
+        let queue = self.queues.get_mut(&hash)?;
+        match queue.entries.front() {
+            Some(Entry::Kept(_)) => queue.let_in.take(),
+            Some(Entry::Deferred(_)) | None => None,
+        }
+    }
+
+    /// Takes out what is chosen of one key, of what is kept.
     pub(super) fn extract_of(
         &mut self,
         hash: u64,
@@ -89,31 +210,84 @@ impl<K, M> Aside<K, M> {
         let Some(queue) = self.queues.get_mut(&hash) else {
             return Vec::new();
         };
-        let (out, rest) = queue.drain(..).partition::<Vec<_>, _>(chosen);
-        queue.extend(rest);
-        if queue.is_empty() {
-            self.queues.remove(&hash);
+        let mut out = Vec::new();
+        for _ in 0..queue.entries.len() {
+            match queue.entries.pop_front() {
+                Some(Entry::Kept(waiting)) if chosen(&waiting) => out.push(*waiting),
+                Some(entry) => queue.entries.push_back(entry),
+                None => {}
+            }
         }
         self.len -= out.len();
+        if queue.entries.is_empty() {
+            self.queues.remove(&hash);
+        }
         out
     }
 
-    /// Takes out what is chosen. A queue that is empty then is gone, and its wait finds nothing.
+    /// Takes out what is chosen, by its slot. A queue that is empty then is gone, and its wait finds
+    /// nothing. Returns the keys whose first messages may go in now.
     pub(super) fn extract(
         &mut self,
-        mut chosen: impl FnMut(&Waiting<K, M>) -> bool,
+        mut chosen: impl FnMut(Option<u32>) -> bool,
+        slots: &mut Vec<u32>,
         out: &mut Vec<Waiting<K, M>>,
-    ) {
-        for queue in self.queues.values_mut() {
-            for _ in 0..queue.len() {
-                match queue.pop_front() {
-                    Some(waiting) if chosen(&waiting) => out.push(waiting),
-                    Some(waiting) => queue.push_back(waiting),
+    ) -> Vec<u64> {
+        let mut moved = Vec::new();
+        for (hash, queue) in &mut self.queues {
+            let before = queue.entries.len();
+            for _ in 0..before {
+                match queue.entries.pop_front() {
+                    Some(Entry::Kept(waiting)) if chosen(waiting.slot) => out.push(*waiting),
+                    Some(Entry::Deferred(slot)) if chosen(Some(slot)) => {
+                        queue.deferred -= 1;
+                        slots.push(slot);
+                    }
+                    Some(entry) => queue.entries.push_back(entry),
                     None => {}
                 }
             }
+            if queue.entries.len() < before {
+                queue.note_hunger(*hash, &mut self.hungry);
+                moved.extend(queue.let_in.is_some().then_some(*hash));
+            }
         }
-        self.queues.retain(|_, queue| !queue.is_empty());
-        self.len = self.queues.values().map(VecDeque::len).sum();
+        self.queues.retain(|_, queue| !queue.entries.is_empty());
+        self.len = self.queues.values().map(|queue| queue.entries.len()).sum();
+        self.deferred = self.queues.values().map(|queue| queue.deferred).sum();
+        moved
+    }
+}
+
+impl<K, M> Default for Queue<K, M> {
+    fn default() -> Self {
+        Self {
+            entries: VecDeque::new(),
+            deferred: 0,
+            let_in: None,
+            is_hungry: false,
+        }
+    }
+}
+
+impl<K, M> Queue<K, M> {
+    /// Half of what is kept has gone in: what follows is to be read.
+    fn note_hunger(&mut self, hash: u64, hungry: &mut Vec<u64>) {
+        if self.deferred == 0 || self.is_hungry {
+            return;
+        }
+        let is_deferred = |entry: &Entry<K, M>| matches!(entry, Entry::Deferred(_));
+        if self.entries.iter().take(KEPT / 2).any(is_deferred) {
+            self.is_hungry = true;
+            hungry.push(hash);
+        }
+    }
+
+    fn deferred_slots(&self) -> impl Iterator<Item = u32> {
+        let near = self.entries.iter().take(2 * KEPT);
+        near.filter_map(|entry| match entry {
+            Entry::Deferred(slot) => Some(*slot),
+            Entry::Kept(_) => None,
+        })
     }
 }

@@ -30,12 +30,15 @@ use super::revocation::{Due, Revocation};
 use super::settings::{Guarantee, IntakeSettings};
 use crate::clock::{self, Alarm, Instant};
 use crate::dispatcher::Dispatcher;
-use crate::engine::{GuardedStarts, LetterRequest, Registration, Revoked, SlotGuard, SourceSlot};
+use crate::engine::{
+    GuardedStarts, LetterRequest, Registration, Revoked, SlotGuard, SourceSlot, after,
+};
 use crate::error::ConsumeError;
 use crate::observe::trace::cut;
 use crate::rt::{self, Arc, mpsc};
 use crate::source::{
-    Deliveries, Generation, Outcome, Received, Settlement, Source, SourceError, SourceLetter,
+    Deliveries, Features, Generation, Outcome, Received, Settlement, Source, SourceError,
+    SourceLetter,
 };
 use crate::types::Of;
 use crate::unwind::{caught, dropped};
@@ -43,6 +46,15 @@ use crate::watching::SourceEvent;
 
 /// The first pause before a source that failed is opened again.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is wrong with a message that cannot be placed.
+const UNPLACEABLE: &str = "a message has no key, or is larger than the capacity";
+
+/// How long a message stays that cannot be placed, before it goes back.
+const UNPLACEABLE_WAIT: Duration = Duration::from_secs(1);
+
+/// How often a call of [`Source::open`] is interrupted to see whether the dispatcher is closed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Most characters kept of an error.
 const LONGEST_WHY: usize = 256;
@@ -73,6 +85,14 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     /// When leases are extended, and acks are confirmed.
     extend_at: Instant,
     confirm_at: Instant,
+    /// How often the source has failed since it last was well: it confirmed something, or was idle.
+    failures: u32,
+    features: Features,
+    /// Messages that cannot be placed, and when they go back. Not at once: a source with nack would
+    /// hand them over again at full speed.
+    unplaceable: Vec<(Instant, u32)>,
+    /// The source has come to its end.
+    ended: bool,
     /// Acks told and not confirmed.
     unconfirmed: u64,
     /// Whether anything was told that is not confirmed: dead letters too.
@@ -85,6 +105,8 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     settled: Vec<(u32, Outcome)>,
     letters: Vec<LetterRequest>,
     told: Vec<Settlement<S::Position>>,
+    /// Whether messages could be placed, and the dispatcher is to look at others first.
+    is_behind: bool,
     /// Whether the source is asked first in the next turn, so that neither side waits for ever.
     source_first: bool,
     alarm: Option<Alarm>,
@@ -93,8 +115,8 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
 /// How far the driver is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The source is opened at this time; it has failed so often in a row.
-    Opening(Instant, u32),
+    /// The source is opened at this time.
+    Opening(Instant),
     Running,
     /// The source is open, or was never. Nothing more comes in.
     Stopping {
@@ -114,6 +136,14 @@ enum Turn<P> {
     Room,
     Time,
     Received(Result<Received<P>, SourceError>),
+}
+
+/// What became of a call of [`Source::open`].
+enum Opened {
+    Returned(Result<(), SourceError>),
+    Late,
+    /// It was dropped: the intake is to stop.
+    Stop(Option<Instant>),
 }
 
 /// Why a source is opened again.
@@ -155,17 +185,25 @@ where
         let registration = engine.sources.register(slots);
         let registration = registration.ok_or(ConsumeError::Closed)?;
         let now = engine.now();
+        // What is settled before it runs has no slot.
+        let defers = match source.features().has_random_access() {
+            true if settings.guarantee != Guarantee::AtMostOnce => settings.deferred,
+            _ => 0,
+        };
         Ok(Self {
             name: source.name(),
-            inlet: Inlet::new(dispatcher, registration.source),
-            source,
+            inlet: Inlet::new(dispatcher, registration.source, defers),
             settings,
             held: HeldTable::new(),
             registration,
             guard,
             _counts: counts,
             revocations: Vec::new(),
-            phase: Phase::Opening(now, 0),
+            phase: Phase::Opening(now),
+            failures: 0,
+            features: source.features(),
+            unplaceable: Vec::new(),
+            ended: false,
             paused: false,
             heard_at: now,
             busy_since: now,
@@ -180,8 +218,10 @@ where
             settled: Vec::new(),
             letters: Vec::new(),
             told: Vec::new(),
+            is_behind: false,
             source_first: false,
             alarm: None,
+            source,
         })
     }
 
@@ -192,11 +232,15 @@ where
             if !self.revocations.is_empty() {
                 self.give_back_unplaced().await;
             }
-            self.inlet.place();
+            self.read_deferred().await;
+            self.is_behind = self.inlet.place();
             self.publish_aside();
             self.refuse_if_closed().await;
             if self.is_over() {
                 break;
+            }
+            if self.is_behind {
+                rt::yield_now().await;
             }
             let turn = self.next_turn().await;
             self.busy_since = clock::now();
@@ -228,24 +272,27 @@ where
         // The source cannot say anything while another call of it runs.
         let busy = now.saturating_duration_since(self.busy_since);
         self.heard_at = later(self.heard_at, busy).min(now);
+        // While we stop as well, without room: a generation may end.
+        let receives = self.is_open() && !self.ended;
         let mut alarm = self.wake_at().map(|at| {
             let alarm = self.alarm.get_or_insert_with(|| Alarm::new(at));
             alarm.reset(at);
             alarm
         });
-        let receives = self.phase == Phase::Running && !self.inlet.is_closed();
-        let room = match self.paused {
-            true => 0,
+        let takes_in = self.phase == Phase::Running && !self.inlet.is_closed();
+        let room = match takes_in && !self.paused {
+            false => 0,
             // What is settled before it runs is not held.
-            false => {
+            true => {
                 let here = self.held.len().max(self.inlet.len());
+                let here = here.saturating_sub(self.inlet.aside.deferred());
                 self.settings.held.saturating_sub(here)
             }
         };
         self.deliveries.room = room;
         self.deliveries.until = later(self.heard_at, self.settings.stall_after / 2).into();
         self.source_first = !self.source_first;
-        let source_first = self.source_first;
+        let (source_first, is_behind) = (self.source_first, self.is_behind);
 
         let mut receive = pin!(self.source.receive(&mut self.deliveries));
         let (settled, letters) = (&mut self.settled, &mut self.letters);
@@ -279,7 +326,7 @@ where
             {
                 return Poll::Ready(Turn::News);
             }
-            if inlet.poll_room(cx).is_ready() {
+            if inlet.poll_room(cx).is_ready() || is_behind {
                 return Poll::Ready(Turn::Room);
             }
             if !source_first && let Poll::Ready(turn) = poll_source(cx) {
@@ -302,7 +349,7 @@ where
         let mut first: Option<Instant> = None;
         let mut by = |time: Instant| first = Some(first.map_or(time, |first| first.min(time)));
         match self.phase {
-            Phase::Opening(open_at, _) => by(open_at),
+            Phase::Opening(open_at) => by(open_at),
             Phase::Running => {
                 if self.settings.stall_after < FAR {
                     by(later(self.heard_at, self.settings.stall_after));
@@ -327,11 +374,14 @@ where
         for revocation in &self.revocations {
             by(revocation.wake_at());
         }
+        if let Some((at, _)) = self.unplaceable.first() {
+            by(*at);
+        }
         first
     }
 
     fn lease(&self) -> Option<Duration> {
-        self.source.features().lease_of()
+        self.features.lease_of()
     }
 
     fn is_open(&self) -> bool {
@@ -344,7 +394,7 @@ where
 
     /// Opens the source if it is time.
     async fn open_if_due(&mut self) {
-        let Phase::Opening(at, failures) = self.phase else {
+        let Phase::Opening(at) = self.phase else {
             return;
         };
         if self.inlet.is_closed() {
@@ -355,23 +405,36 @@ where
         }
         let opened = {
             let mut alarm = alarm_after(self.settings.stall_after);
+            let mut look = Alarm::new(later(clock::now(), LOOK_EVERY));
             let mut open = pin!(AssertUnwindSafe(self.source.open()).catch_unwind());
-            let commands = &mut self.commands;
+            let (commands, paused) = (&mut self.commands, &mut self.paused);
+            let dispatcher = self.inlet.dispatcher.clone();
             poll_fn(|cx| {
                 // A stop does not wait for a source that does not answer.
-                if let Poll::Ready(Some(command)) = commands.poll_recv(cx) {
-                    return Poll::Ready(Err(Some(command)));
+                while let Poll::Ready(Some(command)) = commands.poll_recv(cx) {
+                    match command {
+                        Command::Pause => *paused = true,
+                        Command::Resume => *paused = false,
+                        Command::Stop(at) => return Poll::Ready(Opened::Stop(at)),
+                    }
                 }
                 match open.as_mut().poll(cx) {
-                    Poll::Ready(Ok(opened)) => return Poll::Ready(Ok(opened)),
+                    Poll::Ready(Ok(opened)) => return Poll::Ready(Opened::Returned(opened)),
                     Poll::Ready(Err(_)) => {
                         let error = SourceError::failed("`open` panicked");
-                        return Poll::Ready(Ok(Err(error)));
+                        return Poll::Ready(Opened::Returned(Err(error)));
                     }
                     Poll::Pending => {}
                 }
+                // Neither does a dispatcher that is closed.
+                while look.poll(cx).is_ready() {
+                    if dispatcher.is_closed() {
+                        return Poll::Ready(Opened::Stop(Some(clock::now())));
+                    }
+                    look.reset(later(clock::now(), LOOK_EVERY));
+                }
                 match &mut alarm {
-                    Some(alarm) => alarm.poll(cx).map(|()| Err(None)),
+                    Some(alarm) => alarm.poll(cx).map(|()| Opened::Late),
                     None => Poll::Pending,
                 }
             })
@@ -380,28 +443,33 @@ where
         let now = clock::now();
         self.heard_at = now;
         match opened {
-            Ok(Ok(())) => {
+            Opened::Returned(Ok(())) => {
                 self.phase = Phase::Running;
                 self.publish_state();
                 self.notify(SourceEvent::Opened);
             }
-            Ok(Err(error)) => self.retry_open(failures, &error.to_string()),
-            Err(None) => {
+            Opened::Returned(Err(error)) => {
+                self.report_failure(&error.to_string());
+                self.open_later();
+            }
+            Opened::Late => {
                 let lasted = self.settings.stall_after;
                 self.notify(SourceEvent::Stalled { lasted });
-                self.retry_open(failures, "`open` did not return in time");
+                self.report_failure("`open` did not return in time");
+                self.open_later();
             }
-            Err(Some(command)) => self.obey(command),
+            Opened::Stop(at) => self.stop_at(at),
         }
     }
 
-    fn retry_open(&mut self, failures: u32, why: &str) {
-        let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
+    /// Has the source opened after a pause that grows with each failure in a row.
+    fn open_later(&mut self) {
+        let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         let pause = PAUSE
             .saturating_mul(factor)
             .min(self.settings.longest_pause);
-        self.report_failure(why);
-        self.phase = Phase::Opening(later(clock::now(), pause), failures.saturating_add(1));
+        self.failures = self.failures.saturating_add(1);
+        self.phase = Phase::Opening(later(clock::now(), pause));
     }
 
     fn report_failure(&self, why: &str) {
@@ -421,14 +489,27 @@ where
         let dead_lettered = std::mem::take(&mut self.deliveries.dead_lettered);
         let mut deliveries = std::mem::take(&mut self.deliveries.deliveries);
         let received = deliveries.len() as u64 + dead_lettered;
-        if self.settings.guarantee == Guarantee::AtMostOnce {
+        if let Phase::Stopping { .. } = self.phase {
+            // It had no room. Nothing more goes into the lanes.
+            let mut back = Vec::new();
+            for delivery in deliveries.drain(..) {
+                back.extend(self.hold(&delivery.position, &delivery));
+                dropped(delivery);
+            }
+            self.publish(|stats| {
+                stats.received += received;
+                stats.dead_lettered += dead_lettered;
+            });
+            Box::pin(self.give_back(back)).await;
+        } else if self.settings.guarantee == Guarantee::AtMostOnce {
             self.publish(|stats| {
                 stats.received += dead_lettered;
                 stats.dead_lettered += dead_lettered;
             });
             self.take_in_settled(&mut deliveries).await;
         } else {
-            let mut too_large = Vec::new();
+            let before = self.unplaceable.len();
+            let goes_back_at = later(self.heard_at, UNPLACEABLE_WAIT);
             for delivery in deliveries.drain(..) {
                 let Some(slot) = self.hold(&delivery.position, &delivery) else {
                     continue;
@@ -436,7 +517,7 @@ where
                 let pushed = caught(|| self.inlet.push(delivery.message, Some(slot)));
                 if !matches!(pushed, Ok(Ok(()))) {
                     dropped(pushed);
-                    too_large.push(slot);
+                    self.unplaceable.push((goes_back_at, slot));
                 }
             }
             // Together with what is held: the two are always seen to agree.
@@ -444,9 +525,8 @@ where
                 stats.received += received;
                 stats.dead_lettered += dead_lettered;
             });
-            if !too_large.is_empty() {
-                self.report_failure("a message has no key, or is larger than the capacity");
-                self.give_back(too_large).await;
+            if self.unplaceable.len() > before {
+                self.report_failure(UNPLACEABLE);
             }
         }
         // The same memory for the next ones.
@@ -501,7 +581,7 @@ where
             let pushed = caught(|| self.inlet.push(delivery.message, None));
             if !matches!(pushed, Ok(Ok(()))) {
                 dropped(pushed);
-                self.report_failure("a message has no key, or is larger than the capacity");
+                self.report_failure(UNPLACEABLE);
             }
         }
     }
@@ -517,11 +597,13 @@ where
         self.heard_at = clock::now();
         match received {
             Ok(Received::Messages) if self.deliveries.is_empty() => rt::yield_now().await,
-            Ok(Received::Messages | Received::Idle) => {}
+            Ok(Received::Messages) => {}
+            Ok(Received::Idle) => self.failures = 0,
             Ok(Received::Revoked(generations)) => self.revoke(generations, true).await,
             Ok(Received::Lost(generations)) => self.revoke(generations, false).await,
             Ok(Received::Recalled(positions)) => self.recall(&positions).await,
             Ok(Received::End) => {
+                self.ended = true;
                 self.take_in().await;
                 self.stop_at(None);
             }
@@ -544,11 +626,55 @@ where
         }
     }
 
+    /// Reads deferred messages again that are about to go in.
+    async fn read_deferred(&mut self) {
+        while let Some((hash, slots)) = self.inlet.next_to_read() {
+            let held = &self.held;
+            let live = slots.into_iter().filter_map(|slot| {
+                let held = held.get(slot)?;
+                let is_live = held.standing != Standing::Over;
+                is_live.then(|| (slot, held.position.clone()))
+            });
+            let (slots, positions): (Vec<_>, Vec<_>) = live.unzip();
+            if positions.is_empty() || !self.is_open() {
+                continue;
+            }
+            let limit = self.settings.stall_after;
+            let until = later(clock::now(), limit).into();
+            let mut into = Deliveries::new(positions.len(), until);
+            let read = call(limit, self.source.reread(&positions, &mut into));
+            if let Err(error) = read.await {
+                return self.restart(error);
+            }
+            let mut read = into.take().into_iter().peekable();
+            let (mut found, mut missing) = (Vec::new(), Vec::new());
+            for (slot, position) in slots.into_iter().zip(&positions) {
+                match read.next_if(|delivery| delivery.position == *position) {
+                    Some(delivery) => found.push((slot, delivery.message)),
+                    None => missing.push(slot),
+                }
+            }
+            dropped(read);
+            let all: Vec<u32> = found.iter().map(|(slot, _)| *slot).collect();
+            // If a function of the user panics that did not do so before, none of them is right.
+            let others = caught(|| self.inlet.take_read(hash, found)).unwrap_or(all);
+            missing.extend(others);
+            if !missing.is_empty() {
+                self.report_failure("messages that wait were not there when they were read again");
+                let missing = self
+                    .inlet
+                    .extract(|slot| slot.is_some_and(|slot| missing.contains(&slot)));
+                self.give_back(missing).await;
+            }
+        }
+    }
+
     /// Hands messages back that are in no lane.
     async fn give_back(&mut self, slots: Vec<u32>) {
-        let returned = Outcome::Returned { attempts: 0 };
         let guard = self.guard.clone();
         let settled = slots.into_iter().map(|slot| {
+            let (attempts, _) = self.sources().before_start(self.at(slot));
+            let returned = Outcome::Returned { attempts };
             if let Some(guard) = &guard {
                 guard.settles(slot, returned);
             }
@@ -563,15 +689,17 @@ where
         let is_open = self.is_open();
         let mut counts = Counts::default();
         let mut told = std::mem::take(&mut self.told);
-        for (slot, outcome) in settled {
+        for (slot, mut outcome) in settled {
             let Some(held) = self.held.remove(slot) else {
                 debug_assert!(false, "a message settles once");
                 continue;
             };
             if held.marked {
                 let at = self.at(slot);
-                self.sources().set_slot(at, 0);
+                let before = self.sources().set_slot(at, 0);
+                outcome = after(before, outcome);
             }
+            self.inlet.settled(slot);
             let is_over = held.standing == Standing::Over || !is_open;
             counts.count(outcome, is_over, ends || held.standing != Standing::Live);
             if !is_over {
@@ -583,11 +711,7 @@ where
             self.confirm_at = later(clock::now(), self.settings.confirm_every);
         }
         self.unconfirmed += counts.acked;
-        let (held, aside) = (self.held.len(), self.inlet.aside.len());
-        self.control.publish(|stats| {
-            counts.add_to(stats);
-            (stats.held, stats.aside) = (held, aside);
-        });
+        self.publish(|stats| counts.add_to(stats));
         let mut failed = None;
         if !told.is_empty() {
             let limit = self.settings.stall_after;
@@ -683,12 +807,11 @@ where
             revocation.is_told = false;
         }
         self.begin_revocation(None, false);
-        match &mut self.phase {
-            Phase::Stopping { is_open, .. } => *is_open = false,
-            phase => {
-                *phase = Phase::Opening(later(clock::now(), PAUSE), 1);
-                self.publish_state();
-            }
+        if let Phase::Stopping { is_open, .. } = &mut self.phase {
+            *is_open = false;
+        } else {
+            self.open_later();
+            self.publish_state();
         }
     }
 
@@ -728,7 +851,11 @@ where
             // It was settled before it could run, and is dropped.
             None => ends,
         };
-        let slots = self.inlet.extract(is_revoked);
+        let mut slots = self.inlet.extract(is_revoked);
+        let unplaceable = self
+            .unplaceable
+            .extract_if(.., |(_, slot)| is_revoked(Some(*slot)));
+        slots.extend(unplaceable.map(|(_, slot)| slot));
         if !slots.is_empty() {
             Box::pin(self.give_back(slots)).await;
         }
@@ -812,6 +939,12 @@ where
             self.begin_revocation(None, false);
             self.give_back_unplaced().await;
         }
+        let due = self.unplaceable.iter().take_while(|(at, _)| *at <= now);
+        let due: Vec<u32> = due.map(|(_, slot)| *slot).collect();
+        if !due.is_empty() {
+            self.unplaceable.drain(..due.len());
+            self.give_back(due).await;
+        }
         let failed = self.serve_source(now).await;
         if let Err(error) = failed {
             self.restart(error);
@@ -845,6 +978,7 @@ where
     fn confirmed(&mut self) {
         self.unconfirmed = 0;
         self.is_unconfirmed = false;
+        self.failures = 0;
     }
 
     async fn follow_revocations(&mut self, now: Instant) {
@@ -943,7 +1077,8 @@ where
         if self.phase == Phase::Running {
             self.stop_at(None);
         }
-        let slots = self.inlet.extract(|_| true);
+        let mut slots = self.inlet.extract(|_| true);
+        slots.extend(self.unplaceable.drain(..).map(|(_, slot)| slot));
         if !slots.is_empty() {
             self.give_back(slots).await;
         }
@@ -984,10 +1119,11 @@ where
     }
 
     fn publish(&self, change: impl FnOnce(&mut IntakeStats)) {
-        let (held, aside) = (self.held.len(), self.inlet.aside.len());
+        let aside = &self.inlet.aside;
         self.control.publish(|stats| {
             change(stats);
-            (stats.held, stats.aside) = (held, aside);
+            stats.held = self.held.len();
+            (stats.aside, stats.deferred) = (aside.len(), aside.deferred());
         });
     }
 

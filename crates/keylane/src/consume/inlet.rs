@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::aside::Aside;
+use super::aside::{Aside, First};
 use crate::dispatcher::Dispatcher;
 use crate::engine::SourceSlot;
 use crate::rt::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
@@ -19,6 +19,10 @@ use crate::unwind::dropped;
 
 /// Most places in the capacity that are taken at once.
 const AT_ONCE: usize = 256;
+
+/// Fewest messages that are placed in one go. A lane is only seen to be full when the dispatcher has
+/// got to them, so this is how much deeper than its capacity a source can make it.
+const FEWEST_AT_ONCE: usize = 64;
 
 /// A message that is not in its lane yet.
 pub(super) struct Waiting<K, M> {
@@ -65,14 +69,18 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    pub(super) fn new(dispatcher: Dispatcher<K, M, O, E>, source: u32) -> Self {
+    /// For this source, of which so many messages may be read again.
+    pub(super) fn new(dispatcher: Dispatcher<K, M, O, E>, source: u32, defers: usize) -> Self {
+        let sequences = dispatcher.sequences();
+        // A lane may wait for the version of any message: all of them must be known.
+        let defers = if sequences { 0 } else { defers };
         Self {
-            sequences: dispatcher.sequences(),
+            sequences,
             dispatcher,
             source,
             waiting: VecDeque::new(),
             passed: 0,
-            aside: Aside::new(),
+            aside: Aside::new(defers),
             room: None,
             granted: None,
             closed: false,
@@ -112,11 +120,17 @@ where
         Ok(())
     }
 
-    /// Places what there is room for.
-    pub(super) fn place(&mut self) {
-        while !self.waiting.is_empty() {
+    /// Places what there is room for. Returns whether there may be more: the dispatcher is to look at
+    /// these first.
+    pub(super) fn place(&mut self) -> bool {
+        let capacity = self.dispatcher.engine.lane_capacity();
+        let mut at_once = capacity.clamp(FEWEST_AT_ONCE, AT_ONCE);
+        while !self.waiting.is_empty() && at_once > 0 {
             match self.step() {
-                Step::Put => self.put(),
+                Step::Put => {
+                    self.put();
+                    at_once -= 1;
+                }
                 Step::Aside => {
                     if let Some(first) = self.waiting.pop_front() {
                         self.aside.push(first);
@@ -134,6 +148,7 @@ where
         if self.waiting.is_empty() {
             self.give_up_room();
         }
+        at_once == 0 && !self.waiting.is_empty()
     }
 
     /// What waited for room has gone back: others may have it.
@@ -304,11 +319,15 @@ where
 
     /// A gate has let the first message of a key in, or is gone.
     fn pass_gate(&mut self, hash: u64, permit: Option<OwnedSemaphorePermit>) {
-        if permit.is_some()
-            && let Some(mut first) = self.aside.pop(hash)
-        {
-            first.gate = permit;
-            self.pass(first);
+        if permit.is_some() {
+            match self.aside.pop(hash) {
+                Some(mut first) => {
+                    first.gate = permit;
+                    self.pass(first);
+                }
+                // It goes in when it has been read. If the queue is gone, so is the permit.
+                None => return self.aside.let_in_later(hash, permit),
+            }
         }
         if self.sequences {
             // Its lane may wait for the version of any of them.
@@ -321,19 +340,83 @@ where
                 self.pass(next);
             }
         }
-        while let Some(next) = self.aside.front(hash) {
+        self.pass_next(hash);
+    }
+
+    /// Has the messages of a key wait at the gate of their lane; without a gate, passes as many as
+    /// the lane surely has room for. The others follow when the first of those has settled.
+    fn pass_next(&mut self, hash: u64) {
+        let capacity = self.dispatcher.engine.lane_capacity();
+        let mut most = (capacity / 2).clamp(1, super::aside::KEPT);
+        let mut leader = None;
+        loop {
+            let next = match self.aside.first(hash) {
+                None => return,
+                Some(First::Deferred) => return self.aside.let_in_later(hash, None),
+                Some(First::Kept(next)) => next,
+            };
             let gate = self.dispatcher.gate(next.key.as_ref(), hash, &next.message);
-            match gate {
-                Some(gate) if !self.dispatcher.is_closed() => {
-                    self.aside.wait(hash, gate);
-                    break;
-                }
-                _ => {
-                    if let Some(next) = self.aside.pop(hash) {
-                        self.pass(next);
-                    }
-                }
+            if let Some(gate) = gate.filter(|_| !self.dispatcher.is_closed()) {
+                return self.aside.wait(hash, gate);
             }
+            // Nothing is told when a message settles that has no slot.
+            if let Some(slot) = next.slot {
+                let leader = *leader.get_or_insert(slot);
+                if most == 0 {
+                    return self.aside.follow_later(hash, leader);
+                }
+                most -= 1;
+            }
+            if let Some(next) = self.aside.pop(hash) {
+                self.pass(next);
+            }
+        }
+    }
+
+    /// A message has settled: those that follow it may go in.
+    #[inline]
+    pub(super) fn settled(&mut self, slot: u32) {
+        if let Some(hash) = self.aside.follower_of(slot) {
+            self.pass_next(hash);
+        }
+    }
+
+    /// The slots of messages that are to be read again, of one key.
+    pub(super) fn next_to_read(&mut self) -> Option<(u64, Vec<u32>)> {
+        self.aside.next_hungry()
+    }
+
+    /// Takes messages that were read again. Returns the slots of those that are not what they were.
+    ///
+    /// # Panics
+    ///
+    /// As [`push`](Self::push).
+    pub(super) fn take_read(&mut self, of: u64, read: Vec<(u32, M)>) -> Vec<u32> {
+        let mut others = Vec::new();
+        for (slot, message) in read {
+            match self.dispatcher.locate(&message) {
+                Some((key, hash, weight)) if hash == of => {
+                    let waiting = Waiting {
+                        key,
+                        hash,
+                        weight,
+                        slot: Some(slot),
+                        message,
+                        gate: None,
+                    };
+                    self.aside.fill(hash, waiting);
+                }
+                Some(_) | None => others.push(slot),
+            }
+        }
+        self.let_in(of);
+        others
+    }
+
+    /// Lets in what was let in before it could be read.
+    fn let_in(&mut self, hash: u64) {
+        if let Some(permit) = self.aside.take_let_in(hash) {
+            self.pass_gate(hash, permit);
         }
     }
 
@@ -358,8 +441,11 @@ where
                 None => {}
             }
         }
-        self.aside.extract(|waiting| chosen(waiting.slot), &mut out);
-        let slots = out.iter().filter_map(|waiting| waiting.slot).collect();
+        let mut slots = Vec::new();
+        for hash in self.aside.extract(chosen, &mut slots, &mut out) {
+            self.let_in(hash);
+        }
+        slots.extend(out.iter().filter_map(|waiting| waiting.slot));
         dropped(out);
         slots
     }

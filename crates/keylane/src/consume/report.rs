@@ -41,6 +41,8 @@ pub struct IntakeStats {
     pub held: usize,
     /// Of those held, how many wait beside full lanes.
     pub aside: usize,
+    /// Of those beside full lanes, how many are only positions, and are read again later.
+    pub deferred: usize,
     /// Outcomes that were not told to the source, because the generation of the message was over.
     pub stale: u64,
     /// How often the source was opened again.

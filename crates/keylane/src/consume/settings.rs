@@ -37,6 +37,7 @@ pub enum Guarantee {
 #[derive(Clone, Debug)]
 pub struct IntakeSettings {
     pub(super) held: usize,
+    pub(super) deferred: usize,
     pub(super) guarantee: Guarantee,
     pub(super) revoke_within: Duration,
     pub(super) stall_after: Duration,
@@ -55,6 +56,7 @@ impl IntakeSettings {
     pub fn new() -> Self {
         Self {
             held: 8_192,
+            deferred: 100_000,
             guarantee: Guarantee::default(),
             revoke_within: Duration::from_secs(10),
             stall_after: Duration::from_secs(60),
@@ -68,6 +70,19 @@ impl IntakeSettings {
     #[must_use]
     pub fn held(mut self, most: usize) -> Self {
         self.held = most;
+        self
+    }
+
+    /// Most messages beside full lanes of which only the position is kept; 100,000 by default. They
+    /// are read again when their lane has room, and do not count as [`held`](Self::held) until then.
+    /// Zero: none.
+    ///
+    /// Only of a source that can [read a position again](crate::source::Features::random_access), and
+    /// not where lanes [sequence](crate::Builder::sequence) or with
+    /// [`Guarantee::AtMostOnce`]. The first 64 messages of a full lane are always kept.
+    #[must_use]
+    pub fn deferred(mut self, most: usize) -> Self {
+        self.deferred = most;
         self
     }
 

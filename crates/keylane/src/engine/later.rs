@@ -67,6 +67,18 @@ impl<T: Types> Later<T> {
         waiting.rearm()
     }
 
+    /// Takes out the messages that are chosen. The timer stays, and finds nothing.
+    pub(super) fn extract(
+        &self,
+        mut chosen: impl FnMut(&Accepted<T>) -> bool,
+    ) -> Vec<(u64, Accepted<T>)> {
+        let mut waiting = lock(&self.0);
+        let extracted = waiting
+            .messages
+            .extract_if(.., |_, (_, accepted)| chosen(accepted));
+        extracted.map(|(_, waiting)| waiting).collect()
+    }
+
     pub(super) fn take_all(&self) -> Vec<(u64, Accepted<T>)> {
         let mut waiting = lock(&self.0);
         waiting.armed = None;

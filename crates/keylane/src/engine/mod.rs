@@ -93,7 +93,9 @@ pub(crate) use outcome::Tally;
 mod laneless;
 
 mod sources;
-pub(crate) use sources::{LetterRequest, Registration, Revoked, SlotGuard, SourceSlot, Sources};
+pub(crate) use sources::{
+    LetterRequest, Registration, Revoked, SlotGuard, SourceSlot, Sources, after,
+};
 
 mod admit;
 

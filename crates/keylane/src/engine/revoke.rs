@@ -1,7 +1,7 @@
 //! A source takes messages back: what has not started is handed back.
 
 use super::Engine;
-use super::message::{Held, Parked, Queued};
+use super::message::{Accepted, Held, Parked, Queued};
 use super::outcome::Tally;
 use super::sources::{RevokedSlots, SourceSlot};
 use crate::clock;
@@ -12,7 +12,7 @@ use crate::unwind::{caught, cloned};
 
 impl<T: Spec> Engine<T> {
     /// Hands back what this source has marked as revoked and what has not started: in the ready
-    /// queue, in the lanes, among the messages without a lane.
+    /// queue, in the lanes, among the messages without a lane, and among those that come later.
     ///
     /// What is on its way between them is found by [`admit`](Self::admit) before it starts.
     pub(crate) fn sweep_revoked(self: &Arc<Self>, source: u32) {
@@ -26,6 +26,10 @@ impl<T: Spec> Engine<T> {
             .extract(|held| self.is_revoked(&held.envelope.obligation))
         {
             self.hand_back_held(&mut tally, None, held);
+        }
+        let is_revoked = |accepted: &Accepted<T>| self.is_revoked(&accepted.obligation);
+        for (accepted_at, accepted) in self.clocks.later.extract(is_revoked) {
+            self.hand_back_accepted(&mut tally, accepted, accepted_at);
         }
         self.flush(&mut tally);
     }

@@ -214,6 +214,11 @@ impl<T: Spec> Engine<T> {
         }
     }
 
+    /// Most messages of one lane.
+    pub(crate) fn lane_capacity(&self) -> usize {
+        self.rules.capacity
+    }
+
     /// Spawns a task beside the runners, on the dispatcher's runtime.
     pub(crate) fn spawn_beside(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(task);

@@ -139,6 +139,8 @@ impl Sources {
         };
         if outbox.guard.is_some() {
             let guard = outbox.guard.clone();
+            let mark = outbox.marks.get(at.slot as usize);
+            let outcome = after(mark.map_or(0, |mark| mark.attempts), outcome);
             drop(outboxes);
             return self.settled_guarded(at, outcome, guard);
         }
@@ -240,14 +242,15 @@ impl Sources {
     }
 
     /// Sets how often a message was tried before it was handed over, or clears what was known of
-    /// the slot.
-    pub(crate) fn set_slot(&self, at: SourceSlot, attempts: u32) {
-        self.with_mark(at, attempts > 0, |mark| {
-            *mark = Mark {
-                attempts,
-                ..Mark::default()
-            };
-        });
+    /// the slot. Returns how often the one before it was.
+    pub(crate) fn set_slot(&self, at: SourceSlot, attempts: u32) -> u32 {
+        let new = Mark {
+            attempts,
+            ..Mark::default()
+        };
+        let mut old = Mark::default();
+        self.with_mark(at, attempts > 0, |mark| old = std::mem::replace(mark, new));
+        old.attempts
     }
 
     /// Takes messages back. Attempts in flight that are to end are woken.
@@ -304,7 +307,7 @@ impl Sources {
 
     /// Attempts that were made before the message was handed over, and what has to know of the next
     /// one before it starts.
-    pub(super) fn before_start(&self, at: SourceSlot) -> (u32, Option<Arc<dyn SlotGuard>>) {
+    pub(crate) fn before_start(&self, at: SourceSlot) -> (u32, Option<Arc<dyn SlotGuard>>) {
         let outboxes = lock(&self.outboxes);
         let Some(outbox) = &outboxes[at.source as usize] else {
             return (0, None);
@@ -323,6 +326,17 @@ impl Sources {
         } else if let Some(mark) = outbox.marks.get_mut(at.slot as usize) {
             change(mark);
         }
+    }
+}
+
+/// The outcome of a message that was tried so often before it was handed over: one that was not
+/// started again was tried as often as then.
+pub(crate) fn after(before: u32, outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Returned { attempts } => Outcome::Returned {
+            attempts: attempts.max(before),
+        },
+        other => other,
     }
 }
 

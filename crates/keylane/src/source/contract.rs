@@ -362,6 +362,8 @@ pub trait StartGuard<P>: Send + Sync {
     /// milliseconds.
     fn starts(&self, slot: u32, position: &P, attempt: u32) -> Result<(), BoxError>;
 
-    /// The message has settled. Called before the next message of its key starts.
+    /// The message has settled. Called before the next message of its key starts. Of a message that
+    /// is [returned](Outcome::Returned), the number of attempts stands from now on: one that a revoke
+    /// or a stop has dropped is told as started, and does not count.
     fn settles(&self, slot: u32, position: &P, outcome: Outcome);
 }

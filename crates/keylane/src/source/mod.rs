@@ -19,6 +19,7 @@
 //! | delivery | one message that a source has handed over, with its position |
 //! | position | what names a delivery to its source: partition and offset, row id, delivery tag |
 //! | held | delivered and not settled |
+//! | deferred | held, beside a full lane, as a position only: it is read again when there is room |
 //! | ack | the source is told that a message is handled, or that its dead letter is durable |
 //! | nack | the source is told to take a message back |
 //! | generation | one period in which we own a partition, a connection or a lease; a position belongs to exactly one |
@@ -38,7 +39,8 @@
 //! 4. What comes again after a crash or a revoke was in flight, or done and not yet confirmed.
 //! 5. A source hands over no more than [`held`](crate::IntakeSettings::held) messages that are not
 //!    settled. Messages of a full lane wait beside it, and do not stop the others before that limit
-//!    is reached.
+//!    is reached. A source that can read a position again goes on beyond it: most of those messages
+//!    are [`deferred`](crate::IntakeSettings::deferred).
 //! 6. A source that neither hands over anything nor says that it is idle is found by a watchdog and
 //!    opened again.
 //! 7. [`Intake::stop`](crate::Intake::stop) returns a report in which *received = acked + dead-lettered +

@@ -13,7 +13,8 @@ pub enum Outcome {
     /// It was not handled: take it back, and hand it over again.
     #[non_exhaustive]
     Returned {
-        /// Attempts that were started for it, those before it was handed over included.
+        /// Attempts at it that came to an end, those before it was handed over included. One that
+        /// was dropped in the middle, by a revoke or a stop, is not its fault and not counted.
         attempts: u32,
     },
 }

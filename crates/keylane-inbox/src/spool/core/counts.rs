@@ -11,7 +11,7 @@ pub(in crate::spool) struct Counts {
     pub(in crate::spool) skipped: u64,
     /// Written by the sink ahead of an earlier message of the key.
     pub(in crate::spool) out_of_order: u64,
-    /// Batches that failed.
+    /// Batches and letters that failed.
     pub(in crate::spool) failures: u64,
     /// Removals that are on the disk.
     pub(in crate::spool) removed: u64,

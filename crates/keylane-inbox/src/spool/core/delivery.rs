@@ -8,32 +8,35 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::entry::Entry;
+use super::health::Change;
 use super::planner::{self, plan};
-use super::{Core, Fault, Stage};
+use super::{Core, Stage};
 use crate::spool::message::Spooled;
 use crate::spool::policy::Persist;
 use crate::spool::refused::Refused;
 use crate::spool::sink::Fate;
 
-/// A batch that was handed out.
+/// What was handed out.
 #[derive(Debug)]
 pub(super) struct InFlight {
     id: u64,
     pub(super) entries: Vec<Entry>,
     /// Its keys, where other batches may start meanwhile.
     keys: HashSet<Bytes>,
+    /// It is one refused message, at the dead letters. Its key is halted.
+    pub(super) is_letter: bool,
 }
 
-/// A batch to send.
+/// What to send.
 #[derive(Debug)]
-pub(in crate::spool) struct Flight {
-    pub(in crate::spool) id: u64,
-    pub(in crate::spool) batch: Vec<Spooled>,
-    /// It is one refused message, which goes to the dead letters instead.
-    pub(in crate::spool) letter: Option<Refused>,
+pub(in crate::spool) enum Flight {
+    /// To the sink.
+    Batch { id: u64, batch: Vec<Spooled> },
+    /// To the dead letters.
+    Letter { id: u64, letter: Refused },
 }
 
-/// What became of a batch.
+/// What became of a batch or a letter.
 #[derive(Debug)]
 pub(in crate::spool) enum Landing {
     Written,
@@ -43,6 +46,13 @@ pub(in crate::spool) enum Landing {
         one_by_one: bool,
         error: Arc<str>,
     },
+}
+
+/// Whose health it was about, and how it changed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::spool) struct Landed {
+    pub(in crate::spool) place: &'static str,
+    pub(in crate::spool) change: Change,
 }
 
 /// What the driver does next.
@@ -62,15 +72,6 @@ pub(in crate::spool) struct Moment {
     pub(in crate::spool) dice: f64,
 }
 
-/// How the health of the sink changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::spool) enum Change {
-    None,
-    Failing,
-    StillFailing,
-    Recovered,
-}
-
 impl Core {
     /// Whether the driver has reason to look at the line.
     pub(super) fn is_worth_a_look(&self) -> bool {
@@ -80,11 +81,17 @@ impl Core {
     }
 
     /// While the sink fails, one batch at a time tries it.
-    fn most_flights(&self) -> usize {
-        match self.backoff.failures() {
+    fn most_batches(&self) -> usize {
+        match self.sink_health.failures() {
             0 => self.settings.in_flight,
             _ => 1,
         }
+    }
+
+    /// Batches at the sink.
+    pub(super) fn batches(&self) -> usize {
+        let batches = self.flights.iter().filter(|flight| !flight.is_letter);
+        batches.count()
     }
 
     /// Decides what to send now, and when to look again.
@@ -94,22 +101,31 @@ impl Core {
         {
             self.deadline = Some(self.deadline.map_or(deadline, |other| other.min(deadline)));
         }
-        self.retry_at = self.retry_at.filter(|at| *at > now);
+        self.sink_health.look(now);
+        self.letters_health.look(now);
         self.time_sync(now);
         let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
         let mut flights = Vec::new();
-        while !is_late
-            && self.can_send()
-            && let Some(flight) = self.next_flight(now)
-        {
-            flights.extend(flight);
+        if !is_late {
+            while self.can_send()
+                && let Some(flight) = self.next_flight(now)
+            {
+                flights.extend(flight);
+            }
+            flights.extend(self.next_letter());
         }
         if self.stage == Stage::Draining && (is_late || self.is_stuck()) {
             self.stop();
         }
         // While nothing can be sent, it does not matter how long a batch has waited.
         let linger_until = self.linger_until.filter(|_| self.can_send());
-        let times = [self.retry_at, linger_until, self.sync_at, self.deadline];
+        let times = [
+            self.sink_health.retry_at(),
+            self.letters_health.retry_at(),
+            linger_until,
+            self.sync_at,
+            self.deadline,
+        ];
         Step {
             flights,
             wake_at: times.into_iter().flatten().min(),
@@ -119,8 +135,8 @@ impl Core {
 
     fn can_send(&self) -> bool {
         self.stage < Stage::Stopping
-            && self.flights.len() < self.most_flights()
-            && self.retry_at.is_none()
+            && self.batches() < self.most_batches()
+            && self.sink_health.retry_at().is_none()
     }
 
     fn time_sync(&mut self, now: Instant) {
@@ -137,7 +153,7 @@ impl Core {
         }
     }
 
-    /// The next batch, if one can go. `Some(None)` if a key was halted instead.
+    /// The next batch, if one can go. `Some(None)` if refused messages were set aside instead.
     fn next_flight(&mut self, now: Instant) -> Option<Option<Flight>> {
         let Some(front) = self.line.front().map(Entry::sequence) else {
             self.linger_until = None;
@@ -172,55 +188,65 @@ impl Core {
         }
         self.linger_until = None;
         let entries = self.line.take(&plan.places);
-        if plan.is_letter && self.settings.halts {
-            self.halt(entries);
+        if plan.is_refused {
+            self.set_aside(entries);
             return Some(None);
         }
-        Some(Some(self.start(entries)))
-    }
-
-    fn start(&mut self, entries: Vec<Entry>) -> Flight {
-        let id = self.next_flight;
-        self.next_flight += 1;
+        let batch = entries.iter().map(|entry| entry.message.clone()).collect();
         let mut keys = HashSet::new();
         if self.settings.in_flight > 1 {
             keys.extend(entries.iter().map(|entry| entry.key().clone()));
         }
-        let letter = entries.first().and_then(|entry| {
-            let reason = entry.refused.as_ref()?;
-            Some(Refused {
-                message: entry.message.clone(),
-                reason: reason.to_string(),
-            })
+        let id = self.take_off(entries, keys, false);
+        Some(Some(Flight::Batch { id, batch }))
+    }
+
+    pub(super) fn take_off(
+        &mut self,
+        entries: Vec<Entry>,
+        keys: HashSet<Bytes>,
+        is_letter: bool,
+    ) -> u64 {
+        let id = self.next_flight;
+        self.next_flight += 1;
+        self.flights.push(InFlight {
+            id,
+            entries,
+            keys,
+            is_letter,
         });
-        let batch = entries.iter().map(|entry| entry.message.clone()).collect();
-        self.flights.push(InFlight { id, entries, keys });
-        Flight { id, batch, letter }
+        id
     }
 
-    fn halt(&mut self, mut entries: Vec<Entry>) {
-        let Some(first) = entries.first() else { return };
-        let reason = first.refused.clone().unwrap_or_default();
-        let key = first.key().clone();
-        entries.extend(self.line.take_key(&key));
-        self.halted.halt(reason, entries);
-        // A flush may wait for nothing else.
-        self.wakes.settled = true;
-    }
-
-    /// Takes in what became of a batch.
-    pub(in crate::spool) fn land(&mut self, id: u64, landing: Landing, at: Moment) -> Change {
+    /// Takes in what became of a batch or a letter.
+    pub(in crate::spool) fn land(&mut self, id: u64, landing: Landing, at: Moment) -> Landed {
         let Some(place) = self.flights.iter().position(|flight| flight.id == id) else {
-            // The spool has stopped meanwhile, and counts the batch as not written.
-            return Change::None;
+            // The spool has stopped meanwhile, and counts it as not written.
+            return Landed {
+                place: "",
+                change: Change::None,
+            };
         };
-        let flight = self.flights.swap_remove(place);
+        let mut flight = self.flights.swap_remove(place);
+        match flight.entries.pop_if(|_| flight.is_letter) {
+            Some(entry) => Landed {
+                place: "dead letters",
+                change: self.land_letter(entry, landing, at),
+            },
+            None => Landed {
+                place: "sink",
+                change: self.land_batch(flight.entries, landing, at),
+            },
+        }
+    }
+
+    fn land_batch(&mut self, entries: Vec<Entry>, landing: Landing, at: Moment) -> Change {
         let (fates, one_by_one, error) = match landing {
             Landing::Written => {
-                for entry in &flight.entries {
+                for entry in &entries {
                     self.delivered(entry);
                 }
-                return self.works();
+                return self.sink_health.works();
             }
             Landing::Failed {
                 fates,
@@ -232,7 +258,7 @@ impl Core {
         let has_refused = fates.contains(&Fate::Refused);
         let has_written = fates.contains(&Fate::Written);
         let mut fates = fates.into_iter();
-        for mut entry in flight.entries {
+        for mut entry in entries {
             match fates.next().unwrap_or(Fate::Again) {
                 Fate::Written => {
                     if passed.contains(entry.key()) {
@@ -254,78 +280,19 @@ impl Core {
         if has_refused || one_by_one {
             // The sink works; it is the message that does not. Each such answer makes the work
             // less, so it is not a reason to wait.
-            return self.works();
+            return self.sink_health.works();
         }
-        self.fails(error, has_written, at)
+        self.counts.failures += 1;
+        self.sink_health.fails(error, has_written, at)
     }
 
     fn delivered(&mut self, entry: &Entry) {
-        match entry.refused {
-            Some(_) => self.counts.dead_lettered += 1,
-            None => self.counts.delivered += 1,
-        }
+        self.counts.delivered += 1;
         self.settle(entry);
-    }
-
-    fn works(&mut self) -> Change {
-        self.backoff.succeeded();
-        self.retry_at = None;
-        match self.failing.take() {
-            Some(_) => Change::Recovered,
-            None => Change::None,
-        }
-    }
-
-    fn fails(&mut self, error: Arc<str>, has_written: bool, at: Moment) -> Change {
-        if has_written {
-            self.backoff.succeeded();
-        }
-        self.counts.failures += 1;
-        self.retry_at = at.now.checked_add(self.backoff.failed(at.dice));
-        match &mut self.failing {
-            Some(failing) => {
-                failing.error = error;
-                Change::StillFailing
-            }
-            None => {
-                self.failing = Some(Fault {
-                    since: at.wall,
-                    error,
-                });
-                Change::Failing
-            }
-        }
-    }
-}
-
-impl Core {
-    /// Lets a halted key go on with the message that was refused. False if it is not halted.
-    pub(in crate::spool) fn resume(&mut self, key: &[u8]) -> bool {
-        let entries = self.halted.release(key);
-        let was_halted = !entries.is_empty();
-        for mut entry in entries {
-            entry.refused = None;
-            self.line.put(entry);
-        }
-        self.wakes.driver |= was_halted;
-        was_halted
-    }
-
-    /// Lets a halted key go on without the message that was refused.
-    pub(in crate::spool) fn skip(&mut self, key: &[u8]) -> Option<Spooled> {
-        let mut entries = self.halted.release(key);
-        let first = entries.pop_front()?;
-        for entry in entries {
-            self.line.put(entry);
-        }
-        self.counts.skipped += 1;
-        self.settle(&first);
-        self.wakes.driver = true;
-        Some(first.message)
     }
 
     /// Each halted key, why, and how many of its messages wait in memory.
     pub(in crate::spool) fn halted_keys(&self) -> impl Iterator<Item = (&Bytes, &Arc<str>, usize)> {
-        self.halted.list()
+        self.halted.list().filter(|_| self.settings.halts)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::intake::{Answer, Arriving};
 use super::{Core, Left, Stage};
+use crate::spool::error::PushError;
 use crate::spool::message::Spooled;
 
 impl Core {
@@ -25,7 +27,10 @@ impl Core {
         self.stage = Stage::Stopping;
         for flight in std::mem::take(&mut self.flights) {
             for entry in flight.entries {
-                self.line.put(entry);
+                match flight.is_letter {
+                    true => self.halted.put_first(entry),
+                    false => self.line.put(entry),
+                }
             }
         }
         self.wakes.driver = true;
@@ -43,10 +48,16 @@ impl Core {
         }
         self.stage = Stage::Ended;
         let mut on_disk = self.tail.messages();
-        let mut entries: Vec<_> = std::mem::take(&mut self.arriving)
-            .into_iter()
-            .map(|arriving| arriving.entry)
-            .collect();
+        let mut entries = Vec::new();
+        for Arriving { entry, waiter } in std::mem::take(&mut self.arriving) {
+            let Some(to) = waiter else {
+                entries.push(entry);
+                continue;
+            };
+            // The disk has failed before its turn came: it was not accepted.
+            let result = Err(PushError::Closed(entry.message.into_message()));
+            self.answers.push(Answer { to, result });
+        }
         while let Some(entry) = self.line.pop().or_else(|| self.halted.pop_oldest()) {
             entries.push(entry);
         }
@@ -76,11 +87,12 @@ impl Core {
         (self.left.on_disk, self.left.in_memory, returned)
     }
 
-    /// Whether nothing more can be delivered: there is nothing, or what there is belongs to halted
-    /// keys.
+    /// Whether nothing more can be delivered: there is nothing, or what there is waits for a
+    /// decision of the user's.
     pub(super) fn is_stuck(&self) -> bool {
         self.line.is_empty()
             && self.flights.is_empty()
+            && self.letters.is_empty()
             && self.arriving.is_empty()
             && !self.is_reading
             && !self.wants_page()

@@ -35,8 +35,9 @@ impl Core {
         let mut moving = [line, arriving, flying, self.tail.first()]
             .into_iter()
             .flatten();
-        let is_moving = moving.any(|sequence| sequence <= upto);
         let is_halted = self.halted.iter().any(|entry| entry.sequence() <= upto);
+        let is_moving =
+            moving.any(|sequence| sequence <= upto) || (is_halted && !self.settings.halts);
         match (is_moving, is_halted) {
             (false, false) => Flush::Done,
             (true, true) if self.is_stuck() => Flush::Halted(self.halted.keys()),

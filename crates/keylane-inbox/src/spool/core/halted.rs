@@ -1,4 +1,4 @@
-//! Keys that wait for a decision of the user's.
+//! Keys whose first message the sink has refused.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use bytes::Bytes;
 
 use super::entry::Entry;
 
-/// The messages of halted keys, each key in its order. A key is halted while it has any.
+/// The messages of halted keys, each key in its order. A key is halted while it has any here, or
+/// while its first one is at the dead letters.
 #[derive(Debug, Default)]
 pub(in crate::spool) struct Halted {
     keys: HashMap<Bytes, Stop>,
@@ -18,6 +19,8 @@ pub(in crate::spool) struct Halted {
 struct Stop {
     reason: Arc<str>,
     entries: VecDeque<Entry>,
+    /// The first one was taken, and comes back or settles.
+    is_first_out: bool,
 }
 
 impl Halted {
@@ -44,17 +47,18 @@ impl Halted {
         self.keys.values_mut().flat_map(|stop| &mut stop.entries)
     }
 
-    /// Stops the key of these entries, which are in their order and not empty.
-    pub(in crate::spool) fn halt(&mut self, reason: Arc<str>, entries: Vec<Entry>) {
-        let Some(first) = entries.first() else { return };
+    /// Stops the key of a refused message.
+    pub(in crate::spool) fn halt(&mut self, first: Entry) -> Bytes {
         // A copy: a slice of the message would keep the memory of its payload.
         let key = Bytes::copy_from_slice(first.key());
-        self.messages += entries.len();
-        let stop = self.keys.entry(key).or_insert_with(|| Stop {
-            reason,
-            entries: VecDeque::new(),
-        });
-        stop.entries.extend(entries);
+        let stop = Stop {
+            reason: first.refused.clone().unwrap_or_default(),
+            entries: VecDeque::from([first]),
+            is_first_out: false,
+        };
+        self.keys.insert(key.clone(), stop);
+        self.messages += 1;
+        key
     }
 
     /// Adds a later message to its halted key, or gives it back if that is not halted.
@@ -70,6 +74,30 @@ impl Halted {
         None
     }
 
+    /// Whether the first message of this key is here, and was refused.
+    pub(in crate::spool) fn is_refused(&self, key: &[u8]) -> bool {
+        let first = self.keys.get(key).and_then(|stop| stop.entries.front());
+        first.is_some_and(|entry| entry.refused.is_some())
+    }
+
+    /// The first message of this key, which stays halted.
+    pub(in crate::spool) fn take_first(&mut self, key: &[u8]) -> Option<Entry> {
+        let stop = self.keys.get_mut(key)?;
+        let entry = stop.entries.pop_front()?;
+        stop.is_first_out = true;
+        self.messages -= 1;
+        Some(entry)
+    }
+
+    /// Back to its place.
+    pub(in crate::spool) fn put_first(&mut self, entry: Entry) {
+        if let Some(stop) = self.keys.get_mut(entry.key()) {
+            stop.entries.push_front(entry);
+            stop.is_first_out = false;
+            self.messages += 1;
+        }
+    }
+
     /// Lets a key go: all of its messages.
     pub(in crate::spool) fn release(&mut self, key: &[u8]) -> VecDeque<Entry> {
         let entries = self.keys.remove(key).map(|stop| stop.entries);
@@ -80,15 +108,18 @@ impl Halted {
 
     /// The oldest message of all. Its key stays halted while it has others.
     pub(in crate::spool) fn pop_oldest(&mut self) -> Option<Entry> {
-        let front = |stop: &Stop| stop.entries.front().map(Entry::sequence);
-        let oldest = self.keys.iter().min_by_key(|(_, stop)| front(stop))?;
-        let key = oldest.0.clone();
+        let fronts = self
+            .keys
+            .iter()
+            .filter_map(|(key, stop)| Some((stop.entries.front()?.sequence(), key)));
+        let (_, key) = fronts.min()?;
+        let key = key.clone();
         let stop = self.keys.get_mut(&key)?;
-        let entry = stop.entries.pop_front();
-        if stop.entries.is_empty() {
+        let entry = stop.entries.pop_front()?;
+        if stop.entries.is_empty() && !stop.is_first_out {
             self.keys.remove(&key);
         }
-        self.messages -= usize::from(entry.is_some());
-        entry
+        self.messages -= 1;
+        Some(entry)
     }
 }

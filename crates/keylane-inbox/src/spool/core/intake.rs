@@ -147,3 +147,55 @@ impl Core {
         self.wakes.room = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::spool::core::support::core;
+    use crate::spool::core::{Flight, Landing, Moment};
+
+    /// What is delivered, by sequence, of what is pushed until there is no room, while the disk
+    /// gives no answer.
+    fn delivered_while_the_disk_is_busy(persist: Persist) -> (Vec<u64>, u64) {
+        let mut core = core(persist);
+        let mut pushed = 0;
+        let mut waiters = Vec::new();
+        loop {
+            match core.offer(Message::new("a", vec![0; 100]), false) {
+                Offer::Accepted => {}
+                Offer::Storing(waiter) => waiters.push(waiter),
+                _ => break,
+            }
+            pushed += 1;
+        }
+        let work = core.take_work();
+        assert!(!work.appends.is_empty(), "it is at work");
+        let at = Moment {
+            now: Instant::now(),
+            wall: SystemTime::UNIX_EPOCH,
+            dice: 0.5,
+        };
+        let mut delivered = Vec::new();
+        while let Some(Flight::Batch { id, batch }) = core.step(at.now).flights.pop() {
+            delivered.extend(batch.iter().map(|message| message.id.sequence));
+            core.land(id, Landing::Written, at);
+        }
+        (delivered, pushed)
+    }
+
+    #[test]
+    fn delivery_waits_for_the_disk_only_where_a_push_does() {
+        for persist in [Persist::None, Persist::Every(Duration::from_secs(1))] {
+            let (delivered, pushed) = delivered_while_the_disk_is_busy(persist);
+            // More than fits: half of the memory is for what may be delivered.
+            assert!(pushed > 4_096 / 243, "{pushed}");
+            assert_eq!(delivered, Vec::from_iter(1..=pushed), "{persist:?}");
+        }
+        let (delivered, _) = delivered_while_the_disk_is_busy(Persist::Each);
+        assert_eq!(delivered, []);
+    }
+}

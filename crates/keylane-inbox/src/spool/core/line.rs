@@ -1,6 +1,6 @@
 //! The messages that may be delivered, in the order in which they were accepted.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use bytes::Bytes;
 
@@ -87,12 +87,24 @@ impl Line {
         taken
     }
 
-    /// Takes all of this key. Looks at every entry.
-    pub(in crate::spool) fn take_key(&mut self, key: &Bytes) -> Vec<Entry> {
+    /// Takes all of these keys. Looks at every entry.
+    pub(in crate::spool) fn take_keys(&mut self, keys: &HashSet<Bytes>) -> Vec<Entry> {
         let places: Vec<usize> = (0..self.len())
-            .filter(|n| self.entries[*n].key() == key)
+            .filter(|n| keys.contains(self.entries[*n].key()))
             .collect();
         self.take(&places)
+    }
+
+    /// Puts entries, which are sorted, where they belong. Looks at every entry.
+    pub(in crate::spool) fn put_all(&mut self, entries: VecDeque<Entry>) {
+        if entries.is_empty() {
+            return;
+        }
+        self.bytes += entries.iter().map(|entry| entry.size).sum::<usize>();
+        self.entries.extend(entries);
+        // Two sorted runs, which this merges.
+        let all = self.entries.make_contiguous();
+        all.sort_by_key(Entry::sequence);
     }
 
     fn place(&self, sequence: u64) -> usize {
@@ -115,6 +127,8 @@ mod tests {
         Put(u64),
         Take(Vec<prop::sample::Index>),
         TakeKey(u8),
+        /// Takes all of a key, and puts it back.
+        TurnKey(u8),
         Pop,
     }
 
@@ -123,8 +137,13 @@ mod tests {
             4 => (0_u64..200).prop_map(Step::Put),
             2 => proptest::collection::vec(any::<prop::sample::Index>(), 0..6).prop_map(Step::Take),
             1 => (0_u8..3).prop_map(Step::TakeKey),
+            1 => (0_u8..3).prop_map(Step::TurnKey),
             1 => Just(Step::Pop),
         ]
+    }
+
+    fn only(key: u8) -> HashSet<Bytes> {
+        HashSet::from([Bytes::copy_from_slice(&[key])])
     }
 
     proptest! {
@@ -154,10 +173,15 @@ mod tests {
                         (line.take(&places).iter().map(Entry::sequence).collect(), expected)
                     }
                     Step::TakeKey(key) => {
-                        let taken = line.take_key(&Bytes::copy_from_slice(&[key]));
+                        let taken = line.take_keys(&only(key));
                         let expected = model.keys().copied().filter(|s| key_of(*s) == key);
                         let expected = expected.collect();
                         (taken.iter().map(Entry::sequence).collect(), expected)
+                    }
+                    Step::TurnKey(key) => {
+                        let taken = line.take_keys(&only(key));
+                        line.put_all(taken.into());
+                        continue;
                     }
                     Step::Pop => (
                         line.pop().iter().map(Entry::sequence).collect(),

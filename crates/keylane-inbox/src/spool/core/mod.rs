@@ -8,14 +8,15 @@
 //               (with a journal)      │                     ▲ │ ▲        │
 //                                     └─► tail ── a page ───┘ │ └────────┘ not written
 //                                       (on disk only)        ▼
-//                                                           halted
+//                                                           halted ◄─► at the dead letters
 //
 // # Invariants
 //
 // 1. Each of the places is sorted by sequence, and what is in `arriving` is younger than what is in
 //    the tail, and that is younger than what is in the line. So while there is a tail, or anything
 //    arrives, a new message goes behind it.
-// 2. A key that is halted has no message in the line.
+// 2. A key that is halted has no message in the line. Its first one was refused: it waits for the
+//    user, or for the dead letters, and no other key waits for it.
 // 3. Unless the policy is `Persist::None`: what is not stored is younger than what is. So what a
 //    crash loses is a suffix.
 // 4. An entry that the journal has, or was told to store, is marked. If it settles, the journal is
@@ -32,7 +33,7 @@ mod counts;
 pub(super) use counts::Counts;
 
 mod delivery;
-pub(super) use delivery::{Change, Flight, Landing, Moment};
+pub(super) use delivery::{Flight, Landed, Landing, Moment};
 
 mod ending;
 mod entry;
@@ -42,9 +43,13 @@ pub(super) use flush::Flush;
 
 mod halted;
 
+mod health;
+pub(super) use health::Change;
+
 mod intake;
 pub(super) use intake::{Answer, Offer, Waiter};
 
+mod letters;
 mod line;
 mod planner;
 
@@ -66,11 +71,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use self::delivery::InFlight;
 use self::entry::{Entry, Stored};
 use self::halted::Halted;
+use self::health::Health;
 use self::intake::Arriving;
 use self::line::Line;
 use self::tail::Tail;
@@ -133,6 +140,8 @@ pub(super) struct Core {
     line: Line,
     flights: Vec<InFlight>,
     halted: Halted,
+    /// Halted keys whose first message is to go to the dead letters, in their turn.
+    letters: VecDeque<Bytes>,
     resident: usize,
     total: u64,
     /// Pushes that wait for room. A new one goes behind them.
@@ -140,10 +149,9 @@ pub(super) struct Core {
 
     // Delivery.
     next_flight: u64,
-    backoff: Backoff,
-    retry_at: Option<Instant>,
+    sink_health: Health,
+    letters_health: Health,
     linger_until: Option<Instant>,
-    failing: Option<Fault<Arc<str>>>,
     flush_upto: u64,
     /// Up to here batches are of one message, to find the one that is refused.
     one_by_one_upto: u64,
@@ -199,14 +207,14 @@ impl Core {
             line: Line::default(),
             flights: Vec::new(),
             halted: Halted::default(),
+            letters: VecDeque::new(),
             resident: 0,
             total: found.map_or(0, |found| found.bytes),
             waiting: 0,
             next_flight: 0,
-            backoff,
-            retry_at: None,
+            sink_health: Health::new(backoff),
+            letters_health: Health::new(backoff),
             linger_until: None,
-            failing: None,
             flush_upto: 0,
             one_by_one_upto: 0,
             has_journal: found.is_some(),
@@ -252,6 +260,21 @@ impl Core {
         }
     }
 
+    /// Lets in what has arrived, in its order, as far as memory is free. It need not be stored
+    /// first where no push waits for that.
+    fn admit_arrived(&mut self) {
+        while self.tail.is_empty()
+            && let Some(first) = self.arriving.front()
+            && first.waiter.is_none()
+            && self.has_memory_for(first.entry.size)
+            && let Some(arriving) = self.arriving.pop_front()
+        {
+            self.arriving_bytes -= arriving.entry.size;
+            self.admit(arriving.entry);
+            self.wakes.driver |= self.is_worth_a_look();
+        }
+    }
+
     /// Whether memory is free for a message of this size.
     fn has_memory_for(&self, size: usize) -> bool {
         self.resident == 0 || self.resident + size <= self.settings.window()
@@ -271,6 +294,7 @@ impl Core {
         self.wakes.journal |= self.has_journal;
         self.wakes.room = true;
         self.wakes.settled = true;
+        self.admit_arrived();
     }
 
     fn drop_oldest(&mut self) -> bool {
@@ -305,25 +329,32 @@ pub(super) struct View {
     pub(super) unconfirmed: u64,
     pub(super) halted_keys: usize,
     pub(super) waiting: usize,
-    pub(super) failures: u32,
-    pub(super) failing: Option<Fault<Arc<str>>>,
+    pub(super) letters_waiting: usize,
+    pub(super) failing: Option<(Fault<Arc<str>>, u32)>,
+    pub(super) letters_failing: Option<(Fault<Arc<str>>, u32)>,
     pub(super) disk_fault: Option<Fault<DiskError>>,
 }
 
 impl Core {
     pub(super) fn view(&self) -> View {
+        let stopped = self.halted.keys();
+        let (halted_keys, letters_waiting) = match self.settings.halts {
+            true => (stopped, 0),
+            false => (0, stopped),
+        };
         View {
             counts: self.counts,
             unsettled: self.unsettled(),
             bytes: self.total,
             memory: self.resident + self.arriving_bytes,
             on_disk_only: self.tail.messages(),
-            in_flight: self.flights.len(),
+            in_flight: self.batches(),
             unconfirmed: self.unconfirmed,
-            halted_keys: self.halted.keys(),
+            halted_keys,
+            letters_waiting,
             waiting: self.waiting,
-            failures: self.backoff.failures(),
-            failing: self.failing.clone(),
+            failing: self.sink_health.failing(),
+            letters_failing: self.letters_health.failing(),
             disk_fault: self.page_fault.clone().or_else(|| self.disk_fault.clone()),
         }
     }

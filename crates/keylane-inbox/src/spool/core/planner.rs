@@ -22,12 +22,14 @@ pub(in crate::spool) struct Plan {
     pub(in crate::spool) places: Vec<usize>,
     /// It cannot grow, so it need not wait.
     pub(in crate::spool) is_full: bool,
-    /// It is one refused message, for the dead letters.
-    pub(in crate::spool) is_letter: bool,
+    /// They are refused messages, each the first of its key, and no batch.
+    pub(in crate::spool) is_refused: bool,
 }
 
 /// Chooses from the front of the line, and keeps the order of each key: no message is chosen whose
 /// key is busy, or has an earlier message that was passed over.
+///
+/// Refused messages at the front make a plan of their own, and have no limit but the look-ahead.
 ///
 /// A message larger than the limit in bytes makes a batch by itself.
 pub(in crate::spool) fn plan<'a>(
@@ -43,15 +45,16 @@ pub(in crate::spool) fn plan<'a>(
             continue;
         }
         if entry.refused.is_some() {
-            if plan.places.is_empty() {
-                return Plan {
-                    places: vec![place],
-                    is_full: true,
-                    is_letter: true,
-                };
+            if plan.places.is_empty() || plan.is_refused {
+                plan.places.push(place);
+                plan.is_full = true;
+                plan.is_refused = true;
             }
             passed.insert(entry.key());
             continue;
+        }
+        if plan.is_refused {
+            break;
         }
         if !plan.places.is_empty() && bytes + entry.size > limits.bytes {
             plan.is_full = true;
@@ -102,13 +105,14 @@ mod tests {
             let plan = plan(entries.iter(), |key| busy.contains(&key[0]), limits);
 
             prop_assert!(plan.places.is_sorted_by(|a, b| a < b));
-            prop_assert!(plan.places.len() <= count);
+            prop_assert!(plan.is_refused || plan.places.len() <= count);
             prop_assert!(plan.places.iter().all(|place| *place < look_ahead));
             let size: usize = plan.places.iter().map(|place| entries[*place].size).sum();
-            prop_assert!(size <= bytes || plan.places.len() == 1);
-            let has_letter = plan.places.iter().any(|n| entries[*n].refused.is_some());
-            prop_assert_eq!(plan.is_letter, has_letter);
-            prop_assert!(!plan.is_letter || plan.places.len() == 1);
+            prop_assert!(plan.is_refused || size <= bytes || plan.places.len() == 1);
+            let mut refused = plan.places.iter().map(|n| entries[*n].refused.is_some());
+            prop_assert!(refused.all(|is_refused| is_refused == plan.is_refused));
+            let keys: HashSet<_> = plan.places.iter().map(|n| entries[*n].key()).collect();
+            prop_assert!(!plan.is_refused || keys.len() == plan.places.len());
             let mut first_left: HashMap<u8, usize> = HashMap::new();
             for (n, entry) in entries.iter().enumerate() {
                 if !plan.places.contains(&n) {

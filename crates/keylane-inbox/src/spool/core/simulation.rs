@@ -29,6 +29,9 @@ enum Step {
         flight: prop::sample::Index,
         answer: Answers,
     },
+    /// The writer takes work.
+    Begin,
+    /// It answers; or takes work and answers at once.
     Write {
         works: bool,
     },
@@ -69,6 +72,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         6 => (0_u64..200).prop_map(Step::Drive),
         6 => (any::<prop::sample::Index>(), any_answers())
             .prop_map(|(flight, answer)| Step::Land { flight, answer }),
+        3 => Just(Step::Begin),
         6 => prop::bool::weighted(0.9).prop_map(|works| Step::Write { works }),
         1 => (0_u8..4).prop_map(Step::Resume),
         1 => (0_u8..4).prop_map(Step::Skip),
@@ -117,6 +121,8 @@ struct World {
     now: Instant,
     disk: BTreeMap<u64, Spooled>,
     flights: Vec<Flight>,
+    /// What the writer is at.
+    work: Option<Work>,
     waiters: Vec<(u64, Waiter)>,
     /// What was promised not to be lost, by its payload's number.
     acked: Vec<u64>,
@@ -147,6 +153,7 @@ impl World {
             now: Instant::now(),
             disk: BTreeMap::new(),
             flights: Vec::new(),
+            work: None,
             waiters: Vec::new(),
             acked: Vec::new(),
             pushed: Vec::new(),
@@ -183,6 +190,7 @@ impl World {
         });
         self.core = Core::new(self.settings, backoff(), 1, found);
         self.flights.clear();
+        self.work = None;
         self.waiters.clear();
         self.confirmed.clear();
     }
@@ -223,17 +231,23 @@ impl World {
     /// Batches at the sink share no key.
     fn check_flights(&self) {
         let mut keys = HashMap::new();
-        for flight in &self.flights {
-            assert!(!flight.batch.is_empty() && flight.batch.len() <= self.settings.batch.count);
-            for message in &flight.batch {
-                let other = keys.insert(message.key.clone(), flight.id);
-                assert!(
-                    other.is_none_or(|id| id == flight.id),
-                    "a key in two flights"
-                );
+        let mut batches = 0;
+        for (n, flight) in self.flights.iter().enumerate() {
+            let messages = match flight {
+                Flight::Letter { letter, .. } => std::slice::from_ref(&letter.message),
+                Flight::Batch { batch, .. } => {
+                    batches += 1;
+                    &batch[..]
+                }
+            };
+            assert!(!messages.is_empty() && messages.len() <= self.settings.batch.count);
+            for message in messages {
+                let other = keys.insert(message.key.clone(), n);
+                assert!(other.is_none_or(|other| other == n), "a key in two flights");
             }
         }
-        assert!(self.flights.len() <= self.settings.in_flight);
+        assert!(batches <= self.settings.in_flight);
+        assert!(self.flights.len() - batches <= 1, "two letters");
     }
 
     fn check_limits(&self) {
@@ -252,30 +266,43 @@ impl World {
         if self.flights.is_empty() {
             return;
         }
-        let flight = self.flights.remove(flight.index(self.flights.len()));
-        let numbers: Vec<u64> = flight.batch.iter().map(number).collect();
+        let at = Moment {
+            now: self.now,
+            wall: SystemTime::UNIX_EPOCH,
+            dice: 0.5,
+        };
         let failed = |fates: Vec<Fate>, one_by_one| Landing::Failed {
             fates,
             one_by_one,
             error: "no".into(),
         };
-        let landing = match answer {
-            _ if flight.letter.is_some() => {
-                for n in &numbers {
-                    self.skipped.insert(*n);
-                    self.confirmed.insert(*n);
-                    self.gone.insert(*n);
-                }
-                Landing::Written
+        let (id, batch) = match self.flights.remove(flight.index(self.flights.len())) {
+            Flight::Batch { id, batch } => (id, batch),
+            Flight::Letter { id, letter } => {
+                let n = number(&letter.message);
+                let landing = match answer {
+                    Answers::Unknown | Answers::Partly(_) => failed(vec![Fate::Again], false),
+                    _ => {
+                        self.skipped.insert(n);
+                        self.confirmed.insert(n);
+                        self.gone.insert(n);
+                        Landing::Written
+                    }
+                };
+                self.core.land(id, landing, at);
+                return;
             }
+        };
+        let numbers: Vec<u64> = batch.iter().map(number).collect();
+        let landing = match answer {
             Answers::Written => {
-                for message in &flight.batch {
+                for message in &batch {
                     self.write(message, true);
                 }
                 Landing::Written
             }
             Answers::Unknown => {
-                for message in &flight.batch {
+                for message in &batch {
                     self.write(message, false);
                 }
                 failed(vec![Fate::Again; numbers.len()], false)
@@ -294,7 +321,7 @@ impl World {
             Answers::Partly(bits) => {
                 let mut stopped = HashSet::new();
                 let mut fates = Vec::new();
-                for (message, bit) in flight.batch.iter().zip(bits.iter().cycle()) {
+                for (message, bit) in batch.iter().zip(bits.iter().cycle()) {
                     if *bit && !stopped.contains(&message.key) {
                         self.write(message, true);
                         fates.push(Fate::Written);
@@ -306,12 +333,7 @@ impl World {
                 failed(fates, false)
             }
         };
-        let at = Moment {
-            now: self.now,
-            wall: SystemTime::UNIX_EPOCH,
-            dice: 0.5,
-        };
-        self.core.land(flight.id, landing, at);
+        self.core.land(id, landing, at);
     }
 
     fn write(&mut self, message: &Spooled, is_confirmed: bool) {
@@ -344,11 +366,18 @@ impl World {
         }
     }
 
-    fn journal(&mut self, works: bool) {
-        if self.settings.disk.is_none() || self.core.wants() == Wants::Nothing {
-            return;
+    fn begin(&mut self) {
+        let has_journal = self.settings.disk.is_some() && self.core.stage() != Stage::Ended;
+        if has_journal && self.work.is_none() && self.core.wants() != Wants::Nothing {
+            self.work = Some(self.core.take_work());
         }
-        let mut work = self.core.take_work();
+    }
+
+    fn journal(&mut self, works: bool) {
+        self.begin();
+        let Some(mut work) = self.work.take() else {
+            return;
+        };
         if work.is_last {
             self.core.end();
             return;
@@ -413,7 +442,7 @@ impl World {
         for (n, mut waiter) in std::mem::take(&mut self.waiters) {
             match waiter.try_recv() {
                 Ok(Ok(())) => self.acked.push(n),
-                Ok(Err(PushError::Disk(message, _))) => {
+                Ok(Err(PushError::Disk(message, _) | PushError::Closed(message))) => {
                     assert_eq!(message.payload[..8], n.to_le_bytes());
                     self.gone.insert(n);
                 }
@@ -425,6 +454,11 @@ impl World {
     }
 
     fn crash(&mut self) {
+        // Half of the commits that were under way have come through.
+        let work = self.work.take();
+        if let Some(work) = work.filter(|work| work.appends.len().is_multiple_of(2)) {
+            self.apply(&work);
+        }
         // What was written and may be repeated: it is still on the disk.
         let on_disk: HashSet<u64> = self.disk.values().map(number).collect();
         self.repeatable
@@ -532,6 +566,7 @@ fn run(settings: Settings, steps: Vec<Step>) {
             Step::Push { key, len } => world.push(key, len),
             Step::Drive(ms) => world.drive(ms),
             Step::Land { flight, answer } => world.land(&flight, &answer),
+            Step::Begin => world.begin(),
             Step::Write { works } => world.journal(works),
             Step::Resume(key) => {
                 world.core.resume(&[key]);

@@ -16,6 +16,10 @@ use crate::spool::policy::Persist;
 const COMMIT_MESSAGES: usize = 16_384;
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
 
+/// Most messages of a commit while the disk fails, to find out whether it works again. What a commit
+/// that failed may have left behind must be remembered.
+const PROBE_MESSAGES: usize = 1;
+
 /// As many removals do not wait for company.
 const MOST_REMOVALS: usize = 4_096;
 
@@ -86,7 +90,7 @@ impl Core {
     pub(super) fn wants_page(&self) -> bool {
         let window = self.settings.window();
         let is_hungry = self.resident <= window / 2
-            || (self.line.is_empty() && self.flights.is_empty() && self.resident < window);
+            || (self.line.is_empty() && self.batches() == 0 && self.resident < window);
         !self.tail.is_empty() && !self.is_reading && is_hungry && self.stage < Stage::Stopping
     }
 
@@ -123,11 +127,15 @@ impl Core {
                 .take(COMMIT_MESSAGES),
         );
         let count = candidates.len();
+        let most = match self.disk_fault {
+            Some(_) => PROBE_MESSAGES,
+            None => COMMIT_MESSAGES,
+        };
         let mut bytes = 0;
         let mut appends = Vec::with_capacity(count.min(COMMIT_MESSAGES));
         for entry in candidates {
             bytes += entry.size;
-            if appends.len() >= COMMIT_MESSAGES || (bytes > COMMIT_BYTES && !appends.is_empty()) {
+            if appends.len() >= most || (bytes > COMMIT_BYTES && !appends.is_empty()) {
                 break;
             }
             entry.stored = Stored::Yes;
@@ -170,8 +178,8 @@ impl Core {
         self.wakes.driver |= self.is_worth_a_look();
     }
 
-    /// Whether any of the work is on the disk is not known. What a push waits for goes back to it,
-    /// everything else stays and is stored later.
+    /// Whether any of the work is on the disk is not known. All that a push waits for goes back to
+    /// it, everything else stays and is stored later.
     pub(in crate::spool) fn commit_failed(
         &mut self,
         work: Work,
@@ -218,14 +226,16 @@ impl Core {
         let arriving = std::mem::take(&mut self.arriving);
         for mut arriving in arriving {
             let sequence = arriving.entry.sequence();
-            match arriving.waiter.take_if(|_| failed.contains(&sequence)) {
+            match arriving.waiter.take() {
                 Some(to) => {
                     let Entry { message, size, .. } = arriving.entry;
                     self.total -= size as u64;
                     self.arriving_bytes -= size;
-                    // It may be on the disk all the same.
-                    self.removals.push(sequence);
-                    self.unconfirmed += 1;
+                    if failed.contains(&sequence) {
+                        // It may be on the disk all the same.
+                        self.removals.push(sequence);
+                        self.unconfirmed += 1;
+                    }
                     let result = Err(PushError::Disk(message.into_message(), error.clone()));
                     self.answers.push(Answer { to, result });
                 }
@@ -253,6 +263,7 @@ impl Core {
         for message in messages {
             self.admit(Entry::new(message, Stored::Yes));
         }
+        self.admit_arrived();
         // The oldest can be dropped again.
         self.wakes.room = true;
         self.wakes.driver = true;
@@ -267,5 +278,57 @@ impl Core {
             error: error.clone(),
         });
         fault.error = error.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::core::support::core;
+    use crate::spool::core::{Offer, Waiter};
+    use crate::spool::journal::DiskErrorKind;
+    use crate::spool::message::Message;
+
+    fn push(core: &mut Core) -> Waiter {
+        match core.offer(Message::new("a", vec![0; 50]), false) {
+            Offer::Storing(waiter) => waiter,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn answer(core: &mut Core) {
+        for answer in core.take_effects().1 {
+            answer.to.send(answer.result).unwrap();
+        }
+    }
+
+    /// However long it fails and however many pushes are told so, little is remembered of them.
+    #[test]
+    fn a_disk_that_fails_is_tried_with_one_message() {
+        let mut core = core(Persist::Each);
+        let error = DiskError::new(DiskErrorKind::Full, "spool.redb".as_ref(), "planned");
+        for (round, stored) in [5, 1, 1, 1].into_iter().enumerate() {
+            let waiters: Vec<_> = (0..5).map(|_| push(&mut core)).collect();
+            let work = core.take_work();
+            assert_eq!(work.appends.len(), stored, "round {round}");
+            core.commit_failed(work, &error, SystemTime::UNIX_EPOCH);
+            answer(&mut core);
+            for mut waiter in waiters {
+                assert!(matches!(waiter.try_recv(), Ok(Err(PushError::Disk(..)))));
+            }
+        }
+        assert_eq!((core.removals.len(), core.total), (8, 0));
+        // It works again, which the first message finds out.
+        let waiters: Vec<_> = (0..5).map(|_| push(&mut core)).collect();
+        for stored in [1, 4] {
+            let work = core.take_work();
+            assert_eq!(work.appends.len(), stored);
+            core.committed(&work);
+        }
+        answer(&mut core);
+        for mut waiter in waiters {
+            assert!(matches!(waiter.try_recv(), Ok(Ok(()))));
+        }
+        assert!(core.removals.is_empty());
     }
 }

@@ -1,11 +1,17 @@
 //! For tests of the core.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::entry::{Entry, Stored};
+use super::{Batch, Core, Settings};
+use crate::spool::backoff::Backoff;
 use crate::spool::headers::Headers;
 use crate::spool::id::MessageId;
+use crate::spool::journal::Found;
 use crate::spool::message::Spooled;
+use crate::spool::policy::{AtLimit, Persist};
 
 /// A message with a payload of this length.
 pub(in crate::spool) fn entry(sequence: u64, key: &[u8], len: usize) -> Entry {
@@ -21,4 +27,31 @@ pub(in crate::spool) fn entry(sequence: u64, key: &[u8], len: usize) -> Entry {
         headers: Headers::default(),
     };
     Entry::new(message, Stored::No)
+}
+
+/// A core with 8 KiB of memory and an empty directory, whose batches are of four.
+pub(in crate::spool) fn core(persist: Persist) -> Core {
+    let settings = Settings {
+        batch: Batch {
+            count: 4,
+            bytes: 1 << 20,
+            linger: Duration::ZERO,
+        },
+        in_flight: 1,
+        persist,
+        at_limit: AtLimit::Wait,
+        memory: 8 << 10,
+        disk: Some(1 << 20),
+        max_message: 2 << 10,
+        halts: true,
+    };
+    let found = Found {
+        spool: 1,
+        epoch: 1,
+        range: None,
+        messages: 0,
+        bytes: 0,
+    };
+    let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(1));
+    Core::new(settings, backoff, 1, Some(found))
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::database;
 use super::storage::{self, Watch};
@@ -172,11 +173,24 @@ fn is_target(name: &str) -> bool {
     name == MARKER || name == DATABASE
 }
 
+/// How often a directory that is locked is looked at again, and after which time.
+const LOOKS: usize = 5;
+const LOOK_AFTER: Duration = Duration::from_millis(20);
+
 fn lock(directory: &Path) -> Result<File, OpenError> {
     let path = directory.join(LOCK);
     let file = OpenOptions::new().create(true).append(true).open(&path);
     let file = file.map_err(|error| OpenError::of(&path, error))?;
-    match file.try_lock() {
+    let mut locked = file.try_lock();
+    for _ in 0..LOOKS {
+        // A process that is being started has our files for a moment, also those just closed.
+        if !matches!(locked, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(LOOK_AFTER);
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked {
             directory: directory.into(),

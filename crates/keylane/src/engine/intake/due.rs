@@ -29,7 +29,7 @@ impl<T: Spec> Engine<T> {
     /// it. The message is stalled meanwhile. A message without a key may always be passed.
     pub(super) fn set_aside(
         &self,
-        mut accepted: Accepted<T>,
+        accepted: Accepted<T>,
         accepted_at: u64,
         now: Instant,
     ) -> Option<Accepted<T>> {
@@ -46,11 +46,21 @@ impl<T: Spec> Engine<T> {
                 return Some(accepted);
             }
         }
+        self.place_later(accepted, accepted_at, until);
+        None
+    }
+
+    /// Has the router place a message at this time. It is stalled meanwhile.
+    pub(in super::super) fn place_later(
+        &self,
+        mut accepted: Accepted<T>,
+        accepted_at: u64,
+        until: Instant,
+    ) {
         self.room.stall_outside(&mut accepted.obligation);
         if let Some(at) = self.clocks.later.insert(accepted, accepted_at, until) {
             self.arm_wake_up(WakeUp::Later(at), self.clocks.stamp(at));
         }
-        None
     }
 
     /// Handles a due timer. Delayed messages come back to be placed.

@@ -41,8 +41,11 @@ impl<T: Spec> Engine<T> {
             kept,
         } = unsettled;
         if self.is_revoked(&envelope.obligation) {
+            // What was dropped because of the revoke has not failed.
+            let was_dropped = matches!(failure, Failure::Revoked);
+            let ended = attempt.saturating_sub(u32::from(was_dropped));
             self.drop_quietly(failure);
-            return self.give_back_failed(tally, key, hash, envelope, attempt);
+            return self.give_back_failed(tally, key, hash, envelope, ended);
         }
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
@@ -106,13 +109,13 @@ impl<T: Spec> Engine<T> {
         key: Option<T::Key>,
         hash: u64,
         envelope: Envelope<T>,
-        attempts: u32,
+        ended: u32,
     ) -> Option<Queued<T>> {
         let version = envelope.obligation.version();
         let back = HandedBack {
             key: None,
             message: None,
-            attempts,
+            attempts: ended,
             interrupted: true,
         };
         // First: once it is back, its source may give it again.

@@ -1,12 +1,18 @@
 //! Settles messages that leave their lane without having run, or without having run again.
 
-use super::super::message::{Held, Job, Parked, Work};
+use std::time::Duration;
+
+use super::super::message::{Accepted, Held, Job, Parked, Work};
 use super::super::{Engine, HandedBack, Overflow};
 use super::{Outcome, Tally};
+use crate::clock;
 use crate::error::Failure;
 use crate::lanes::{Left, Taken};
 use crate::types::Spec;
 use crate::unwind::cloned;
+
+/// How long a message waits whose version is here already, before it is looked at again.
+const REPEATED_WAIT: Duration = Duration::from_millis(100);
 
 impl<T: Spec> Engine<T> {
     /// Gives a message that left its lane its outcome, or makes it a letter.
@@ -25,10 +31,8 @@ impl<T: Spec> Engine<T> {
                 self.hand_back(tally, back, envelope);
                 return None;
             }
-            // Its source gives it again, and by then it is known whether that version was handled.
             Left::Repeated if envelope.obligation.source().is_some() => {
-                let back = HandedBack::idle(cloned(key), message, 0);
-                self.hand_back(tally, back, envelope);
+                self.place_again(tally, key, hash, Parked { message, envelope });
                 return None;
             }
             Left::Expired => Outcome::Expired(message),
@@ -61,6 +65,23 @@ impl<T: Spec> Engine<T> {
         };
         self.settle(tally, envelope, outcome);
         None
+    }
+
+    /// Has a message of a source come again after a while. Its version is here already and not
+    /// handled yet: whether this one is a duplicate is not known before that one has ended.
+    fn place_again(&self, tally: &mut Tally, key: &T::Key, hash: u64, repeated: Parked<T>) {
+        let Parked { message, envelope } = repeated;
+        let Some(key) = cloned(key).filter(|_| !self.shutdown.hands_back()) else {
+            return self.hand_back(tally, HandedBack::idle(None, message, 0), envelope);
+        };
+        let accepted = Accepted {
+            key: Some(key),
+            hash,
+            message,
+            obligation: envelope.obligation,
+        };
+        let until = clock::now() + REPEATED_WAIT;
+        self.place_later(accepted, envelope.accepted_at, until);
     }
 
     /// Settles a head that was taken out of its lane.

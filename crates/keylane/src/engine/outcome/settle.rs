@@ -210,7 +210,20 @@ impl<T: Spec> Engine<T> {
     pub(in super::super) fn hand_back(
         &self,
         tally: &mut Tally,
+        back: HandedBack<T::Key, T::Message>,
+        envelope: Envelope<T>,
+    ) {
+        let ended = back.attempts;
+        self.hand_back_after(tally, back, ended, envelope);
+    }
+
+    /// Hands a message back of whose attempts so many have ended by themselves. The others were
+    /// dropped by us, and do not count against it when its source gives it again.
+    pub(in super::super) fn hand_back_after(
+        &self,
+        tally: &mut Tally,
         mut back: HandedBack<T::Key, T::Message>,
+        ended: u32,
         mut envelope: Envelope<T>,
     ) {
         self.return_room(tally, &mut envelope.obligation);
@@ -222,11 +235,10 @@ impl<T: Spec> Engine<T> {
                 self.hand_back(tally, back, member.envelope);
             }
         }
-        back.attempts = back
-            .attempts
-            .saturating_add(envelope.obligation.charge().earlier.into());
+        let earlier = envelope.obligation.charge().earlier.into();
+        back.attempts = back.attempts.saturating_add(earlier);
         if let Some(at) = envelope.obligation.source() {
-            let attempts = back.attempts;
+            let attempts = ended.saturating_add(earlier);
             self.drop_quietly(back);
             self.sources
                 .settled(at, SourceOutcome::Returned { attempts });

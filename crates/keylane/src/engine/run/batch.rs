@@ -73,7 +73,7 @@ impl<T: Spec> Kept<T> for KeptBatch<T> {
                 attempts: 1,
                 interrupted: true,
             };
-            engine.hand_back(&mut tally, back, envelope);
+            engine.hand_back_after(&mut tally, back, 0, envelope);
         }
         engine.flush(&mut tally);
     }

@@ -153,7 +153,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
             attempts: *attempt,
             interrupted: true,
         };
-        engine.interrupted(key, self.hash, envelope, back);
+        engine.interrupted(key, self.hash, envelope, back, attempt.saturating_sub(1));
         self.kept.interrupt(engine, self.context.key.as_ref());
     }
 }

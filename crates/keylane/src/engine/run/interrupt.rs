@@ -16,11 +16,12 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         envelope: Envelope<T>,
         back: HandedBack<T::Key, T::Message>,
+        ended: u32,
     ) {
         self.shutdown.count_interrupted();
         self.shutdown.enter(Stage::Aborting);
         let mut tally = Tally::default();
-        self.hand_back(&mut tally, back, envelope);
+        self.hand_back_after(&mut tally, back, ended, envelope);
         self.release_handing_back(&mut tally, lane, hash);
         self.flush(&mut tally);
     }

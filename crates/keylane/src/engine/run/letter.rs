@@ -182,7 +182,8 @@ impl<T: Spec> Drop for LetterInFlight<T> {
                 attempts,
                 interrupted: true,
             };
-            self.engine.interrupted(lane, self.hash, envelope, back);
+            self.engine
+                .interrupted(lane, self.hash, envelope, back, attempts);
         }
     }
 }
