@@ -140,6 +140,35 @@ async fn in_flight_and_dropped_at_once() {
     rig.finish(&orders, intake).await;
 }
 
+/// A revoke is no failure of the message: also when no attempt is left, it is not given up on.
+#[tokio::test(start_paused = true)]
+async fn in_flight_for_the_last_time_and_dropped() {
+    for discards in [true, false] {
+        let rig = Rig::new(plain());
+        let gate = Gate::new();
+        let script = Script::new(&rig.history).otherwise(Act::ok().waits(&gate));
+        let letters = LetterBox::new(&rig.history);
+        // Without `retry` a message is tried once.
+        let orders = orders()
+            .on_exhausted(match discards {
+                true => OnExhausted::Discard,
+                false => OnExhausted::dead_letter(letters.sink(id_of)),
+            })
+            .spawn(scripted(script))
+            .unwrap();
+        let intake = rig.consume(&orders);
+        rig.publish([1]);
+        gate.arrivals(1).await;
+        rig.revoke();
+        until(|| intake.stats().given_back == 1).await;
+        gate.open();
+        let report = rig.finish(&orders, intake).await;
+        assert_eq!((report.acked, report.given_back), (1, 1));
+        assert_eq!(rig.history.handled(), [1]);
+        assert_eq!(letters.letters().len(), 0);
+    }
+}
+
 /// What is lost may be elsewhere already: an outcome in time is not told either.
 #[tokio::test(start_paused = true)]
 async fn in_flight_and_lost() {

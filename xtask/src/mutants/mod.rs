@@ -1,10 +1,11 @@
 //! `cargo xtask mutants`: planted bugs, and the tests that must find them.
 //!
 //! A planted bug is a patch, `xtask/mutants/<name>.patch`; the product itself knows nothing of it.
-//! The table `xtask/mutants.txt` names the test that must fail once the patch is applied. Patches
-//! are applied to a copy of the workspace below `target/mutants`, never to the workspace. Bugs that
-//! change nothing but bodies of functions share one build of each test, see [`mod@switches`]; the
-//! others are planted one after the other.
+//! The table `xtask/mutants.txt` names the test that must fail once the patch is applied: one that
+//! `cargo xtask test` runs, with the settings that it has there. Only the schedule tests try more
+//! schedules here, so that no bug escapes by chance. Patches are applied to a copy of the workspace
+//! below `target/mutants`, never to the workspace. Bugs that change nothing but bodies of functions
+//! share one build of each test, see [`mod@switches`]; the others are planted one after the other.
 //!
 //! To plant a new bug, write it into the product, then
 //!

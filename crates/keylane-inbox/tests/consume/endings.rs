@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use keylane::Retry;
 use keylane_testkit::{Act, Evidence, Gate};
 
 use crate::support::{MS, Rig, adds_up, orders, scripted, settings, until};
@@ -40,6 +41,34 @@ async fn what_was_not_handled_comes_again() {
     adds_up(&report);
     assert_eq!(report.acked, 190);
     rig.judge(Evidence::new());
+}
+
+/// A message that goes back between two attempts has one left in the next process, and not two.
+#[tokio::test]
+async fn an_attempt_before_the_end_counts_after_it() {
+    let mut rig = Rig::new().await;
+    rig.accept([1]).await;
+    let script = rig.script().otherwise(Act::error());
+    let hour = Duration::from_secs(3_600);
+    let patient = orders().retry(Retry::fixed(hour).max_attempts(2));
+    let patient = patient.spawn(scripted(script.clone())).unwrap();
+    let intake = patient
+        .consume_with(rig.inbox.source(), settings())
+        .unwrap();
+    until(|| patient.stats().backing_off == 1).await;
+    let report = intake.stop().within(Duration::ZERO).await;
+    adds_up(&report);
+    assert_eq!(report.given_back, 1);
+    drop((patient, intake));
+    rig.reopen().await;
+
+    let orders = orders().spawn(scripted(script)).unwrap();
+    let intake = orders.consume_with(rig.inbox.source(), settings()).unwrap();
+    rig.nothing_waits().await;
+    adds_up(&intake.stop().await);
+    assert_eq!(rig.history.attempts(), [(1, 1), (1, 2)]);
+    let letters = rig.inbox.letters().list(0, 10).await.unwrap();
+    assert_eq!(letters[0].attempts, 2);
 }
 
 #[tokio::test]

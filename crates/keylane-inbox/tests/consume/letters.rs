@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use keylane::source::RawMessage;
 use keylane::{Context, Intake};
 use keylane_inbox::LetterKind;
+use keylane_inbox::store::Settled;
 use keylane_testkit::{Act, Gate, Id, Script};
 
+use crate::hindered::Hindered;
 use crate::support::{MS, Orders, Rig, adds_up, id_of, orders, scripted, settings, until};
 
 fn consume(rig: &Rig, script: Script) -> (Orders, Intake) {
@@ -62,6 +64,23 @@ async fn a_letter_is_durable_before_its_key_goes_on() {
     assert_eq!(letters.purge([1, 2]).await.unwrap(), [1]);
     assert!(letters.list(0, 10).await.unwrap().is_empty());
     assert_eq!(rig.inbox.stats().await.unwrap().waiting, 0);
+}
+
+/// The same with a disk that takes its time.
+#[tokio::test]
+async fn a_key_waits_for_a_letter_that_is_being_written() {
+    let mut rig = Rig::new().await;
+    let store = Hindered::in_front_of(&mut rig);
+    rig.accept([1, 1]).await;
+    store.settlements.shut();
+    let (_orders, intake) = consume(&rig, rig.script().message(1, Act::error()));
+    store.settlements.arrivals(1).await;
+    tokio::time::sleep(50 * MS).await;
+    assert_eq!(rig.history.started(), [1, 1]);
+    store.settlements.open();
+    rig.nothing_waits().await;
+    adds_up(&intake.stop().await);
+    assert_eq!(rig.history.handled(), [2]);
 }
 
 #[tokio::test]
@@ -183,6 +202,31 @@ async fn a_letter_that_comes_back_into_a_page_is_not_passed_by() {
     rig.nothing_waits().await;
     adds_up(&intake.stop().await);
     assert_eq!(rig.history.started()[started..], [1, 2, 3, 4]);
+}
+
+/// The same while the page is being read: what it brings does not know of the letter.
+#[tokio::test]
+async fn a_letter_that_comes_back_while_a_page_is_read_is_not_passed_by() {
+    let mut rig = Rig::new().await;
+    let store = Hindered::in_front_of(&mut rig);
+    rig.accept([1, 1, 1]).await;
+    let letter = Settled::DeadLetter {
+        sequence: 2,
+        attempts: 1,
+        kind: LetterKind::Failed,
+        error: String::new(),
+    };
+    rig.inbox.store().settle(vec![letter]).await.unwrap();
+    store.pages.shut();
+    let (_orders, intake) = consume(&rig, rig.script().otherwise(Act::ok()));
+    store.pages.arrivals(1).await;
+    let asked = store.asked.load(Ordering::SeqCst);
+    rig.inbox.letters().redrive([2]).await.unwrap();
+    until(|| store.asked.load(Ordering::SeqCst) > asked).await;
+    store.pages.open();
+    rig.nothing_waits().await;
+    adds_up(&intake.stop().await);
+    assert_eq!(rig.history.started(), [1, 2, 3]);
 }
 
 /// Redriving goes on while other keys are busy: the source is interrupted all the time.

@@ -9,7 +9,9 @@ mod support;
 
 mod conformance;
 mod crash;
+mod done;
 mod endings;
+mod hindered;
 mod kill;
 mod letters;
 mod logged;

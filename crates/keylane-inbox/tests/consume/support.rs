@@ -112,13 +112,12 @@ impl Rig {
 
     /// Waits until nothing waits in the store.
     pub(crate) async fn nothing_waits(&self) {
-        for _ in 0..PATIENCE {
-            if self.inbox.stats().await.unwrap().waiting == 0 {
-                return;
-            }
+        let until = Instant::now() + PATIENCE;
+        while self.inbox.stats().await.unwrap().waiting > 0 {
+            let stats = self.inbox.stats().await;
+            assert!(Instant::now() < until, "something waits: {stats:?}");
             tokio::time::sleep(MS).await;
         }
-        panic!("something waits: {:?}", self.inbox.stats().await);
     }
 
     pub(crate) fn judge(&self, evidence: Evidence) {
@@ -142,21 +141,19 @@ pub(crate) async fn open(directory: &Path) -> Inbox {
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
-/// How many milliseconds to wait for what should happen.
-const PATIENCE: usize = 20_000;
+/// How long to wait for what should happen.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until this holds.
 #[track_caller]
 pub(crate) fn until(mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
     let caller = std::panic::Location::caller();
     async move {
-        for _ in 0..PATIENCE {
-            if holds() {
-                return;
-            }
+        let until = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < until, "it does not come true: {caller}");
             tokio::time::sleep(MS).await;
         }
-        panic!("it does not come true: {caller}");
     }
 }
 

@@ -112,24 +112,28 @@ async fn one_whose_database_is_gone() {
 
 #[tokio::test]
 async fn one_whose_database_is_an_older_copy() {
-    let parent = tempfile::tempdir().unwrap();
-    let (database, copy) = (
-        parent.path().join("messages.redb"),
-        parent.path().join("copy"),
-    );
-    filled(parent.path()).await;
-    fs::copy(&database, &copy).unwrap();
-    filled(parent.path()).await;
-    filled(parent.path()).await;
-    fs::copy(&copy, &database).unwrap();
-    let error = refused(parent.path()).await;
-    assert!(
-        matches!(error, OpenError::Behind { missing: 2, .. }),
-        "{error:?}"
-    );
-    // As it says: without the witness it goes on.
-    fs::remove_file(parent.path().join("starts")).unwrap();
-    assert_eq!(waiting(parent.path()).await, 1);
+    // One commit is enough.
+    for newer in [1, 2] {
+        let parent = tempfile::tempdir().unwrap();
+        let (database, copy) = (
+            parent.path().join("messages.redb"),
+            parent.path().join("copy"),
+        );
+        filled(parent.path()).await;
+        fs::copy(&database, &copy).unwrap();
+        for _ in 0..newer {
+            filled(parent.path()).await;
+        }
+        fs::copy(&copy, &database).unwrap();
+        let error = refused(parent.path()).await;
+        assert!(
+            matches!(error, OpenError::Behind { missing, .. } if missing == newer),
+            "{error:?}"
+        );
+        // As it says: without the witness it goes on.
+        fs::remove_file(parent.path().join("starts")).unwrap();
+        assert_eq!(waiting(parent.path()).await, 1);
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! One process at a time, once.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -46,6 +47,20 @@ async fn many_at_once() {
         }
     }
     assert_eq!(opened.len(), 1);
+}
+
+/// The lock comes before anything else: while another process makes the inbox, nothing is written.
+#[tokio::test]
+async fn while_it_is_being_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let lock = File::create(directory.path().join("lock")).unwrap();
+    lock.try_lock().unwrap();
+    assert!(is_locked(directory.path()).await);
+    let files = std::fs::read_dir(directory.path()).unwrap();
+    let names = files.map(|file| file.unwrap().file_name());
+    assert_eq!(Vec::from_iter(names), ["lock"]);
+    lock.unlock().unwrap();
+    assert!(!is_locked(directory.path()).await);
 }
 
 /// Not a test of its own: the other process of the test below.
