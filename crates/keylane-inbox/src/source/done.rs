@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::store::{InboxStore, Settled};
 
 /// Most writes under way.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 32;
 
 /// How long to wait before a write is said again that was not committed.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -24,7 +24,7 @@ use crate::message::StoredMessage;
 use crate::store::{InboxStore, Redriven, Settled, Tail};
 
 /// Most messages, and bytes, that are read at once.
-const PAGE: usize = 256;
+const PAGE: usize = 1_024;
 const PAGE_BYTES: usize = 1 << 20;
 
 /// What names a message to its inbox.
