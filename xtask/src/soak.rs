@@ -19,16 +19,17 @@ use crate::workspace::{self, cargo};
 /// dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a quarter of them
 /// while they recover. Each of the first 2,000 system calls of an inbox on its files fails, once
 /// with EIO and once with ENOSPC. The decoders of records are fuzzed for 10 minutes; an input that
-/// shows something new is added to crates/keylane-inbox/tests/corpus. The last step
-/// changes the pure parts, one expression at a time, with cargo-mutants (installed below
-/// target/tools), and a unit test must fail each time; what survives must be in
-/// xtask/survivors.txt, with a reason.
+/// shows something new is added to crates/keylane-inbox/tests/corpus. The power fails at every sync
+/// of a workload. 5,000,000 messages pass an inbox of constant depth, and backlogs of 10,000,000 are
+/// worked off in 256 MiB. The last step changes the pure parts, one expression at a time, with
+/// cargo-mutants (installed below target/tools), and a unit test must fail each time; what survives
+/// must be in xtask/survivors.txt, with a reason.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A tenth of everything
     #[arg(long, conflicts_with = "long")]
     short: bool,
-    /// Ten times everything but the system calls and the mutations
+    /// Ten times everything but the system calls, the backlogs and the mutations
     #[arg(long)]
     long: bool,
 }
@@ -47,6 +48,12 @@ struct Scale {
     syscalls: u64,
     /// How long the decoders are fuzzed, in seconds.
     fuzzing_s: u64,
+    /// Messages that pass an inbox at constant depth.
+    passed: u64,
+    /// Messages of a large backlog, of each shape.
+    backlog: u64,
+    /// Whether the power fails at every sync of a workload, and not at a sample of them.
+    every_power_failure: bool,
     /// One mutation in so many.
     mutations: u64,
 }
@@ -58,6 +65,9 @@ const SOAK: Scale = Scale {
     drains: 5_000,
     syscalls: 2_000,
     fuzzing_s: 600,
+    passed: 5_000_000,
+    backlog: 10_000_000,
+    every_power_failure: true,
     mutations: 1,
 };
 
@@ -88,6 +98,19 @@ const FUZZ: &str = "KEYLANE_FUZZ";
 const FUZZ_FILTER: &str = "fuzzed";
 /// There are so many, all of them at the same time.
 const DECODERS: usize = 3;
+
+/// The test of `keylane-inbox` that watches the file at constant depth reads from here how many
+/// messages pass.
+const PASSED: &str = "KEYLANE_PASSED";
+const PASSED_FILTER: &str = "at_constant_depth";
+
+/// The tests of `keylane-inbox` that watch the memory beside a large backlog read from here how large.
+const BACKLOG: &str = "KEYLANE_BACKLOG";
+const BACKLOG_FILTER: &str = "large_backlog";
+
+/// With this, the test of power failures takes all of them.
+const POWER: (&str, &str) = ("KEYLANE_INBOX_POWER", "all");
+const POWER_FILTER: &str = "power::";
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let scale = Scale::chosen(args);
@@ -120,6 +143,9 @@ impl Scale {
             drains,
             syscalls,
             fuzzing_s,
+            passed,
+            backlog,
+            every_power_failure,
             mutations,
         } = SOAK;
         if args.short {
@@ -129,6 +155,9 @@ impl Scale {
                 drains: drains / 10,
                 syscalls: syscalls / 10,
                 fuzzing_s: fuzzing_s / 10,
+                passed: passed / 10,
+                backlog: backlog / 10,
+                every_power_failure: false,
                 mutations: mutations * 10,
             }
         } else if args.long {
@@ -137,8 +166,11 @@ impl Scale {
                 kills: kills * 10,
                 drains: drains * 10,
                 fuzzing_s: fuzzing_s * 10,
+                passed: passed * 10,
                 // There are no more of them.
                 syscalls,
+                backlog,
+                every_power_failure,
                 mutations,
             }
         } else {
@@ -154,6 +186,9 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         drains,
         syscalls,
         fuzzing_s,
+        passed,
+        backlog,
+        every_power_failure,
         mutations: _,
     } = scale;
     let count = schedules.to_string();
@@ -170,6 +205,15 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
     let mut fuzzed = inbox(&["--lib"], FUZZ_FILTER);
     fuzzed.env(FUZZ, fuzzing_s.to_string());
     fuzzed.arg(format!("--test-threads={DECODERS}"));
+    let mut powerless = inbox(&["--test", "faults"], POWER_FILTER);
+    if every_power_failure {
+        powerless.env(POWER.0, POWER.1);
+    }
+    let mut deep = inbox(&["--release", "--test", "store"], PASSED_FILTER);
+    deep.env(PASSED, passed.to_string());
+    let mut large = inbox(&["--release", "--test", "consume"], BACKLOG_FILTER);
+    large.env(BACKLOG, backlog.to_string());
+    large.args(["--ignored", "--test-threads=1"]);
     vec![
         (
             format!("{schedules} schedules, random"),
@@ -185,6 +229,9 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         (format!("spool killed {kills} times"), spool_killed),
         (format!("{syscalls} system calls fail"), failed),
         (format!("decoders fuzzed for {fuzzing_s} s"), fuzzed),
+        ("power fails".to_owned(), powerless),
+        (format!("{passed} messages at constant depth"), deep),
+        (format!("backlogs of {backlog} messages"), large),
     ]
 }
 
@@ -242,6 +289,9 @@ fn write_report(scale: Scale, steps: &Steps) -> Result<(), Error> {
         "drains": scale.drains,
         "syscalls": scale.syscalls,
         "fuzzing_s": scale.fuzzing_s,
+        "passed_at_constant_depth": scale.passed,
+        "backlog": scale.backlog,
+        "every_power_failure": scale.every_power_failure,
         "one_mutation_in": scale.mutations,
         "passed": steps.all_passed(),
         "steps": steps.to_json(),

@@ -1,4 +1,6 @@
 //! The file stays within twice what lives in it, and 8 MiB: at constant depth, and after a backlog.
+//!
+//! With `KEYLANE_PASSED` so many messages pass at constant depth instead of 200,000.
 
 use std::time::{Duration, Instant};
 
@@ -31,14 +33,14 @@ fn is_bounded(stats: &Stats) -> bool {
 #[tokio::test]
 async fn at_constant_depth() {
     const DEPTH: u64 = 2_000;
-    const PASSED: u64 = 200_000;
     const STEP: u64 = 500;
+    let passed = std::env::var("KEYLANE_PASSED").map_or(200_000, |count| count.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
     // 4 MiB live: twice that is more than what is allowed besides.
     store.accept(messages(DEPTH, 2_000)).await.unwrap();
     let mut next = 1;
-    while next <= PASSED {
+    while next <= passed {
         let (accepted, settled) = tokio::join!(
             store.accept(messages(STEP, 2_000)),
             store.settle(done(next, STEP))
@@ -53,7 +55,11 @@ async fn at_constant_depth() {
     let file = std::fs::metadata(directory.path().join("messages.redb")).unwrap();
     let stats = store.stats().await.unwrap();
     assert_eq!(stats.file_bytes, file.len());
-    assert!(stats.compactions < 10, "not again and again: {stats:?}");
+    println!("{passed} messages passed, {DEPTH} at a time: {stats:?}");
+    assert!(
+        stats.compactions < 10.max(passed / 20_000),
+        "not again and again: {stats:?}"
+    );
 }
 
 #[tokio::test]
