@@ -324,6 +324,9 @@ mod tests {
             drains: 500,
             syscalls: 200,
             fuzzing_s: 60,
+            passed: 500_000,
+            backlog: 1_000_000,
+            every_power_failure: false,
             mutations: 10,
         };
         assert_eq!(chosen(true, false), tenth);
@@ -333,6 +336,9 @@ mod tests {
             drains: 50_000,
             syscalls: 2_000,
             fuzzing_s: 6_000,
+            passed: 50_000_000,
+            backlog: 10_000_000,
+            every_power_failure: true,
             mutations: 1,
         };
         assert_eq!(chosen(false, true), tenfold);
@@ -353,6 +359,9 @@ mod tests {
             "KEYLANE_SPOOL_KILLS=500 ",
             "KEYLANE_SYSCALLS=2000 ",
             "KEYLANE_FUZZ=600 ",
+            "KEYLANE_INBOX_POWER=all ",
+            "KEYLANE_PASSED=5000000 ",
+            "KEYLANE_BACKLOG=10000000 ",
         ];
         assert_eq!(commands.len(), numbers.len());
         for (command, number) in commands.iter().zip(numbers) {
