@@ -90,6 +90,10 @@ impl Inbox {
     ///
     /// An inbox has one source at a time: while one is consumed, another one is refused.
     ///
+    /// A [`RawMessage`] has no field for the [id](crate::NewMessage::id) of the message. A handler
+    /// that needs it to recognise a repeat finds it in the payload or in a header, if the producer
+    /// has put it there.
+    ///
     /// # Examples
     ///
     /// ```
