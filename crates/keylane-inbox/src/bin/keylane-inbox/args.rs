@@ -58,7 +58,7 @@ pub(crate) enum Command {
         #[arg(value_name = "SEQ")]
         sequence: u64,
     },
-    /// Lets letters wait again, ahead of what waits of their keys.
+    /// Puts letters back among the waiting messages, ahead of the others of their keys.
     #[command(group = clap::ArgGroup::new("which").required(true))]
     Redrive {
         /// Their sequences, as `list` shows them.
