@@ -116,7 +116,7 @@ impl Service {
         let stats = self.lanes.stats();
         let here = stats.accepted - stats.done - stats.dead_lettered;
         say::line(format_args!(
-            "stopping: no more orders are taken, and the {here} that are here are finished"
+            "stopping: no more orders are taken, and the {here} that are here have 10 seconds to finish"
         ));
         let end = async {
             drop(told);

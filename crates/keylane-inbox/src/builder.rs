@@ -143,8 +143,8 @@ impl Builder {
         self
     }
 
-    /// How long ids and versions are remembered, to absorb duplicates. Zero: no longer than the
-    /// millisecond.
+    /// How long ids and versions are remembered, to absorb duplicates. With zero, only within the
+    /// same millisecond.
     pub fn remember_for(mut self, time: Duration) -> Self {
         self.settings.remember_for = time;
         self
@@ -183,8 +183,8 @@ impl Builder {
     /// when it is opened after a crash, if [`check_on_open`](Self::check_on_open) is off.
     ///
     /// With one sync, a commit that the power failed in is told from a whole one by its checksums,
-    /// which are not cryptographic. Who can choose the payloads, and let the power fail at the
-    /// right moment, and knows the file, could forge one; with two syncs not.
+    /// which are not cryptographic. Somebody who chooses the payloads, knows the file and
+    /// cuts the power at the right moment could forge one. With two syncs that is not possible.
     pub fn fast_recovery(mut self, fast: bool) -> Self {
         self.settings.fast_recovery = fast;
         self

@@ -24,7 +24,9 @@ pub enum OpenError {
         limit: usize,
     },
     /// There is a file where the directory should be.
-    #[error("{path} is not a directory: name the directory of the inbox, or a new one")]
+    #[error(
+        "{path} is not a directory, or a part of its path is a file: name the directory of the inbox, or a new one"
+    )]
     NotADirectory {
         /// What was named.
         path: PathBuf,
@@ -39,7 +41,7 @@ pub enum OpenError {
         directory: PathBuf,
     },
     /// The user of this process may not write there.
-    #[error("{path} may not be written: give its user the right, or mount it writable")]
+    #[error("{path} may not be written: give this user the right to write, or mount it writable")]
     ReadOnly {
         /// The file or directory.
         path: PathBuf,
@@ -60,10 +62,11 @@ pub enum OpenError {
         /// The newest version that this program knows.
         known: u64,
     },
-    /// The directory was an inbox, and its database is gone.
+    /// The directory was an inbox, and its database is gone; or there is none, and it was not to be
+    /// made: [`Builder::create`](crate::Builder::create).
     #[error(
-        "{path} is missing, though its directory is that of an inbox: restore it from a backup, \
-         or remove the directory to begin with an empty inbox"
+        "{path} is missing, so there is no inbox to open: check the name of the directory; if it \
+         was an inbox, restore the file from a backup"
     )]
     Missing {
         /// The file.

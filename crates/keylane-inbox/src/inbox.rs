@@ -29,7 +29,7 @@ use crate::store::{Accepted, EmbeddedStore, InboxStore, Stats};
 /// remembered for 24 hours and for 1,000,000 ids and versions, unless the
 /// [builder](Self::builder) was told otherwise, and counted by the wall clock. If the clock jumps
 /// forward, duplicates may be stored as if they were new; if it jumps back, they may be absorbed
-/// for as much longer. Neither loses a message that is not a duplicate.
+/// for that much longer. Neither loses a message that is not a duplicate.
 ///
 /// # Examples
 ///
@@ -182,12 +182,12 @@ impl Inbox {
         &self.taken
     }
 
-    /// Accepts no more, waits for what was accepted, and gives the directory free.
+    /// Accepts no more messages, waits for the writes under way, and releases the directory.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if the last writes could not be made durable. The directory is free all the
-    /// same.
+    /// [`StoreError`] if the last writes could not be made durable. The directory is released
+    /// nevertheless.
     ///
     /// # Cancel safety
     ///

@@ -53,14 +53,15 @@ impl Letters {
         self.store.letter(sequence).await
     }
 
-    /// Lets letters wait again: each ahead of the messages of its key that were accepted after it,
-    /// and with its attempts counted from the start. Answers which of them were letters.
+    /// Puts letters back among the waiting messages: each ahead of the messages of its key that were
+    /// accepted after it, and with its attempts counted from zero. Returns the sequences that were
+    /// letters.
     ///
     /// A message of the key that is being handled at the moment is not interrupted.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: say it again.
+    /// [`StoreError`]: call it again.
     ///
     /// # Cancel safety
     ///
@@ -72,11 +73,11 @@ impl Letters {
         self.store.redrive(Vec::from_iter(sequences)).await
     }
 
-    /// Removes letters for ever. Answers which of them were letters.
+    /// Removes letters for ever. Returns the sequences that were letters.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: say it again.
+    /// [`StoreError`]: call it again.
     ///
     /// # Cancel safety
     ///

@@ -155,6 +155,12 @@ impl MessageId {
     }
 }
 
+impl From<MessageId> for Bytes {
+    fn from(id: MessageId) -> Self {
+        id.0
+    }
+}
+
 impl From<Bytes> for MessageId {
     fn from(id: Bytes) -> Self {
         Self(id)

@@ -90,6 +90,9 @@ impl Inbox {
     ///
     /// An inbox has one source at a time: while one is consumed, another one is refused.
     ///
+    /// A handler that is to recognise a repeat finds the [id](crate::NewMessage::id) of the message
+    /// in [`RawMessage::id`], if it was accepted with one.
+    ///
     /// # Examples
     ///
     /// ```
@@ -424,6 +427,7 @@ impl InboxSource {
             accepted_at,
             key,
             payload,
+            id,
             version,
             headers,
             ..
@@ -435,6 +439,7 @@ impl InboxSource {
             .map(|header| (header.name, header.value))
             .collect();
         raw.attempt = attempts.saturating_add(1);
+        raw.id = id.map(Bytes::from);
         raw.version = version;
         raw.enqueued_at = Some(accepted_at);
         Delivery::new(raw, self.position(sequence, key)).attempts(attempts)

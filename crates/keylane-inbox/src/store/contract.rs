@@ -15,8 +15,9 @@ use crate::message::{NewMessage, StoredMessage};
 /// order in which they were accepted. A sequence is never used twice, also not after a restart of
 /// an empty store. A message is *waiting* until it is settled as done, or becomes a dead *letter*.
 ///
-/// What a write has answered is durable: it survives the end of the process and a power failure.
-/// Unless a store was told otherwise where it was opened, as with [`SyncMode`](super::SyncMode).
+/// When a write has returned `Ok`, it is durable: it survives the end of the process and a power
+/// failure, unless the store was opened with a weaker setting, such as
+/// [`SyncMode::LosesUpTo`](super::SyncMode::LosesUpTo).
 ///
 /// # Writing one
 ///
@@ -63,12 +64,12 @@ pub trait InboxStore: Send + Sync + 'static {
     /// [`StoreError`] if the store cannot be read.
     async fn read(&self, sequences: &[u64]) -> Result<Vec<Option<StoredMessage>>, StoreError>;
 
-    /// Ends the waiting of messages. What does not wait (any more) is passed over, so the same may
-    /// be said twice.
+    /// Ends the waiting of messages. What does not wait, or no longer waits, is passed over, so
+    /// the call may be repeated.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: some or none of it may be done; say it again.
+    /// [`StoreError`]: some or none of it may be done; call it again.
     async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError>;
 
     /// Dead letters with a sequence above `after`, at most so many, in the order of their
@@ -86,19 +87,20 @@ pub trait InboxStore: Send + Sync + 'static {
     /// [`StoreError`] if the store cannot be read.
     async fn letter(&self, sequence: u64) -> Result<Option<Letter>, StoreError>;
 
-    /// Lets letters wait again, each under the sequence that it always had: ahead of all messages
-    /// of its key that were accepted after it. Answers which of them were letters.
+    /// Puts letters back among the waiting messages, each under the sequence that it always had:
+    /// ahead of all messages of its key that were accepted after it. Returns the sequences that
+    /// were letters.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: say it again.
+    /// [`StoreError`]: call it again.
     async fn redrive(&self, sequences: Vec<u64>) -> Result<Vec<u64>, StoreError>;
 
-    /// Removes letters for ever. Answers which of them were letters.
+    /// Removes letters for ever. Returns the sequences that were letters.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: say it again.
+    /// [`StoreError`]: call it again.
     async fn purge_letters(&self, sequences: Vec<u64>) -> Result<Vec<u64>, StoreError>;
 
     /// The highest version that was recorded for a key.
@@ -112,7 +114,7 @@ pub trait InboxStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: say it again.
+    /// [`StoreError`]: call it again.
     async fn record_version(&self, key: &[u8], version: u64) -> Result<(), StoreError>;
 
     /// Where the store ends, and whether letters came back: what a reader waits on.
@@ -128,13 +130,13 @@ pub trait InboxStore: Send + Sync + 'static {
     /// [`StoreError`] if the store cannot be read.
     async fn stats(&self) -> Result<Stats, StoreError>;
 
-    /// Takes no more writes, waits for those under way, and gives the store free for others.
-    /// Whatever is called later says [`StoreError::Closed`]; another `close` waits as well.
+    /// Takes no more writes, waits for those under way, and releases the store. Every later call
+    /// returns [`StoreError::Closed`]; another `close` waits as well.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if the last writes could not be made durable. The store is free all the
-    /// same.
+    /// [`StoreError`] if the last writes could not be made durable. The store is released
+    /// nevertheless.
     async fn close(&self) -> Result<(), StoreError>;
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use keylane::source::RawMessage;
 use keylane_inbox::SourceSettings;
 use keylane_testkit::{Act, Evidence, Gate};
 
@@ -107,4 +108,40 @@ async fn what_is_remembered_is_limited() {
     rig.nothing_waits().await;
     adds_up(&intake.stop().await);
     rig.judge(Evidence::new());
+}
+
+/// A handler gets everything that was accepted, the id included.
+#[tokio::test]
+async fn a_handler_gets_all_of_a_message() {
+    let directory = tempfile::tempdir().unwrap();
+    let inbox = keylane_inbox::Inbox::open(directory.path().join("inbox"))
+        .await
+        .unwrap();
+    let (sender, mut handled) = tokio::sync::mpsc::unbounded_channel();
+    let dispatcher = keylane::Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+        .on_exhausted(keylane::OnExhausted::AtSource)
+        .spawn(move |raw: RawMessage| {
+            let sent = sender.send(raw);
+            async move { sent.map_err(|_| std::io::Error::other("the test has ended")) }
+        })
+        .unwrap();
+    let intake = dispatcher.consume(inbox.source()).unwrap();
+    let message = keylane_inbox::NewMessage::new("user-7", "{}")
+        .id("order-1")
+        .version(3)
+        .header("trace", "4711");
+    inbox.accept_message(message).await.unwrap();
+    inbox.accept("user-7", "[]").await.unwrap();
+    let raw = handled.recv().await.unwrap();
+    assert_eq!(raw.key.as_deref(), Some(&b"user-7"[..]));
+    assert_eq!(raw.payload, "{}");
+    assert_eq!(raw.id.as_deref(), Some(&b"order-1"[..]));
+    assert_eq!((raw.version, raw.attempt), (Some(3), 1));
+    assert_eq!(
+        raw.header("trace").map(|value| &value[..]),
+        Some(&b"4711"[..])
+    );
+    assert!(raw.enqueued_at.is_some());
+    assert_eq!(handled.recv().await.unwrap().id, None);
+    drop(intake);
 }

@@ -37,7 +37,8 @@ pub struct IntakeStats {
     pub nacked: u64,
     /// Messages that went back because their generation ended, or the intake.
     pub given_back: u64,
-    /// Messages that are here and not settled.
+    /// Messages that are here and not settled. Those that are deferred are among them, though they
+    /// do not count against [`IntakeSettings::held`](crate::IntakeSettings::held).
     pub held: usize,
     /// Of those held, how many wait beside full lanes.
     pub aside: usize,

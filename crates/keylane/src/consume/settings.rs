@@ -10,7 +10,8 @@ use crate::error::ConsumeError;
 pub enum Guarantee {
     /// Before the handler starts. A crash loses what is here, and nothing is handled twice.
     AtMostOnce,
-    /// When it has settled. A crash lets come again what was in flight, or done and not confirmed.
+    /// When it has settled. After a crash, what was in flight, or done and not confirmed, comes
+    /// again.
     #[default]
     AtLeastOnce,
     /// As [`AtLeastOnce`](Self::AtLeastOnce), and what comes again after it was handled does not
@@ -65,8 +66,9 @@ impl IntakeSettings {
         }
     }
 
-    /// Most messages of this source that are not settled, those that wait beside full lanes
-    /// included; 8,192 by default. With that many the source hands over nothing until some settle.
+    /// Most messages of this source that are not settled; 8,192 by default. Those that wait beside
+    /// full lanes count, except the [`deferred`](Self::deferred) ones. With that many the source
+    /// hands over nothing until some settle.
     #[must_use]
     pub fn held(mut self, most: usize) -> Self {
         self.held = most;
@@ -75,11 +77,12 @@ impl IntakeSettings {
 
     /// Most messages beside full lanes of which only the position is kept; 100,000 by default. They
     /// are read again when their lane has room, and do not count as [`held`](Self::held) until then.
-    /// Zero: none.
+    /// With zero, none are deferred.
     ///
-    /// Only of a source that can [read a position again](crate::source::Features::random_access), and
-    /// not where lanes [sequence](crate::Builder::sequence) or with
-    /// [`Guarantee::AtMostOnce`]. The first 64 messages of a full lane are always kept.
+    /// Messages are deferred only if the source can
+    /// [read a position again](crate::source::Features::random_access), and neither where lanes
+    /// [sequence](crate::Builder::sequence) nor with [`Guarantee::AtMostOnce`]. The first 64 messages of
+    /// a full lane are always kept.
     #[must_use]
     pub fn deferred(mut self, most: usize) -> Self {
         self.deferred = most;
@@ -101,8 +104,8 @@ impl IntakeSettings {
         self
     }
 
-    /// How long the source may say nothing, or take for one call, before it is opened again; 60
-    /// seconds by default. A source that is well and has nothing says so at half of that.
+    /// How long the source may be silent, or take for one call, before it is opened again; 60 seconds
+    /// by default. A healthy source that has no messages says so after half of that.
     /// `Duration::MAX`: for ever.
     #[must_use]
     pub fn stall_after(mut self, limit: Duration) -> Self {

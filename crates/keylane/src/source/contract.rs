@@ -350,8 +350,9 @@ pub enum Received<P> {
 /// Is told of the attempts of a source that [counts](Features::counts_attempts) them.
 ///
 /// A *slot* is a small number that the driver gives to each held message, and gives to another one
-/// afterwards. It is below [`IntakeSettings::held`](crate::IntakeSettings::held), plus what a source
-/// hands over beyond its room.
+/// afterwards. It is below the sum of [`IntakeSettings::held`](crate::IntakeSettings::held),
+/// [`IntakeSettings::deferred`](crate::IntakeSettings::deferred) and what a source hands over beyond
+/// its room.
 pub trait StartGuard<P>: Send + Sync {
     /// The n-th attempt for this message, counted from 1, starts when this returns. It runs in the
     /// runner's own task: it must not block for long.

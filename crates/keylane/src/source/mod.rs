@@ -58,7 +58,8 @@
 //! # Effects that must not repeat
 //!
 //! A message may come again, so its handler may run again. To have its effect once, commit the
-//! effect together with a unique record of the message: its id, or its key and version. Where lanes
+//! effect together with a unique record of the message: its [id](RawMessage::id), or its
+//! key and version. Where lanes
 //! [`sequence`](crate::Builder::sequence) with a [`VersionStore`](crate::VersionStore), a version
 //! that was recorded is settled as a duplicate without running.
 

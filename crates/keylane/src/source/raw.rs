@@ -12,6 +12,8 @@ pub struct RawMessage {
     pub key: Option<Bytes>,
     /// What was sent.
     pub payload: Bytes,
+    /// What its producer calls it, if the source knows that: the same when it comes again.
+    pub id: Option<Bytes>,
     /// Names and values beside it, in their order. A name may be there more than once.
     pub headers: Vec<(String, Bytes)>,
     /// Which attempt the next one is, from 1, as far as the source counts them.

@@ -20,7 +20,8 @@ pub(crate) struct Args {
     /// One JSON object a line, instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Keys, payloads, headers and errors as a whole, not only their first 64 bytes.
+    /// Keys, payloads, headers and errors as a whole, not only their first 64 bytes. With `--json`
+    /// they are never cut.
     #[arg(long, global = true)]
     pub(crate) full: bool,
     #[command(subcommand)]
@@ -58,7 +59,7 @@ pub(crate) enum Command {
         #[arg(value_name = "SEQ")]
         sequence: u64,
     },
-    /// Lets letters wait again, ahead of what waits of their keys.
+    /// Puts letters back among the waiting messages, ahead of the others of their keys.
     #[command(group = clap::ArgGroup::new("which").required(true))]
     Redrive {
         /// Their sequences, as `list` shows them.

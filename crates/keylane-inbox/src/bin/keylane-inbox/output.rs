@@ -18,7 +18,8 @@ impl Output {
     pub(crate) fn new(json: bool, full: bool) -> Self {
         Self {
             json,
-            full,
+            // A program that reads it would not see that something is missing.
+            full: full || json,
             out: io::stdout(),
         }
     }
