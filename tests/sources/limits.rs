@@ -217,3 +217,35 @@ async fn room_is_not_kept_for_a_message_that_went_back() {
     rig.server.until(|server| server.left() == 0).await;
     adds_up(&intake.stop().await);
 }
+
+/// The functions that are asked of a message besides its key: what one of them says no word about
+/// goes back, and does not stop the others.
+#[tokio::test(start_paused = true)]
+async fn a_function_of_the_message_that_panics_costs_that_message_only() {
+    fn asked(raw: &RawMessage) -> &RawMessage {
+        if id_of(raw) == 2 {
+            std::panic::resume_unwind(Box::new("a function that panics".to_owned()));
+        }
+        raw
+    }
+    for function in ["version", "lifetime", "class"] {
+        let rig = Rig::new(plain());
+        let orders = orders().lane_capacity(4, keylane::Overflow::Wait);
+        let orders = match function {
+            "version" => orders.sequence(keylane::Sequence::contiguous(|raw: &RawMessage| {
+                asked(raw).version.unwrap()
+            })),
+            "lifetime" => orders.expire_by(|raw| asked(raw).version.map(Duration::from_secs)),
+            _ => orders.priority(2, |raw| u8::from(asked(raw).version.is_some())),
+        };
+        let orders = orders.spawn(scripted(Script::new(&rig.history))).unwrap();
+        let intake = rig.consume(&orders);
+        rig.publish([1, 2, 3, 1]);
+        rig.handled(3).await;
+        until(|| intake.stats().nacked == 1).await;
+        stats_add_up(&intake);
+        let report = within(async { intake.stop().await }).await;
+        adds_up(&report);
+        assert_eq!((report.acked, report.nacked), (3, 1), "{function}");
+    }
+}

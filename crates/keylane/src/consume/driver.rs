@@ -97,8 +97,8 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     unconfirmed: u64,
     /// Whether anything was told that is not confirmed: dead letters too.
     is_unconfirmed: bool,
-    /// How many messages waited beside full lanes in the last turn.
-    seen_aside: usize,
+    /// How many messages waited beside full lanes in the last turn, and were deferred.
+    seen_aside: (usize, usize),
     control: Arc<Control>,
     commands: mpsc::UnboundedReceiver<Command>,
     deliveries: Deliveries<M, S::Position>,
@@ -211,7 +211,7 @@ where
             confirm_at: now,
             unconfirmed: 0,
             is_unconfirmed: false,
-            seen_aside: 0,
+            seen_aside: (0, 0),
             control,
             commands,
             deliveries: Deliveries::new(0, now.into()),
@@ -1129,7 +1129,8 @@ where
 
     /// Publishes how many messages wait beside full lanes, if that has changed.
     fn publish_aside(&mut self) {
-        let aside = self.inlet.aside.len();
+        let aside = &self.inlet.aside;
+        let aside = (aside.len(), aside.deferred());
         if std::mem::replace(&mut self.seen_aside, aside) != aside {
             self.publish(|_| {});
         }
