@@ -168,7 +168,7 @@ async fn deferred_messages_that_are_gone() {
     let orders = with_hot_key(&rig, &gate);
     let intake = consume(&rig, &orders, 200, 10_000);
     defer(&rig, &orders, &intake, 1_000).await;
-    let is_gone = |id: u64| id > 300 && (id % 3 == 0 || (400..600).contains(&id));
+    let is_gone = |id: u64| id > 300 && (id.is_multiple_of(3) || (400..600).contains(&id));
     rig.server.faults().forget(|raw| is_gone(id_of(raw)));
     gate.open();
     let expected: Vec<u64> = (1..=1_020).filter(|id| !is_gone(*id)).collect();
