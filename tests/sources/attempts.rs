@@ -157,3 +157,47 @@ async fn attempts_that_have_failed_count_after_a_revoke() {
     rig.finish(&orders, intake).await;
     assert_eq!(rig.history.attempts(), [(1, 1), (1, 2), (1, 3)]);
 }
+
+/// In a batch each message has its own count: one that has ended its process before is not told as
+/// new because it runs together with a new one.
+#[tokio::test(start_paused = true)]
+async fn attempts_before_a_batch_count_for_each_message() {
+    let rig = Rig::new(plain().counts_attempts());
+    rig.publish([1, 1]);
+    for attempt in 1..=2 {
+        use keylane::source::{Deliveries, Source};
+        let mut source = rig.server.source();
+        source.open().await.unwrap();
+        let mut into = Deliveries::new(2, tokio::time::Instant::now());
+        source.receive(&mut into).await.unwrap();
+        let position = into.take()[1].position;
+        let guard = source.start_guard().unwrap();
+        guard.starts(0, &position, attempt).unwrap();
+    }
+    let gate = Gate::new();
+    let opened = gate.clone();
+    let handler = move |batch: Vec<keylane::source::RawMessage>| {
+        let opened = opened.clone();
+        async move {
+            opened.pass().await;
+            Ok::<_, keylane_testkit::ScriptError>(batch.iter().map(id_of).collect::<Vec<_>>())
+        }
+    };
+    let orders = orders()
+        .retry(Retry::fixed(MS).max_attempts(9))
+        .batch(2, SECOND)
+        .spawn_batches(handler)
+        .unwrap();
+    let intake = rig.consume(&orders);
+    gate.arrivals(1).await;
+    let attempts: Vec<u32> = rig
+        .server
+        .entries()
+        .iter()
+        .map(|entry| entry.attempts)
+        .collect();
+    assert_eq!(attempts, [1, 3]);
+    gate.open();
+    rig.server.until(|server| server.left() == 0).await;
+    adds_up(&intake.stop().await);
+}

@@ -269,3 +269,40 @@ async fn a_revoke_during_a_stop() {
     assert_eq!(rig.history.started().len(), 2);
     assert_eq!((rig.server.left(), rig.server.held()), (5, 0));
 }
+
+/// A repeat waits until its version is known. If that has halted, it holds neither a stop up nor the
+/// end of the dispatcher, and does not run in its place.
+#[tokio::test(start_paused = true)]
+async fn a_repeat_of_a_halted_version_does_not_hold_an_end_up() {
+    for end in [None, Some(End::Drain), Some(End::Close), Some(End::Abort)] {
+        let rig = Rig::new(plain());
+        rig.server.faults().hand_over_twice(1);
+        let script = Script::new(&rig.history).otherwise(Act::error());
+        let orders = orders()
+            .sequence(crate::revoke::sequence())
+            .spawn(scripted(script))
+            .unwrap();
+        let intake = rig.consume(&orders);
+        rig.publish([1, 1]);
+        until(|| orders.stats().halted == 1 && intake.stats().held == 3).await;
+        // It is looked at again some times.
+        tokio::time::sleep(SECOND).await;
+        let report = match end {
+            None => within(intake.stop().into_future()).await,
+            Some(end) => {
+                within(async {
+                    match end {
+                        End::Drain => orders.drain().await,
+                        End::Close => orders.close().await,
+                        End::Abort => orders.abort().await,
+                    }
+                })
+                .await;
+                within(intake.ended()).await
+            }
+        };
+        adds_up(&report);
+        assert_eq!((report.received, report.acked), (3, 0), "{end:?}");
+        assert_eq!(rig.history.started().len(), 1, "{end:?}");
+    }
+}

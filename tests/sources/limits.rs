@@ -1,14 +1,19 @@
 //! Limits, and sources and messages that break them.
 
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use keylane::error::ConsumeError;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, IntakeSettings, OnExhausted};
 use keylane_testkit::scenario::{quiet, settle, watch_for_engine_panics, within};
 use keylane_testkit::{Act, Evidence, Gate, Script};
 
-use crate::support::{Rig, adds_up, id_of, orders, plain, scripted, settings, stats_add_up, until};
+use crate::support::{
+    Rig, adds_up, id_of, key_of, orders, plain, scripted, settings, stats_add_up, until,
+};
 
 #[tokio::test(start_paused = true)]
 async fn no_more_is_held_than_the_limit_says() {
@@ -216,4 +221,122 @@ async fn room_is_not_kept_for_a_message_that_went_back() {
     intake.resume();
     rig.server.until(|server| server.left() == 0).await;
     adds_up(&intake.stop().await);
+}
+
+/// The functions that are asked of a message besides its key: what one of them says no word about
+/// goes back, and does not stop the others.
+#[tokio::test(start_paused = true)]
+async fn a_function_of_the_message_that_panics_costs_that_message_only() {
+    fn asked(raw: &RawMessage) -> &RawMessage {
+        if id_of(raw) == 2 {
+            std::panic::resume_unwind(Box::new("a function that panics".to_owned()));
+        }
+        raw
+    }
+    for function in ["version", "lifetime", "class"] {
+        let rig = Rig::new(plain());
+        let orders = orders().lane_capacity(4, keylane::Overflow::Wait);
+        let orders = match function {
+            "version" => orders.sequence(keylane::Sequence::contiguous(|raw: &RawMessage| {
+                asked(raw).version.unwrap()
+            })),
+            "lifetime" => orders.expire_by(|raw| asked(raw).version.map(Duration::from_secs)),
+            _ => orders.priority(2, |raw| u8::from(asked(raw).version.is_some())),
+        };
+        let orders = orders.spawn(scripted(Script::new(&rig.history))).unwrap();
+        let intake = rig.consume(&orders);
+        rig.publish([1, 2, 3, 1]);
+        rig.handled(3).await;
+        until(|| intake.stats().nacked == 1).await;
+        stats_add_up(&intake);
+        let report = within(async { intake.stop().await }).await;
+        adds_up(&report);
+        assert_eq!((report.acked, report.nacked), (3, 1), "{function}");
+    }
+}
+
+/// A key whose comparison panics once, in the task of the driver.
+#[derive(Clone, Debug)]
+struct Touchy {
+    name: Bytes,
+    fuse: Arc<Mutex<Touch>>,
+}
+
+#[derive(Debug, Default)]
+struct Touch {
+    /// The task of the driver.
+    task: Option<tokio::task::Id>,
+    /// Comparisons until it panics.
+    left: Option<usize>,
+}
+
+impl PartialEq for Touchy {
+    fn eq(&self, other: &Self) -> bool {
+        let mut fuse = self.fuse.lock().unwrap();
+        if fuse.task.is_some() && tokio::task::try_id() == fuse.task {
+            fuse.left = match fuse.left {
+                Some(0) => {
+                    fuse.left = None;
+                    drop(fuse);
+                    std::panic::resume_unwind(Box::new("a key that panics".to_owned()));
+                }
+                left => left.map(|left| left - 1),
+            };
+        }
+        self.name == other.name
+    }
+}
+
+impl Eq for Touchy {}
+
+impl Hash for Touchy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+/// The key's own code may panic wherever the driver compares keys: the source is opened again, and
+/// nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_comparison_panics_in_the_driver() {
+    let mut restarts = 0;
+    for left in 0..60 {
+        let rig = Rig::new(plain().random_access());
+        watch_for_engine_panics();
+        let fuse = Arc::new(Mutex::new(Touch::default()));
+        let key = {
+            let fuse = Arc::clone(&fuse);
+            move |raw: &RawMessage| {
+                fuse.lock().unwrap().task = tokio::task::try_id();
+                let (name, fuse) = (raw.key.clone()?, Arc::clone(&fuse));
+                Some(Touchy { name, fuse })
+            }
+        };
+        let script =
+            Script::new(&rig.history).otherwise(Act::ok().sleeps(Duration::from_millis(1)));
+        let orders = Dispatcher::key_by_opt(key)
+            .on_exhausted(OnExhausted::Halt)
+            .lane_capacity(4, keylane::Overflow::Wait)
+            .spawn(
+                move |context: keylane::Context<Touchy>, message: RawMessage| {
+                    script.run(key_of(&message), id_of(&message), context.attempt())
+                },
+            )
+            .unwrap();
+        let intake = orders
+            .consume_with(rig.server.source(), settings())
+            .unwrap();
+        rig.publish(vec![1; 30]);
+        rig.handled(10).await;
+        fuse.lock().unwrap().left = Some(left);
+        rig.publish(vec![1; 100]);
+        rig.server.until(|server| server.left() == 0).await;
+        let report = within(async { intake.stop().await }).await;
+        adds_up(&report);
+        restarts += report.restarts;
+        let evidence = Evidence::new().redelivers();
+        let evidence = evidence.quiescent(tokio::time::Instant::now());
+        rig.history.check(&evidence).expect("a correct driver");
+    }
+    assert!(restarts > 20, "{restarts}");
 }

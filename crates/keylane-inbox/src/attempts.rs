@@ -70,6 +70,8 @@ pub struct Marks {
 struct Places {
     /// The place of each slot, if it has one yet.
     of_slot: Vec<Option<u32>>,
+    /// What each slot is given to, and the attempt that has started, until it settles.
+    started: Vec<Option<(u64, u32)>>,
     free: Vec<u32>,
     /// The places from here on have never been used.
     end: u32,
@@ -130,7 +132,7 @@ impl Marks {
     ///
     /// What the operating system says. The attempt must not start then: it would not be counted.
     pub fn start(&self, slot: u32, sequence: u64, attempt: u32) -> io::Result<()> {
-        let (place, found) = self.places().take(slot, sequence);
+        let (place, found) = self.places().take(slot, sequence, attempt);
         self.write(place, &encode(sequence, attempt))?;
         // Only now: until here they were all that told of the message.
         for other in found.into_iter().filter(|other| *other != place) {
@@ -146,7 +148,7 @@ impl Marks {
     ///
     /// What the operating system says. The mark is of no harm: its message does not wait any more.
     pub fn clear(&self, slot: u32) -> io::Result<()> {
-        let place = self.places().of_slot.get(slot as usize).copied().flatten();
+        let place = self.places().clear(slot);
         match place {
             Some(place) => self.write(place, &[0; SLOT_BYTES as usize]),
             None => Ok(()),
@@ -178,6 +180,14 @@ impl Marks {
         found
             .map(|(sequence, found)| (*sequence, found.attempts))
             .collect()
+    }
+
+    /// Sequences that are being handled, with the attempts that have come to an end.
+    pub(crate) fn under_way(&self) -> HashMap<u64, u32> {
+        let places = self.places();
+        let started = places.started.iter().flatten();
+        let before = started.map(|(sequence, attempt)| (*sequence, attempt.saturating_sub(1)));
+        before.filter(|(_, attempts)| *attempts > 0).collect()
     }
 
     /// Forgets what was found of these messages: they have settled without starting again.
@@ -292,7 +302,7 @@ impl Places {
     }
 
     /// The place of a slot, and the places where the message was found.
-    fn take(&mut self, slot: u32, sequence: u64) -> (u32, Vec<u32>) {
+    fn take(&mut self, slot: u32, sequence: u64, attempt: u32) -> (u32, Vec<u32>) {
         let found = match self.found.is_empty() {
             true => Vec::new(),
             false => self.found.remove(&sequence).unwrap_or_default().places,
@@ -300,7 +310,9 @@ impl Places {
         let slot = slot as usize;
         if slot >= self.of_slot.len() {
             self.of_slot.resize(slot + 1, None);
+            self.started.resize(slot + 1, None);
         }
+        self.started[slot] = Some((sequence, attempt));
         let place = match self.of_slot[slot] {
             Some(place) => place,
             // Over its own mark, which is replaced by a higher one in a single write.
@@ -316,15 +328,22 @@ impl Places {
         (place, found)
     }
 
-    /// Takes the place of a slot for a message that is given back. `None`: it has not started since
-    /// it was found, or was never started.
+    /// The place of a slot whose message has settled.
+    fn clear(&mut self, slot: u32) -> Option<u32> {
+        *self.started.get_mut(slot as usize)? = None;
+        self.of_slot[slot as usize]
+    }
+
+    /// Takes the place of a slot for a message that is given back. `None`: it was not started in this
+    /// slot.
     fn keep(&mut self, slot: u32, sequence: u64, attempts: u32) -> Option<u32> {
-        if self.found.contains_key(&sequence) {
-            return None;
-        }
-        let place = self.of_slot.get_mut(slot as usize)?.take()?;
-        let places = vec![place];
-        self.found.insert(sequence, Found { attempts, places });
+        let slot = slot as usize;
+        let started = self.started.get_mut(slot)?;
+        started.take_if(|(of, _)| *of == sequence)?;
+        let place = self.of_slot[slot].take()?;
+        let found = self.found.entry(sequence).or_default();
+        found.attempts = attempts;
+        found.places.push(place);
         Some(place)
     }
 }
@@ -438,6 +457,26 @@ mod tests {
         assert_eq!(found(&path), [(10, 2), (12, 1)]);
         marks.clear(1).unwrap();
         assert_eq!(found(&path), [(12, 1)]);
+    }
+
+    #[test]
+    fn what_is_given_back_while_it_runs_on_elsewhere_changes_nothing() {
+        let (_directory, path) = path();
+        let marks = Marks::open(&path, 2).unwrap();
+        marks.start(1, 11, 1).unwrap();
+        marks.clear(1).unwrap();
+        for attempt in 1..=3 {
+            marks.start(0, 10, attempt).unwrap();
+        }
+        assert_eq!(marks.under_way(), HashMap::from([(10, 2)]));
+        // It was handed over once more, and did not start there.
+        marks.give_back(1, 10, 2).unwrap();
+        assert_eq!(found(&path), [(10, 3)]);
+        assert!(marks.recover().is_empty());
+        marks.give_back(0, 10, 2).unwrap();
+        assert_eq!(found(&path), [(10, 2)]);
+        assert_eq!(marks.recover(), HashMap::from([(10, 2)]));
+        assert!(marks.under_way().is_empty());
     }
 
     #[test]

@@ -20,9 +20,12 @@ impl StartGuard<Position> for MarkGuard {
             Outcome::Returned { attempts, .. } => {
                 self.0.give_back(slot, position.sequence, attempts)
             }
-            // Its message does not wait any more, so a mark that stays is found, and dropped, at
-            // the next open.
-            _ => self.0.clear(slot),
+            // A mark that stays is dropped at the next open, unless the letter of its message waits
+            // again by then: so also what was found of one that was given up on before it started.
+            _ => self
+                .0
+                .clear(slot)
+                .and_then(|()| self.0.forget(&[position.sequence])),
         };
         if let Err(error) = told {
             tracing::warn!(target: "keylane", %error, "a start mark was not changed");

@@ -195,6 +195,8 @@ impl Source for InboxSource {
         self.is_outdated = false;
         self.redriven.clear();
         if let Some(marks) = &self.marks {
+            // What runs on from before the opening is handed over again as well.
+            self.attempts.extend(marks.under_way());
             self.attempts.extend(marks.recover());
         }
         Ok(())

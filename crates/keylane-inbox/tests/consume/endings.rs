@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use keylane::Retry;
+use keylane::source::{Deliveries, Outcome, Source};
 use keylane_testkit::{Act, Evidence, Gate};
 
 use crate::support::{MS, Rig, adds_up, orders, scripted, settings, until};
@@ -128,4 +129,46 @@ async fn a_stop_while_messages_come_loses_nothing() {
     rig.nothing_waits().await;
     adds_up(&intake.unwrap().stop().await);
     rig.judge(Evidence::new());
+}
+
+/// A source that is opened again while an attempt runs on hands its message over with the attempts
+/// that have failed before, and they are not forgotten.
+#[tokio::test]
+async fn attempts_that_have_failed_count_when_the_source_is_opened_again() {
+    let mut rig = Rig::new().await;
+    rig.accept([1]).await;
+    let mut source = rig.inbox.source();
+    let guard = source.start_guard().unwrap();
+    let mut positions = Vec::new();
+    for opening in 0..3 {
+        source.open().await.unwrap();
+        let mut into = Deliveries::new(1, tokio::time::Instant::now() + 1_000 * MS);
+        while into.is_empty() {
+            source.receive(&mut into).await.unwrap();
+        }
+        let delivery = into.take().remove(0);
+        let before = if opening == 0 { 0 } else { 2 };
+        assert_eq!(delivery.attempts, before, "opening {opening}");
+        positions.push(delivery.position);
+        if opening == 0 {
+            for attempt in 1..=3 {
+                guard.starts(0, &positions[0], attempt).unwrap();
+            }
+        }
+    }
+    // The second was never started; the first is dropped at last, and the third starts.
+    guard.settles(1, &positions[1], Outcome::returned(2));
+    guard.settles(0, &positions[0], Outcome::returned(2));
+    guard.starts(2, &positions[2], 3).unwrap();
+    drop(source);
+    rig.reopen().await;
+    let script = rig.script().otherwise(Act::ok());
+    let orders = orders()
+        .retry(keylane::Retry::fixed(MS).max_attempts(9))
+        .spawn(scripted(script))
+        .unwrap();
+    let intake = orders.consume_with(rig.inbox.source(), settings()).unwrap();
+    rig.nothing_waits().await;
+    adds_up(&intake.stop().await);
+    assert_eq!(rig.history.attempts(), [(1, 4)]);
 }

@@ -253,3 +253,30 @@ async fn no_redrive_is_forgotten_under_load() {
     adds_up(&intake.stop().await);
     assert_eq!(rig.inbox.stats().await.unwrap().letters, 0);
 }
+
+/// A message that was given up on for its crashes has all of its attempts when it is redriven,
+/// whatever has been stopped and started meanwhile.
+#[tokio::test]
+async fn a_crashed_message_that_is_redriven_has_its_attempts_again() {
+    for reopens in [false, true] {
+        let mut rig = Rig::new().await;
+        rig.accept([1, 1]).await;
+        rig.crashed(&[(1, 2)]).await;
+        let (orders, intake) = consume(&rig, rig.script().otherwise(Act::ok()));
+        rig.nothing_waits().await;
+        adds_up(&intake.stop().await);
+        drop(orders);
+        let letter = rig.inbox.letters().show(1).await.unwrap().unwrap();
+        assert_eq!((letter.kind, letter.attempts), (LetterKind::Crashed, 2));
+        assert_eq!(rig.history.attempts(), [(2, 1)]);
+
+        rig.inbox.letters().redrive([1]).await.unwrap();
+        if reopens {
+            rig.reopen().await;
+        }
+        let (_orders, intake) = consume(&rig, rig.script().otherwise(Act::ok()));
+        rig.nothing_waits().await;
+        adds_up(&intake.stop().await);
+        assert_eq!(rig.history.attempts(), [(2, 1), (1, 1)]);
+    }
+}

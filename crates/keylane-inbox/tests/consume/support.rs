@@ -100,6 +100,19 @@ impl Rig {
         self.inbox = open(self.directory.path()).await;
     }
 
+    /// Opens the inbox as after a process that has died while it handled these: sequences, each
+    /// with the number of its attempts.
+    pub(crate) async fn crashed(&mut self, started: &[(u64, u32)]) {
+        self.inbox.close().await.unwrap();
+        let starts = self.directory.path().join("inbox").join("starts");
+        let marks = keylane_inbox::attempts::Marks::open(&starts, 0).unwrap();
+        for (slot, (sequence, attempts)) in started.iter().enumerate() {
+            marks.start(slot as u32, *sequence, *attempts).unwrap();
+        }
+        drop(marks);
+        self.inbox = open(self.directory.path()).await;
+    }
+
     /// Waits until so many handlers have succeeded.
     pub(crate) async fn handled(&self, count: usize) {
         until(|| self.history.handled().len() >= count).await;

@@ -76,6 +76,8 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     /// For a source that counts attempts: all starts are told.
     _counts: Option<Guarded<K, M, O, E>>,
     revocations: Vec<Revocation<Guarded<K, M, O, E>>>,
+    /// One has begun, and what of it is in no lane yet was not given back.
+    has_unplaced: bool,
     phase: Phase,
     paused: bool,
     /// When the source last said something. Later by the time in which it was not asked.
@@ -97,8 +99,8 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     unconfirmed: u64,
     /// Whether anything was told that is not confirmed: dead letters too.
     is_unconfirmed: bool,
-    /// How many messages waited beside full lanes in the last turn.
-    seen_aside: usize,
+    /// How many messages waited beside full lanes in the last turn, and were deferred.
+    seen_aside: (usize, usize),
     control: Arc<Control>,
     commands: mpsc::UnboundedReceiver<Command>,
     deliveries: Deliveries<M, S::Position>,
@@ -199,6 +201,7 @@ where
             guard,
             _counts: counts,
             revocations: Vec::new(),
+            has_unplaced: false,
             phase: Phase::Opening(now),
             failures: 0,
             features: source.features(),
@@ -211,7 +214,7 @@ where
             confirm_at: now,
             unconfirmed: 0,
             is_unconfirmed: false,
-            seen_aside: 0,
+            seen_aside: (0, 0),
             control,
             commands,
             deliveries: Deliveries::new(0, now.into()),
@@ -229,11 +232,11 @@ where
         loop {
             self.open_if_due().await;
             self.take_in().await;
-            if !self.revocations.is_empty() {
+            if self.has_unplaced {
                 self.give_back_unplaced().await;
             }
             self.read_deferred().await;
-            self.is_behind = self.inlet.place();
+            self.place();
             self.publish_aside();
             self.refuse_if_closed().await;
             if self.is_over() {
@@ -255,6 +258,15 @@ where
             rt::consume_budget().await;
         }
         self.finish().await;
+    }
+
+    /// Places what there is room for. If the key's own code panics, nobody knows what was placed:
+    /// all of it comes anew.
+    fn place(&mut self) {
+        match caught(|| self.inlet.place()) {
+            Ok(is_behind) => self.is_behind = is_behind,
+            Err(text) => self.restart(Trouble::Failed(SourceError::failed(panicked(text)))),
+        }
     }
 
     /// Whether nothing is left to do.
@@ -326,8 +338,14 @@ where
             {
                 return Poll::Ready(Turn::News);
             }
-            if inlet.poll_room(cx).is_ready() || is_behind {
-                return Poll::Ready(Turn::Room);
+            match caught(|| inlet.poll_room(cx)) {
+                Ok(Poll::Pending) if !is_behind => {}
+                Ok(_) => return Poll::Ready(Turn::Room),
+                // As in `place`.
+                Err(text) => {
+                    let error = SourceError::failed(panicked(text));
+                    return Poll::Ready(Turn::Received(Err(error)));
+                }
             }
             if !source_first && let Poll::Ready(turn) = poll_source(cx) {
                 return Poll::Ready(turn);
@@ -689,6 +707,7 @@ where
         let is_open = self.is_open();
         let mut counts = Counts::default();
         let mut told = std::mem::take(&mut self.told);
+        let mut unplaced = Ok(());
         for (slot, mut outcome) in settled {
             let Some(held) = self.held.remove(slot) else {
                 debug_assert!(false, "a message settles once");
@@ -699,7 +718,7 @@ where
                 let before = self.sources().set_slot(at, 0);
                 outcome = after(before, outcome);
             }
-            self.inlet.settled(slot);
+            unplaced = unplaced.and(caught(|| self.inlet.settled(slot)));
             let is_over = held.standing == Standing::Over || !is_open;
             counts.count(outcome, is_over, ends || held.standing != Standing::Live);
             if !is_over {
@@ -719,7 +738,10 @@ where
         }
         told.clear();
         self.told = told;
-        match failed {
+        // As in `place`.
+        let panic = unplaced.err().map(panicked);
+        let panic = panic.map(|text| Trouble::Failed(SourceError::failed(text)));
+        match failed.or(panic) {
             Some(error) => self.restart(error),
             None => self.release_finished().await,
         }
@@ -826,6 +848,7 @@ where
         });
         self.take_back(&slots, Revoked::Unstarted);
         self.revocations.push(revocation);
+        self.has_unplaced = true;
     }
 
     /// Marks messages as taken back, and looks for those that have not started.
@@ -842,6 +865,7 @@ where
 
     /// Gives back what is taken back and in no lane yet.
     async fn give_back_unplaced(&mut self) {
+        self.has_unplaced = false;
         let held = &self.held;
         let ends = matches!(self.phase, Phase::Stopping { handed_back, .. } if handed_back);
         let is_revoked = |slot: Option<u32>| match slot {
@@ -1129,7 +1153,8 @@ where
 
     /// Publishes how many messages wait beside full lanes, if that has changed.
     fn publish_aside(&mut self) {
-        let aside = self.inlet.aside.len();
+        let aside = &self.inlet.aside;
+        let aside = (aside.len(), aside.deferred());
         if std::mem::replace(&mut self.seen_aside, aside) != aside {
             self.publish(|_| {});
         }

@@ -347,7 +347,11 @@ where
     /// the lane surely has room for. The others follow when the first of those has settled.
     fn pass_next(&mut self, hash: u64) {
         let capacity = self.dispatcher.engine.lane_capacity();
-        let mut most = (capacity / 2).clamp(1, super::aside::KEPT);
+        let mut most = match self.sequences {
+            // The version that the first of them waits for may be among the last.
+            true => usize::MAX,
+            false => (capacity / 2).clamp(1, super::aside::KEPT),
+        };
         let mut leader = None;
         loop {
             let next = match self.aside.first(hash) {

@@ -345,12 +345,25 @@ where
     }
 
     /// The key of a message, its hash and its size. `None`: it is larger than the capacity in bytes.
+    /// Panics if any function of the message does.
     #[inline]
     pub(crate) fn locate(&self, message: &M) -> Option<(Option<K>, u64, u32)> {
         let limit = self.engine.settings.capacity_bytes;
         let weight = self.address.weigh(message, limit).ok()?;
         let (key, hash) = (self.address.locate)(message);
+        if self.address.asks {
+            self.ask(message);
+        }
         Some((key, hash, weight))
+    }
+
+    /// Asks a message all that it is asked later, when a panic would have more to answer for.
+    #[inline(never)]
+    fn ask(&self, message: &M) {
+        let address = &self.address;
+        address.class.as_ref().map(|class| class(message));
+        address.version.as_ref().map(|version| version(message));
+        address.lifetime.as_ref().map(|lifetime| lifetime(message));
     }
 
     /// Sets what this message has besides its place: class, version, times.

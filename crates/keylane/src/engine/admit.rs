@@ -96,11 +96,21 @@ impl<T: Spec> Engine<T> {
                 job.work = Work::Attempt(attempt);
             }
         }
+        let first = job.envelope.obligation.source();
+        let since = match first.map(|first| self.sources.before_start(first).0) {
+            Some(before) if before < attempt => attempt - before,
+            _ => attempt,
+        };
         let mut refused = None;
         job.envelope.obligation.any_source(&mut |at| {
-            let (_, guard) = self.sources.before_start(at);
+            let (before, guard) = self.sources.before_start(at);
+            // The others that start with it were tried more often, or less.
+            let nth = match first == Some(at) {
+                true => attempt,
+                false => before.saturating_add(since),
+            };
             // The guard is the source's own code.
-            let told = guard.map(|guard| caught(|| guard.starts(at.slot, attempt)));
+            let told = guard.map(|guard| caught(|| guard.starts(at.slot, nth)));
             if let Some(Ok(Err(why)) | Err(why)) = told {
                 refused = Some(why);
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::message::{Accepted, Held, Job, Parked, Work};
-use super::super::{Engine, HandedBack, Overflow};
+use super::super::{Engine, HandedBack, Overflow, Stage};
 use super::{Outcome, Tally};
 use crate::clock;
 use crate::error::Failure;
@@ -71,7 +71,9 @@ impl<T: Spec> Engine<T> {
     /// handled yet: whether this one is a duplicate is not known before that one has ended.
     fn place_again(&self, tally: &mut Tally, key: &T::Key, hash: u64, repeated: Parked<T>) {
         let Parked { message, envelope } = repeated;
-        let Some(key) = cloned(key).filter(|_| !self.shutdown.hands_back()) else {
+        // At the end it goes back: its version may have halted, and would hold a drain up for ever.
+        let goes_on = self.shutdown.stage() == Stage::Open;
+        let Some(key) = cloned(key).filter(|_| goes_on) else {
             return self.hand_back(tally, HandedBack::idle(None, message, 0), envelope);
         };
         let accepted = Accepted {
