@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use keylane_testkit::{Act, Evidence, Gate, Id, Key, Script};
 use keylane_tower::{KeyedSemaphore, KeyedSemaphoreBuilder};
@@ -211,5 +212,7 @@ async fn ask_at<C: Ask>(support: &Support, mut client: C, key: Key, id: Id) -> J
     let before = support.semaphore.len();
     let asks = tokio::spawn(async move { client.ask(key, id).await });
     until(|| support.semaphore.len() > before).await;
+    // A reservation counts as well, and nothing shows when its request has taken its place.
+    tokio::time::sleep(Duration::from_millis(20)).await;
     asks
 }
