@@ -3,38 +3,19 @@
 
 use std::time::Duration;
 
-use keylane::source::Features;
 use keylane::{Intake, Overflow, Retry};
+use keylane_testkit::Evidence;
 use keylane_testkit::reference::{Call, Loss, ReferenceServer};
-use keylane_testkit::scenario::{MS, Random, SECOND, assert_nothing_left, repeats, within};
-use keylane_testkit::{Act, Evidence, Script};
+use keylane_testkit::scenario::{MS, Random, SECOND, repeats, within};
 
-use crate::support::{Orders, Rig, adds_up, orders, plain, scripted, settings, stats_add_up};
-
-/// Features beyond surviving a restart.
-fn features(random: &mut Random) -> Features {
-    let mut features = plain();
-    if random.one_in(2) {
-        features = features.nack();
-    }
-    if random.one_in(3) {
-        features = features.lease(SECOND);
-    }
-    if random.one_in(3) {
-        features = features.counts_attempts();
-    }
-    features
-}
+use crate::support::{
+    Orders, Rig, adds_up, come_to_rest, fallible, orders, plain, scripted, settings, some_features,
+    stats_add_up,
+};
 
 fn dispatcher(rig: &Rig, random: &mut Random) -> Orders {
     let (longest, fails) = (1 + random.below(30), 2 + random.below(20));
-    let script = Script::new(&rig.history).choose(move |cue| {
-        let act = match (cue.id * 7 + u64::from(cue.attempt)) % fails {
-            0 => Act::error(),
-            _ => Act::ok(),
-        };
-        act.sleeps(Duration::from_millis(cue.id * 13 % longest))
-    });
+    let script = fallible(&rig.history, fails, longest);
     let mut orders = orders()
         // What was interrupted counts where attempts are counted.
         .retry(Retry::fixed(5 * MS).max_attempts(1_000))
@@ -91,7 +72,7 @@ async fn disturb(rig: &Rig, intake: &Intake, random: &mut Random) {
 
 async fn run(seed: u64) {
     let mut random = Random::new(seed);
-    let server = ReferenceServer::new(features(&mut random));
+    let server = ReferenceServer::new(some_features(plain(), &mut random));
     let server = server.partitions(1 + random.below(3) as usize);
     let rig = Rig::of(server);
     let orders = dispatcher(&rig, &mut random);
@@ -125,19 +106,7 @@ async fn run(seed: u64) {
             intake = consume();
         }
     }
-    rig.server.faults().none();
-    let settled = rig.server.until(|server| server.left() == 0);
-    let settled = tokio::time::timeout(100 * SECOND, settled).await;
-    assert!(
-        settled.is_ok(),
-        "it does not end: {:?} {:?} {:?}",
-        intake.stats(),
-        orders.stats(),
-        rig.server
-    );
-    let report = within(async { intake.stop().await }).await;
-    adds_up(&report);
-    assert_nothing_left(&orders);
+    come_to_rest(&rig, &orders, intake).await;
     rig.judge(&orders, Evidence::new().redelivers());
 }
 

@@ -5,42 +5,22 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use keylane::source::Features;
 use keylane::{Intake, Overflow, Retry};
 use keylane_testkit::reference::{Call, Loss, ReferenceServer};
-use keylane_testkit::scenario::{MS, Random, SECOND, assert_nothing_left, repeats, within};
-use keylane_testkit::{Act, Evidence, Id, Script};
+use keylane_testkit::scenario::{MS, Random, SECOND, repeats, within};
+use keylane_testkit::{Evidence, Id};
 
 use crate::support::{
-    Orders, Rig, adds_up, id_of, orders, plain, scripted, settings, stats_add_up,
+    Orders, Rig, adds_up, come_to_rest, fallible, id_of, orders, plain, scripted, settings,
+    some_features, stats_add_up,
 };
 
 /// Messages of a full lane that are always kept, and those that are read at once.
 const KEPT: usize = 64;
 
-fn features(random: &mut Random) -> Features {
-    let mut features = plain().random_access();
-    if random.one_in(2) {
-        features = features.nack();
-    }
-    if random.one_in(3) {
-        features = features.lease(SECOND);
-    }
-    if random.one_in(3) {
-        features = features.counts_attempts();
-    }
-    features
-}
-
 fn dispatcher(rig: &Rig, random: &mut Random) -> Orders {
     let (longest, fails) = (1 + random.below(6), 2 + random.below(40));
-    let script = Script::new(&rig.history).choose(move |cue| {
-        let act = match (cue.id * 7 + u64::from(cue.attempt)) % fails {
-            0 => Act::error(),
-            _ => Act::ok(),
-        };
-        act.sleeps(Duration::from_millis(cue.id * 13 % longest))
-    });
+    let script = fallible(&rig.history, fails, longest);
     let mut orders = orders()
         .retry(Retry::fixed(2 * MS).max_attempts(1_000))
         .lane_capacity(1 + random.below(12) as usize, Overflow::Wait)
@@ -119,7 +99,7 @@ impl Disturber<'_> {
 
 async fn run(seed: u64) -> usize {
     let mut random = Random::new(seed);
-    let server = ReferenceServer::new(features(&mut random));
+    let server = ReferenceServer::new(some_features(plain().random_access(), &mut random));
     let server = server.partitions(1 + random.below(2) as usize);
     let rig = Rig::of(server);
     let orders = dispatcher(&rig, &mut random);
@@ -168,19 +148,7 @@ async fn run(seed: u64) -> usize {
             intake = consume();
         }
     }
-    rig.server.faults().none();
-    let settled = rig.server.until(|server| server.left() == 0);
-    let settled = tokio::time::timeout(100 * SECOND, settled).await;
-    assert!(
-        settled.is_ok(),
-        "it does not end: {:?} {:?} {:?}",
-        intake.stats(),
-        orders.stats(),
-        rig.server
-    );
-    let report = within(async { intake.stop().await }).await;
-    adds_up(&report);
-    assert_nothing_left(&orders);
+    come_to_rest(&rig, &orders, intake).await;
     let lost = disturber.lost();
     rig.judge(&orders, Evidence::new().redelivers().discarded(lost));
     most

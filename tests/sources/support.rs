@@ -9,7 +9,7 @@ use keylane::source::{Features, RawMessage};
 use keylane::{Builder, Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted};
 use keylane_testkit::reference::{ReferenceServer, Standing};
 use keylane_testkit::scenario::{
-    assert_no_engine_panics, assert_nothing_left, watch_for_engine_panics, within,
+    Random, SECOND, assert_no_engine_panics, assert_nothing_left, watch_for_engine_panics, within,
 };
 use keylane_testkit::{Act, Evidence, History, Id, Key, Script, ScriptError, Scripted};
 use tokio::time::Instant;
@@ -162,6 +162,48 @@ impl Rig {
         let evidence = evidence.quiescent(Instant::now());
         self.history.check(&evidence).expect("a correct driver");
     }
+}
+
+/// Some of what a source can do besides.
+pub(crate) fn some_features(mut features: Features, random: &mut Random) -> Features {
+    if random.one_in(2) {
+        features = features.nack();
+    }
+    if random.one_in(3) {
+        features = features.lease(SECOND);
+    }
+    if random.one_in(3) {
+        features = features.counts_attempts();
+    }
+    features
+}
+
+/// One attempt in so many fails, and each sleeps for less than so many milliseconds.
+pub(crate) fn fallible(history: &History, fails: u64, longest: u64) -> Script {
+    Script::new(history).choose(move |cue| {
+        let act = match (cue.id * 7 + u64::from(cue.attempt)) % fails {
+            0 => Act::error(),
+            _ => Act::ok(),
+        };
+        act.sleeps(Duration::from_millis(cue.id * 13 % longest))
+    })
+}
+
+/// Without another fault everything settles: stops the intake.
+pub(crate) async fn come_to_rest(rig: &Rig, orders: &Orders, intake: Intake) {
+    rig.server.faults().none();
+    let settled = rig.server.until(|server| server.left() == 0);
+    let settled = tokio::time::timeout(100 * SECOND, settled).await;
+    assert!(
+        settled.is_ok(),
+        "it does not end: {:?} {:?} {:?}",
+        intake.stats(),
+        orders.stats(),
+        rig.server
+    );
+    let report = within(async { intake.stop().await }).await;
+    adds_up(&report);
+    assert_nothing_left(orders);
 }
 
 /// Waits until this holds, with paused time.

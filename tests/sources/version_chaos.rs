@@ -4,22 +4,18 @@
 use std::time::Duration;
 
 use keylane::{Overflow, Retry};
+use keylane_testkit::Evidence;
 use keylane_testkit::reference::ReferenceServer;
-use keylane_testkit::scenario::{MS, Random, SECOND, assert_nothing_left, repeats, within};
-use keylane_testkit::{Act, Evidence, Script};
+use keylane_testkit::scenario::{MS, Random, SECOND, repeats, within};
 
 use crate::revoke::sequence;
-use crate::support::{Orders, Rig, adds_up, orders, plain, scripted, settings, stats_add_up};
+use crate::support::{
+    Orders, Rig, adds_up, come_to_rest, fallible, orders, plain, scripted, settings, stats_add_up,
+};
 
 fn dispatcher(rig: &Rig, random: &mut Random) -> Orders {
     let (longest, fails) = (1 + random.below(8), 2 + random.below(30));
-    let script = Script::new(&rig.history).choose(move |cue| {
-        let act = match (cue.id * 7 + u64::from(cue.attempt)) % fails {
-            0 => Act::error(),
-            _ => Act::ok(),
-        };
-        act.sleeps(Duration::from_millis(cue.id * 13 % longest))
-    });
+    let script = fallible(&rig.history, fails, longest);
     // With less capacity than early messages, a version may wait for room behind those that wait
     // for it, until its gap has timed out.
     let orders = orders()
@@ -83,19 +79,7 @@ async fn run(seed: u64) {
             intake = consume();
         }
     }
-    faults.none();
-    let settled = rig.server.until(|server| server.left() == 0);
-    let settled = tokio::time::timeout(100 * SECOND, settled).await;
-    assert!(
-        settled.is_ok(),
-        "it does not end: {:?} {:?} {:?}",
-        intake.stats(),
-        orders.stats(),
-        rig.server
-    );
-    let report = within(async { intake.stop().await }).await;
-    adds_up(&report);
-    assert_nothing_left(&orders);
+    come_to_rest(&rig, &orders, intake).await;
     rig.judge(&orders, Evidence::new().redelivers());
 }
 

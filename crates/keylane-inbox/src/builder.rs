@@ -172,7 +172,7 @@ impl Builder {
     }
 
     /// Whether the checksum of every page is verified first. That reads the whole file once; after
-    /// a crash it is read anyway. Without it, a file whose bits have changed while nobody had it
+    /// a crash it is read anyway. Without it, a file whose bits have changed while it was not
     /// open is found out later, or may be taken for what it is not.
     pub fn check_on_open(mut self, check: bool) -> Self {
         self.settings.check_on_open = check;
@@ -183,7 +183,7 @@ impl Builder {
     /// when it is opened after a crash, if [`check_on_open`](Self::check_on_open) is off.
     ///
     /// With one sync, a commit that the power failed in is told from a whole one by its checksums,
-    /// which are not cryptographic. Somebody who chooses the payloads, knows the file and
+    /// which are not cryptographic. An attacker who chooses the payloads, knows the file and
     /// cuts the power at the right moment could forge one. With two syncs that is not possible.
     pub fn fast_recovery(mut self, fast: bool) -> Self {
         self.settings.fast_recovery = fast;

@@ -1,4 +1,4 @@
-//! Writes to the store that nobody waits for one by one: what is done.
+//! Writes to the store that are not awaited one by one: what is done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

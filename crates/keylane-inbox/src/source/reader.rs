@@ -317,7 +317,7 @@ impl Source for InboxSource {
 
     async fn close(&mut self) -> Result<(), SourceError> {
         let confirmed = self.confirm().await;
-        // At once, and not when it is dropped: whoever has awaited the end may consume anew.
+        // At once, and not when it is dropped: a caller that has awaited the end may consume anew.
         self.let_go();
         confirmed
     }

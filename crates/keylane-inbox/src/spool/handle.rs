@@ -152,7 +152,7 @@ impl Spool {
                 Offer::Refused(error) => return Err(error),
                 Offer::Busy(back) => message = back,
             }
-            // Whoever makes room leaves a permit, so none is missed since the offer.
+            // What makes room leaves a permit, so none is missed since the offer.
             shared.room.notified().await;
         }
     }

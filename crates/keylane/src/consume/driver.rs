@@ -37,7 +37,7 @@ use crate::error::ConsumeError;
 use crate::observe::trace::cut;
 use crate::rt::{self, Arc, mpsc};
 use crate::source::{
-    Deliveries, Features, Generation, Outcome, Received, Settlement, Source, SourceError,
+    Deliveries, Delivery, Features, Generation, Outcome, Received, Settlement, Source, SourceError,
     SourceLetter,
 };
 use crate::types::Of;
@@ -174,7 +174,7 @@ where
 {
     pub(super) fn new(
         dispatcher: Dispatcher<K, M, O, E>,
-        source: S,
+        (source, features): (S, Features),
         settings: IntakeSettings,
         control: Arc<Control>,
         commands: mpsc::UnboundedReceiver<Command>,
@@ -188,7 +188,7 @@ where
         let registration = registration.ok_or(ConsumeError::Closed)?;
         let now = engine.now();
         // What is settled before it runs has no slot.
-        let defers = match source.features().has_random_access() {
+        let defers = match features.has_random_access() {
             true if settings.guarantee != Guarantee::AtMostOnce => settings.deferred,
             _ => 0,
         };
@@ -204,7 +204,7 @@ where
             has_unplaced: false,
             phase: Phase::Opening(now),
             failures: 0,
-            features: source.features(),
+            features,
             unplaceable: Vec::new(),
             ended: false,
             paused: false,
@@ -260,8 +260,8 @@ where
         self.finish().await;
     }
 
-    /// Places what there is room for. If the key's own code panics, nobody knows what was placed:
-    /// all of it comes anew.
+    /// Places what there is room for. If the key's own code panics, it is not known what was
+    /// placed, and all of it comes anew.
     fn place(&mut self) {
         match caught(|| self.inlet.place()) {
             Ok(is_behind) => self.is_behind = is_behind,
@@ -511,7 +511,7 @@ where
             // It had no room. Nothing more goes into the lanes.
             let mut back = Vec::new();
             for delivery in deliveries.drain(..) {
-                back.extend(self.hold(&delivery.position, &delivery));
+                back.extend(self.hold(&delivery));
                 dropped(delivery);
             }
             self.publish(|stats| {
@@ -529,7 +529,7 @@ where
             let before = self.unplaceable.len();
             let goes_back_at = later(self.heard_at, UNPLACEABLE_WAIT);
             for delivery in deliveries.drain(..) {
-                let Some(slot) = self.hold(&delivery.position, &delivery) else {
+                let Some(slot) = self.hold(&delivery) else {
                     continue;
                 };
                 let pushed = caught(|| self.inlet.push(delivery.message, Some(slot)));
@@ -553,11 +553,8 @@ where
         }
     }
 
-    fn hold(
-        &mut self,
-        position: &S::Position,
-        delivery: &crate::source::Delivery<M, S::Position>,
-    ) -> Option<u32> {
+    fn hold(&mut self, delivery: &Delivery<M, S::Position>) -> Option<u32> {
+        let position = &delivery.position;
         let slot = self.held.insert(position.clone(), delivery.generation)?;
         if let Some(guard) = &self.guard {
             guard.set(slot, position.clone());
@@ -573,10 +570,7 @@ where
     }
 
     /// Settles messages before they are run.
-    async fn take_in_settled(
-        &mut self,
-        deliveries: &mut Vec<crate::source::Delivery<M, S::Position>>,
-    ) {
+    async fn take_in_settled(&mut self, deliveries: &mut Vec<Delivery<M, S::Position>>) {
         let told: Vec<_> = deliveries
             .iter()
             .map(|delivery| Settlement::new(delivery.position.clone(), Outcome::Done))

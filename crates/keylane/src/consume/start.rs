@@ -59,7 +59,8 @@ where
         if !engine.settings.names_exhausted {
             return Err(ConsumeError::Discards);
         }
-        let keeps = source.features().keeps_dead_letters();
+        let features = source.features();
+        let keeps = features.keeps_dead_letters();
         if matches!(engine.settings.on_exhausted, OnExhausted::AtSource) && !keeps {
             return Err(ConsumeError::NoDeadLetters);
         }
@@ -72,7 +73,7 @@ where
         let control = Arc::new(control);
         let driver = Driver::new(
             self.clone(),
-            source,
+            (source, features),
             settings,
             Arc::clone(&control),
             commands,

@@ -36,7 +36,7 @@ async fn main() -> ExitCode {
     };
     match commands::run(args).await {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads has seen enough.
+        // The reader of the pipe has closed it.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }

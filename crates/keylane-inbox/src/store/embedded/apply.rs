@@ -106,7 +106,7 @@ impl<'a> Applied<'a> {
         Ok(Accepted::Stored(sequence))
     }
 
-    /// What was accepted in the same transaction is not settled: nobody knows its sequence yet.
+    /// What was accepted in the same transaction is not settled: its sequence was not told yet.
     pub(super) fn settle(&mut self, settled: &Settled) -> Result<(), Wrapped> {
         let sequence = settled.sequence();
         let Some(row) = self.messages.remove(sequence)? else {

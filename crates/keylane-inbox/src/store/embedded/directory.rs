@@ -40,7 +40,7 @@ impl Directory {
         {
             return Err(OpenError::NotADirectory { path: path.into() });
         }
-        // Before anything is written into somebody else's directory.
+        // Before anything is written into a directory that is not ours.
         let is_inbox = exists(&path.join(MARKER))? || exists(&path.join(DATABASE))?;
         if !is_inbox {
             if !create {

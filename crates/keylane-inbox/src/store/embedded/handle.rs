@@ -270,7 +270,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
         Ok(answer) => answer,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => panic::resume_unwind(panic),
-            // The runtime shuts down: nobody will poll this again.
+            // The runtime shuts down, and polls this no more.
             Err(_) => std::future::pending().await,
         },
     }

@@ -99,7 +99,7 @@ impl Op {
         }
     }
 
-    /// It was not done, or nobody knows whether it was.
+    /// It was not done, or it is not known whether it was.
     pub(super) fn refuse(self, error: StoreError) {
         match self {
             Self::Accept {

@@ -77,7 +77,7 @@ impl Shared {
 
     /// The database, for as long as the guard lives.
     pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
-        // Whoever panicked has changed nothing: the state is replaced as a whole.
+        // The panic has changed nothing: the state is replaced as a whole.
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 

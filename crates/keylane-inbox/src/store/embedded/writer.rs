@@ -91,7 +91,7 @@ impl Writer {
             self.open();
         }
         if self.sync_due().is_some_and(|due| due <= now) {
-            // Without a call there is nobody to tell; the next call that is durable hears of it.
+            // No call waits for the answer; the next call that is durable hears of it.
             let _ = self.sync();
         }
         let (file, live) = (self.shared.watch.length(), self.totals.live_bytes());
