@@ -79,21 +79,6 @@ impl Args {
         Ok(began.elapsed())
     }
 
-    /// How long each single commit of redb takes.
-    fn raw_single(&self, dir: &Path, record: usize) -> Result<Vec<Duration>, Failure> {
-        let store = Database::create(dir.join("raw-single"))?;
-        let record = vec![7; record];
-        let mut took = Vec::new();
-        for sequence in 0..self.single as u64 {
-            let began = Instant::now();
-            let write = store.begin_write()?;
-            write.open_table(RAW)?.insert(sequence, &record[..])?;
-            write.commit()?;
-            took.push(began.elapsed());
-        }
-        Ok(took)
-    }
-
     async fn open(&self, dir: PathBuf) -> Result<Inbox, Failure> {
         let inbox = Inbox::builder(dir).group_messages(self.group);
         Ok(inbox.open().await?)
@@ -158,17 +143,29 @@ impl Args {
         Ok(took)
     }
 
-    async fn accept_single(&self, dir: &Path) -> Result<Vec<Duration>, Failure> {
+    /// How long each commit of one message takes: redb's, and the inbox's. In turns, so that both
+    /// meet the same disk.
+    async fn single(&self, dir: &Path, record: usize) -> Result<[Vec<Duration>; 2], Failure> {
+        let store = Arc::new(Database::create(dir.join("raw-single"))?);
         let inbox = self.open(dir.join("accept-single")).await?;
-        let mut took = Vec::new();
+        let (mut raw, mut accepted) = (Vec::new(), Vec::new());
         for n in 0..self.single as u64 {
+            let (store, record) = (Arc::clone(&store), vec![7; record]);
+            let commit = move || -> Result<Duration, redb::Error> {
+                let began = Instant::now();
+                let write = store.begin_write()?;
+                write.open_table(RAW)?.insert(n, &record[..])?;
+                write.commit()?;
+                Ok(began.elapsed())
+            };
+            raw.push(tokio::task::spawn_blocking(commit).await??);
             let message = self.message(n);
             let began = Instant::now();
             inbox.accept_many([message]).await?;
-            took.push(began.elapsed());
+            accepted.push(began.elapsed());
         }
         inbox.close().await?;
-        Ok(took)
+        Ok([raw, accepted])
     }
 
     /// Bytes that the inbox stores of one message, beside its number.
@@ -212,11 +209,9 @@ async fn main() -> Result<(), Failure> {
         raw.push(per_second(took));
         accepted.push(per_second(args.accept(dir.path()).await?));
         done.push(per_second(args.end_to_end(dir.path()).await?));
-        let arm = Arc::clone(&args);
-        let path = dir.path().to_owned();
-        let took = tokio::task::spawn_blocking(move || arm.raw_single(&path, record)).await??;
-        raw_single.push(middle(took));
-        single.push(middle(args.accept_single(dir.path()).await?));
+        let [raw_took, took] = args.single(dir.path(), record).await?;
+        raw_single.push(middle(raw_took));
+        single.push(middle(took));
         eprintln!("round {} of {}", round + 1, args.rounds);
     }
     let ratio = |of: &[f64], to: &[f64]| {

@@ -1,8 +1,9 @@
 //! The file of start marks: which messages were being handled, and for which time.
 //!
 //! Before a handler starts, the mark of its attempt is written; when its message settles, the mark
-//! is cleared. After the death of the process the marks tell what it was doing, so that a message
-//! that kills the process is not tried for ever.
+//! is *stale*, and the next start is written over it. What is stale when the source is told of
+//! settlements is cleared. After the death of the process the marks tell what it was doing, so that
+//! a message that kills the process is not tried for ever.
 //!
 //! A mark is one positioned write of 32 bytes, without a sync: what the operating system has, it
 //! keeps when the process dies, at whatever moment. After a power failure marks are missing that
@@ -29,6 +30,10 @@ const MAGIC: [u8; 8] = *b"klstart1";
 const HEADER_BYTES: u64 = 4_096;
 const SLOT_BYTES: u64 = 32;
 const STAMPS_AT: [u64; 2] = [64, 128];
+
+/// Most stale marks: messages that may count as started although they have settled, if the process
+/// dies before the store knows it.
+const MOST_STALE: usize = 64;
 
 /// The file of start marks. All of its methods may be called from any thread.
 ///
@@ -68,16 +73,23 @@ pub struct Marks {
 
 #[derive(Default)]
 struct Places {
-    /// The place of each slot, if it has one yet.
-    of_slot: Vec<Option<u32>>,
-    /// What each slot is given to, and the attempt that has started, until it settles.
-    started: Vec<Option<(u64, u32)>>,
+    /// What has started in each slot, until it settles.
+    slots: Vec<Option<Started>>,
     free: Vec<u32>,
+    /// Places whose mark is stale, the last one first to be used.
+    stale: Vec<u32>,
     /// The places from here on have never been used.
     end: u32,
     /// What was found when the file was opened, and has not started again.
     found: HashMap<u64, Found>,
     stamp: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Started {
+    sequence: u64,
+    attempt: u32,
+    place: u32,
 }
 
 #[derive(Default)]
@@ -135,24 +147,39 @@ impl Marks {
         let (place, found) = self.places().take(slot, sequence, attempt);
         self.write(place, &encode(sequence, attempt))?;
         // Only now: until here they were all that told of the message.
-        for other in found.into_iter().filter(|other| *other != place) {
-            self.write(other, &[0; SLOT_BYTES as usize])?;
-            self.places().free.push(other);
-        }
-        Ok(())
+        let mut others = found.into_iter().filter(|other| *other != place);
+        others.try_for_each(|other| self.clear(other))
     }
 
-    /// Takes the mark of a slot away: its message has settled.
+    /// The message of a slot has settled: its mark is stale, and the slot is free for another one.
     ///
     /// # Errors
     ///
-    /// What the operating system says. The mark is of no harm: its message does not wait any more.
-    pub fn clear(&self, slot: u32) -> io::Result<()> {
-        let place = self.places().clear(slot);
-        match place {
-            Some(place) => self.write(place, &[0; SLOT_BYTES as usize]),
-            None => Ok(()),
+    /// What the operating system says, if too much was stale and a mark was cleared at once. It is
+    /// of no harm: its message does not wait any more.
+    pub fn settle(&self, slot: u32) -> io::Result<()> {
+        let mut places = self.places();
+        let Some(place) = places.settle(slot) else {
+            return Ok(());
+        };
+        if places.stale.len() < MOST_STALE {
+            places.stale.push(place);
+            return Ok(());
         }
+        drop(places);
+        self.clear(place)
+    }
+
+    /// Clears what is stale.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says. The marks are of no harm: their messages do not wait any
+    /// more.
+    pub fn clear_stale(&self) -> io::Result<()> {
+        let stale = std::mem::take(&mut self.places().stale);
+        let cleared = stale.into_iter().map(|place| self.clear(place));
+        cleared.fold(Ok(()), io::Result::and)
     }
 
     /// The message of a slot goes back unhandled, after so many attempts that count: the number is
@@ -163,7 +190,8 @@ impl Marks {
     /// What the operating system says. The count may be one too high then.
     pub fn give_back(&self, slot: u32, sequence: u64, attempts: u32) -> io::Result<()> {
         if attempts == 0 {
-            return self.clear(slot);
+            let place = self.places().settle(slot);
+            return place.map_or(Ok(()), |place| self.clear(place));
         }
         let Some(place) = self.places().keep(slot, sequence, attempts) else {
             return Ok(());
@@ -185,8 +213,8 @@ impl Marks {
     /// Sequences that are being handled, with the attempts that have come to an end.
     pub(crate) fn under_way(&self) -> HashMap<u64, u32> {
         let places = self.places();
-        let started = places.started.iter().flatten();
-        let before = started.map(|(sequence, attempt)| (*sequence, attempt.saturating_sub(1)));
+        let started = places.slots.iter().flatten();
+        let before = started.map(|one| (one.sequence, one.attempt.saturating_sub(1)));
         before.filter(|(_, attempts)| *attempts > 0).collect()
     }
 
@@ -198,10 +226,8 @@ impl Marks {
     pub fn forget(&self, sequences: &[u64]) -> io::Result<()> {
         for sequence in sequences {
             let found = self.places().found.remove(sequence);
-            for place in found.map(|found| found.places).unwrap_or_default() {
-                self.write(place, &[0; SLOT_BYTES as usize])?;
-                self.places().free.push(place);
-            }
+            let mut places = found.unwrap_or_default().places.into_iter();
+            places.try_for_each(|place| self.clear(place))?;
         }
         Ok(())
     }
@@ -239,6 +265,18 @@ impl Marks {
     /// How many commits were durable at least, when the file was opened.
     pub(crate) fn stamped(&self) -> Option<u64> {
         self.places().stamp
+    }
+
+    /// Clears the mark of a place that nothing else knows of, and frees it. Where that fails, the
+    /// mark is stale.
+    fn clear(&self, place: u32) -> io::Result<()> {
+        let cleared = self.write(place, &[0; SLOT_BYTES as usize]);
+        let mut places = self.places();
+        match cleared {
+            Ok(()) => places.free.push(place),
+            Err(_) => places.stale.push(place),
+        }
+        cleared
     }
 
     fn write(&self, place: u32, mark: &[u8; SLOT_BYTES as usize]) -> io::Result<()> {
@@ -308,43 +346,49 @@ impl Places {
             false => self.found.remove(&sequence).unwrap_or_default().places,
         };
         let slot = slot as usize;
-        if slot >= self.of_slot.len() {
-            self.of_slot.resize(slot + 1, None);
-            self.started.resize(slot + 1, None);
+        if slot >= self.slots.len() {
+            self.slots.resize(slot + 1, None);
         }
-        self.started[slot] = Some((sequence, attempt));
-        let place = match self.of_slot[slot] {
-            Some(place) => place,
+        let place = match &self.slots[slot] {
+            Some(started) => started.place,
             // Over its own mark, which is replaced by a higher one in a single write.
-            None => match found.first().copied().or_else(|| self.free.pop()) {
+            None => match found.first().copied() {
                 Some(place) => place,
-                None => {
-                    self.end += 1;
-                    self.end - 1
-                }
+                None => self.any(),
             },
         };
-        self.of_slot[slot] = Some(place);
+        self.slots[slot] = Some(Started {
+            sequence,
+            attempt,
+            place,
+        });
         (place, found)
     }
 
-    /// The place of a slot whose message has settled.
-    fn clear(&mut self, slot: u32) -> Option<u32> {
-        *self.started.get_mut(slot as usize)? = None;
-        self.of_slot[slot as usize]
+    /// A place where no mark is needed.
+    fn any(&mut self) -> u32 {
+        let place = self.stale.pop().or_else(|| self.free.pop());
+        place.unwrap_or_else(|| {
+            self.end += 1;
+            self.end - 1
+        })
+    }
+
+    /// Takes the place of a slot whose message has settled. `None`: it was not started.
+    fn settle(&mut self, slot: u32) -> Option<u32> {
+        let started = self.slots.get_mut(slot as usize)?.take()?;
+        Some(started.place)
     }
 
     /// Takes the place of a slot for a message that is given back. `None`: it was not started in this
     /// slot.
     fn keep(&mut self, slot: u32, sequence: u64, attempts: u32) -> Option<u32> {
-        let slot = slot as usize;
-        let started = self.started.get_mut(slot)?;
-        started.take_if(|(of, _)| *of == sequence)?;
-        let place = self.of_slot[slot].take()?;
+        let slot = self.slots.get_mut(slot as usize)?;
+        let started = slot.take_if(|started| started.sequence == sequence)?;
         let found = self.found.entry(sequence).or_default();
         found.attempts = attempts;
-        found.places.push(place);
-        Some(place)
+        found.places.push(started.place);
+        Some(started.place)
     }
 }
 
@@ -399,10 +443,39 @@ mod tests {
         marks.start(1, 11, 1).unwrap();
         marks.start(1, 11, 2).unwrap();
         marks.start(2, 12, 1).unwrap();
-        marks.clear(2).unwrap();
-        marks.clear(3).unwrap();
+        marks.settle(2).unwrap();
+        marks.settle(3).unwrap();
+        marks.clear_stale().unwrap();
         assert_eq!(found(&path), [(10, 1), (11, 2)]);
         marks.sync().unwrap();
+    }
+
+    #[test]
+    fn a_start_is_written_over_a_stale_mark() {
+        let (_directory, path) = path();
+        let marks = Marks::open(&path, 4).unwrap();
+        marks.start(0, 10, 1).unwrap();
+        marks.start(1, 11, 1).unwrap();
+        marks.settle(0).unwrap();
+        marks.settle(1).unwrap();
+        assert_eq!(found(&path), [(10, 1), (11, 1)], "not cleared yet");
+        marks.start(2, 12, 1).unwrap();
+        assert_eq!(found(&path), [(10, 1), (12, 1)]);
+        marks.clear_stale().unwrap();
+        assert_eq!(found(&path), [(12, 1)]);
+    }
+
+    #[test]
+    fn little_is_stale() {
+        let (_directory, path) = path();
+        let marks = Marks::open(&path, 4).unwrap();
+        for slot in 0..200 {
+            marks.start(slot, 1 + u64::from(slot), 1).unwrap();
+        }
+        for slot in 0..200 {
+            marks.settle(slot).unwrap();
+        }
+        assert_eq!(found(&path).len(), MOST_STALE);
     }
 
     #[test]
@@ -432,8 +505,9 @@ mod tests {
         second.start(0, 11, 2).unwrap();
         assert_eq!(found(&path), [(10, 3), (11, 2), (21, 1)]);
         for slot in 0..3 {
-            second.clear(slot).unwrap();
+            second.settle(slot).unwrap();
         }
+        second.clear_stale().unwrap();
         assert_eq!(found(&path), []);
     }
 
@@ -455,7 +529,8 @@ mod tests {
         assert_eq!(found(&path), [(10, 1), (12, 1)]);
         marks.start(1, 10, 2).unwrap();
         assert_eq!(found(&path), [(10, 2), (12, 1)]);
-        marks.clear(1).unwrap();
+        marks.settle(1).unwrap();
+        marks.clear_stale().unwrap();
         assert_eq!(found(&path), [(12, 1)]);
     }
 
@@ -464,7 +539,7 @@ mod tests {
         let (_directory, path) = path();
         let marks = Marks::open(&path, 2).unwrap();
         marks.start(1, 11, 1).unwrap();
-        marks.clear(1).unwrap();
+        marks.settle(1).unwrap();
         for attempt in 1..=3 {
             marks.start(0, 10, attempt).unwrap();
         }

@@ -23,6 +23,9 @@ pub enum OpenError {
         /// The most it may be.
         limit: usize,
     },
+    /// The path of the directory is empty.
+    #[error("the directory of the inbox is not named: name one, such as `orders`")]
+    Unnamed,
     /// There is a file where the directory should be.
     #[error(
         "{path} is not a directory, or a part of its path is a file: name the directory of the inbox, or a new one"
@@ -103,26 +106,26 @@ pub enum OpenError {
         witness: PathBuf,
     },
     /// The operating system says no.
-    #[error("{path} cannot be opened: {source}")]
+    #[error("{path} cannot be opened: {error}")]
     Io {
         /// The file or directory.
         path: PathBuf,
         /// What it says.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
 impl OpenError {
     /// The error of a file, by what its user can do.
-    pub(crate) fn of(path: impl Into<PathBuf>, source: io::Error) -> Self {
+    pub(crate) fn of(path: impl Into<PathBuf>, error: io::Error) -> Self {
         let path = path.into();
-        match source.kind() {
+        match error.kind() {
             io::ErrorKind::NotADirectory => Self::NotADirectory { path },
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Self::ReadOnly { path }
             }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { path },
-            _ => Self::Io { path, source },
+            _ => Self::Io { path, error },
         }
     }
 }

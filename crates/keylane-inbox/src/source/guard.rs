@@ -24,7 +24,7 @@ impl StartGuard<Position> for MarkGuard {
             // again by then: so also what was found of one that was given up on before it started.
             _ => self
                 .0
-                .clear(slot)
+                .settle(slot)
                 .and_then(|()| self.0.forget(&[position.sequence])),
         };
         if let Err(error) = told {

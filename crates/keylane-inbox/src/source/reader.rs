@@ -271,10 +271,11 @@ impl Source for InboxSource {
                 forgotten.push(sequence);
             }
         }
-        if let Some(marks) = &self.marks
-            && !forgotten.is_empty()
-        {
+        if let Some(marks) = &self.marks {
             marks.forget(&forgotten).map_err(SourceError::failed)?;
+            if let Err(error) = marks.clear_stale() {
+                tracing::warn!(target: "keylane", %error, "a start mark was not changed");
+            }
         }
         if done.is_empty() {
             return Ok(());

@@ -51,6 +51,19 @@ async fn a_stop_waits_until_it_is_written() {
     assert_eq!(rig.inbox.stats().await.unwrap().waiting, 0);
 }
 
+/// A mark that stays would count an attempt at a letter that is redriven.
+#[tokio::test]
+async fn what_is_done_leaves_no_start_mark() {
+    let mut rig = Rig::new().await;
+    let script = rig.script().otherwise(Act::ok());
+    let orders = orders().spawn(scripted(script)).unwrap();
+    let intake = orders.consume_with(rig.inbox.source(), settings()).unwrap();
+    rig.accept([1, 2, 3, 1, 2, 3]).await;
+    rig.nothing_waits().await;
+    assert_eq!(rig.start_marks(), 0);
+    adds_up(&intake.stop().await);
+}
+
 async fn received(source: &mut InboxSource) -> Vec<Position> {
     let until = Instant::now() + Duration::from_secs(20);
     let mut deliveries = Deliveries::new(100, until);

@@ -113,6 +113,13 @@ impl Rig {
         self.inbox = open(self.directory.path()).await;
     }
 
+    /// The start marks that a process would find which opens the inbox now.
+    pub(crate) fn start_marks(&self) -> usize {
+        let starts = self.directory.path().join("inbox").join("starts");
+        let marks = keylane_inbox::attempts::Marks::open(&starts, 0).unwrap();
+        marks.recover().len()
+    }
+
     /// Waits until so many handlers have succeeded.
     pub(crate) async fn handled(&self, count: usize) {
         until(|| self.history.handled().len() >= count).await;

@@ -56,6 +56,12 @@ async fn a_file() {
 }
 
 #[tokio::test]
+async fn one_without_a_name() {
+    let error = refused(Path::new("")).await;
+    assert!(matches!(error, OpenError::Unnamed), "{error:?}");
+}
+
+#[tokio::test]
 async fn one_with_other_files() {
     let parent = tempfile::tempdir().unwrap();
     fs::write(parent.path().join("thesis.txt"), "text").unwrap();

@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use keylane_inbox::store::{EmbeddedStore, InboxStore, Settings};
-use keylane_inbox::{Inbox, NewMessage};
+use keylane_inbox::store::{EmbeddedStore, InboxStore, Settings, Settled};
+use keylane_inbox::{Inbox, LetterKind, NewMessage};
 
 async fn open(directory: &tempfile::TempDir, change: impl FnOnce(&mut Settings)) -> EmbeddedStore {
     let mut settings = Settings::default();
@@ -53,6 +53,78 @@ async fn a_group_has_no_more_than_told() {
     }
     let commits = store.stats().await.unwrap().commits;
     assert!((10..=30).contains(&commits), "{commits} commits");
+}
+
+fn letter(sequence: u64) -> Settled {
+    Settled::DeadLetter {
+        sequence,
+        attempts: 1,
+        kind: LetterKind::Failed,
+        error: "no".into(),
+    }
+}
+
+/// Calls keep their order within a commit.
+#[tokio::test]
+async fn calls_of_one_commit_are_done_in_their_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory, |settings| {
+        settings.linger = Duration::from_millis(100);
+    })
+    .await;
+    store.accept(vec![message(10); 4]).await.unwrap();
+    store.settle(vec![letter(1)]).await.unwrap();
+    let before = store.stats().await.unwrap().commits;
+    // The first is not waiting when it is said to be done, and then it waits again.
+    let (done, redriven) = tokio::join!(
+        store.settle(vec![
+            Settled::Done(1),
+            Settled::Done(2),
+            letter(2),
+            letter(3)
+        ]),
+        store.redrive(vec![1, 2, 3]),
+    );
+    done.unwrap();
+    assert_eq!(redriven.unwrap(), [1, 3]);
+    assert_eq!(store.stats().await.unwrap().commits, before + 1);
+    let waiting = store.scan(0, 9, usize::MAX).await.unwrap();
+    let waiting: Vec<u64> = waiting.iter().map(|message| message.sequence).collect();
+    assert_eq!(waiting, [1, 3, 4]);
+    store.settle(vec![Settled::Done(4); 2]).await.unwrap();
+    store
+        .settle(vec![Settled::Done(3), Settled::Done(1)])
+        .await
+        .unwrap();
+    let stats = store.stats().await.unwrap();
+    assert_eq!((stats.waiting, stats.waiting_bytes), (0, 0));
+}
+
+/// What is done leaves, and what lies between stays, whether it lies near or far.
+#[tokio::test]
+async fn what_is_done_leaves_in_passes() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory, |_| {}).await;
+    store.accept(vec![message(10); 1_000]).await.unwrap();
+    let is_done = |n: &u64| n % 3 == 0 || (200..400).contains(n) || *n == 999;
+    let done = (1..=1_000)
+        .rev()
+        .filter(|n| is_done(n) && !(500..700).contains(n));
+    let done: Vec<u64> = done.collect();
+    store
+        .settle(done.iter().copied().map(Settled::Done).collect())
+        .await
+        .unwrap();
+    let waiting = store.scan(0, 1_000, usize::MAX).await.unwrap();
+    let waiting: Vec<u64> = waiting.iter().map(|message| message.sequence).collect();
+    let expected = (1..=1_000).filter(|n| !done.contains(n));
+    assert_eq!(waiting, Vec::from_iter(expected));
+    let bytes = store.stats().await.unwrap().waiting_bytes;
+    store
+        .settle(waiting.into_iter().map(Settled::Done).collect())
+        .await
+        .unwrap();
+    assert!(bytes > 0 && store.stats().await.unwrap().waiting_bytes == 0);
 }
 
 #[tokio::test]

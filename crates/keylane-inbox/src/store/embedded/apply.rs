@@ -25,6 +25,7 @@ pub(super) struct Memory {
 /// The tables of one transaction. Most commits need one or two of them, and each costs a look-up.
 pub(super) struct Applied<'a> {
     transaction: &'a WriteTransaction,
+    before: Totals,
     totals: Totals,
     now_ms: u64,
     memory: Memory,
@@ -32,6 +33,8 @@ pub(super) struct Applied<'a> {
     changed: bool,
     remembered: u32,
     new: NewRecords,
+    /// Messages that are done, and still in their table.
+    done: Vec<u64>,
     messages: Rows<'a, &'static [u8]>,
     letters: Option<Rows<'a, &'static [u8]>>,
     known: Option<Known<'a>>,
@@ -39,7 +42,7 @@ pub(super) struct Applied<'a> {
 }
 
 /// Records that are not in their table yet. They are the last rows of it, whatever else the
-/// transaction does: written one after the other in the end, they cost half of what they would
+/// transaction does: many of them are appended in the end, which costs half of what they would
 /// cost one by one.
 #[derive(Default)]
 struct NewRecords {
@@ -50,6 +53,13 @@ struct NewRecords {
 
 /// A record above this is written at once, and not copied once more.
 const LARGE_RECORD: usize = 64 << 10;
+
+/// So many rows and more are appended with a cursor: it costs more to begin with, and half for each.
+const WORTH_A_CURSOR: usize = 16;
+
+/// Rows that are no further apart than this are removed in one pass, which looks at those between
+/// them as well.
+const NEAR: u64 = 64;
 
 struct Known<'a> {
     rows: Table<'a, &'static [u8], (u64, u64)>,
@@ -65,12 +75,14 @@ impl<'a> Applied<'a> {
     ) -> Result<Self, Wrapped> {
         Ok(Self {
             transaction,
+            before: totals,
             totals,
             now_ms,
             memory,
             changed: false,
             remembered: 0,
             new: NewRecords::default(),
+            done: Vec::new(),
             messages: transaction.open_table(MESSAGES)?,
             letters: None,
             known: None,
@@ -108,41 +120,76 @@ impl<'a> Applied<'a> {
 
     /// What was accepted in the same transaction is not settled: its sequence was not told yet.
     pub(super) fn settle(&mut self, settled: &Settled) -> Result<(), Wrapped> {
-        let sequence = settled.sequence();
+        match settled {
+            Settled::Done(sequence) => {
+                self.done.push(*sequence);
+                Ok(())
+            }
+            Settled::DeadLetter {
+                sequence,
+                attempts,
+                kind,
+                error,
+            } => {
+                let ending = Ending {
+                    attempts: *attempts,
+                    kind: *kind,
+                    error,
+                    at_ms: self.now_ms,
+                };
+                self.dead_letter(*sequence, ending)
+            }
+        }
+    }
+
+    fn dead_letter(&mut self, sequence: u64, ending: Ending<'_>) -> Result<(), Wrapped> {
+        self.remove_done()?;
         let Some(row) = self.messages.remove(sequence)? else {
             return Ok(());
         };
-        let record = match settled {
-            Settled::Done(_) => Bytes::new(),
-            Settled::DeadLetter { .. } => Bytes::copy_from_slice(row.value()),
-        };
+        let letter = letter::encode(sequence, ending, row.value());
         let bytes = ROW_BYTES + row.value().len() as u64;
-        // Saturating, here and below: a number that is wrong must not keep messages from leaving.
-        self.totals.message_bytes = self.totals.message_bytes.saturating_sub(bytes);
         drop(row);
+        self.forget_bytes(bytes);
         self.changed = true;
-        if let Settled::DeadLetter {
-            attempts,
-            kind,
-            error,
-            ..
-        } = settled
-        {
-            let ending = Ending {
-                attempts: *attempts,
-                kind: *kind,
-                error,
-                at_ms: self.now_ms,
-            };
-            let letter = letter::encode(sequence, ending, &record);
-            self.totals.letter_bytes += ROW_BYTES + letter.len() as u64;
-            self.letters()?.insert(sequence, &letter[..])?;
+        self.totals.letter_bytes += ROW_BYTES + letter.len() as u64;
+        self.letters()?.insert(sequence, &letter[..])?;
+        Ok(())
+    }
+
+    /// Removes what is done, in passes over the table: removed one by one, a row costs five times
+    /// as much. Whatever looks for a row, or puts one back, calls this first.
+    fn remove_done(&mut self) -> Result<(), Wrapped> {
+        let mut done = std::mem::take(&mut self.done);
+        done.sort_unstable();
+        done.dedup();
+        for near in done.chunk_by(|earlier, later| later - earlier <= NEAR) {
+            let mut removed = 0;
+            let mut expected = near.iter().peekable();
+            self.messages
+                .retain_in(near[0]..=near[near.len() - 1], |sequence, record| {
+                    while expected.next_if(|done| **done < sequence).is_some() {}
+                    if expected.next_if_eq(&&sequence).is_none() {
+                        return true;
+                    }
+                    removed += ROW_BYTES + record.len() as u64;
+                    false
+                })?;
+            self.forget_bytes(removed);
+            self.changed |= removed > 0;
         }
         Ok(())
     }
 
+    /// So many bytes of messages have left their table.
+    fn forget_bytes(&mut self, bytes: u64) {
+        // Saturating: a number that is wrong must not keep messages from leaving.
+        self.totals.message_bytes = self.totals.message_bytes.saturating_sub(bytes);
+    }
+
     /// Whether there was such a letter.
     pub(super) fn redrive(&mut self, sequence: u64) -> Result<bool, Wrapped> {
+        self.remove_done()?;
         let Some(letter) = self.take_letter(sequence)? else {
             return Ok(false);
         };
@@ -175,28 +222,36 @@ impl<'a> Applied<'a> {
     /// Writes the numbers about the tables, and forgets some of what is too old. `None` if nothing
     /// was changed: there is nothing to commit.
     pub(super) fn finish(mut self) -> Result<Option<Totals>, Wrapped> {
+        self.remove_done()?;
         if !self.changed {
             return Ok(None);
         }
         self.write_new()?;
         self.forget()?;
         self.totals.commits += 1;
-        self.totals.write(self.transaction)?;
+        self.totals.write(Some(self.before), self.transaction)?;
         Ok(Some(self.totals))
     }
 
     fn write_new(&mut self) -> Result<(), Wrapped> {
         let NewRecords { bytes, ends } = &mut self.new;
-        if ends.is_empty() {
-            return Ok(());
-        }
-        let mut rows = self.messages.upper_bound_mut(Bound::<u64>::Unbounded)?;
         let mut from = 0;
-        for (sequence, end) in ends.drain(..) {
-            rows.insert_before(sequence, &bytes[from..end])?;
+        let rows = ends.drain(..).map(|(sequence, end)| {
+            let record = &bytes[from..end];
             from = end;
+            (sequence, record)
+        });
+        if rows.len() < WORTH_A_CURSOR {
+            for (sequence, record) in rows {
+                self.messages.insert(sequence, record)?;
+            }
+        } else {
+            let mut cursor = self.messages.upper_bound_mut(Bound::<u64>::Unbounded)?;
+            for (sequence, record) in rows {
+                cursor.insert_before(sequence, record)?;
+            }
+            cursor.close()?;
         }
-        rows.close()?;
         bytes.clear();
         Ok(())
     }

@@ -27,6 +27,9 @@ pub(super) struct Directory {
 impl Directory {
     /// Locks the directory, and makes what is missing of a new inbox.
     pub(super) fn open(path: &Path, create: bool) -> Result<Self, OpenError> {
+        if path.as_os_str().is_empty() {
+            return Err(OpenError::Unnamed);
+        }
         let is_new = !path.try_exists().map_err(|e| OpenError::of(path, e))?;
         if is_new {
             if !create {

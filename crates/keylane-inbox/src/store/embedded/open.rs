@@ -126,6 +126,7 @@ fn start(parts: Parts, database: Database, totals: Totals) -> Result<Inner, Open
         _directory: parts.directory,
         totals,
         durable: totals.commits,
+        stamped: 0,
         unsynced: None,
         retry_at: None,
         ended,

@@ -66,10 +66,19 @@ impl Totals {
         self.message_bytes + self.letter_bytes + self.known_bytes + self.version_bytes
     }
 
-    pub(super) fn write(mut self, transaction: &WriteTransaction) -> Result<(), Wrapped> {
+    /// Writes the numbers that are others than before; all of them, if there are none yet.
+    pub(super) fn write(
+        mut self,
+        before: Option<Self>,
+        transaction: &WriteTransaction,
+    ) -> Result<(), Wrapped> {
         let mut meta = transaction.open_table(META)?;
-        for (name, number) in self.rows() {
-            meta.insert(name, *number)?;
+        let mut before = before;
+        let before = before.as_mut().map(Self::rows);
+        for (at, (name, number)) in self.rows().into_iter().enumerate() {
+            if before.as_ref().is_none_or(|rows| *rows[at].1 != *number) {
+                meta.insert(name, *number)?;
+            }
         }
         Ok(())
     }
@@ -108,5 +117,5 @@ pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Wrapped> {
     transaction.open_table(KNOWN_BY_TIME)?;
     transaction.open_table(VERSIONS)?;
     transaction.open_table(META)?.insert(FORMAT_ROW, FORMAT)?;
-    Totals::NEW.write(transaction)
+    Totals::NEW.write(None, transaction)
 }

@@ -37,6 +37,8 @@ pub(super) struct Writer {
     pub(super) totals: Totals,
     /// How many commits are durable for certain.
     pub(super) durable: u64,
+    /// What was noted of them in the other file.
+    pub(super) stamped: u64,
     /// Since when there are commits that are not durable.
     pub(super) unsynced: Option<Instant>,
     /// When to try again, if the database could not be opened.
@@ -84,8 +86,9 @@ impl Writer {
         }
     }
 
-    /// What is due beside the calls.
+    /// What is due beside the calls, and no caller waits for.
     fn attend(&mut self) {
+        self.stamp();
         let now = Instant::now();
         if self.retry_at.is_some_and(|at| at <= now) {
             self.open();
@@ -182,7 +185,6 @@ impl Writer {
             Lasting::Durable => {
                 self.unsynced = None;
                 self.durable = self.totals.commits;
-                self.stamp();
             }
         }
     }
@@ -216,7 +218,7 @@ impl Writer {
         totals.commits += 1;
         let synced = self.sync_marks().and_then(|()| {
             self.write(Lasting::Durable, |transaction| {
-                totals.write(transaction)?;
+                totals.write(Some(self.totals), transaction)?;
                 Ok(Some(totals))
             })
         });
@@ -246,7 +248,11 @@ impl Writer {
 
     /// Notes the last durable commit in the other file. It only helps to find out that a database
     /// is not the newest one: where it fails, nothing is lost.
-    fn stamp(&self) {
+    fn stamp(&mut self) {
+        if self.stamped == self.durable {
+            return;
+        }
+        self.stamped = self.durable;
         if let Some(Err(error)) = self.marks.as_ref().map(|marks| marks.stamp(self.durable)) {
             tracing::warn!(%error, "the file of starts was not stamped");
         }
@@ -339,6 +345,7 @@ impl Writer {
         let place = self.shared.place.clone();
         let unconfirmed = |fault: Fault| fault.not_committed(&place);
         let synced = self.sync().map_err(unconfirmed);
+        self.stamp();
         let marks = self.sync_marks().map_err(unconfirmed);
         let closed = match self.shared.replace(State::Closed) {
             State::Open(database) => {
