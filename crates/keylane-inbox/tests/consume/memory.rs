@@ -58,20 +58,30 @@ fn a_large_backlog_on_as_many_keys_as_messages() {
 /// I15, as a figure: what the other keys do in a second, with the hot key and without.
 #[test]
 fn a_blocked_key_with_half_of_all_messages_leaves_the_others_their_throughput() {
-    blocked(FEW);
+    blocked(FEW, Duration::ZERO);
 }
 
 #[test]
 #[ignore = "10 million messages"]
 fn a_blocked_key_with_half_of_a_large_backlog() {
-    blocked(many());
+    blocked(many(), Duration::ZERO);
 }
 
-fn blocked(count: u64) {
-    let without = consumed(count / 2, Shape::Keys(1_000));
-    let with = consumed(count, Shape::HotAnd(1_000));
+#[test]
+#[ignore = "10 million messages"]
+fn a_blocked_key_with_half_of_a_large_backlog_beside_handlers_that_wait() {
+    blocked(many(), Duration::from_millis(2));
+}
+
+/// Each handler takes so long.
+fn blocked(count: u64, work: Duration) {
+    let without = consumed_by(work, count / 2, Shape::Keys(1_000));
+    let with = consumed_by(work, count, Shape::HotAnd(1_000));
     let ratio = with / without;
-    println!("{count} messages, half of them blocked: the others at {ratio:.2} of {without:.0}/s");
+    println!(
+        "{count} messages, half of them blocked, handlers of {work:?}: the others at {ratio:.2} of \
+         {without:.0}/s"
+    );
 }
 
 fn many() -> u64 {
@@ -109,6 +119,10 @@ impl Shape {
 /// Stores messages, and has a process handle all that are not blocked, in the order of their keys.
 /// Returns how many it handles in a second.
 fn consumed(count: u64, shape: Shape) -> f64 {
+    consumed_by(Duration::ZERO, count, shape)
+}
+
+fn consumed_by(work: Duration, count: u64, shape: Shape) -> f64 {
     let directory = match std::env::var_os("KEYLANE_BACKLOG_DIRECTORY") {
         Some(below) => TempDir::new_in(below),
         None => TempDir::new(),
@@ -122,6 +136,7 @@ fn consumed(count: u64, shape: Shape) -> f64 {
         .env("KEYLANE_INBOX_CHILD_OF_MEMORY", directory.path())
         .env("KEYLANE_INBOX_FREE", shape.free(count).to_string())
         .env("KEYLANE_INBOX_ALL", count.to_string())
+        .env("KEYLANE_INBOX_WORK_US", work.as_micros().to_string())
         .stderr(Stdio::inherit())
         .output()
         .unwrap();
@@ -182,10 +197,11 @@ fn child() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
     let (free, all) = (number("KEYLANE_INBOX_FREE"), number("KEYLANE_INBOX_ALL"));
-    runtime.block_on(run(PathBuf::from(directory), free, all));
+    let work = Duration::from_micros(number("KEYLANE_INBOX_WORK_US"));
+    runtime.block_on(run(PathBuf::from(directory), free, all, work));
 }
 
-async fn run(directory: PathBuf, free: u64, all: u64) {
+async fn run(directory: PathBuf, free: u64, all: u64, work: Duration) {
     let began = Instant::now();
     let inbox = open(&directory).await;
     let opened = began.elapsed();
@@ -203,6 +219,9 @@ async fn run(directory: PathBuf, free: u64, all: u64) {
                     }
                     assert_eq!(message.payload.len(), 64);
                     let _ = id_of(&message);
+                    if !work.is_zero() {
+                        tokio::time::sleep(work).await;
+                    }
                     handled.fetch_add(1, Ordering::Relaxed);
                     Ok::<(), std::io::Error>(())
                 }
