@@ -13,7 +13,9 @@ mod imp {
     pub(crate) use tokio::task::coop::consume_budget;
     pub(crate) use tokio::task::{AbortHandle, yield_now};
 
-    pub(crate) use std::collections::HashMap as NumberMap;
+    /// By numbers that are hashes, or that this program gives out.
+    pub(crate) type NumberMap<K, V> =
+        std::collections::HashMap<K, V, crate::prehashed::BuildPrehashed>;
     pub(crate) use std::sync::atomic;
 }
 

@@ -106,7 +106,7 @@ async fn what_is_done_leaves_in_passes() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory, |_| {}).await;
     store.accept(vec![message(10); 1_000]).await.unwrap();
-    let is_done = |n: &u64| n % 3 == 0 || (200..400).contains(n) || *n == 999;
+    let is_done = |n: &u64| n.is_multiple_of(3) || (200..400).contains(n) || *n == 999;
     let done = (1..=1_000)
         .rev()
         .filter(|n| is_done(n) && !(500..700).contains(n));

@@ -58,13 +58,13 @@ impl<K, M> Aside<K, M> {
     /// With room for so many deferred messages.
     pub(super) fn new(defers: usize) -> Self {
         Self {
-            queues: NumberMap::new(),
+            queues: NumberMap::default(),
             gates: FuturesUnordered::new(),
             len: 0,
             deferred: 0,
             defers,
             hungry: Vec::new(),
-            followers: NumberMap::new(),
+            followers: NumberMap::default(),
         }
     }
 
@@ -160,6 +160,37 @@ impl<K, M> Aside<K, M> {
             queue.note_hunger(hash, &mut self.hungry);
         }
         Some(*waiting)
+    }
+
+    /// Takes the first messages of a key, as many as are kept in a row, up to `most` that have
+    /// slots. Returns the slot of the first of them.
+    pub(super) fn take_first(
+        &mut self,
+        hash: u64,
+        mut most: usize,
+        out: &mut VecDeque<Waiting<K, M>>,
+    ) -> Option<u32> {
+        let queue = self.queues.get_mut(&hash)?;
+        let (mut leader, before) = (None, queue.entries.len());
+        while let Some(Entry::Kept(first)) = queue.entries.front() {
+            if first.slot.is_some() {
+                if most == 0 {
+                    break;
+                }
+                most -= 1;
+                leader = leader.or(first.slot);
+            }
+            if let Some(Entry::Kept(first)) = queue.entries.pop_front() {
+                out.push_back(*first);
+            }
+        }
+        self.len -= before - queue.entries.len();
+        if queue.entries.is_empty() {
+            self.queues.remove(&hash);
+        } else {
+            queue.note_hunger(hash, &mut self.hungry);
+        }
+        leader
     }
 
     /// A key whose deferred messages are to be read, and the slots of the first of them.

@@ -39,9 +39,9 @@ pub(super) struct Waiting<K, M> {
 pub(super) struct Inlet<K, M, O, E> {
     pub(super) dispatcher: Dispatcher<K, M, O, E>,
     source: u32,
+    /// Messages that have waited aside and may go in now, ahead of the others.
+    passed: VecDeque<Waiting<K, M>>,
     waiting: VecDeque<Waiting<K, M>>,
-    /// How many of those, in front, have waited aside and may go in now.
-    passed: usize,
     pub(super) aside: Aside<K, M>,
     /// The wait for room for the first message; with the bytes that it has taken then.
     room: Option<BoxFuture<'static, Option<u32>>>,
@@ -78,8 +78,8 @@ where
             sequences,
             dispatcher,
             source,
+            passed: VecDeque::new(),
             waiting: VecDeque::new(),
-            passed: 0,
             aside: Aside::new(defers),
             room: None,
             granted: None,
@@ -90,7 +90,13 @@ where
 
     /// How many messages are in no lane yet.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len() + self.aside.len()
+        self.next() + self.aside.len()
+    }
+
+    /// How many messages are to go into their lanes.
+    #[inline]
+    fn next(&self) -> usize {
+        self.passed.len() + self.waiting.len()
     }
 
     /// Whether the dispatcher takes no more messages.
@@ -125,11 +131,12 @@ where
     pub(super) fn place(&mut self) -> bool {
         let capacity = self.dispatcher.engine.lane_capacity();
         let mut at_once = capacity.clamp(FEWEST_AT_ONCE, AT_ONCE);
-        while !self.waiting.is_empty() && at_once > 0 {
+        while self.next() > 0 && at_once > 0 {
             match self.step() {
                 Step::Put => {
+                    // The lane of one that has passed has room for it.
+                    at_once -= usize::from(self.passed.is_empty());
                     self.put();
-                    at_once -= 1;
                 }
                 Step::Aside => {
                     if let Some(first) = self.waiting.pop_front() {
@@ -145,10 +152,10 @@ where
         }
         let left = std::mem::take(&mut self.places);
         self.dispatcher.engine.room.give(left, 0);
-        if self.waiting.is_empty() {
+        if self.next() == 0 {
             self.give_up_room();
         }
-        at_once == 0 && !self.waiting.is_empty()
+        at_once == 0 && self.next() > 0
     }
 
     /// What waited for room has gone back: others may have it.
@@ -163,11 +170,11 @@ where
     /// Takes what the first message needs, as far as it is there.
     #[inline]
     fn step(&mut self) -> Step {
-        let Some(first) = self.waiting.front_mut() else {
-            return Step::Wait;
-        };
         // One that has passed does not wait aside again: others of its key may be there, behind it.
-        if first.gate.is_none() && self.passed == 0 {
+        if self.passed.is_empty()
+            && let Some(first) = self.waiting.front_mut()
+            && first.gate.is_none()
+        {
             if self.aside.holds(first.hash) {
                 let waits = !self.sequences || {
                     let key = first.key.as_ref();
@@ -207,8 +214,8 @@ where
     #[inline]
     fn take_room(&mut self) -> Step {
         let engine = &self.dispatcher.engine;
-        let count = self.waiting.len();
-        let Some(first) = self.waiting.front() else {
+        let count = self.next();
+        let Some(first) = self.passed.front().or_else(|| self.waiting.front()) else {
             return Step::Wait;
         };
         if let Some(granted) = self.granted.take() {
@@ -250,7 +257,8 @@ where
     #[cold]
     fn wait_for_room(&mut self) -> Step {
         let dispatcher = self.dispatcher.clone();
-        let weight = self.waiting.front().map_or(0, |first| first.weight);
+        let first = self.passed.front().or_else(|| self.waiting.front());
+        let weight = first.map_or(0, |first| first.weight);
         self.room = Some(Box::pin(async move {
             dispatcher.take_room(weight).await.then_some(weight)
         }));
@@ -260,10 +268,10 @@ where
     /// The first message goes in. Its room is taken.
     #[inline]
     fn put(&mut self) {
-        let Some(first) = self.waiting.pop_front() else {
+        let passed = self.passed.pop_front();
+        let Some(first) = passed.or_else(|| self.waiting.pop_front()) else {
             return;
         };
-        self.passed = self.passed.saturating_sub(1);
         let Waiting {
             key,
             hash,
@@ -287,7 +295,7 @@ where
                 self.dispatcher.engine.room.give(1, weight as usize);
                 self.closed = true;
                 // The dispatcher has just closed: what waits goes back, this one first.
-                self.waiting.push_front(Waiting {
+                self.passed.push_front(Waiting {
                     key: None,
                     hash,
                     weight,
@@ -343,16 +351,10 @@ where
         self.pass_next(hash);
     }
 
-    /// Has the messages of a key wait at the gate of their lane; without a gate, passes as many as
-    /// the lane surely has room for. The others follow when the first of those has settled.
+    /// Passes as many messages of a key as the gate of their lane lets in, and has the others wait
+    /// there. Without a gate, passes as many as the lane surely has room for, which is half of it;
+    /// the others follow when the first of those has settled.
     fn pass_next(&mut self, hash: u64) {
-        let capacity = self.dispatcher.engine.lane_capacity();
-        let mut most = match self.sequences {
-            // The version that the first of them waits for may be among the last.
-            true => usize::MAX,
-            false => (capacity / 2).clamp(1, super::aside::KEPT),
-        };
-        let mut leader = None;
         loop {
             let next = match self.aside.first(hash) {
                 None => return,
@@ -360,20 +362,36 @@ where
                 Some(First::Kept(next)) => next,
             };
             let gate = self.dispatcher.gate(next.key.as_ref(), hash, &next.message);
-            if let Some(gate) = gate.filter(|_| !self.dispatcher.is_closed()) {
-                return self.aside.wait(hash, gate);
-            }
-            // Nothing is told when a message settles that has no slot.
-            if let Some(slot) = next.slot {
-                let leader = *leader.get_or_insert(slot);
-                if most == 0 {
-                    return self.aside.follow_later(hash, leader);
+            let Some(gate) = gate.filter(|_| !self.dispatcher.is_closed()) else {
+                if self.sequences {
+                    // The version that the first of them waits for may be among the last; and each
+                    // of them may have the lane wait.
+                    let next = self.aside.pop(hash);
+                    next.into_iter().for_each(|next| self.pass(next));
+                    continue;
                 }
-                most -= 1;
-            }
-            if let Some(next) = self.aside.pop(hash) {
+                return self.pass_half(hash);
+            };
+            let Ok(permit) = gate.clone().try_acquire_owned() else {
+                return self.aside.wait(hash, gate);
+            };
+            if let Some(mut next) = self.aside.pop(hash) {
+                next.gate = Some(permit);
                 self.pass(next);
             }
+        }
+    }
+
+    /// Passes as many messages of a key as half of a lane takes.
+    fn pass_half(&mut self, hash: u64) {
+        let half = (self.dispatcher.engine.lane_capacity() / 2).max(1);
+        let leader = self.aside.take_first(hash, half, &mut self.passed);
+        match (self.aside.first(hash), leader) {
+            (None, _) => {}
+            (Some(First::Deferred), _) => self.aside.let_in_later(hash, None),
+            (Some(First::Kept(_)), Some(leader)) => self.aside.follow_later(hash, leader),
+            // Whatever has no slot went in, so the first that is left has one, and followed none.
+            (Some(First::Kept(_)), None) => unreachable!("half of a lane is at least one message"),
         }
     }
 
@@ -427,22 +445,19 @@ where
     /// In front of what came since, and behind what has passed before: others of its key may be
     /// among either.
     fn pass(&mut self, waiting: Waiting<K, M>) {
-        self.waiting.insert(self.passed, waiting);
-        self.passed += 1;
+        self.passed.push_back(waiting);
     }
 
     /// Takes out the messages that are chosen and not in the lanes yet.
     pub(super) fn extract(&mut self, mut chosen: impl FnMut(Option<u32>) -> bool) -> Vec<u32> {
         let mut out = Vec::new();
-        let passed = self.passed;
-        for at in 0..self.waiting.len() {
-            match self.waiting.pop_front() {
-                Some(waiting) if chosen(waiting.slot) => {
-                    self.passed -= usize::from(at < passed);
-                    out.push(waiting);
+        for queue in [&mut self.passed, &mut self.waiting] {
+            for _ in 0..queue.len() {
+                match queue.pop_front() {
+                    Some(waiting) if chosen(waiting.slot) => out.push(waiting),
+                    Some(waiting) => queue.push_back(waiting),
+                    None => {}
                 }
-                Some(waiting) => self.waiting.push_back(waiting),
-                None => {}
             }
         }
         let mut slots = Vec::new();

@@ -16,7 +16,7 @@ impl<T: Types> Laneless<T> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(HeldJobs {
             next: 0,
-            held: NumberMap::new(),
+            held: NumberMap::default(),
         }))
     }
 
