@@ -157,8 +157,8 @@ impl<'a> Applied<'a> {
         Ok(())
     }
 
-    /// Removes what is done, in passes over the table: removed one by one, a row costs five times
-    /// as much. Whatever looks for a row, or puts one back, calls this first.
+    /// Removes what is done, in passes over the table: removed one by one, each row is
+    /// looked for, and its page rewritten. Whatever looks for a row, or puts one back, calls this first.
     fn remove_done(&mut self) -> Result<(), Wrapped> {
         let mut done = std::mem::take(&mut self.done);
         done.sort_unstable();
