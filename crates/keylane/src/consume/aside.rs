@@ -40,6 +40,10 @@ struct Queue<K, M> {
     /// What the gate said when the first message was deferred.
     let_in: Option<Option<OwnedSemaphorePermit>>,
     is_hungry: bool,
+    /// Whether it waits at a gate.
+    waits: bool,
+    /// How many messages it follows that have gone in and not settled.
+    leaders: usize,
 }
 
 enum Entry<K, M> {
@@ -100,6 +104,7 @@ impl<K, M> Aside<K, M> {
 
     /// Waits at this gate for the first message of a key.
     pub(super) fn wait(&mut self, hash: u64, gate: Gate) {
+        self.queues.entry(hash).or_default().waits = true;
         let passed = async move { (hash, gate.acquire_owned().await.ok()) };
         self.gates.push(Box::pin(passed));
     }
@@ -110,7 +115,12 @@ impl<K, M> Aside<K, M> {
         cx: &mut Context<'_>,
     ) -> Poll<(u64, Option<OwnedSemaphorePermit>)> {
         match self.gates.poll_next_unpin(cx) {
-            Poll::Ready(Some(passed)) => Poll::Ready(passed),
+            Poll::Ready(Some((hash, permit))) => {
+                if let Some(queue) = self.queues.get_mut(&hash) {
+                    queue.waits = false;
+                }
+                Poll::Ready((hash, permit))
+            }
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
@@ -132,16 +142,28 @@ impl<K, M> Aside<K, M> {
 
     /// Has the messages of a key follow when the message of this slot has settled.
     pub(super) fn follow_later(&mut self, hash: u64, slot: u32) {
-        self.followers.insert(slot.into(), hash);
+        if let Some(queue) = self.queues.get_mut(&hash) {
+            queue.leaders += 1;
+            self.followers.insert(slot.into(), hash);
+        }
     }
 
-    /// Whose messages follow the one of this slot.
+    /// Whose messages follow the one of this slot, which has settled.
     #[inline]
     pub(super) fn follower_of(&mut self, slot: u32) -> Option<u64> {
         if self.followers.is_empty() {
             return None;
         }
-        self.followers.remove(&slot.into())
+        let hash = self.followers.remove(&slot.into())?;
+        let queue = self.queues.get_mut(&hash)?;
+        // It may be another queue of that key by now.
+        queue.leaders = queue.leaders.saturating_sub(1);
+        (!queue.waits).then_some(hash)
+    }
+
+    /// How many messages the first ones of a key follow.
+    pub(super) fn leaders(&self, hash: u64) -> usize {
+        self.queues.get(&hash).map_or(0, |queue| queue.leaders)
     }
 
     /// Takes the first message of a key, if it is kept.
@@ -163,7 +185,7 @@ impl<K, M> Aside<K, M> {
     }
 
     /// Takes the first messages of a key, as many as are kept in a row, up to `most` that have
-    /// slots. Returns the slot of the first of them.
+    /// slots. Returns the slot of the first of them that has one.
     pub(super) fn take_first(
         &mut self,
         hash: u64,
@@ -297,6 +319,8 @@ impl<K, M> Default for Queue<K, M> {
             deferred: 0,
             let_in: None,
             is_hungry: false,
+            waits: false,
+            leaders: 0,
         }
     }
 }

@@ -348,13 +348,14 @@ where
                 self.pass(next);
             }
         }
-        self.pass_next(hash);
+        // A gate goes when its lane is half empty.
+        let capacity = self.dispatcher.engine.lane_capacity();
+        self.pass_next(hash, (capacity / 2 / part(capacity)).max(1));
     }
 
     /// Passes as many messages of a key as the gate of their lane lets in, and has the others wait
-    /// there. Without a gate, passes as many as the lane surely has room for, which is half of it;
-    /// the others follow when the first of those has settled.
-    fn pass_next(&mut self, hash: u64) {
+    /// there. Without a gate, passes this many parts.
+    fn pass_next(&mut self, hash: u64, parts: usize) {
         loop {
             let next = match self.aside.first(hash) {
                 None => return,
@@ -370,7 +371,7 @@ where
                     next.into_iter().for_each(|next| self.pass(next));
                     continue;
                 }
-                return self.pass_half(hash);
+                return self.pass_parts(hash, parts);
             };
             let Ok(permit) = gate.clone().try_acquire_owned() else {
                 return self.aside.wait(hash, gate);
@@ -382,16 +383,21 @@ where
         }
     }
 
-    /// Passes as many messages of a key as half of a lane takes.
-    fn pass_half(&mut self, hash: u64) {
-        let half = (self.dispatcher.engine.lane_capacity() / 2).max(1);
-        let leader = self.aside.take_first(hash, half, &mut self.passed);
-        match (self.aside.first(hash), leader) {
-            (None, _) => {}
-            (Some(First::Deferred), _) => self.aside.let_in_later(hash, None),
-            (Some(First::Kept(_)), Some(leader)) => self.aside.follow_later(hash, leader),
-            // Whatever has no slot went in, so the first that is left has one, and followed none.
-            (Some(First::Kept(_)), None) => unreachable!("half of a lane is at least one message"),
+    /// Passes messages of a key, in parts, as long as the lane surely has room for them. Each part
+    /// has its first message as a leader: when that has settled, so has everything before it.
+    fn pass_parts(&mut self, hash: u64, most: usize) {
+        let part = part(self.dispatcher.engine.lane_capacity());
+        while self.aside.leaders(hash) < most {
+            let leader = self.aside.take_first(hash, part, &mut self.passed);
+            match self.aside.first(hash) {
+                None => return,
+                Some(First::Deferred) => return self.aside.let_in_later(hash, None),
+                Some(First::Kept(_)) => {}
+            }
+            // What has no slot went in with the others, so the part was full.
+            if let Some(leader) = leader {
+                self.aside.follow_later(hash, leader);
+            }
         }
     }
 
@@ -399,7 +405,10 @@ where
     #[inline]
     pub(super) fn settled(&mut self, slot: u32) {
         if let Some(hash) = self.aside.follower_of(slot) {
-            self.pass_next(hash);
+            let capacity = self.dispatcher.engine.lane_capacity();
+            let part = part(capacity);
+            // The others of its part may still be there.
+            self.pass_next(hash, (capacity.max(1) - (part - 1)) / part);
         }
     }
 
@@ -481,6 +490,12 @@ impl<K, M, O, E> Drop for Inlet<K, M, O, E> {
 }
 
 struct Closed;
+
+/// How many messages of a hot key go in at once: an eighth of its lane. A runner may handle 512
+/// messages before the driver hears of the first, and is not to find its lane empty then.
+fn part(capacity: usize) -> usize {
+    (capacity / 8).max(1)
+}
 
 /// Takes as many places as there are, up to `most`.
 #[inline]
