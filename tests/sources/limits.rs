@@ -12,7 +12,7 @@ use keylane_testkit::scenario::{quiet, settle, watch_for_engine_panics, within};
 use keylane_testkit::{Act, Evidence, Gate, Script};
 
 use crate::support::{
-    Rig, adds_up, id_of, key_of, orders, plain, scripted, settings, stats_add_up, until,
+    Rig, adds_up, id_of, key_of, message, orders, plain, scripted, settings, stats_add_up, until,
 };
 
 #[tokio::test(start_paused = true)]
@@ -34,6 +34,34 @@ async fn no_more_is_held_than_the_limit_says() {
         assert_eq!(rig.server.counts().most_held, limit);
         assert_eq!((report.received, report.restarts), (20, 0));
     }
+}
+
+/// A lane is only seen to be full when the dispatcher has got to its messages, so a source may make
+/// it a little deeper than its capacity; and however much waits, it is never let in all at once.
+#[tokio::test(start_paused = true)]
+async fn a_hot_key_makes_its_lane_little_deeper_than_its_capacity() {
+    const CAPACITY: usize = 100;
+    let rig = Rig::new(plain());
+    let script = Script::new(&rig.history).otherwise(Act::ok().sleeps(Duration::from_millis(1)));
+    let orders = orders()
+        .lane_capacity(CAPACITY, keylane::Overflow::Wait)
+        .spawn(scripted(script))
+        .unwrap();
+    rig.publish(vec![1; 3_000]);
+    let intake = rig.consume(&orders);
+    let key = message(1, 0).key.unwrap();
+    let (mut deepest, mut shallow) = (0, 0);
+    for handled in 1..3_000 {
+        rig.handled(handled).await;
+        let depth = orders.inspect(&key).map_or(0, |lane| lane.depth);
+        deepest = deepest.max(depth);
+        // Until the last of them it is fed.
+        shallow += usize::from(depth < CAPACITY / 4 && handled < 2_800);
+    }
+    assert!(deepest <= CAPACITY + 64, "{deepest}");
+    assert!(shallow < 100, "{shallow}");
+    let report = rig.finish(&orders, intake).await;
+    assert_eq!(report.acked, 3_000);
 }
 
 #[tokio::test(start_paused = true)]
