@@ -69,11 +69,10 @@ impl Totals {
     /// Writes the numbers that are others than before; all of them, if there are none yet.
     pub(super) fn write(
         mut self,
-        before: Option<Self>,
+        mut before: Option<Self>,
         transaction: &WriteTransaction,
     ) -> Result<(), Wrapped> {
         let mut meta = transaction.open_table(META)?;
-        let mut before = before;
         let before = before.as_mut().map(Self::rows);
         for (at, (name, number)) in self.rows().into_iter().enumerate() {
             if before.as_ref().is_none_or(|rows| *rows[at].1 != *number) {
