@@ -405,10 +405,10 @@ where
     #[inline]
     pub(super) fn settled(&mut self, slot: u32) {
         if let Some(hash) = self.aside.follower_of(slot) {
+            // One part more than there surely is room for, so that a lane which keeps up is full
+            // again and has a gate: there, the driver is told of every place.
             let capacity = self.dispatcher.engine.lane_capacity();
-            let part = part(capacity);
-            // The others of its part may still be there.
-            self.pass_next(hash, (capacity.max(1) - (part - 1)) / part);
+            self.pass_next(hash, capacity.div_ceil(part(capacity)).max(1));
         }
     }
 
