@@ -383,8 +383,8 @@ where
         }
     }
 
-    /// Passes messages of a key, in parts, as long as the lane surely has room for them. Each part
-    /// has its first message as a leader: when that has settled, so has everything before it.
+    /// Passes messages of a key, in parts, until so many parts are on their way. Each part has its
+    /// first message as a leader: when that has settled, so has everything before it.
     fn pass_parts(&mut self, hash: u64, most: usize) {
         let part = part(self.dispatcher.engine.lane_capacity());
         while self.aside.leaders(hash) < most {
