@@ -31,7 +31,7 @@ async fn a_second_time_in_this_process() {
     }
     inbox.accept("key", "payload").await.unwrap();
     inbox.close().await.unwrap();
-    // At once: whoever has closed it may open it.
+    // At once: a task that has closed it may open it.
     assert!(!is_locked(directory.path()).await);
 }
 

@@ -1,4 +1,4 @@
-//! The files of an inbox: made, locked, of another version, damaged, and somebody else's.
+//! The files of an inbox: made, locked, of another version, damaged, and of another program.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -61,20 +61,26 @@ async fn what_is_halted_at_the_end_comes_back() {
     assert_eq!(spool.close().await.left_in_memory, 2);
 }
 
-/// The sink does not say which one it is: it is found, and everything else is written once.
-#[tokio::test(start_paused = true)]
-async fn an_unnamed_refusal_is_found() {
-    let sink = Scripted::new([]);
-    sink.poison("bad");
+/// Dead letters that are kept, and what keeps them.
+fn shelf() -> (Arc<Mutex<Vec<String>>>, OnRefused) {
     let letters = Arc::new(Mutex::new(Vec::new()));
     let shelf = Arc::clone(&letters);
     let accept = move |letter: Refused| {
         shelf.lock().unwrap().push(text(&letter.message));
         async move { Ok::<(), BoxError>(()) }
     };
+    (letters, OnRefused::dead_letter(accept))
+}
+
+/// The sink does not say which one it is: it is found, and everything else is written once.
+#[tokio::test(start_paused = true)]
+async fn an_unnamed_refusal_is_found() {
+    let sink = Scripted::new([]);
+    sink.poison("bad");
+    let (letters, on_refused) = shelf();
     let spool = Spool::builder(sink.clone())
         .batch(8, 1 << 20, MS)
-        .on_refused(OnRefused::dead_letter(accept))
+        .on_refused(on_refused)
         .open()
         .await
         .unwrap();
@@ -181,15 +187,10 @@ async fn a_letter_that_hangs_holds_up_its_key_only() {
 async fn letters_are_written_while_the_sink_fails() {
     let sink = Scripted::new([Act::Refuse(vec![0, 1])]);
     sink.then(Act::Fail);
-    let letters = Arc::new(Mutex::new(Vec::new()));
-    let shelf = Arc::clone(&letters);
-    let accept = move |letter: Refused| {
-        shelf.lock().unwrap().push(text(&letter.message));
-        async move { Ok::<(), BoxError>(()) }
-    };
+    let (letters, on_refused) = shelf();
     let spool = Spool::builder(sink.clone())
         .batch(3, 1 << 20, MS)
-        .on_refused(OnRefused::dead_letter(accept))
+        .on_refused(on_refused)
         .open()
         .await
         .unwrap();

@@ -47,7 +47,7 @@ impl Control {
         change(&mut lock(&self.seen).stats);
     }
 
-    /// The intake has ended. What is still counted as held went back: nobody will settle it.
+    /// The intake has ended. What is still counted as held went back: no driver will settle it.
     pub(super) fn end(&self, confirmed: bool, unconfirmed: u64) {
         let mut seen = lock(&self.seen);
         if seen.report.is_some() {

@@ -99,6 +99,13 @@ where
         self.passed.len() + self.waiting.len()
     }
 
+    /// The bytes of the first of those.
+    #[inline]
+    fn next_weight(&self) -> Option<u32> {
+        let first = self.passed.front().or_else(|| self.waiting.front())?;
+        Some(first.weight)
+    }
+
     /// Whether the dispatcher takes no more messages.
     pub(super) fn is_closed(&self) -> bool {
         self.closed || self.dispatcher.is_closed()
@@ -215,11 +222,11 @@ where
     fn take_room(&mut self) -> Step {
         let engine = &self.dispatcher.engine;
         let count = self.next();
-        let Some(first) = self.passed.front().or_else(|| self.waiting.front()) else {
+        let Some(weight) = self.next_weight() else {
             return Step::Wait;
         };
         if let Some(granted) = self.granted.take() {
-            match granted.checked_sub(first.weight) {
+            match granted.checked_sub(weight) {
                 Some(rest) => {
                     engine.room.give(0, rest as usize);
                     return Step::Put;
@@ -242,7 +249,7 @@ where
             }
         }
         if let Some(bytes) = &engine.room.bytes {
-            let taken = bytes.try_acquire_many(first.weight);
+            let taken = bytes.try_acquire_many(weight);
             match taken.map(SemaphorePermit::forget) {
                 Ok(()) => {}
                 Err(TryAcquireError::NoPermits) => return self.wait_for_room(),
@@ -257,8 +264,7 @@ where
     #[cold]
     fn wait_for_room(&mut self) -> Step {
         let dispatcher = self.dispatcher.clone();
-        let first = self.passed.front().or_else(|| self.waiting.front());
-        let weight = first.map_or(0, |first| first.weight);
+        let weight = self.next_weight().unwrap_or(0);
         self.room = Some(Box::pin(async move {
             dispatcher.take_room(weight).await.then_some(weight)
         }));

@@ -12,7 +12,7 @@ use crate::conformance::stage::{A_WHILE, adds_up, spawn};
 use crate::gate::Gate;
 use crate::script::{Act, Script};
 
-/// What was acked does not come again, to nobody.
+/// What was acked does not come again, to any intake.
 pub(in super::super) async fn acked<T: Site>(mut stage: Stage<T>) -> Result {
     let consumer = spawn(Script::new(&stage.history))?;
     let intake = stage.consume(&consumer).await?;

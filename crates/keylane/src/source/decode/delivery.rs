@@ -139,7 +139,7 @@ impl LettersInDelivery {
                 let letter = Arc::clone(&letter.letter);
                 let delivery = async move {
                     pause.await;
-                    // Nobody closes it.
+                    // It is never closed.
                     let _place = places.acquire().await;
                     let answer = accepted(async { sink.accept(&letter).await }).await;
                     News::Answered(key, answer)

@@ -84,7 +84,7 @@ pub struct Decoded<S: Source<Message = RawMessage>, M, F> {
     hasher: RandomState,
     /// What the inner source pushes into. What is there when a call is dropped stays.
     received: Deliveries<RawMessage, S::Position>,
-    /// Received, and looked at by nobody.
+    /// Received, and not looked at yet.
     arrivals: VecDeque<Raw<S::Position>>,
     table: Table<Raw<S::Position>, Undecodable<S::Position>>,
     /// How many messages without a key had to be told apart.
@@ -325,7 +325,7 @@ where
     /// Waits for the inner source, for letters, or for the time to extend leases.
     async fn wait(&mut self, room: usize, until: tokio::time::Instant) -> Waited<S::Position> {
         let extend_at = self.extend_at();
-        // Without the inner source nobody else keeps the time.
+        // Without the inner source, this is what keeps the time.
         let until_at = self.ended.then(|| until.into_std());
         let wake_at = extend_at.into_iter().chain(until_at).min();
         let mut alarm = wake_at.map(Alarm::new);

@@ -19,7 +19,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::prehashed::BuildPrehashed;
 use crate::source::Generation;
 
-/// What waits: `R` is a message that nobody has tried to decode, `L` one that cannot be decoded.
+/// What waits: `R` is a message that was not tried yet, `L` one that cannot be decoded.
 #[derive(Debug)]
 pub(super) enum Blocked<R, L> {
     /// Behind a letter.

@@ -23,8 +23,8 @@ pub enum DeliverError {
     TooHigh,
 }
 
-/// Why bytes are not a [`Beyond`](super::Beyond). Whoever goes on without it is delivered again
-/// what was settled beyond the position.
+/// Why bytes are not a [`Beyond`](super::Beyond). A consumer that goes on without it gets
+/// again what was settled beyond the position.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
