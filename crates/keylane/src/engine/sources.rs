@@ -160,16 +160,14 @@ impl Sources {
         }
     }
 
-    /// Wakes the drivers that have something to read.
+    /// Wakes the drivers that have something to read. True: one of them was waiting.
     #[inline]
-    pub(super) fn wake(&self) {
-        if self.unread.load(Ordering::Relaxed) {
-            self.wake_drivers();
-        }
+    pub(super) fn wake(&self) -> bool {
+        self.unread.load(Ordering::Relaxed) && self.wake_drivers()
     }
 
     #[cold]
-    fn wake_drivers(&self) {
+    fn wake_drivers(&self) -> bool {
         let mut outboxes = lock(&self.outboxes);
         self.unread.store(false, Ordering::Relaxed);
         let mut others = Vec::new();
@@ -185,9 +183,11 @@ impl Sources {
             }
         }
         drop(outboxes);
+        let woke = first.is_some();
         for waker in first.into_iter().chain(others) {
             waker.wake();
         }
+        woke
     }
 
     /// Waits until there is something to read, and takes it. `settled` must be empty; it is swapped,

@@ -316,11 +316,12 @@ impl<T: Spec> Engine<T> {
         self.hand_back(tally, HandedBack::idle(key, message, 0), envelope);
     }
 
-    /// Returns the room that a tally has gathered, and counts what it has settled.
-    pub(in super::super) fn flush(&self, tally: &mut Tally) {
+    /// Returns the room that a tally has gathered, and counts what it has settled. True: the
+    /// driver of a source was woken.
+    pub(in super::super) fn flush(&self, tally: &mut Tally) -> bool {
         self.flush_room(tally);
         let done = std::mem::take(&mut tally.done);
-        self.sources.wake();
+        let woke = self.sources.wake();
         if done > 0 {
             self.probe.counters.done.add(u64::from(done));
         }
@@ -328,6 +329,7 @@ impl<T: Spec> Engine<T> {
             self.shutdown.wake_router();
             self.end_orphaned();
         }
+        woke
     }
 
     /// Returns the room of a tally. This happens before its messages are counted as settled: when
@@ -337,13 +339,11 @@ impl<T: Spec> Engine<T> {
         self.room.give(room, bytes);
     }
 
-    /// Flushes a tally if it is large enough.
+    /// Flushes a tally if it is large enough. True: the driver of a source was woken.
     #[inline]
-    pub(in super::super) fn flush_some(&self, tally: &mut Tally) {
+    pub(in super::super) fn flush_some(&self, tally: &mut Tally) -> bool {
         let most = self.settings.tally;
-        if u32::from(tally.room) >= most || u32::from(tally.done) >= most {
-            self.flush(tally);
-        }
+        (u32::from(tally.room) >= most || u32::from(tally.done) >= most) && self.flush(tally)
     }
 
     #[inline]

@@ -75,7 +75,7 @@ impl<T: Spec> RunnerSlot<T> {
         !rt::spend_budget()
     }
 
-    /// Whether this task must yield to a runner that it woke.
+    /// Whether this task must yield to a runner, or to a driver, that it woke.
     #[inline]
     pub(super) fn must_step_aside(&mut self) -> bool {
         if self.role != Role::Recruiter {
@@ -151,8 +151,15 @@ impl<T: Spec> RunnerSlot<T> {
                 Some(_) => {}
             }
         }
-        self.engine.flush_some(&mut self.tally);
+        let woke_driver = self.engine.flush_some(&mut self.tally);
         let next = next?;
+        // Tokio polls a woken task on the worker that woke it, after this one. If nothing else is
+        // ready, what comes next comes from the driver, so this runner lets it go first.
+        if woke_driver && self.engine.ready.waiting() == 0 {
+            self.role = Role::Recruiter;
+            self.engine.enqueue(next);
+            return None;
+        }
         if self.should_yield() {
             self.fresh = 1;
             self.engine.enqueue(next);

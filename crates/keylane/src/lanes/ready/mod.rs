@@ -459,7 +459,8 @@ pub(crate) enum Role {
     /// Recruited, and nothing taken yet.
     Starting,
     Poller,
-    /// A poller that has recruited another one, and steps aside for it.
+    /// A poller that has recruited another one, or woken the driver of a source, and steps aside for
+    /// it.
     Recruiter,
     Holder,
     Idle,
