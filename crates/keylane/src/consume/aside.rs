@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
 use super::inlet::Waiting;
+use super::slots::Slots;
 use crate::engine::Gate;
 use crate::rt::{NumberMap, OwnedSemaphorePermit};
 
@@ -20,7 +21,8 @@ pub(super) const KEPT: usize = 64;
 
 /// One queue for each full lane, by the hash of its key: two keys with one hash wait together.
 pub(super) struct Aside<K, M> {
-    queues: NumberMap<u64, Queue<K, M>>,
+    queues: NumberMap<u64, Queue>,
+    kept: Slots<Waiting<K, M>>,
     /// One wait for each queue whose first message is kept.
     gates: FuturesUnordered<BoxFuture<'static, (u64, Option<OwnedSemaphorePermit>)>>,
     len: usize,
@@ -34,8 +36,9 @@ pub(super) struct Aside<K, M> {
 }
 
 /// What waits for one lane, in order.
-struct Queue<K, M> {
-    entries: VecDeque<Entry<K, M>>,
+#[derive(Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
     deferred: usize,
     /// What the gate said when the first message was deferred.
     let_in: Option<Option<OwnedSemaphorePermit>>,
@@ -46,8 +49,10 @@ struct Queue<K, M> {
     leaders: usize,
 }
 
-enum Entry<K, M> {
-    Kept(Box<Waiting<K, M>>),
+/// Small: a source may have millions of them.
+enum Entry {
+    /// Where it is kept.
+    Kept(u32),
     /// The slot of a message that is to be read again.
     Deferred(u32),
 }
@@ -63,6 +68,7 @@ impl<K, M> Aside<K, M> {
     pub(super) fn new(defers: usize) -> Self {
         Self {
             queues: NumberMap::default(),
+            kept: Slots::new(),
             gates: FuturesUnordered::new(),
             len: 0,
             deferred: 0,
@@ -98,7 +104,7 @@ impl<K, M> Aside<K, M> {
                 queue.deferred += 1;
                 Entry::Deferred(slot)
             }
-            _ => Entry::Kept(Box::new(waiting)),
+            _ => keep(&mut self.kept, waiting),
         });
     }
 
@@ -128,7 +134,7 @@ impl<K, M> Aside<K, M> {
     /// The first message of a key.
     pub(super) fn first(&self, hash: u64) -> Option<First<'_, K, M>> {
         match self.queues.get(&hash)?.entries.front()? {
-            Entry::Kept(waiting) => Some(First::Kept(waiting)),
+            Entry::Kept(at) => self.kept.get(*at).map(First::Kept),
             Entry::Deferred(_) => Some(First::Deferred),
         }
     }
@@ -169,19 +175,18 @@ impl<K, M> Aside<K, M> {
     /// Takes the first message of a key, if it is kept.
     pub(super) fn pop(&mut self, hash: u64) -> Option<Waiting<K, M>> {
         let queue = self.queues.get_mut(&hash)?;
-        let Some(Entry::Kept(_)) = queue.entries.front() else {
+        let Some(Entry::Kept(at)) = queue.entries.front() else {
             return None;
         };
-        let Some(Entry::Kept(waiting)) = queue.entries.pop_front() else {
-            return None;
-        };
+        let waiting = self.kept.remove(*at);
+        queue.entries.pop_front();
         self.len -= 1;
         if queue.entries.is_empty() {
             self.queues.remove(&hash);
         } else {
             queue.note_hunger(hash, &mut self.hungry);
         }
-        Some(*waiting)
+        waiting
     }
 
     /// Takes the first messages of a key, as many as are kept in a row, up to `most` that have
@@ -194,17 +199,17 @@ impl<K, M> Aside<K, M> {
     ) -> Option<u32> {
         let queue = self.queues.get_mut(&hash)?;
         let (mut leader, before) = (None, queue.entries.len());
-        while let Some(Entry::Kept(first)) = queue.entries.front() {
-            if first.slot.is_some() {
+        while let Some(&Entry::Kept(at)) = queue.entries.front() {
+            let slot = self.kept.get(at).and_then(|first| first.slot);
+            if slot.is_some() {
                 if most == 0 {
                     break;
                 }
                 most -= 1;
-                leader = leader.or(first.slot);
+                leader = leader.or(slot);
             }
-            if let Some(Entry::Kept(first)) = queue.entries.pop_front() {
-                out.push_back(*first);
-            }
+            queue.entries.pop_front();
+            out.extend(self.kept.remove(at));
         }
         self.len -= before - queue.entries.len();
         if queue.entries.is_empty() {
@@ -236,9 +241,9 @@ impl<K, M> Aside<K, M> {
             return;
         };
         let Some(slot) = waiting.slot else { return };
-        let is_it = |entry: &&mut Entry<K, M>| matches!(entry, Entry::Deferred(at) if *at == slot);
+        let is_it = |entry: &&mut Entry| matches!(entry, Entry::Deferred(at) if *at == slot);
         if let Some(entry) = queue.entries.iter_mut().find(is_it) {
-            *entry = Entry::Kept(Box::new(waiting));
+            *entry = keep(&mut self.kept, waiting);
             queue.deferred -= 1;
             self.deferred -= 1;
             queue.note_hunger(hash, &mut self.hungry);
@@ -266,7 +271,9 @@ impl<K, M> Aside<K, M> {
         let mut out = Vec::new();
         for _ in 0..queue.entries.len() {
             match queue.entries.pop_front() {
-                Some(Entry::Kept(waiting)) if chosen(&waiting) => out.push(*waiting),
+                Some(Entry::Kept(at)) if self.kept.get(at).is_some_and(&chosen) => {
+                    out.extend(self.kept.remove(at));
+                }
                 Some(entry) => queue.entries.push_back(entry),
                 None => {}
             }
@@ -291,7 +298,14 @@ impl<K, M> Aside<K, M> {
             let before = queue.entries.len();
             for _ in 0..before {
                 match queue.entries.pop_front() {
-                    Some(Entry::Kept(waiting)) if chosen(waiting.slot) => out.push(*waiting),
+                    Some(Entry::Kept(at)) => {
+                        let kept = self.kept.get(at);
+                        if kept.is_some_and(|waiting| chosen(waiting.slot)) {
+                            out.extend(self.kept.remove(at));
+                        } else {
+                            queue.entries.push_back(Entry::Kept(at));
+                        }
+                    }
                     Some(Entry::Deferred(slot)) if chosen(Some(slot)) => {
                         queue.deferred -= 1;
                         slots.push(slot);
@@ -312,26 +326,19 @@ impl<K, M> Aside<K, M> {
     }
 }
 
-impl<K, M> Default for Queue<K, M> {
-    fn default() -> Self {
-        Self {
-            entries: VecDeque::new(),
-            deferred: 0,
-            let_in: None,
-            is_hungry: false,
-            waits: false,
-            leaders: 0,
-        }
-    }
+/// Keeps a message for its queue.
+fn keep<K, M>(kept: &mut Slots<Waiting<K, M>>, waiting: Waiting<K, M>) -> Entry {
+    let at = kept.insert(waiting);
+    Entry::Kept(at.expect("no more are here than a source may hold"))
 }
 
-impl<K, M> Queue<K, M> {
+impl Queue {
     /// Half of what is kept has gone in: what follows is to be read.
     fn note_hunger(&mut self, hash: u64, hungry: &mut Vec<u64>) {
         if self.deferred == 0 || self.is_hungry {
             return;
         }
-        let is_deferred = |entry: &Entry<K, M>| matches!(entry, Entry::Deferred(_));
+        let is_deferred = |entry: &Entry| matches!(entry, Entry::Deferred(_));
         if self.entries.iter().take(KEPT / 2).any(is_deferred) {
             self.is_hungry = true;
             hungry.push(hash);

@@ -23,11 +23,12 @@ use futures::FutureExt;
 
 use super::control::{Command, Control};
 use super::guard::PositionGuard;
-use super::held::{HeldTable, Standing};
+use super::held::{Held, Standing};
 use super::inlet::Inlet;
 use super::report::{IntakeState, IntakeStats};
 use super::revocation::{Due, Revocation};
 use super::settings::{Guarantee, IntakeSettings};
+use super::slots::Slots;
 use crate::clock::{self, Alarm, Instant};
 use crate::dispatcher::Dispatcher;
 use crate::engine::{
@@ -70,7 +71,8 @@ pub(super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     name: String,
     settings: IntakeSettings,
     inlet: Inlet<K, M, O, E>,
-    held: HeldTable<S::Position>,
+    /// By the slot that the engine knows.
+    held: Slots<Held<S::Position>>,
     registration: Registration,
     guard: Option<Arc<PositionGuard<S::Position>>>,
     /// For a source that counts attempts: all starts are told.
@@ -196,7 +198,7 @@ where
             name: source.name(),
             inlet: Inlet::new(dispatcher, registration.source, defers),
             settings,
-            held: HeldTable::new(),
+            held: Slots::new(),
             registration,
             guard,
             _counts: counts,
@@ -555,7 +557,8 @@ where
 
     fn hold(&mut self, delivery: &Delivery<M, S::Position>) -> Option<u32> {
         let position = &delivery.position;
-        let slot = self.held.insert(position.clone(), delivery.generation)?;
+        let held = Held::new(position.clone(), delivery.generation);
+        let slot = self.held.insert(held)?;
         if let Some(guard) = &self.guard {
             guard.set(slot, position.clone());
         }
@@ -882,7 +885,7 @@ where
     /// The source wants these back, if they have not started.
     async fn recall(&mut self, positions: &[S::Position]) {
         self.take_in().await;
-        let recalled = |held: &super::held::Held<S::Position>| {
+        let recalled = |held: &Held<S::Position>| {
             held.standing == Standing::Live && positions.contains(&held.position)
         };
         let slots: Vec<u32> = self

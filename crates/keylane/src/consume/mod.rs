@@ -19,6 +19,8 @@ pub use intake::{Intake, Stop};
 
 mod control;
 
+mod slots;
+
 mod held;
 
 mod aside;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::held::{HeldTable, Standing};
+use super::held::{Held, Standing};
+use super::slots::Slots;
 use crate::clock::Instant;
 use crate::source::Generation;
 
@@ -67,7 +68,7 @@ impl<G> Revocation<G> {
     }
 
     /// The slots of it that are still held.
-    pub(super) fn slots<P>(&self, held: &HeldTable<P>) -> Vec<u32> {
+    pub(super) fn slots<P>(&self, held: &Slots<Held<P>>) -> Vec<u32> {
         let concerned = |(_, held): &(u32, &super::held::Held<P>)| {
             self.concerns(held.generation, held.standing)
         };
