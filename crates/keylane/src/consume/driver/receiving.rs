@@ -1,0 +1,178 @@
+//! Taking in what the source hands over.
+
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+use super::super::held::{Held, Standing};
+use super::super::settings::Guarantee;
+use super::call::{Trouble, call, later};
+use super::state::{Driver, Phase};
+use crate::clock;
+use crate::source::{Deliveries, Delivery, Outcome, Settlement, Source};
+use crate::unwind::{caught, dropped};
+
+/// What is wrong with a message that cannot be placed.
+const UNPLACEABLE: &str = "a message has no key, or is larger than the capacity";
+
+/// How long a message stays that cannot be placed, before it goes back.
+const UNPLACEABLE_WAIT: Duration = Duration::from_secs(1);
+
+impl<K, M, O, E, S> Driver<K, M, O, E, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    S: Source<Message = M>,
+{
+    /// Takes what the source has handed over.
+    pub(super) async fn take_in(&mut self) {
+        if self.deliveries.is_empty() {
+            return;
+        }
+        self.heard_at = clock::now();
+        let dead_lettered = std::mem::take(&mut self.deliveries.dead_lettered);
+        let mut deliveries = std::mem::take(&mut self.deliveries.deliveries);
+        let received = deliveries.len() as u64 + dead_lettered;
+        if let Phase::Stopping { .. } = self.phase {
+            // It had no room. Nothing more goes into the lanes.
+            let mut back = Vec::new();
+            for delivery in deliveries.drain(..) {
+                back.extend(self.hold(&delivery));
+                dropped(delivery);
+            }
+            self.publish(|stats| {
+                stats.received += received;
+                stats.dead_lettered += dead_lettered;
+            });
+            Box::pin(self.give_back(back)).await;
+        } else if self.settings.guarantee == Guarantee::AtMostOnce {
+            self.publish(|stats| {
+                stats.received += dead_lettered;
+                stats.dead_lettered += dead_lettered;
+            });
+            self.take_in_settled(&mut deliveries).await;
+        } else {
+            let before = self.unplaceable.len();
+            let goes_back_at = later(self.heard_at, UNPLACEABLE_WAIT);
+            for delivery in deliveries.drain(..) {
+                let Some(slot) = self.hold(&delivery) else {
+                    continue;
+                };
+                let pushed = caught(|| self.inlet.push(delivery.message, Some(slot)));
+                if !matches!(pushed, Ok(Ok(()))) {
+                    dropped(pushed);
+                    self.unplaceable.push((goes_back_at, slot));
+                }
+            }
+            // Together with what is held: the two are always seen to agree.
+            self.publish(|stats| {
+                stats.received += received;
+                stats.dead_lettered += dead_lettered;
+            });
+            if self.unplaceable.len() > before {
+                self.report_failure(UNPLACEABLE);
+            }
+        }
+        // The same memory for the next ones.
+        if self.deliveries.deliveries.capacity() == 0 {
+            self.deliveries.deliveries = deliveries;
+        }
+    }
+
+    fn hold(&mut self, delivery: &Delivery<M, S::Position>) -> Option<u32> {
+        let position = &delivery.position;
+        let held = Held::new(position.clone(), delivery.generation);
+        let slot = self.held.insert(held)?;
+        if let Some(guard) = &self.guard {
+            guard.set(slot, position.clone());
+        }
+        if delivery.attempts > 0 {
+            let at = self.at(slot);
+            self.sources().set_slot(at, delivery.attempts);
+            if let Some(held) = self.held.get_mut(slot) {
+                held.marked = true;
+            }
+        }
+        Some(slot)
+    }
+
+    /// Settles messages before they are run.
+    async fn take_in_settled(&mut self, deliveries: &mut Vec<Delivery<M, S::Position>>) {
+        let told: Vec<_> = deliveries
+            .iter()
+            .map(|delivery| Settlement::new(delivery.position.clone(), Outcome::Done))
+            .collect();
+        let count = told.len() as u64;
+        if let Err(error) = self.tell_and_confirm(&told).await {
+            // It comes again, so it must not run now.
+            self.publish(|stats| {
+                stats.received += count;
+                stats.given_back += count;
+            });
+            deliveries.clear();
+            return self.restart(error);
+        }
+        self.publish(|stats| {
+            stats.received += count;
+            stats.acked += count;
+        });
+        for delivery in deliveries.drain(..) {
+            let pushed = caught(|| self.inlet.push(delivery.message, None));
+            if !matches!(pushed, Ok(Ok(()))) {
+                dropped(pushed);
+                self.report_failure(UNPLACEABLE);
+            }
+        }
+    }
+
+    async fn tell_and_confirm(&mut self, told: &[Settlement<S::Position>]) -> Result<(), Trouble> {
+        let limit = self.settings.stall_after;
+        call(limit, self.source.settle(told)).await?;
+        call(limit, self.source.confirm()).await
+    }
+
+    /// Reads deferred messages again that are about to go in.
+    pub(super) async fn read_deferred(&mut self) {
+        while let Some((hash, slots)) = self.inlet.next_to_read() {
+            let held = &self.held;
+            let live = slots.into_iter().filter_map(|slot| {
+                let held = held.get(slot)?;
+                let is_live = held.standing != Standing::Over;
+                is_live.then(|| (slot, held.position.clone()))
+            });
+            let (slots, positions): (Vec<_>, Vec<_>) = live.unzip();
+            if positions.is_empty() || !self.is_open() {
+                continue;
+            }
+            let limit = self.settings.stall_after;
+            let until = later(clock::now(), limit).into();
+            let mut into = Deliveries::new(positions.len(), until);
+            let read = call(limit, self.source.reread(&positions, &mut into));
+            if let Err(error) = read.await {
+                return self.restart(error);
+            }
+            let mut read = into.take().into_iter().peekable();
+            let (mut found, mut missing) = (Vec::new(), Vec::new());
+            for (slot, position) in slots.into_iter().zip(&positions) {
+                match read.next_if(|delivery| delivery.position == *position) {
+                    Some(delivery) => found.push((slot, delivery.message)),
+                    None => missing.push(slot),
+                }
+            }
+            dropped(read);
+            let all: Vec<u32> = found.iter().map(|(slot, _)| *slot).collect();
+            // If a function of the user panics that did not do so before, none of them is right.
+            let others = caught(|| self.inlet.take_read(hash, found)).unwrap_or(all);
+            missing.extend(others);
+            if !missing.is_empty() {
+                self.report_failure("messages that wait were not there when they were read again");
+                let missing = self
+                    .inlet
+                    .extract(|slot| slot.is_some_and(|slot| missing.contains(&slot)));
+                self.give_back(missing).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Taking messages back that are not ours any more.
+
+use std::fmt;
+use std::hash::Hash;
+
+use super::super::held::{Held, Standing};
+use super::super::revocation::{Due, Revocation};
+use super::call::call;
+use super::state::{Driver, Phase};
+use crate::clock::{self, Instant};
+use crate::engine::Revoked;
+use crate::source::{Generation, Source};
+use crate::watching::SourceEvent;
+
+impl<K, M, O, E, S> Driver<K, M, O, E, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    S: Source<Message = M>,
+{
+    /// Takes messages of these generations back.
+    pub(super) async fn revoke(&mut self, generations: Vec<Generation>, is_told: bool) {
+        // What has just been handed over is theirs as well.
+        self.take_in().await;
+        let standing = match is_told {
+            true => Standing::Revoked,
+            false => Standing::Over,
+        };
+        for (_, held) in self.held.iter_mut() {
+            let is_later = held.standing == Standing::Live || standing == Standing::Over;
+            if generations.contains(&held.generation) && is_later {
+                held.standing = standing;
+            }
+        }
+        if !is_told {
+            // What is lost while it is being revoked is not waited for any more.
+            for revocation in &mut self.revocations {
+                let theirs = revocation.generations.iter().flatten();
+                let are_lost = theirs
+                    .into_iter()
+                    .all(|theirs| generations.contains(theirs));
+                revocation.is_told &= !are_lost;
+            }
+        }
+        self.begin_revocation(Some(generations), is_told);
+        self.give_back_unplaced().await;
+        self.release_finished().await;
+    }
+
+    pub(super) fn begin_revocation(&mut self, generations: Option<Vec<Generation>>, is_told: bool) {
+        let engine = &self.inlet.dispatcher.engine;
+        let guard = engine.guard_starts();
+        let within = self.settings.revoke_within;
+        let revocation = Revocation::new(generations, is_told, clock::now(), within, guard);
+        let slots = revocation.slots(&self.held);
+        self.notify(SourceEvent::Revoked {
+            messages: slots.len(),
+        });
+        self.take_back(&slots, Revoked::Unstarted);
+        self.revocations.push(revocation);
+        self.has_unplaced = true;
+    }
+
+    /// Marks messages as taken back, and looks for those that have not started.
+    fn take_back(&mut self, slots: &[u32], how: Revoked) {
+        for slot in slots {
+            if let Some(held) = self.held.get_mut(*slot) {
+                held.marked = true;
+            }
+        }
+        let source = self.registration.source;
+        self.sources().revoke(source, slots, how);
+        self.inlet.dispatcher.engine.sweep_revoked(source);
+    }
+
+    /// Gives back what is taken back and in no lane yet.
+    pub(super) async fn give_back_unplaced(&mut self) {
+        self.has_unplaced = false;
+        let held = &self.held;
+        let ends = matches!(self.phase, Phase::Stopping { handed_back, .. } if handed_back);
+        let is_revoked = |slot: Option<u32>| match slot {
+            Some(slot) => held
+                .get(slot)
+                .is_some_and(|held| held.standing != Standing::Live),
+            // It was settled before it could run, and is dropped.
+            None => ends,
+        };
+        let mut slots = self.inlet.extract(is_revoked);
+        let unplaceable = self
+            .unplaceable
+            .extract_if(.., |(_, slot)| is_revoked(Some(*slot)));
+        slots.extend(unplaceable.map(|(_, slot)| slot));
+        if !slots.is_empty() {
+            Box::pin(self.give_back(slots)).await;
+        }
+    }
+
+    /// The source wants these back, if they have not started.
+    pub(super) async fn recall(&mut self, positions: &[S::Position]) {
+        self.take_in().await;
+        let recalled = |held: &Held<S::Position>| {
+            held.standing == Standing::Live && positions.contains(&held.position)
+        };
+        let slots: Vec<u32> = self
+            .held
+            .iter()
+            .filter(|(_, held)| recalled(held))
+            .map(|(slot, _)| slot)
+            .collect();
+        let unplaced = self
+            .inlet
+            .extract(|slot| slot.is_some_and(|slot| slots.contains(&slot)));
+        let _guard = self.inlet.dispatcher.engine.guard_starts();
+        self.take_back(&slots, Revoked::Unstarted);
+        if !unplaced.is_empty() {
+            self.give_back(unplaced).await;
+        }
+    }
+
+    /// Lets the source go on with the revocations of which nothing is left.
+    pub(super) async fn release_finished(&mut self) {
+        let mut at = 0;
+        while at < self.revocations.len() {
+            if !self.revocations[at].slots(&self.held).is_empty() {
+                at += 1;
+                continue;
+            }
+            let revocation = self.revocations.remove(at);
+            let Some(generations) = revocation.generations.filter(|_| revocation.is_told) else {
+                continue;
+            };
+            let limit = self.settings.stall_after;
+            let released = async {
+                call(limit, self.source.confirm()).await?;
+                call(limit, self.source.release(&generations)).await
+            };
+            match released.await {
+                Ok(()) => self.confirmed(),
+                Err(error) => self.restart(error),
+            }
+        }
+    }
+
+    pub(super) async fn follow_revocations(&mut self, now: Instant) {
+        let mut at = 0;
+        while at < self.revocations.len() {
+            let due = self.revocations[at].due(now);
+            let slots = match due {
+                Due::Nothing => Vec::new(),
+                _ => self.revocations[at].slots(&self.held),
+            };
+            match due {
+                Due::Nothing => {}
+                Due::Sweep => self.take_back(&slots, Revoked::Unstarted),
+                Due::Drop => self.take_back(&slots, Revoked::InFlight),
+                Due::GiveUp => {
+                    // Handlers that block their threads. Their outcomes come, and are not told.
+                    let messages = slots.len();
+                    for slot in slots {
+                        if let Some(held) = self.held.get_mut(slot) {
+                            held.standing = Standing::Over;
+                        }
+                    }
+                    self.notify(SourceEvent::Overdue { messages });
+                    self.release_overdue(at).await;
+                }
+            }
+            at += 1;
+        }
+        self.release_finished().await;
+    }
+
+    /// Lets the source go on although attempts of this revocation have not ended.
+    ///
+    /// The revocation itself stays until they have ended: what of it has not started must not start
+    /// now.
+    async fn release_overdue(&mut self, at: usize) {
+        let revocation = &mut self.revocations[at];
+        let is_told = std::mem::take(&mut revocation.is_told);
+        if let Some(generations) = revocation.generations.clone().filter(|_| is_told) {
+            let limit = self.settings.stall_after;
+            if let Err(error) = call(limit, self.source.release(&generations)).await {
+                self.restart(error);
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The loop: what wakes the driver, and what it does then.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::hash::Hash;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use super::super::control::Command;
+use super::super::held::Standing;
+use super::call::{FAR, Trouble, later, panicked};
+use super::state::{Driver, Phase};
+use crate::clock::{self, Alarm, Instant};
+use crate::rt::{self, Arc};
+use crate::source::{Received, Source, SourceError};
+use crate::unwind::caught;
+
+/// What woke the driver.
+enum Turn<P> {
+    Command(Command),
+    /// Every `Intake` is gone, or the dispatcher has ended.
+    Ended,
+    News,
+    Room,
+    Time,
+    Received(Result<Received<P>, SourceError>),
+}
+
+impl<K, M, O, E, S> Driver<K, M, O, E, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    S: Source<Message = M>,
+{
+    pub(in super::super) async fn run(mut self) {
+        loop {
+            self.open_if_due().await;
+            self.take_in().await;
+            if self.has_unplaced {
+                self.give_back_unplaced().await;
+            }
+            self.read_deferred().await;
+            self.place();
+            self.publish_aside();
+            self.refuse_if_closed().await;
+            if self.is_over() {
+                break;
+            }
+            if self.is_behind {
+                rt::yield_now().await;
+            }
+            let turn = self.next_turn().await;
+            self.busy_since = clock::now();
+            match turn {
+                Turn::Command(command) => self.obey(command),
+                Turn::Ended => break,
+                Turn::News => self.settle_news().await,
+                Turn::Room => {}
+                Turn::Time => self.follow_time().await,
+                Turn::Received(received) => self.follow(received).await,
+            }
+            rt::consume_budget().await;
+        }
+        self.finish().await;
+    }
+
+    /// Places what there is room for. If the key's own code panics, it is not known what was
+    /// placed, and all of it comes anew.
+    fn place(&mut self) {
+        match caught(|| self.inlet.place()) {
+            Ok(is_behind) => self.is_behind = is_behind,
+            Err(text) => self.restart(Trouble::Failed(SourceError::failed(panicked(text)))),
+        }
+    }
+
+    /// Whether nothing is left to do.
+    fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Stopping { .. })
+            && self.held.len() == 0
+            && self.inlet.len() == 0
+            && self.deliveries.is_empty()
+            && self.revocations.is_empty()
+    }
+
+    /// Waits for the next thing to do.
+    async fn next_turn(&mut self) -> Turn<S::Position> {
+        let now = clock::now();
+        // The source cannot say anything while another call of it runs.
+        let busy = now.saturating_duration_since(self.busy_since);
+        self.heard_at = later(self.heard_at, busy).min(now);
+        // While we stop as well, without room: a generation may end.
+        let receives = self.is_open() && !self.ended;
+        let mut alarm = self.wake_at().map(|at| {
+            let alarm = self.alarm.get_or_insert_with(|| Alarm::new(at));
+            alarm.reset(at);
+            alarm
+        });
+        let takes_in = self.phase == Phase::Running && !self.inlet.is_closed();
+        let room = match takes_in && !self.paused {
+            false => 0,
+            // What is settled before it runs is not held.
+            true => {
+                let here = self.held.len().max(self.inlet.len());
+                let here = here.saturating_sub(self.inlet.aside.deferred());
+                self.settings.held.saturating_sub(here)
+            }
+        };
+        self.deliveries.room = room;
+        self.deliveries.until = later(self.heard_at, self.settings.stall_after / 2).into();
+        self.source_first = !self.source_first;
+        let (source_first, is_behind) = (self.source_first, self.is_behind);
+
+        let mut receive = pin!(self.source.receive(&mut self.deliveries));
+        let (settled, letters) = (&mut self.settled, &mut self.letters);
+        let (inlet, commands) = (&mut self.inlet, &mut self.commands);
+        let source = self.registration.source;
+        let engine = Arc::clone(&inlet.dispatcher.engine);
+        let mut ended = pin!(engine.shutdown.ended());
+        poll_fn(|cx| {
+            if let Poll::Ready(Some(command)) = commands.poll_recv(cx) {
+                return Poll::Ready(Turn::Command(command));
+            }
+            let mut poll_source = |cx: &mut Context<'_>| {
+                if !receives {
+                    return Poll::Pending;
+                }
+                match caught(|| receive.as_mut().poll(cx)) {
+                    Ok(Poll::Pending) => Poll::Pending,
+                    Ok(Poll::Ready(received)) => Poll::Ready(Turn::Received(received)),
+                    Err(text) => {
+                        Poll::Ready(Turn::Received(Err(SourceError::failed(panicked(text)))))
+                    }
+                }
+            };
+            if source_first && let Poll::Ready(turn) = poll_source(cx) {
+                return Poll::Ready(turn);
+            }
+            if engine
+                .sources
+                .poll_news(source, settled, letters, cx)
+                .is_ready()
+            {
+                return Poll::Ready(Turn::News);
+            }
+            match caught(|| inlet.poll_room(cx)) {
+                Ok(Poll::Pending) if !is_behind => {}
+                Ok(_) => return Poll::Ready(Turn::Room),
+                // As in `place`.
+                Err(text) => {
+                    let error = SourceError::failed(panicked(text));
+                    return Poll::Ready(Turn::Received(Err(error)));
+                }
+            }
+            if !source_first && let Poll::Ready(turn) = poll_source(cx) {
+                return Poll::Ready(turn);
+            }
+            if alarm
+                .as_mut()
+                .is_some_and(|alarm| alarm.poll(cx).is_ready())
+            {
+                return Poll::Ready(Turn::Time);
+            }
+            // After the news: what settled before the end is read.
+            ended.as_mut().poll(cx).map(|()| Turn::Ended)
+        })
+        .await
+    }
+
+    /// When something is due by the clock.
+    fn wake_at(&self) -> Option<Instant> {
+        let mut first: Option<Instant> = None;
+        let mut by = |time: Instant| first = Some(first.map_or(time, |first| first.min(time)));
+        match self.phase {
+            Phase::Opening(open_at) => by(open_at),
+            Phase::Running => {
+                if self.settings.stall_after < FAR {
+                    by(later(self.heard_at, self.settings.stall_after));
+                }
+            }
+            Phase::Stopping {
+                hand_back_at,
+                handed_back,
+                ..
+            } => {
+                if let (Some(hand_back_at), false) = (hand_back_at, handed_back) {
+                    by(hand_back_at);
+                }
+            }
+        }
+        if self.lease().is_some() && self.held.len() > 0 && self.is_open() {
+            by(self.extend_at);
+        }
+        if self.is_unconfirmed && self.is_open() {
+            by(self.confirm_at);
+        }
+        for revocation in &self.revocations {
+            by(revocation.wake_at());
+        }
+        if let Some((at, _)) = self.unplaceable.first() {
+            by(*at);
+        }
+        first
+    }
+
+    /// Follows what the source has said.
+    async fn follow(&mut self, received: Result<Received<S::Position>, SourceError>) {
+        self.heard_at = clock::now();
+        match received {
+            Ok(Received::Messages) if self.deliveries.is_empty() => rt::yield_now().await,
+            Ok(Received::Messages) => {}
+            Ok(Received::Idle) => self.failures = 0,
+            Ok(Received::Revoked(generations)) => self.revoke(generations, true).await,
+            Ok(Received::Lost(generations)) => self.revoke(generations, false).await,
+            Ok(Received::Recalled(positions)) => self.recall(&positions).await,
+            Ok(Received::End) => {
+                self.ended = true;
+                self.take_in().await;
+                self.stop_at(None);
+            }
+            Err(error) => {
+                // What was pushed before the failure is of a generation that is over.
+                self.restart(Trouble::Failed(error));
+            }
+        }
+    }
+
+    /// Does what is due by the clock.
+    async fn follow_time(&mut self) {
+        let now = clock::now();
+        self.follow_revocations(now).await;
+        let stall_after = self.settings.stall_after;
+        if self.phase == Phase::Running
+            && stall_after < FAR
+            && now >= later(self.heard_at, stall_after)
+        {
+            let lasted = now.saturating_duration_since(self.heard_at);
+            return self.restart(Trouble::Late(lasted));
+        }
+        if let Phase::Stopping {
+            hand_back_at: Some(at),
+            handed_back: false,
+            is_open,
+        } = self.phase
+            && now >= at
+        {
+            self.phase = Phase::Stopping {
+                hand_back_at: None,
+                handed_back: true,
+                is_open,
+            };
+            for (_, held) in self.held.iter_mut() {
+                if held.standing == Standing::Live {
+                    held.standing = Standing::Revoked;
+                }
+            }
+            self.begin_revocation(None, false);
+            self.give_back_unplaced().await;
+        }
+        let due = self.unplaceable.iter().take_while(|(at, _)| *at <= now);
+        let due: Vec<u32> = due.map(|(_, slot)| *slot).collect();
+        if !due.is_empty() {
+            self.unplaceable.drain(..due.len());
+            self.give_back(due).await;
+        }
+        let failed = self.serve_source(now).await;
+        if let Err(error) = failed {
+            self.restart(error);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Pause => {
+                self.paused = true;
+                self.publish_state();
+            }
+            Command::Resume => {
+                self.paused = false;
+                self.publish_state();
+            }
+            Command::Stop(at) => self.stop_at(at),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What the driver knows, and what it publishes.
+
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+use super::super::control::{Command, Control};
+use super::super::guard::PositionGuard;
+use super::super::held::Held;
+use super::super::inlet::Inlet;
+use super::super::report::{IntakeState, IntakeStats};
+use super::super::revocation::Revocation;
+use super::super::settings::{Guarantee, IntakeSettings};
+use super::super::slots::Slots;
+use crate::clock::{Alarm, Instant};
+use crate::dispatcher::Dispatcher;
+use crate::engine::{GuardedStarts, LetterRequest, Registration, SlotGuard, SourceSlot};
+use crate::error::ConsumeError;
+use crate::observe::trace::cut;
+use crate::rt::{Arc, mpsc};
+use crate::source::{Deliveries, Features, Outcome, Settlement, Source};
+use crate::types::Of;
+use crate::watching::SourceEvent;
+
+/// Most characters kept of an error.
+const LONGEST_WHY: usize = 256;
+
+/// While it exists, the engine looks at jobs before they start.
+pub(super) type Guarded<K, M, O, E> = GuardedStarts<Of<K, M, O, E>>;
+
+pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
+    pub(super) source: S,
+    pub(super) name: String,
+    pub(super) settings: IntakeSettings,
+    pub(super) inlet: Inlet<K, M, O, E>,
+    /// By the slot that the engine knows.
+    pub(super) held: Slots<Held<S::Position>>,
+    pub(super) registration: Registration,
+    pub(super) guard: Option<Arc<PositionGuard<S::Position>>>,
+    /// For a source that counts attempts: all starts are told.
+    pub(super) _counts: Option<Guarded<K, M, O, E>>,
+    pub(super) revocations: Vec<Revocation<Guarded<K, M, O, E>>>,
+    /// One has begun, and what of it is in no lane yet was not given back.
+    pub(super) has_unplaced: bool,
+    pub(super) phase: Phase,
+    pub(super) paused: bool,
+    /// When the source last said something. Later by the time in which it was not asked.
+    pub(super) heard_at: Instant,
+    /// Since when it is not asked.
+    pub(super) busy_since: Instant,
+    /// When leases are extended, and acks are confirmed.
+    pub(super) extend_at: Instant,
+    pub(super) confirm_at: Instant,
+    /// How often the source has failed since it last was well: it confirmed something, or was idle.
+    pub(super) failures: u32,
+    pub(super) features: Features,
+    /// Messages that cannot be placed, and when they go back. Not at once: a source with nack would
+    /// hand them over again at full speed.
+    pub(super) unplaceable: Vec<(Instant, u32)>,
+    /// The source has come to its end.
+    pub(super) ended: bool,
+    /// Acks told and not confirmed.
+    pub(super) unconfirmed: u64,
+    /// Whether anything was told that is not confirmed: dead letters too.
+    pub(super) is_unconfirmed: bool,
+    /// How many messages waited beside full lanes in the last turn, and were deferred.
+    pub(super) seen_aside: (usize, usize),
+    pub(super) control: Arc<Control>,
+    pub(super) commands: mpsc::UnboundedReceiver<Command>,
+    pub(super) deliveries: Deliveries<M, S::Position>,
+    pub(super) settled: Vec<(u32, Outcome)>,
+    pub(super) letters: Vec<LetterRequest>,
+    pub(super) told: Vec<Settlement<S::Position>>,
+    /// Whether messages could be placed, and the dispatcher is to look at others first.
+    pub(super) is_behind: bool,
+    /// Whether the source is asked first in the next turn, so that neither side waits for ever.
+    pub(super) source_first: bool,
+    pub(super) alarm: Option<Alarm>,
+}
+
+/// How far the driver is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Phase {
+    /// The source is opened at this time.
+    Opening(Instant),
+    Running,
+    /// The source is open, or was never. Nothing more comes in.
+    Stopping {
+        /// When what has not started goes back.
+        hand_back_at: Option<Instant>,
+        handed_back: bool,
+        is_open: bool,
+    },
+}
+
+impl<K, M, O, E, S> Driver<K, M, O, E, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    S: Source<Message = M>,
+{
+    pub(in super::super) fn new(
+        dispatcher: Dispatcher<K, M, O, E>,
+        (source, features): (S, Features),
+        settings: IntakeSettings,
+        control: Arc<Control>,
+        commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Result<Self, ConsumeError> {
+        let engine = &dispatcher.engine;
+        let guard = source.start_guard();
+        let guard = guard.map(|guard| Arc::new(PositionGuard::new(guard)));
+        let counts = guard.is_some().then(|| engine.guard_starts());
+        let slots = guard.clone().map(|guard| guard as Arc<dyn SlotGuard>);
+        let registration = engine.sources.register(slots);
+        let registration = registration.ok_or(ConsumeError::Closed)?;
+        let now = engine.now();
+        // What is settled before it runs has no slot.
+        let defers = match features.has_random_access() {
+            true if settings.guarantee != Guarantee::AtMostOnce => settings.deferred,
+            _ => 0,
+        };
+        Ok(Self {
+            name: source.name(),
+            inlet: Inlet::new(dispatcher, registration.source, defers),
+            settings,
+            held: Slots::new(),
+            registration,
+            guard,
+            _counts: counts,
+            revocations: Vec::new(),
+            has_unplaced: false,
+            phase: Phase::Opening(now),
+            failures: 0,
+            features,
+            unplaceable: Vec::new(),
+            ended: false,
+            paused: false,
+            heard_at: now,
+            busy_since: now,
+            extend_at: now,
+            confirm_at: now,
+            unconfirmed: 0,
+            is_unconfirmed: false,
+            seen_aside: (0, 0),
+            control,
+            commands,
+            deliveries: Deliveries::new(0, now.into()),
+            settled: Vec::new(),
+            letters: Vec::new(),
+            told: Vec::new(),
+            is_behind: false,
+            source_first: false,
+            alarm: None,
+            source,
+        })
+    }
+
+    pub(super) fn lease(&self) -> Option<Duration> {
+        self.features.lease_of()
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        match self.phase {
+            Phase::Opening(..) => false,
+            Phase::Running => true,
+            Phase::Stopping { is_open, .. } => is_open,
+        }
+    }
+
+    pub(super) fn at(&self, slot: u32) -> SourceSlot {
+        let source = self.registration.source;
+        SourceSlot { source, slot }
+    }
+
+    pub(super) fn sources(&self) -> &crate::engine::Sources {
+        &self.inlet.dispatcher.engine.sources
+    }
+
+    pub(super) fn publish(&self, change: impl FnOnce(&mut IntakeStats)) {
+        let aside = &self.inlet.aside;
+        self.control.publish(|stats| {
+            change(stats);
+            stats.held = self.held.len();
+            (stats.aside, stats.deferred) = (aside.len(), aside.deferred());
+        });
+    }
+
+    pub(super) fn publish_state(&self) {
+        let state = match self.phase {
+            Phase::Stopping { .. } => IntakeState::Stopping,
+            Phase::Opening(..) => IntakeState::Opening,
+            Phase::Running if self.paused => IntakeState::Paused,
+            Phase::Running => IntakeState::Running,
+        };
+        self.publish(|stats| stats.state = state);
+    }
+
+    /// Publishes how many messages wait beside full lanes, if that has changed.
+    pub(super) fn publish_aside(&mut self) {
+        let aside = &self.inlet.aside;
+        let aside = (aside.len(), aside.deferred());
+        if std::mem::replace(&mut self.seen_aside, aside) != aside {
+            self.publish(|_| {});
+        }
+    }
+
+    pub(super) fn report_failure(&self, why: &str) {
+        tracing::error!(target: "keylane", source = %self.name, %why, "a source has failed");
+        let why = cut(why.to_owned(), LONGEST_WHY);
+        self.control
+            .publish(|stats| stats.last_error = Some(why.clone()));
+        self.notify(SourceEvent::Failed { why });
+    }
+
+    pub(super) fn notify(&self, what: SourceEvent) {
+        self.inlet.dispatcher.engine.notify_source(&self.name, what);
+    }
+}
+
+impl<K, M, O, E, S: Source<Message = M>> Drop for Driver<K, M, O, E, S> {
+    fn drop(&mut self) {
+        // The runtime stops, or this task has panicked.
+        self.control.end(false, self.unconfirmed);
+    }
+}
