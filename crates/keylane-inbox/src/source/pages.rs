@@ -102,13 +102,10 @@ impl Pages {
         bytes: usize,
     ) -> Turn {
         self.cursor = self.cursor.max(sequence + 1);
-        if !self.keys.contains_key(key) {
+        let state = match self.keys.get_mut(key) {
+            Some(state) => state,
             // A copy: the key must not keep the whole message in memory.
-            self.keys
-                .insert(Bytes::copy_from_slice(key), Key::default());
-        }
-        let Some(state) = self.keys.get_mut(key) else {
-            unreachable!("it was made if it was not there")
+            None => self.keys.entry(Bytes::copy_from_slice(key)).or_default(),
         };
         let has_place = state.out.len() < self.settings.window && state.backlog.is_empty();
         // A lower version than one that is out may be the one that the others wait for.

@@ -23,6 +23,9 @@ const INNOCENT: u64 = 20;
 
 const EACH: u64 = 40;
 
+/// Most marks of messages that have ended.
+const MOST_STALE: u32 = 64;
+
 /// The key of the messages that kill, but for the last of them.
 const POISONED: u64 = 100;
 
@@ -94,27 +97,42 @@ fn supervised(poison: u64) {
 }
 
 /// Every innocent key has something done in each life; and an attempt is charged to what was in
-/// flight at a death, and to nothing else.
+/// flight at a death. What had ended by then, and was not confirmed, may have its mark still: a few
+/// are charged although they have ended.
 fn judge(lines: &[Line], poison: &[Id]) {
     let mut charged: BTreeMap<Id, u32> = BTreeMap::new();
     let mut open: BTreeSet<Id> = BTreeSet::new();
+    // What has ended and is not confirmed, with its attempts: in this life, and in the last.
+    let (mut ended, mut stale) = (BTreeMap::new(), BTreeMap::new());
+    let mut charged_late = 0;
     let mut done: BTreeSet<u64> = BTreeSet::new();
     for line in lines {
         match *line {
             Line::Start(id, attempt) => {
+                if stale.remove(&id) == Some(attempt - 1) {
+                    charged_late += 1;
+                    charged.insert(id, attempt - 1);
+                }
                 let before = charged.get(&id).copied().unwrap_or(0);
                 assert_eq!(attempt, before + 1, "{id}");
                 open.insert(id);
             }
-            Line::End(id, _, _) => {
+            Line::End(id, attempt, _) => {
                 open.remove(&id);
                 charged.remove(&id);
+                ended.insert(id, attempt);
                 done.insert(id / 1_000);
+            }
+            Line::Confirmed(id) => {
+                ended.remove(&id);
             }
             Line::Crash(epoch) => {
                 for id in std::mem::take(&mut open) {
                     *charged.entry(id).or_default() += 1;
                 }
+                stale = std::mem::take(&mut ended);
+                assert!(charged_late <= MOST_STALE, "{charged_late} in life {epoch}");
+                charged_late = 0;
                 let innocent = done.iter().filter(|key| **key < INNOCENT).count() as u64;
                 assert_eq!(innocent, INNOCENT, "in life {epoch}");
                 done.clear();

@@ -11,6 +11,9 @@ use crate::text;
 ///
 /// A service that has the inbox open must be stopped first: until then every command ends with exit
 /// code 2 and changes nothing. A running service does the same through `Inbox::letters()`.
+///
+/// Every command needs the right to write to the files of the inbox, those as well that only look:
+/// they take its lock, and opening it repairs what a crash has left.
 #[derive(Parser, Debug)]
 #[command(version, after_help = AFTER)]
 pub(crate) struct Args {
