@@ -38,13 +38,17 @@ pub struct Fed {
     pub ratio: f64,
 }
 
+/// Rounds for each round of the other measurements: the ways are closer to each other than the
+/// rounds of one.
+const ROUNDS: usize = 3;
+
 /// Measures all ways, in turns.
 pub fn measure(quick: bool, rounds: usize) -> Vec<Fed> {
     let messages = if quick { 200_000 } else { 1_000_000 };
     let mut fed = Vec::new();
     for keys in KEYS {
         let mut samples = [Vec::new(), Vec::new(), Vec::new()];
-        for _ in 0..rounds {
+        for _ in 0..rounds * ROUNDS {
             samples[0].push(run(send(keys, messages)));
             samples[1].push(run(source(keys, messages)));
             samples[2].push(run(submit(keys, messages)));
