@@ -1,4 +1,4 @@
-//! Who may ask: nobody but programs of this machine, and in a browser no page but ours.
+//! Who may ask: programs of this machine only, and in a browser no page but ours.
 //!
 //! The server listens on the loopback interface only. A page of the world can still make a browser of this
 //! machine ask it: under a name that leads here (its `Host` is foreign), or from its own origin (`Origin`

@@ -93,7 +93,7 @@ struct Shared {
     book: Mutex<Book>,
     /// A second handle of the same file, for syncs beside writes.
     file: Arc<File>,
-    /// Whoever holds it syncs for all that have written by then.
+    /// Its holder syncs for all that have written by then.
     syncing: tokio::sync::Mutex<()>,
     /// Bytes of the file that are synced. Stored with release after the sync; partner: the acquire load in
     /// `Ledger::synced`, which then says so to its caller.
@@ -113,7 +113,7 @@ struct Book {
 
 impl Ledger {
     /// Opens the ledger, or begins one, and reads all of it. A line that a death has cut is removed: it
-    /// was never synced, so nobody was told of it.
+    /// was never synced, and no answer has spoken of it.
     pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self, LedgerError> {
         let path = path.into();
         let failed = |source| LedgerError::Io {

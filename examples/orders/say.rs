@@ -1,4 +1,4 @@
-//! Lines for whoever reads them. Nobody may: a pipe can be closed, and that is no reason to stop.
+//! Lines on standard output. It may be a pipe that is closed: that is no reason to stop.
 
 use std::error::Error;
 use std::fmt::Display;

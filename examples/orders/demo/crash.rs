@@ -20,7 +20,7 @@ pub(crate) struct AtKill {
 }
 
 impl AtKill {
-    /// Opens the inbox that nobody has open now, reads what waits in it, and closes it again.
+    /// Opens the inbox, which no process has open now, reads what waits in it, and closes it again.
     pub(crate) async fn look(directory: &Path, plan: &Plan) -> Result<Self, Failure> {
         let inbox = Inbox::builder(directory).create(false).open().await?;
         let mut waiting = HashSet::new();

@@ -205,7 +205,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whoever is started again was on the disk at the kill, and this is the life behind it.
+    /// A message that is started again was on the disk at the kill, and this is the life behind it.
     fn must_wait(&mut self, place: Place) {
         let waited = self.evidence.at_kill.waiting.contains(&place);
         if !waited || self.life != self.after_kill {

@@ -106,7 +106,7 @@ impl Plan {
         format!("{}.{}.{}", self.run, place.user, place.number)
     }
 
-    /// The order with this id: `None` if it is of another run, and an error if nobody has sent it.
+    /// The order with this id: `None` if it is of another run, and an error if it was never sent.
     pub(crate) fn place(&self, id: &str) -> Option<Result<Place, String>> {
         let rest = id.strip_prefix(&*self.run)?.strip_prefix('.')?;
         let place = rest.split_once('.').and_then(|(user, number)| {

@@ -200,8 +200,8 @@ impl Said {
                 Vec::from_iter(unburied),
             ),
             ("settled, and it waits again", Vec::from_iter(again)),
-            ("nobody has sent it", Vec::from_iter(invented)),
-            ("nobody has buried it", Vec::from_iter(wrongly_buried)),
+            ("it was never sent", Vec::from_iter(invented)),
+            ("it was never given up on", Vec::from_iter(wrongly_buried)),
             (
                 "both waiting and a letter",
                 Vec::from_iter(waits.intersection(&buried)),

@@ -36,7 +36,7 @@ impl Browser {
             let words = line.trim_end().split("successfully on port ").nth(1);
             port = words.and_then(|port| port.trim_end_matches('.').parse::<u16>().ok());
         }
-        // It goes on to talk; nobody may stop it by not listening.
+        // It goes on to talk, and must not stop because its pipe is full.
         std::thread::spawn(move || output.read_to_end(&mut Vec::new()));
         let profile = tempfile::tempdir().expect("a temporary directory");
         let mut browser = Self {

@@ -174,7 +174,7 @@ fn the_page_shows_hostile_names_as_text_and_redrives() {
         letters - 1
     ));
     browser.until("!window.first.isConnected");
-    service.until("it waits behind nobody, or is done", |state| {
+    service.until("it is first in its lane, or done", |state| {
         state["dead_letters"] == letters - 1
     });
     browser.resize(1_280, 900);
@@ -183,7 +183,7 @@ fn the_page_shows_hostile_names_as_text_and_redrives() {
     browser.until("document.querySelector('.dead .none').checkVisibility()");
     picture(&browser, "redriven.png");
 
-    // Nothing left the origin, and nobody complained.
+    // Nothing left the origin, and the console is empty.
     let origin = format!("{}/", service.url());
     let requests = browser.requests();
     assert!(requests.len() > 5, "{requests:?}");
