@@ -165,7 +165,7 @@ impl Builder {
 
     /// By how much the file may be longer than twice what lives in it. One that stays longer is
     /// compacted, which holds everything up for as long as it takes to write what lives in it: so
-    /// it waits a second for each 64 MiB of that, and does not begin while a backlog is worked off.
+    /// it waits a second for each 2 MiB of that, and does not begin while a backlog is worked off.
     pub fn compact_above(mut self, bytes: u64) -> Self {
         self.settings.compact_above = bytes;
         self

@@ -13,7 +13,8 @@ use super::shared::{Counts, Shared, State};
 /// else is written or read meanwhile.
 ///
 /// So it is done when the file has been more than twice as long as it needs to be for some time,
-/// and the longer, the more there is to move: while a backlog is worked off it would be in vain.
+/// and the longer, the more there is to move: while a backlog is worked off it would be in vain, also
+/// if half of it belongs to a key that is blocked.
 #[derive(Debug)]
 pub(super) struct Compaction {
     /// A file may always be so much longer.
@@ -27,8 +28,9 @@ pub(super) struct Compaction {
     noticed: Option<(Instant, u64)>,
 }
 
-/// What is moved in one to three seconds.
-const MOVED_PER_SECOND: u64 = 64 << 20;
+/// The file must have been too long for so much longer with each so many live bytes. To move them takes
+/// 20 to 60 ms, so a wait of a second keeps the others waiting for a small part of the time.
+const LIVE_PER_PATIENCE: u64 = 2 << 20;
 
 impl Compaction {
     pub(super) fn new(settings: &Settings) -> Self {
@@ -59,8 +61,8 @@ impl Compaction {
     /// When to look again, if nothing is committed meanwhile.
     pub(super) fn due(&self) -> Option<Instant> {
         let (since, live) = self.noticed?;
-        let seconds = u32::try_from(live / MOVED_PER_SECOND).unwrap_or(u32::MAX);
-        since.checked_add(self.patience.saturating_mul(seconds.saturating_add(1)))
+        let times = u32::try_from(live / LIVE_PER_PATIENCE).unwrap_or(u32::MAX);
+        since.checked_add(self.patience.saturating_mul(times.saturating_add(1)))
     }
 
     /// Makes the file as short as it can be. Answers with its length.
@@ -114,11 +116,12 @@ mod tests {
     fn one_that_stays_too_long_is_compacted() {
         let (mut compaction, now) = compaction();
         assert!(!compaction.look(now, 40 * MIB, 10 * MIB));
-        assert_eq!(compaction.due(), Some(after(1, now)));
-        assert!(compaction.look(after(1, now), 40 * MIB, 10 * MIB));
+        assert_eq!(compaction.due(), Some(after(6, now)));
+        assert!(!compaction.look(after(5, now), 40 * MIB, 10 * MIB));
+        assert!(compaction.look(after(6, now), 40 * MIB, 10 * MIB));
         // Not for a moment between two peaks.
-        assert!(!compaction.look(after(2, now), 40 * MIB, 20 * MIB));
-        assert!(!compaction.look(after(3, now), 40 * MIB, 10 * MIB));
+        assert!(!compaction.look(after(7, now), 40 * MIB, 20 * MIB));
+        assert!(!compaction.look(after(8, now), 40 * MIB, 10 * MIB));
     }
 
     #[test]
@@ -138,7 +141,17 @@ mod tests {
         let (mut compaction, now) = compaction();
         let live = 640 * MIB;
         assert!(!compaction.look(now, 2_000 * MIB, live));
-        assert!(!compaction.look(after(10, now), 2_000 * MIB, live));
-        assert!(compaction.look(after(11, now), 2_000 * MIB, live));
+        assert!(!compaction.look(after(320, now), 2_000 * MIB, live));
+        assert!(compaction.look(after(321, now), 2_000 * MIB, live));
+    }
+
+    #[test]
+    fn not_while_the_others_of_a_blocked_key_are_worked_off() {
+        // Half of a gigabyte is blocked, and the other half is gone in 80 seconds.
+        let (mut compaction, now) = compaction();
+        for step in 0..80 {
+            let live = (1_000 - step * 500 / 80) * MIB;
+            assert!(!compaction.look(after(step, now), 1_250 * MIB, live));
+        }
     }
 }

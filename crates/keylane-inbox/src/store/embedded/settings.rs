@@ -58,8 +58,8 @@ pub struct Settings {
     pub remember_most: u64,
     /// By how much the file may be longer than twice what lives in it, in bytes. Default: 8 MiB.
     pub compact_above: u64,
-    /// How long it must have been longer, for each 64 MiB that live, before it is compacted.
-    /// Default: 1 second.
+    /// How long it must have been longer, for each 2 MiB that live, before it is compacted: nothing
+    /// is written or read meanwhile. Default: 1 second.
     pub compact_after: Duration,
     /// The wall clock. Default: that of the system.
     pub clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
