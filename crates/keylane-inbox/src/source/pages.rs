@@ -290,6 +290,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_read_goes_behind_what_is_remembered() {
+        let (mut pages, a) = (pages(1), key("a"));
+        assert_eq!(pages.meet(1, &a, None, 1), Turn::Over);
+        assert_eq!(pages.meet(2, &a, None, 1), Turn::Remembered);
+        pages.settle(1, &a, false);
+        // There is a place, and it is for another one.
+        assert_eq!(pages.meet(3, &a, None, 1), Turn::Remembered);
+        assert_eq!(ready(&mut pages), [2]);
+    }
+
+    #[test]
     fn a_letter_that_waits_again_is_ahead_of_what_is_out() {
         let (mut pages, a) = (pages(4), key("a"));
         for n in [2, 3, 4] {
