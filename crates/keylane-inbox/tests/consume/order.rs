@@ -50,13 +50,14 @@ async fn a_key_that_is_held_up_holds_up_no_other() {
     rig.judge(Evidence::new());
 }
 
-/// A key beyond its window, with handlers that are slower than the store: refilled as it settles.
+/// A key beyond its window, with handlers that are slower than the store: refilled as it settles. There
+/// are more messages than are read at once.
 #[tokio::test]
 async fn a_window_of_one_keeps_the_order() {
     let mut rig = Rig::new().await;
     let script = rig.script().otherwise(Act::ok().yields(1));
     let orders = orders().spawn(scripted(script)).unwrap();
-    rig.accept((0..600).map(|n| n % 3)).await;
+    rig.accept((0..2_500).map(|n| n % 3)).await;
     let source = rig.inbox.source_with(SourceSettings::new().window(1));
     let intake = orders.consume_with(source, settings()).unwrap();
     rig.nothing_waits().await;
