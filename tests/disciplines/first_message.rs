@@ -120,7 +120,7 @@ fn a_merge_does_not_drain_a_lane() {
     });
 }
 
-/// A retry that waits for a runner expires at its time, whoever has let it out.
+/// A retry that waits for a runner expires at its time, whatever has let it out.
 #[test]
 fn a_retry_expires_in_the_ready_queue() {
     for by_operator in [false, true] {

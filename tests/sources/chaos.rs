@@ -55,7 +55,7 @@ async fn disturb(rig: &Rig, intake: &Intake, random: &mut Random) {
         }
         4 => rig.server.stall(),
         5 => faults.lose_settles(1, loss),
-        // A loss that nobody is told of would be a false word of the server.
+        // A loss of which the driver is not told would be a false word of the server.
         6 => faults.lose_confirms(1, Loss::Told),
         7 => faults.cut_before_ack(1),
         8 => faults.fail(call, 1),

@@ -33,7 +33,7 @@ fn dispatcher(rig: &Rig, random: &mut Random) -> Orders {
 
 struct Disturber<'a> {
     rig: &'a Rig,
-    /// What nobody has any more, unless it was here.
+    /// What the server has dropped. It may be here, and be handled still.
     gone: RefCell<BTreeSet<Id>>,
 }
 

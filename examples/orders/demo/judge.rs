@@ -27,7 +27,7 @@ pub(crate) struct Evidence<'a> {
 pub(crate) struct Verdict {
     /// Answered with 202, and neither paid nor a dead letter.
     pub(crate) lost: BTreeSet<Place>,
-    /// Ids that nobody has sent.
+    /// Ids that were never sent.
     pub(crate) invented: BTreeSet<String>,
     /// Started, or paid, before an order of the same user that was accepted before it.
     pub(crate) reordered: BTreeSet<Place>,

@@ -171,7 +171,7 @@ impl Sender {
                     self.part.posted_at.push((place, posted_at));
                     break;
                 }
-                // Nobody knows whether it is stored; its id keeps it from being stored twice.
+                // It may be stored or not; its id keeps it from being stored twice.
                 Err(error) => error.to_string(),
                 Ok((status, body)) if is_for_now(status) => body,
                 Ok((status, body)) => return Err(format!("{}: {status}: {body}", order.id).into()),

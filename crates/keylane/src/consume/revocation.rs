@@ -69,9 +69,7 @@ impl<G> Revocation<G> {
 
     /// The slots of it that are still held.
     pub(super) fn slots<P>(&self, held: &Slots<Held<P>>) -> Vec<u32> {
-        let concerned = |(_, held): &(u32, &super::held::Held<P>)| {
-            self.concerns(held.generation, held.standing)
-        };
+        let concerned = |(_, held): &(u32, &Held<P>)| self.concerns(held.generation, held.standing);
         held.iter()
             .filter(concerned)
             .map(|(slot, _)| slot)
