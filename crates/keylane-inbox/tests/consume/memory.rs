@@ -73,14 +73,20 @@ fn a_blocked_key_with_half_of_a_large_backlog_beside_handlers_that_wait() {
     blocked(many(), Duration::from_millis(2));
 }
 
-/// Each handler takes so long.
+/// What the other keys do in a second: alone, beside a hot key that is blocked for ever, and beside
+/// one that is not. Each handler takes so long.
 fn blocked(count: u64, work: Duration) {
-    let without = consumed_by(work, count / 2, Shape::Keys(1_000));
-    let with = consumed_by(work, count, Shape::HotAnd(1_000));
-    let ratio = with / without;
+    let alone = consumed_by(work, count / 2, Shape::Keys(1_000));
+    let [beside_blocked, beside_free] = [true, false].map(|is_blocked| {
+        let others = 1_000;
+        consumed_by(work, count, Shape::HotAnd { others, is_blocked })
+    });
     println!(
-        "{count} messages, half of them blocked, handlers of {work:?}: the others at {ratio:.2} of \
-         {without:.0}/s"
+        "{count} messages, half of them of one key, handlers of {work:?}: the others do \
+         {beside_blocked:.0}/s while it is blocked, {:.2} of what they do while it is not, and \
+         {:.2} of what they do alone",
+        beside_blocked / beside_free,
+        beside_blocked / alone,
     );
 }
 
@@ -93,31 +99,37 @@ fn many() -> u64 {
 enum Shape {
     /// So many, in turn.
     Keys(u64),
-    /// Every second message is of the key 0, which is blocked for ever, and the others are of so
-    /// many.
-    HotAnd(u64),
+    /// Every second message is of the key 0, and the rest of so many others.
+    HotAnd { others: u64, is_blocked: bool },
 }
 
 impl Shape {
     fn key(self, n: u64) -> u64 {
         match self {
             Self::Keys(keys) => 1 + n % keys,
-            Self::HotAnd(_) if n.is_multiple_of(2) => 0,
-            Self::HotAnd(keys) => 1 + n / 2 % keys,
+            Self::HotAnd { .. } if n.is_multiple_of(2) => 0,
+            Self::HotAnd { others, .. } => 1 + n / 2 % others,
         }
     }
 
-    /// How many of so many messages can be handled.
-    fn free(self, count: u64) -> u64 {
+    /// How many of so many messages are not of the hot key.
+    fn others(self, count: u64) -> u64 {
         match self {
             Self::Keys(_) => count,
-            Self::HotAnd(_) => count / 2,
+            Self::HotAnd { .. } => count / 2,
+        }
+    }
+
+    fn is_blocked(self) -> bool {
+        match self {
+            Self::Keys(_) => false,
+            Self::HotAnd { is_blocked, .. } => is_blocked,
         }
     }
 }
 
-/// Stores messages, and has a process handle all that are not blocked, in the order of their keys.
-/// Returns how many it handles in a second.
+/// Stores messages, and has a process handle those that are not of the hot key, in the order of their
+/// keys. Returns how many it handles in a second.
 fn consumed(count: u64, shape: Shape) -> f64 {
     consumed_by(Duration::ZERO, count, shape)
 }
@@ -134,8 +146,12 @@ fn consumed_by(work: Duration, count: u64, shape: Shape) -> f64 {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "memory::child", "--nocapture"])
         .env("KEYLANE_INBOX_CHILD_OF_MEMORY", directory.path())
-        .env("KEYLANE_INBOX_FREE", shape.free(count).to_string())
         .env("KEYLANE_INBOX_ALL", count.to_string())
+        .env("KEYLANE_INBOX_OTHERS", shape.others(count).to_string())
+        .env(
+            "KEYLANE_INBOX_BLOCKED",
+            u8::from(shape.is_blocked()).to_string(),
+        )
         .env("KEYLANE_INBOX_WORK_US", work.as_micros().to_string())
         .stderr(Stdio::inherit())
         .output()
@@ -150,7 +166,7 @@ fn consumed_by(work: Duration, count: u64, shape: Shape) -> f64 {
             .unwrap()
     };
     let (opened, took, most) = (figure("opened_us"), figure("took_us"), figure("most_kib"));
-    let per_second = shape.free(count) as f64 / (took as f64 / 1e6);
+    let per_second = shape.others(count) as f64 / (took as f64 / 1e6);
     println!(
         "{count} messages, {shape:?}: stored in {stored:.1?}, opened in {:.1?}, {per_second:.0} \
          handled per second, at most {} MiB, of which {} MiB when it was open",
@@ -196,25 +212,42 @@ fn child() {
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
-    let (free, all) = (number("KEYLANE_INBOX_FREE"), number("KEYLANE_INBOX_ALL"));
+    let backlog = Backlog {
+        all: number("KEYLANE_INBOX_ALL"),
+        others: number("KEYLANE_INBOX_OTHERS"),
+        is_blocked: number("KEYLANE_INBOX_BLOCKED") == 1,
+    };
     let work = Duration::from_micros(number("KEYLANE_INBOX_WORK_US"));
-    runtime.block_on(run(PathBuf::from(directory), free, all, work));
+    runtime.block_on(run(PathBuf::from(directory), backlog, work));
 }
 
-async fn run(directory: PathBuf, free: u64, all: u64, work: Duration) {
+/// What is stored, and whether the key 0 is blocked for ever.
+struct Backlog {
+    all: u64,
+    others: u64,
+    is_blocked: bool,
+}
+
+async fn run(directory: PathBuf, backlog: Backlog, work: Duration) {
+    let Backlog {
+        all,
+        others,
+        is_blocked,
+    } = backlog;
     let began = Instant::now();
     let inbox = open(&directory).await;
     let opened = began.elapsed();
     let open_kib = most_kib();
-    let handled = Arc::new(AtomicU64::new(0));
+    let others_handled = Arc::new(AtomicU64::new(0));
     let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
         .on_exhausted(OnExhausted::AtSource)
         .spawn({
-            let handled = Arc::clone(&handled);
+            let others_handled = Arc::clone(&others_handled);
             move |_: Context<_>, message: RawMessage| {
-                let handled = Arc::clone(&handled);
+                let others_handled = Arc::clone(&others_handled);
                 async move {
-                    if key_of(&message) == Some(0) {
+                    let is_hot = key_of(&message) == Some(0);
+                    if is_hot && is_blocked {
                         std::future::pending::<()>().await;
                     }
                     assert_eq!(message.payload.len(), 64);
@@ -222,7 +255,7 @@ async fn run(directory: PathBuf, free: u64, all: u64, work: Duration) {
                     if !work.is_zero() {
                         tokio::time::sleep(work).await;
                     }
-                    handled.fetch_add(1, Ordering::Relaxed);
+                    others_handled.fetch_add(u64::from(!is_hot), Ordering::Relaxed);
                     Ok::<(), std::io::Error>(())
                 }
             }
@@ -230,11 +263,14 @@ async fn run(directory: PathBuf, free: u64, all: u64, work: Duration) {
         .unwrap();
     let began = Instant::now();
     let intake = dispatcher.consume(inbox.source()).unwrap();
-    while inbox.stats().await.unwrap().waiting > all - free {
+    while others_handled.load(Ordering::Relaxed) < others {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let took = began.elapsed();
-    assert_eq!(handled.load(Ordering::Relaxed), free);
+    while inbox.stats().await.unwrap().waiting > all - others {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(others_handled.load(Ordering::Relaxed), others);
     println!("\nopened_us {}", opened.as_micros());
     println!("open_kib {open_kib}");
     println!("took_us {}", took.as_micros());

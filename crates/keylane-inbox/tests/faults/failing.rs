@@ -63,6 +63,16 @@ async fn waiting(store: &EmbeddedStore) -> Vec<u64> {
     all.into_iter().map(|message| message.sequence).collect()
 }
 
+/// Waits until the store is open again, and returns what waits in it.
+async fn open_again(store: &EmbeddedStore) -> Vec<u64> {
+    let until = Instant::now() + Duration::from_secs(20);
+    while let Err(error) = store.scan(0, 1, 1).await {
+        assert!(Instant::now() < until, "{error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    waiting(store).await
+}
+
 #[tokio::test]
 async fn a_full_disk_is_said_and_overcome() {
     let disk = Disk::default();
@@ -223,9 +233,15 @@ async fn nothing_is_lost(n: u64, kind: usize) {
     assert!(left.is_disjoint(&done), "failure {n} of kind {kind}");
     // And the one that lives goes on.
     disk.fails().mend();
+    let before = open_again(&store).await;
     let sequence = insist(&store, 1_000).await;
+    assert!(
+        before.iter().all(|earlier| *earlier < sequence),
+        "failure {n} of kind {kind}: what was not confirmed may be stored, and keeps its sequence"
+    );
     let all = HashSet::from_iter(waiting(&store).await);
     assert!(all.contains(&sequence) && waits.is_subset(&all));
+    assert!(before.iter().all(|earlier| all.contains(earlier)));
     assert!(all.is_disjoint(&done));
     store.close().await.unwrap();
 }
