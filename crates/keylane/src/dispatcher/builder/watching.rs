@@ -11,7 +11,9 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// A handler must not block its thread: it keeps one of the runtime's workers from every other
     /// key, also inside `block_in_place`, and what it has just sent or decided may wait for it. Use
     /// `spawn_blocking` and await that. On a current-thread runtime such a handler stops the report
-    /// as well.
+    /// as well; on another one it may delay the report, and the dispatcher with it, until a further
+    /// task wakes one of the other workers, which then takes over what is in the queue of the
+    /// blocked one.
     pub fn stuck_after(mut self, limit: Duration) -> Self {
         self.config.settings.stuck_after = limit;
         self
