@@ -1,7 +1,7 @@
 //! `cargo xtask setup`: what the other commands need on a bare Debian machine.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Error;
@@ -11,7 +11,8 @@ use crate::workspace::{self, cargo};
 /// Install what the tests and measurements need and this machine lacks
 ///
 /// Looks first and touches nothing that is there. System packages come through apt-get, as root or
-/// with sudo; rustfmt and clippy through rustup. Without those the missing parts are listed.
+/// with sudo; rustfmt and clippy through rustup. Without those the missing parts are listed. A
+/// database server that it installs does not run afterwards: the tests start their own.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
@@ -23,40 +24,64 @@ struct Need {
     purpose: &'static str,
     /// Whether the tests cannot do without it.
     required: bool,
+    /// The service that the package starts when it is installed.
+    service: Option<&'static str>,
 }
 
-const NEEDS: [Need; 5] = [
+const NEEDS: [Need; 7] = [
     Need {
         program: "cc",
         package: "gcc libc6-dev",
         purpose: "linking",
         required: true,
+        service: None,
     },
     Need {
         program: "git",
         package: "git",
         purpose: "the replay example and the planted bugs",
         required: true,
+        service: None,
     },
     Need {
         program: "chromedriver",
         package: "chromium chromium-driver",
         purpose: "the test that looks at the page of `orders`",
         required: true,
+        service: None,
     },
     Need {
         program: "strace",
         package: "strace",
         purpose: "the test that makes the system calls of an inbox fail",
         required: true,
+        service: None,
+    },
+    Need {
+        program: "postgres",
+        package: "postgresql",
+        purpose: "the tests against PostgreSQL",
+        required: true,
+        service: Some("postgresql"),
+    },
+    Need {
+        program: "mariadbd",
+        package: "mariadb-server",
+        purpose: "the tests against MariaDB",
+        required: true,
+        service: Some("mariadb"),
     },
     Need {
         program: "valgrind",
         package: "valgrind",
         purpose: "the instruction counts of `cargo xtask bench`",
         required: false,
+        service: None,
     },
 ];
+
+/// Where Debian puts PostgreSQL, with a folder for each version, which is on no search path.
+const POSTGRESQL: &str = "/usr/lib/postgresql";
 
 /// The parts of the toolchain that a minimal installation leaves out: cargo's word for each, and
 /// rustup's.
@@ -157,17 +182,45 @@ fn install(missing: &[&Need]) -> Result<(), Error> {
     must_run(apt_get(prefix, "update"))?;
     let mut command = apt_get(prefix, "install");
     command
-        .args(["--yes", "--no-install-recommends"])
+        // A machine with MySQL keeps it: MariaDB's package would remove it.
+        .args(["--yes", "--no-install-recommends", "--no-remove"])
         .args(packages.split(' '));
-    must_run(command)
+    must_run(command)?;
+    missing
+        .iter()
+        .filter_map(|need| need.service)
+        .flat_map(|service| quiet(prefix, service))
+        .try_for_each(must_run)
 }
 
 fn apt_get(prefix: &[&str], subcommand: &str) -> Command {
-    let mut words = prefix.iter().chain(&["apt-get"]);
-    let mut command = Command::new(words.next().expect("at least apt-get itself"));
-    command.args(words).arg(subcommand);
+    let mut command = as_root(prefix, "apt-get");
+    command.arg(subcommand);
     // No user is there to answer a package's questions.
     command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+/// The commands that stop a service which this set-up has installed, now and for later boots.
+///
+/// The tests start servers of their own. What would keep the service from starting at all,
+/// `/usr/sbin/policy-rc.d` and `createcluster.conf`, holds for other packages too, or decides how a
+/// user's own cluster is made later: those files stay as they are, and so does the empty cluster that
+/// PostgreSQL's package creates. A server that was here before is in no missing package, so it is
+/// never stopped.
+fn quiet(prefix: &[&str], service: &str) -> [Command; 2] {
+    // Both know systemd and its predecessor.
+    let mut stop = as_root(prefix, "service");
+    stop.args([service, "stop"]);
+    let mut disable = as_root(prefix, "update-rc.d");
+    disable.args([service, "disable"]);
+    [stop, disable]
+}
+
+fn as_root(prefix: &[&str], program: &str) -> Command {
+    let mut words = prefix.iter().chain([&program]);
+    let mut command = Command::new(words.next().expect("at least the program itself"));
+    command.args(words);
     command
 }
 
@@ -214,11 +267,19 @@ fn answers(mut command: Command) -> bool {
 
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    find_in(&path, program)
+    find_in(&path, Path::new(POSTGRESQL), program)
 }
 
-fn find_in(path: &OsStr, program: &str) -> Option<PathBuf> {
+/// The program on the search path, or where Debian puts servers.
+fn find_in(path: &OsStr, postgresql: &Path, program: &str) -> Option<PathBuf> {
+    let versions = std::fs::read_dir(postgresql)
+        .into_iter()
+        .flatten()
+        .flatten();
     std::env::split_paths(path)
+        // An ordinary user may have no `sbin` on the path.
+        .chain([PathBuf::from("/usr/sbin")])
+        .chain(versions.map(|version| version.path().join("bin")))
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
 }
@@ -247,7 +308,7 @@ mod tests {
         let missing = missing(|_| false);
         assert_eq!(
             package_list(&missing),
-            "gcc libc6-dev git chromium chromium-driver strace valgrind"
+            "gcc libc6-dev git chromium chromium-driver strace postgresql mariadb-server valgrind"
         );
         assert!(missing.iter().any(|need| need.required));
     }
@@ -270,6 +331,17 @@ mod tests {
     }
 
     #[test]
+    fn a_service_is_stopped_and_stays_so() {
+        let sudo = root_prefix(false, true).unwrap();
+        let shown = |prefix| quiet(prefix, "mariadb").map(|command| process::display(&command));
+        assert_eq!(
+            shown(&[]),
+            ["service mariadb stop", "update-rc.d mariadb disable"]
+        );
+        assert!(shown(sudo).iter().all(|line| line.starts_with("sudo ")));
+    }
+
+    #[test]
     fn the_lock_file_tells_the_version() {
         let lock = "[[package]]\nname = \"gungraun-macros\"\nversion = \"0.9.0\"\n\n\
                     [[package]]\nname = \"gungraun\"\nversion = \"0.20.0\"\n";
@@ -280,8 +352,22 @@ mod tests {
     #[test]
     fn programs_are_found_on_the_path() {
         let manifest = OsStr::new(env!("CARGO_MANIFEST_DIR"));
-        assert!(find_in(manifest, "Cargo.toml").is_some());
-        assert!(find_in(manifest, "src").is_none(), "a folder is no program");
-        assert!(find_in(manifest, "no-such-program").is_none());
+        let find = |program| find_in(manifest, Path::new("no-such-folder"), program);
+        assert!(find("Cargo.toml").is_some());
+        assert!(find("src").is_none(), "a folder is no program");
+        assert!(find("no-such-program").is_none());
+    }
+
+    #[test]
+    fn postgresql_is_found_where_debian_puts_it() {
+        let folder = workspace::target("tmp").join(format!("setup-{}", std::process::id()));
+        let bin = folder.join("15/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let server = bin.join("keylane-postgres");
+        let find = || find_in(OsStr::new(""), &folder, "keylane-postgres");
+        assert_eq!(find(), None);
+        std::fs::write(&server, "").unwrap();
+        assert_eq!(find(), Some(server));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,0 +1,34 @@
+//! Real database servers for tests.
+//!
+//! ```text
+//!  test ── start ──► Postgres ──► a free port, a private folder
+//!    │                  ├─ create_database ──► a URL for one test
+//!    │                  ├─ kill, start_again ──► a crash and a recovery
+//!    │                  └─ pause, resume ──► a server that hangs
+//!    └─ ends, or is killed ──► the server is killed too
+//! ```
+//!
+//! The servers must be installed: `cargo xtask setup` does it. A test never installs anything.
+//! A server costs 2 to 4 s to create, so the tests of one file best share one.
+//!
+//! This works on Linux. Elsewhere it compiles, and `pause` does not reach all processes.
+
+mod server;
+pub use server::Server;
+
+mod postgres;
+pub use postgres::{PostgreSql, Postgres};
+
+mod mariadb;
+pub use mariadb::{Maria, MariaDb};
+
+mod error;
+pub use error::ServerError;
+
+mod kind;
+
+mod process;
+
+mod program;
+
+mod port;

@@ -1,0 +1,23 @@
+//! Real servers, as tests use them: they keep what was committed, hang when told to, and leave
+//! nothing behind.
+//!
+//! The servers must be installed: `cargo xtask setup`.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(target_os = "linux")]
+
+mod killed;
+mod processes;
+mod suite;
+
+mod postgres {
+    use keylane_testkit::servers::Postgres;
+
+    crate::suite::server_tests!(Postgres, "postgres");
+}
+
+mod mariadb {
+    use keylane_testkit::servers::MariaDb;
+
+    crate::suite::server_tests!(MariaDb, "mysql");
+}
