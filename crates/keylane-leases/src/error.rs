@@ -1,0 +1,74 @@
+//! Errors, one small type per operation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::settings::{LONGEST_TTL, SHORTEST_TTL};
+
+/// Why leases could not be opened.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone, PartialEq, Eq)]
+pub enum OpenError {
+    /// `Leases::open` was called outside a Tokio runtime.
+    #[error("no Tokio runtime here: call `open` inside one, for example under `#[tokio::main]`")]
+    NoRuntime,
+    /// The runtime has no timers.
+    #[error("the Tokio runtime has no timers: build it with `enable_time` or `enable_all`")]
+    NoTimers,
+    /// This setting must be at least one, or a time longer than zero.
+    #[error("`{0}` must not be zero")]
+    Zero(&'static str),
+}
+
+/// Why there is no lease.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone)]
+pub enum AcquireError {
+    /// Another holder has it, in this process or in another one.
+    #[error("the lease is taken, for up to {remaining:?} more unless it is renewed")]
+    Taken {
+        /// How long it lasts, unless it is renewed or released.
+        remaining: Duration,
+    },
+    /// There are as many leases as [`Settings::most`](crate::Settings::most) allows.
+    #[error("there are as many leases as `Settings::most` allows")]
+    Full,
+    /// The time to live is shorter than 100 milliseconds or longer than a day.
+    #[error("a lease lives from {SHORTEST_TTL:?} to {LONGEST_TTL:?}, and {0:?} is outside of that")]
+    Ttl(Duration),
+    /// The leases were closed, or their runtime is gone.
+    #[error("the leases are closed")]
+    Closed,
+    /// The store has not answered, or has answered too late. Try again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The lease is not held any more.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseLost {
+    /// It has run out: the store was not reached in time to renew it, or this process was paused.
+    #[error("the lease has run out")]
+    RanOut,
+    /// The store has said that it is not held under this token.
+    #[error("the lease was taken over")]
+    TakenOver,
+    /// The leases were closed, or their runtime is gone.
+    #[error("the leases were closed")]
+    Closed,
+}
+
+/// What a store says when it cannot do something.
+#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[error("the store of leases: {0}")]
+pub struct StoreError(Arc<str>);
+
+impl StoreError {
+    /// An error with these words, which end up in logs: never a password.
+    pub fn new(words: impl Into<String>) -> Self {
+        Self(words.into().into())
+    }
+}

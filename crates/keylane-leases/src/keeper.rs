@@ -1,0 +1,188 @@
+//! The task that talks to the store: for all leases, in batches.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::error::StoreError;
+use crate::settings::Settings;
+use crate::shared::{Asked, Released, Shared};
+use crate::store::{Answer, Claim, LeaseStore, Wish};
+
+/// Most calls that ask at a time, and most that release. While they are under way others gather, and
+/// share the next one. Each lease is in one renewal at most, which bounds those.
+const AT_ONCE: usize = 4;
+
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    store: Arc<dyn LeaseStore>,
+    settings: Settings,
+    calls: FuturesUnordered<BoxFuture<'static, Done>>,
+    asking: usize,
+    releasing: usize,
+    /// Dropped when the task ends, whichever way.
+    _ended: watch::Sender<()>,
+}
+
+/// A call that has come to an end. Each with when it was sent, and what was said.
+enum Done {
+    Asked(Vec<Asked>, Instant, Result<Vec<Answer>, StoreError>),
+    Renewed(Vec<Claim>, Instant, Result<Vec<bool>, StoreError>),
+    Released(Vec<Released>, Result<(), StoreError>),
+}
+
+impl Keeper {
+    /// The task, and what is closed when it has ended.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        store: Arc<dyn LeaseStore>,
+        settings: Settings,
+    ) -> (Self, watch::Receiver<()>) {
+        let (ended, has_ended) = watch::channel(());
+        let keeper = Self {
+            shared,
+            store,
+            settings,
+            calls: FuturesUnordered::new(),
+            asking: 0,
+            releasing: 0,
+            _ended: ended,
+        };
+        (keeper, has_ended)
+    }
+
+    pub(crate) async fn run(mut self) {
+        while !(self.calls.is_empty() && self.shared.is_over()) {
+            self.begin_calls();
+            let next = self.shared.next();
+            let shared = Arc::clone(&self.shared);
+            tokio::select! {
+                Some(done) = self.calls.next() => self.apply(done),
+                () = shared.wake.notified() => {}
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            }
+        }
+    }
+
+    fn begin_calls(&mut self) {
+        let most = self.settings.batch;
+        loop {
+            let claims = self.shared.take_due(Instant::now(), most);
+            if claims.is_empty() {
+                break;
+            }
+            self.begin_to_renew(claims);
+        }
+        while self.asking < AT_ONCE {
+            let asked = self.shared.take_asked(most);
+            if asked.is_empty() {
+                break;
+            }
+            self.asking += 1;
+            self.begin_to_ask(asked);
+        }
+        while self.releasing < AT_ONCE {
+            let released = self.shared.take_released(most);
+            if released.is_empty() {
+                break;
+            }
+            self.releasing += 1;
+            self.begin_to_release(released);
+        }
+    }
+
+    fn begin_to_ask(&self, asked: Vec<Asked>) {
+        let (store, shared) = (Arc::clone(&self.store), Arc::clone(&self.shared));
+        let limit = self.settings.call_limit;
+        let wishes: Vec<Wish> = asked.iter().map(|asked| asked.wish.clone()).collect();
+        // Before anything is sent: what is granted is counted from here.
+        let sent = Instant::now();
+        self.calls.push(Box::pin(async move {
+            let answers = within(limit, store.acquire(&shared.owner, &wishes)).await;
+            Done::Asked(asked, sent, complete(answers, wishes.len()))
+        }));
+    }
+
+    fn begin_to_renew(&self, claims: Vec<Claim>) {
+        let (store, shared) = (Arc::clone(&self.store), Arc::clone(&self.shared));
+        let shortest = claims.iter().map(|claim| claim.ttl).min();
+        let third = shortest.unwrap_or_default() / 3;
+        let limit = self.settings.call_limit.min(third);
+        let sent = Instant::now();
+        self.calls.push(Box::pin(async move {
+            let answers = within(limit, store.renew(&shared.owner, &claims)).await;
+            let answers = complete(answers, claims.len());
+            Done::Renewed(claims, sent, answers)
+        }));
+    }
+
+    fn begin_to_release(&self, released: Vec<Released>) {
+        let (store, shared) = (Arc::clone(&self.store), Arc::clone(&self.shared));
+        let limit = self.settings.call_limit;
+        self.calls.push(Box::pin(async move {
+            let claims: Vec<Claim> = released.iter().map(|one| one.claim.clone()).collect();
+            let answer = within(limit, store.release(&shared.owner, &claims)).await;
+            Done::Released(released, answer)
+        }));
+    }
+
+    fn apply(&mut self, done: Done) {
+        match done {
+            Done::Asked(asked, sent, answers) => {
+                self.asking -= 1;
+                self.shared.answered(asked, answers, sent);
+            }
+            Done::Renewed(claims, sent, answers) => {
+                if let Err(error) = &answers {
+                    tracing::warn!(%error, leases = claims.len(), "leases were not renewed");
+                }
+                self.shared.renewed(&claims, answers, sent);
+            }
+            Done::Released(released, answer) => {
+                self.releasing -= 1;
+                if let Err(error) = answer {
+                    // They run out at the store, each after its time to live.
+                    tracing::warn!(%error, leases = released.len(), "leases were not released");
+                }
+                released.into_iter().for_each(Released::done);
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Where the runtime ends first, leases end without having been released.
+        self.shared.close();
+    }
+}
+
+/// A call to the store. One that panics has failed, and so has one that takes too long.
+async fn within<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(StoreError::new("it has panicked")),
+        Err(_) => Err(StoreError::new(format!("no answer within {limit:?}"))),
+    }
+}
+
+/// As many answers as there were questions.
+fn complete<T>(answers: Result<Vec<T>, StoreError>, count: usize) -> Result<Vec<T>, StoreError> {
+    match answers {
+        Ok(answers) if answers.len() != count => Err(StoreError::new(format!(
+            "{} answers to {count} questions",
+            answers.len()
+        ))),
+        answers => answers,
+    }
+}

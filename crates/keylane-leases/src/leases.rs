@@ -1,0 +1,205 @@
+//! The handle.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, watch};
+
+use crate::error::{AcquireError, OpenError};
+use crate::keeper::Keeper;
+use crate::lease::Lease;
+use crate::settings::{LONGEST_TTL, SHORTEST_TTL, Settings};
+use crate::shared::{Refusal, Shared};
+use crate::store::{LeaseStore, Owner, Wish, random_bits};
+
+/// Leases on keys: at most one holder of a key, across all processes that share the store.
+///
+/// One task renews all leases of a handle, in batches. A handle is cheap to clone, and all clones
+/// are the same owner. Leases stay when the last handle is dropped; [`close`](Self::close) ends
+/// them.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use keylane_leases::error::AcquireError;
+/// use keylane_leases::{Leases, MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Arc::new(MemoryStore::new());
+/// let (here, there) = (Leases::open(store.clone())?, Leases::open(store)?);
+/// let ttl = Duration::from_secs(10);
+///
+/// let lease = here.acquire("account-7", ttl).await?;
+/// let refused = there.try_acquire("account-7", ttl).await;
+/// assert!(matches!(refused, Err(AcquireError::Taken { .. })));
+///
+/// let first = lease.token();
+/// lease.release().await;
+/// assert!(there.acquire("account-7", ttl).await?.token() > first);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Leases {
+    handle: Arc<LastHandle>,
+}
+
+/// Tells the task when the last handle is dropped.
+struct LastHandle {
+    shared: Arc<Shared>,
+    settings: Settings,
+    has_ended: watch::Receiver<()>,
+}
+
+impl Leases {
+    /// Leases in this store, with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_with`](Self::open_with).
+    pub fn open(store: Arc<dyn LeaseStore>) -> Result<Self, OpenError> {
+        Self::open_with(store, Settings::new())
+    }
+
+    /// Leases in this store. The task that renews them runs in the runtime of the caller.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] outside a Tokio runtime, or in one without timers, and for a setting that is
+    /// zero.
+    pub fn open_with(store: Arc<dyn LeaseStore>, settings: Settings) -> Result<Self, OpenError> {
+        settings.check()?;
+        let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
+        // Without timers Tokio panics: better an error now than that at the first lease.
+        std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
+            .map_err(|_| OpenError::NoTimers)?;
+        let shared = Arc::new(Shared::new(settings.most));
+        let (keeper, has_ended) = Keeper::new(Arc::clone(&shared), store, settings.clone());
+        runtime.spawn(keeper.run());
+        Ok(Self {
+            handle: Arc::new(LastHandle {
+                shared,
+                settings,
+                has_ended,
+            }),
+        })
+    }
+
+    /// Acquires the lease of a key, for a time to live of 100 milliseconds to a day. It is renewed
+    /// after each third of that. Waits while another holder has it.
+    ///
+    /// Of those that wait in several processes, any may be next.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`], but never `Taken` or `Full`.
+    ///
+    /// # Cancel safety
+    ///
+    /// A lease that was granted to a call that has been dropped is released.
+    pub async fn acquire(
+        &self,
+        key: impl Into<Bytes>,
+        ttl: Duration,
+    ) -> Result<Lease, AcquireError> {
+        let wish = wish(key, ttl)?;
+        loop {
+            let place = Arc::clone(&self.handle.shared.places).acquire_owned().await;
+            let place = place.map_err(|_| AcquireError::Closed)?;
+            match self.ask(wish.clone(), place).await {
+                Ok(lease) => return Ok(lease),
+                Err(Refusal::Here { freed, .. }) => freed.freed().await,
+                Err(Refusal::Error(AcquireError::Taken { remaining })) => {
+                    tokio::time::sleep(self.pause().min(remaining)).await;
+                }
+                Err(Refusal::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Acquires the lease of a key, as [`acquire`](Self::acquire) does, without waiting for
+    /// another holder.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn try_acquire(
+        &self,
+        key: impl Into<Bytes>,
+        ttl: Duration,
+    ) -> Result<Lease, AcquireError> {
+        let wish = wish(key, ttl)?;
+        let place = Arc::clone(&self.handle.shared.places).try_acquire_owned();
+        let place = place.map_err(|error| match error {
+            TryAcquireError::Closed => AcquireError::Closed,
+            TryAcquireError::NoPermits => AcquireError::Full,
+        })?;
+        self.ask(wish, place)
+            .await
+            .map_err(|refusal| match refusal {
+                Refusal::Here { remaining, .. } => AcquireError::Taken { remaining },
+                Refusal::Error(error) => error,
+            })
+    }
+
+    /// Who holds the leases of this handle, for the store.
+    pub fn owner(&self) -> &Owner {
+        &self.handle.shared.owner
+    }
+
+    /// Ends all leases, and grants no more. Their holders are told; this returns when the store
+    /// was told, too, or could not be within [`Settings::call_limit`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Leases end whether this is dropped or not.
+    pub async fn close(&self) {
+        self.handle.shared.close();
+        let mut has_ended = self.handle.has_ended.clone();
+        while has_ended.changed().await.is_ok() {}
+    }
+
+    async fn ask(&self, wish: Wish, place: OwnedSemaphorePermit) -> Result<Lease, Refusal> {
+        let answer = self.handle.shared.ask(wish, place)?.await;
+        // Without an answer the task has ended.
+        let answer = answer.unwrap_or(Err(AcquireError::Closed));
+        answer.map_err(Refusal::Error)
+    }
+
+    /// Three quarters of the setting to five quarters, so that those that wait do not ask together.
+    fn pause(&self) -> Duration {
+        let share = random_bits() as f64 / u64::MAX as f64;
+        self.handle.settings.look_again.mul_f64(0.75 + share / 2.0)
+    }
+}
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.shared.leave();
+    }
+}
+
+impl fmt::Debug for Leases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leases")
+            .field("owner", self.owner())
+            .finish_non_exhaustive()
+    }
+}
+
+fn wish(key: impl Into<Bytes>, ttl: Duration) -> Result<Wish, AcquireError> {
+    if !(SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
+        return Err(AcquireError::Ttl(ttl));
+    }
+    Ok(Wish::new(key, ttl))
+}

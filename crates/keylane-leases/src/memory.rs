@@ -1,0 +1,113 @@
+//! Leases within one process.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::error::StoreError;
+use crate::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
+
+/// Keeps leases in memory: for tests, and for a service that runs in one process so far.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    grants: Mutex<Grants>,
+}
+
+#[derive(Debug, Default)]
+struct Grants {
+    /// Of all keys: the tokens of a key grow also when nothing is known of it any more.
+    last_token: u64,
+    held: HashMap<Bytes, Grant>,
+}
+
+#[derive(Debug)]
+struct Grant {
+    owner: Owner,
+    token: Token,
+    until: Instant,
+}
+
+impl MemoryStore {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Who holds a key now, and under which token.
+    pub fn holder(&self, key: &[u8]) -> Option<(Owner, Token)> {
+        self.with(|grants, now| {
+            let grant = grants.held.get(key).filter(|grant| grant.until > now)?;
+            Some((grant.owner.clone(), grant.token))
+        })
+    }
+
+    fn with<R>(&self, call: impl FnOnce(&mut Grants, Instant) -> R) -> R {
+        let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+        call(&mut grants, Instant::now())
+    }
+}
+
+#[async_trait]
+impl LeaseStore for MemoryStore {
+    async fn acquire(&self, owner: &Owner, wishes: &[Wish]) -> Result<Vec<Answer>, StoreError> {
+        Ok(self.with(|grants, now| {
+            let answers = wishes.iter().map(|wish| grants.acquire(owner, wish, now));
+            answers.collect()
+        }))
+    }
+
+    async fn renew(&self, owner: &Owner, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        Ok(self.with(|grants, now| {
+            let renew = |claim: &Claim| match grants.held.get_mut(&claim.key) {
+                Some(grant) if grant.is(owner, claim) => {
+                    grant.until = now + claim.ttl;
+                    true
+                }
+                _ => false,
+            };
+            claims.iter().map(renew).collect()
+        }))
+    }
+
+    async fn release(&self, owner: &Owner, claims: &[Claim]) -> Result<(), StoreError> {
+        self.with(|grants, _| {
+            for claim in claims {
+                let grant = grants.held.get(&claim.key);
+                if grant.is_some_and(|grant| grant.is(owner, claim)) {
+                    grants.held.remove(&claim.key);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Grants {
+    fn acquire(&mut self, owner: &Owner, wish: &Wish, now: Instant) -> Answer {
+        if let Some(grant) = self.held.get(&wish.key)
+            && grant.owner != *owner
+            && grant.until > now
+        {
+            let remaining = grant.until - now;
+            return Answer::Taken { remaining };
+        }
+        self.last_token += 1;
+        let grant = Grant {
+            owner: owner.clone(),
+            token: Token(self.last_token),
+            until: now + wish.ttl,
+        };
+        let token = grant.token;
+        self.held.insert(wish.key.clone(), grant);
+        Answer::Granted(token)
+    }
+}
+
+impl Grant {
+    fn is(&self, owner: &Owner, claim: &Claim) -> bool {
+        self.owner == *owner && self.token == claim.token
+    }
+}

@@ -1,0 +1,94 @@
+//! How leases are kept.
+
+use std::time::Duration;
+
+use crate::error::OpenError;
+
+/// The shortest time to live of a lease.
+pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(100);
+
+/// The longest time to live of a lease.
+pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How leases are kept. Every setting has a default.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use keylane_leases::Settings;
+///
+/// let settings = Settings::new().most(10_000).call_limit(Duration::from_secs(2));
+/// # let _ = settings;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub(crate) most: usize,
+    pub(crate) batch: usize,
+    pub(crate) call_limit: Duration,
+    pub(crate) look_again: Duration,
+}
+
+impl Settings {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self {
+            most: 100_000,
+            batch: 1_000,
+            call_limit: Duration::from_secs(5),
+            look_again: Duration::from_millis(500),
+        }
+    }
+
+    /// Most leases at a time, held or being asked for: 100,000 unless set. Beyond that
+    /// [`try_acquire`](crate::Leases::try_acquire) says so, and
+    /// [`acquire`](crate::Leases::acquire) waits.
+    #[must_use]
+    pub fn most(mut self, most: usize) -> Self {
+        self.most = most;
+        self
+    }
+
+    /// Most leases in one call to the store: 1,000 unless set.
+    #[must_use]
+    pub fn batch(mut self, batch: usize) -> Self {
+        self.batch = batch;
+        self
+    }
+
+    /// How long a call to the store may take: 5 seconds unless set. One that renews may take no
+    /// longer than a third of the shortest time to live in it, so that there is time for another.
+    #[must_use]
+    pub fn call_limit(mut self, limit: Duration) -> Self {
+        self.call_limit = limit;
+        self
+    }
+
+    /// How long [`acquire`](crate::Leases::acquire) waits before it asks the store again for a lease
+    /// that another process holds: 500 milliseconds unless set, and up to a quarter more or less at
+    /// random. It asks earlier if the lease would run out earlier.
+    #[must_use]
+    pub fn look_again(mut self, after: Duration) -> Self {
+        self.look_again = after;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let zeros = [
+            ("most", self.most == 0),
+            ("batch", self.batch == 0),
+            ("call_limit", self.call_limit.is_zero()),
+            ("look_again", self.look_again.is_zero()),
+        ];
+        match zeros.into_iter().find(|(_, is_zero)| *is_zero) {
+            Some((setting, _)) => Err(OpenError::Zero(setting)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::new()
+    }
+}

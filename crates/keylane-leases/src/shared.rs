@@ -1,0 +1,312 @@
+//! What the holders of leases share with the task that keeps them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::error::{AcquireError, LeaseLost, StoreError};
+use crate::lease::Lease;
+use crate::store::{Answer, Claim, Owner, Token, Wish};
+use crate::table::{Kept, Table};
+use crate::term::{Term, TermWatch};
+
+pub(crate) struct Shared {
+    pub(crate) owner: Owner,
+    /// One place for each lease that is held or asked for.
+    pub(crate) places: Arc<Semaphore>,
+    /// Wakes the task: there is something new in the state.
+    pub(crate) wake: Notify,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    table: Table,
+    /// The keys of the table, each with what its holder is told.
+    terms: HashMap<Bytes, Entry>,
+    asked: VecDeque<Asked>,
+    /// Each was in the table, and takes no place any more. Their number is bounded by the leases
+    /// that were held when the store was last heard.
+    released: VecDeque<Released>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Open,
+    /// No handle is left, but leases may be.
+    Left,
+    Closed,
+}
+
+struct Entry {
+    term: watch::Sender<Term>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// A lease that a caller waits for.
+pub(crate) struct Asked {
+    pub(crate) wish: Wish,
+    answer: oneshot::Sender<Result<Lease, AcquireError>>,
+}
+
+/// A lease that is to be released at the store, and the caller that waits for that, if one does.
+pub(crate) struct Released {
+    pub(crate) claim: Claim,
+    told: Option<oneshot::Sender<()>>,
+}
+
+/// Why there is no lease.
+pub(crate) enum Refusal {
+    /// This process has it, or asks for it: the store is not asked.
+    Here {
+        freed: TermWatch,
+        remaining: Duration,
+    },
+    Error(AcquireError),
+}
+
+impl Shared {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            owner: Owner::random(),
+            places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            wake: Notify::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Has the store asked for a lease.
+    pub(crate) fn ask(
+        &self,
+        wish: Wish,
+        place: OwnedSemaphorePermit,
+    ) -> Result<oneshot::Receiver<Result<Lease, AcquireError>>, Refusal> {
+        let mut state = self.state();
+        if state.stage == Stage::Closed {
+            return Err(Refusal::Error(AcquireError::Closed));
+        }
+        if let Some(entry) = state.terms.get(&wish.key) {
+            let until = state.table.held_until(&wish.key);
+            let remaining = until.map(|at| at.saturating_duration_since(Instant::now()));
+            return Err(Refusal::Here {
+                freed: TermWatch::of(&entry.term),
+                remaining: remaining.unwrap_or(wish.ttl),
+            });
+        }
+        let is_new = state.table.ask(&wish.key);
+        debug_assert!(is_new, "the table has the keys of the terms");
+        let entry = Entry {
+            term: watch::Sender::new(Term::Asked),
+            _place: place,
+        };
+        state.terms.insert(wish.key.clone(), entry);
+        let (answer, answered) = oneshot::channel();
+        state.asked.push_back(Asked { wish, answer });
+        drop(state);
+        self.wake.notify_one();
+        Ok(answered)
+    }
+
+    /// Gives a lease up. `None` if it is not held.
+    pub(crate) fn release(&self, key: &Bytes, token: Token) -> Option<oneshot::Receiver<()>> {
+        let mut state = self.state();
+        let claim = state.table.release(key, token)?;
+        let entry = state.terms.remove(key);
+        let (told, receiver) = oneshot::channel();
+        state.tell_store(claim, Some(told));
+        drop(state);
+        // Its waiters wake up, and ask: without the lock.
+        drop(entry);
+        self.wake.notify_one();
+        Some(receiver)
+    }
+
+    /// No handle is left.
+    pub(crate) fn leave(&self) {
+        let mut state = self.state();
+        if state.stage == Stage::Open {
+            state.stage = Stage::Left;
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Gives up all leases, and grants no more.
+    pub(crate) fn close(&self) {
+        self.places.close();
+        let mut state = self.state();
+        state.stage = Stage::Closed;
+        for claim in state.table.release_all() {
+            // Nothing waits for a single one.
+            state.tell_store(claim, None);
+        }
+        let asked = std::mem::take(&mut state.asked);
+        let terms = std::mem::take(&mut state.terms);
+        drop(state);
+        for entry in terms.into_values() {
+            entry.term.send_replace(Term::Lost(LeaseLost::Closed));
+        }
+        for asked in asked {
+            let _ = asked.answer.send(Err(AcquireError::Closed));
+        }
+        self.wake.notify_one();
+    }
+
+    /// Whether there is nothing left to do, now or later, but for calls under way.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.state();
+        let is_idle = state.asked.is_empty() && state.released.is_empty();
+        match state.stage {
+            Stage::Open => false,
+            Stage::Left => is_idle && state.table.is_empty(),
+            Stage::Closed => is_idle,
+        }
+    }
+
+    /// When something is due by the clock.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.state().table.next()
+    }
+
+    pub(crate) fn take_asked(&self, most: usize) -> Vec<Asked> {
+        let mut state = self.state();
+        let most = most.min(state.asked.len());
+        state.asked.drain(..most).collect()
+    }
+
+    pub(crate) fn take_released(&self, most: usize) -> Vec<Released> {
+        let mut state = self.state();
+        let most = most.min(state.released.len());
+        state.released.drain(..most).collect()
+    }
+
+    /// Reports what has run out. Returns what is to be renewed.
+    pub(crate) fn take_due(&self, now: Instant, most: usize) -> Vec<Claim> {
+        let mut state = self.state();
+        let due = state.table.due(now, most);
+        for (key, _) in &due.ran_out {
+            state.lose(key, LeaseLost::RanOut);
+        }
+        due.renew
+    }
+
+    /// The store has answered, or has not, a call that was sent at that time.
+    pub(crate) fn answered(
+        self: &Arc<Self>,
+        asked: Vec<Asked>,
+        answers: Result<Vec<Answer>, StoreError>,
+        sent: Instant,
+    ) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let mut replies = Vec::with_capacity(asked.len());
+        for (at, Asked { wish, answer }) in asked.into_iter().enumerate() {
+            let reply = match &answers {
+                Ok(answers) => self.settle_answer(&mut state, &wish, answers[at], sent, now),
+                Err(error) => Err(AcquireError::Store(error.clone())),
+            };
+            if reply.is_err() {
+                state.table.not_granted(&wish.key);
+                state.forget(&wish.key);
+            }
+            replies.push((answer, reply));
+        }
+        drop(state);
+        for (answer, reply) in replies {
+            // A lease whose caller is gone is dropped here, and so released: without the lock.
+            let _ = answer.send(reply);
+        }
+    }
+
+    fn settle_answer(
+        self: &Arc<Self>,
+        state: &mut State,
+        wish: &Wish,
+        answer: Answer,
+        sent: Instant,
+        now: Instant,
+    ) -> Result<Lease, AcquireError> {
+        let token = match answer {
+            Answer::Taken { remaining } => return Err(AcquireError::Taken { remaining }),
+            Answer::Granted(token) => token,
+        };
+        let kept = state.table.granted(&wish.key, token, wish.ttl, sent, now);
+        if let Kept::Until(at) = kept
+            && let Some(entry) = state.terms.get(&wish.key)
+        {
+            entry.term.send_replace(Term::Until(at));
+            let term = TermWatch::of(&entry.term);
+            return Ok(Lease::new(wish.key.clone(), token, term, Arc::clone(self)));
+        }
+        state.tell_store(Claim::new(wish.key.clone(), token, wish.ttl), None);
+        match kept {
+            Kept::RanOut => Err(StoreError::new("it has granted a lease too late").into()),
+            _ => Err(AcquireError::Closed),
+        }
+    }
+
+    /// The store has answered, or has not, a renewal that was sent at that time.
+    pub(crate) fn renewed(
+        &self,
+        claims: &[Claim],
+        answers: Result<Vec<bool>, StoreError>,
+        sent: Instant,
+    ) {
+        let now = Instant::now();
+        let mut state = self.state();
+        for (at, Claim { key, token, .. }) in claims.iter().enumerate() {
+            let Ok(answers) = &answers else {
+                state.table.not_renewed(key, *token, now);
+                continue;
+            };
+            match state.table.renewed(key, *token, answers[at], sent, now) {
+                Kept::Until(at) => {
+                    if let Some(entry) = state.terms.get(key) {
+                        entry.term.send_replace(Term::Until(at));
+                    }
+                }
+                Kept::RanOut => state.lose(key, LeaseLost::RanOut),
+                Kept::TakenOver => state.lose(key, LeaseLost::TakenOver),
+                Kept::Gone => {}
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Has the store told of a lease that is not held any more.
+    fn tell_store(&mut self, claim: Claim, told: Option<oneshot::Sender<()>>) {
+        self.released.push_back(Released { claim, told });
+    }
+
+    /// A lease is not held any more, and its holder is told.
+    fn lose(&mut self, key: &Bytes, why: LeaseLost) {
+        if let Some(entry) = self.terms.remove(key) {
+            entry.term.send_replace(Term::Lost(why));
+        }
+    }
+
+    fn forget(&mut self, key: &Bytes) {
+        self.terms.remove(key);
+    }
+}
+
+impl Released {
+    /// The store was told, or could not be.
+    pub(crate) fn done(self) {
+        if let Some(told) = self.told {
+            // A caller that is gone has released it nevertheless.
+            let _ = told.send(());
+        }
+    }
+}

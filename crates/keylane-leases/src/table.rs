@@ -1,0 +1,509 @@
+//! The leases of one owner: what is held and until when, and what is to be done next. Pure: time is
+//! an argument, and the store is another's business.
+//!
+//! # Until when a lease is held
+//!
+//! The store counts the time to live from the moment in which it grants or renews, and tells when
+//! that was only by its answer, which may take long. So the time is counted here from before the
+//! call was sent: this end comes first, whatever the network does. It is put forward by another
+//! [tenth](ends_at), for clocks that run at different speeds.
+//!
+//! ```text
+//! sent          granted          renewed again after ⅓    ends here    ends at the store
+//!  |───────────────|────────────────────|──────────────────────|───────|──────|
+//!  0               answer               ttl/3                0.9 ttl  ttl   granted + ttl
+//! ```
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::store::{Claim, Token};
+
+/// When a lease ends for its holder, if the call that has granted or renewed it was sent then.
+pub fn ends_at(sent: Instant, ttl: Duration) -> Instant {
+    sent + ttl * 9 / 10
+}
+
+/// When it is to be renewed.
+fn renew_at(sent: Instant, ttl: Duration) -> Instant {
+    sent + ttl / 3
+}
+
+/// When a renewal that has failed is to be tried again.
+fn retry_at(now: Instant, ttl: Duration) -> Instant {
+    now + (ttl / 30).clamp(Duration::from_millis(10), Duration::from_secs(1))
+}
+
+/// The leases of one owner.
+#[derive(Debug, Default)]
+pub struct Table {
+    leases: HashMap<Bytes, State>,
+    /// When each lease that is held ends.
+    ends: BTreeSet<(Instant, Bytes)>,
+    /// When each is to be renewed, but for those that the store is being asked about.
+    renewals: BTreeSet<(Instant, Bytes)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The store was asked for it, or is about to be.
+    Asked,
+    Held(Held),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    token: Token,
+    ttl: Duration,
+    ends_at: Instant,
+    /// `None`: the store was asked, and has not answered.
+    renew_at: Option<Instant>,
+}
+
+impl Held {
+    fn new(token: Token, ttl: Duration, sent: Instant) -> Self {
+        Self {
+            token,
+            ttl,
+            ends_at: ends_at(sent, ttl),
+            renew_at: Some(renew_at(sent, ttl)),
+        }
+    }
+}
+
+/// What a lease that was granted, or renewed, is now.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Held until then, unless it is renewed before.
+    Until(Instant),
+    /// Too late: it has run out before the answer came.
+    RanOut,
+    /// The store has said that it is another's.
+    TakenOver,
+    /// It was released, or has run out and was reported, while the store was asked.
+    Gone,
+}
+
+/// What has come due.
+#[must_use]
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// These have run out, and are not held from now on.
+    pub ran_out: Vec<(Bytes, Token)>,
+    /// These are to be renewed now: tell [`Table::renewed`] or [`Table::not_renewed`].
+    pub renew: Vec<Claim>,
+}
+
+impl Table {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many leases are held or asked for.
+    pub fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
+    /// Notes that the store is to be asked for a key. `false`: this owner holds it already, or asks
+    /// for it, and must not ask again, because the store would grant it.
+    #[must_use]
+    pub fn ask(&mut self, key: &Bytes) -> bool {
+        match self.leases.entry(key.clone()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(entry) => {
+                entry.insert(State::Asked);
+                true
+            }
+        }
+    }
+
+    /// The store has not granted a key that was [asked](Self::ask) for, or has not answered.
+    pub fn not_granted(&mut self, key: &Bytes) {
+        if let Some(State::Asked) = self.leases.get(key) {
+            self.leases.remove(key);
+        }
+    }
+
+    /// The store has granted a key that was [asked](Self::ask) for, with a call that was sent at
+    /// that time.
+    pub fn granted(
+        &mut self,
+        key: &Bytes,
+        token: Token,
+        ttl: Duration,
+        sent: Instant,
+        now: Instant,
+    ) -> Kept {
+        let Some(State::Asked) = self.leases.get(key) else {
+            return Kept::Gone;
+        };
+        let held = Held::new(token, ttl, sent);
+        if held.ends_at <= now {
+            self.leases.remove(key);
+            return Kept::RanOut;
+        }
+        self.put(key, held);
+        Kept::Until(held.ends_at)
+    }
+
+    /// What is due, with at most so many to be renewed: call it again until there is nothing.
+    ///
+    /// Leases that are due a little later are renewed along with those that are due now, so that
+    /// leases of one time come to share their calls.
+    pub fn due(&mut self, now: Instant, most: usize) -> Due {
+        let mut due = Due::default();
+        while let Some((_, key)) = pop_until(&mut self.ends, now) {
+            if let Some(State::Held(held)) = self.leases.remove(&key) {
+                if let Some(at) = held.renew_at {
+                    self.renewals.remove(&(at, key.clone()));
+                }
+                due.ran_out.push((key, held.token));
+            }
+        }
+        let mut until = now;
+        while due.renew.len() < most
+            && let Some((_, key)) = pop_until(&mut self.renewals, until)
+        {
+            if let Some(State::Held(held)) = self.leases.get_mut(&key) {
+                held.renew_at = None;
+                until = until.max(now + held.ttl / 12);
+                due.renew.push(Claim::new(key, held.token, held.ttl));
+            }
+        }
+        due
+    }
+
+    /// The store has answered a renewal that was sent at that time: whether the lease is held.
+    pub fn renewed(
+        &mut self,
+        key: &Bytes,
+        token: Token,
+        is_held: bool,
+        sent: Instant,
+        now: Instant,
+    ) -> Kept {
+        let Some(mut held) = self.take(key, token) else {
+            return Kept::Gone;
+        };
+        if !is_held {
+            return Kept::TakenOver;
+        }
+        held = Held::new(token, held.ttl, sent);
+        if held.ends_at <= now {
+            return Kept::RanOut;
+        }
+        self.put(key, held);
+        Kept::Until(held.ends_at)
+    }
+
+    /// A renewal has failed: the store may have done it or not.
+    pub fn not_renewed(&mut self, key: &Bytes, token: Token, now: Instant) {
+        if let Some(mut held) = self.take(key, token) {
+            held.renew_at = Some(retry_at(now, held.ttl));
+            self.put(key, held);
+        }
+    }
+
+    /// The holder gives a lease up. The claim to release at the store, if it was held.
+    pub fn release(&mut self, key: &Bytes, token: Token) -> Option<Claim> {
+        let held = self.take(key, token)?;
+        Some(Claim::new(key.clone(), token, held.ttl))
+    }
+
+    /// Gives up all leases. Those that were held.
+    pub fn release_all(&mut self) -> Vec<Claim> {
+        self.ends.clear();
+        self.renewals.clear();
+        let all = self.leases.drain();
+        all.filter_map(|(key, state)| match state {
+            State::Asked => None,
+            State::Held(held) => Some(Claim::new(key, held.token, held.ttl)),
+        })
+        .collect()
+    }
+
+    /// When [`due`](Self::due) has something to say.
+    pub fn next(&self) -> Option<Instant> {
+        let firsts = [self.ends.first(), self.renewals.first()];
+        firsts.into_iter().flatten().map(|(at, _)| *at).min()
+    }
+
+    /// Until when this owner holds a key, if it does.
+    pub fn held_until(&self, key: &Bytes) -> Option<Instant> {
+        match self.leases.get(key)? {
+            State::Asked => None,
+            State::Held(held) => Some(held.ends_at),
+        }
+    }
+
+    fn take(&mut self, key: &Bytes, token: Token) -> Option<Held> {
+        let Some(State::Held(held)) = self.leases.get(key).copied() else {
+            return None;
+        };
+        if held.token != token {
+            return None;
+        }
+        self.leases.remove(key);
+        self.ends.remove(&(held.ends_at, key.clone()));
+        if let Some(at) = held.renew_at {
+            self.renewals.remove(&(at, key.clone()));
+        }
+        Some(held)
+    }
+
+    fn put(&mut self, key: &Bytes, held: Held) {
+        self.leases.insert(key.clone(), State::Held(held));
+        self.ends.insert((held.ends_at, key.clone()));
+        if let Some(at) = held.renew_at {
+            self.renewals.insert((at, key.clone()));
+        }
+    }
+}
+
+fn pop_until(times: &mut BTreeSet<(Instant, Bytes)>, until: Instant) -> Option<(Instant, Bytes)> {
+    match times.first() {
+        Some((at, _)) if *at <= until => times.pop_first(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn key(name: &'static str) -> Bytes {
+        Bytes::from_static(name.as_bytes())
+    }
+
+    fn secs(secs: f64) -> Duration {
+        Duration::from_secs_f64(secs)
+    }
+
+    /// A table with one lease, granted by a call that was sent at that time.
+    fn holding(sent: Instant) -> (Table, Bytes) {
+        let (mut table, key) = (Table::new(), key("a"));
+        assert!(table.ask(&key));
+        let kept = table.granted(&key, Token(1), TTL, sent, sent + secs(1.0));
+        assert_eq!(kept, Kept::Until(sent + secs(9.0)));
+        (table, key)
+    }
+
+    #[test]
+    fn a_key_is_asked_for_once() {
+        let (mut table, a) = (Table::new(), key("a"));
+        assert!(table.ask(&a));
+        assert!(!table.ask(&a), "the store would grant it to the same owner");
+        table.not_granted(&a);
+        assert!(table.is_empty());
+        let (mut table, a) = holding(Instant::now());
+        assert!(!table.ask(&a));
+        table.not_granted(&a);
+        assert_eq!(table.len(), 1, "that was about an earlier call");
+    }
+
+    #[test]
+    fn a_lease_is_renewed_after_a_third_of_its_time() {
+        let sent = Instant::now();
+        let (mut table, a) = holding(sent);
+        let third = sent + TTL / 3;
+        assert_eq!(table.next(), Some(third));
+        assert_eq!(table.due(third - secs(0.1), 9), Due::default());
+        let due = table.due(third, 9);
+        assert_eq!(due.renew, [Claim::new(a.clone(), Token(1), TTL)]);
+        assert_eq!(
+            table.due(third + secs(1.0), 9),
+            Due::default(),
+            "it was sent"
+        );
+        let kept = table.renewed(&a, Token(1), true, third, third + secs(0.5));
+        assert_eq!(kept, Kept::Until(third + secs(9.0)));
+        assert_eq!(table.next(), Some(third + TTL / 3));
+    }
+
+    #[test]
+    fn a_renewal_that_fails_is_tried_again_until_the_end() {
+        let sent = Instant::now();
+        let (mut table, a) = holding(sent);
+        let (mut now, mut tries) = (sent + TTL / 3, 0);
+        while now < sent + secs(9.0) {
+            assert_eq!(table.due(now, 9).renew.len(), 1);
+            tries += 1;
+            table.not_renewed(&a, Token(1), now);
+            now = table.next().unwrap();
+        }
+        assert!(tries > 10, "{tries}");
+        let due = table.due(now, 9);
+        assert_eq!(
+            (now, due.ran_out),
+            (sent + secs(9.0), vec![(a.clone(), Token(1))])
+        );
+        assert!(due.renew.is_empty() && table.is_empty() && table.next().is_none());
+        assert_eq!(table.renewed(&a, Token(1), true, now, now), Kept::Gone);
+    }
+
+    #[test]
+    fn a_renewal_that_was_sent_does_not_hold_off_the_end() {
+        let sent = Instant::now();
+        let (mut table, a) = holding(sent);
+        let _ = table.due(sent + secs(4.0), 9);
+        assert_eq!(table.next(), Some(sent + secs(9.0)));
+        // The answer comes after the end that it would have put off.
+        let kept = table.renewed(&a, Token(1), true, sent + secs(4.0), sent + secs(14.0));
+        assert_eq!(kept, Kept::RanOut);
+        assert!(table.is_empty() && table.next().is_none());
+    }
+
+    #[test]
+    fn a_grant_that_comes_too_late_is_none() {
+        let (mut table, a, sent) = (Table::new(), key("a"), Instant::now());
+        assert!(table.ask(&a));
+        let kept = table.granted(&a, Token(1), TTL, sent, sent + secs(9.0));
+        assert_eq!(kept, Kept::RanOut);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn what_is_known_of_another_grant_changes_nothing() {
+        let sent = Instant::now();
+        let (mut table, a) = holding(sent);
+        let now = sent + secs(2.0);
+        assert_eq!(table.renewed(&a, Token(2), false, now, now), Kept::Gone);
+        assert_eq!(table.release(&a, Token(2)), None);
+        assert_eq!(table.held_until(&a), Some(sent + secs(9.0)));
+        let kept = table.renewed(&a, Token(1), false, now, now);
+        assert_eq!(kept, Kept::TakenOver);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn leases_that_are_due_soon_are_renewed_along() {
+        let (mut table, sent) = (Table::new(), Instant::now());
+        for (at, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            assert!(table.ask(&key(name)));
+            let sent = sent + secs(0.4) * at as u32;
+            let _ = table.granted(&key(name), Token(1), TTL, sent, sent);
+        }
+        let due = table.due(sent + TTL / 3, 9).renew;
+        let names = due.iter().map(|claim| claim.key.clone());
+        assert_eq!(Vec::from_iter(names), ["a", "b", "c"].map(key));
+        assert_eq!(table.due(sent + TTL / 3, 9), Due::default());
+    }
+
+    #[test]
+    fn no_more_are_renewed_at_once_than_told() {
+        let (mut table, now) = (Table::new(), Instant::now());
+        for name in ["a", "b", "c"] {
+            assert!(table.ask(&key(name)));
+            let _ = table.granted(&key(name), Token(1), TTL, now, now);
+        }
+        let third = now + TTL / 3;
+        let counts = [2, 2, 2].map(|most| table.due(third, most).renew.len());
+        assert_eq!(counts, [2, 1, 0]);
+    }
+
+    /// A store that does what it says: who holds each key until when, by its own clock.
+    #[derive(Default)]
+    struct Naive(HashMap<Bytes, (Token, Instant)>);
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// Asks for a key. The store grants it after the first time, and the answer takes the second.
+        Ask(usize, f64, f64),
+        /// Renews what is due. The answers arrive, or do not.
+        Renew(f64, f64, bool),
+        Release(usize),
+        Wait(f64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..4_usize, 0.0..6.0, 0.0..6.0).prop_map(|(key, a, b)| Step::Ask(key, a, b)),
+            (0.0..6.0, 0.0..6.0, any::<bool>()).prop_map(|(a, b, ok)| Step::Renew(a, b, ok)),
+            (0..4_usize).prop_map(Step::Release),
+            (0.0..6.0).prop_map(Step::Wait),
+        ]
+    }
+
+    proptest! {
+        /// Whatever the calls take and whichever answers are lost: as long as a lease is held here,
+        /// the store gives it to no other.
+        #[test]
+        fn a_lease_ends_here_before_it_ends_at_the_store(
+            steps in prop::collection::vec(step(), 1..60)
+        ) {
+            let (mut table, mut store) = (Table::new(), Naive::default());
+            let keys = ["a", "b", "c", "d"].map(key);
+            let (mut now, mut token) = (Instant::now(), 0);
+            for step in steps {
+                match step {
+                    Step::Ask(key, there, back) => {
+                        let key = &keys[key];
+                        if table.ask(key) {
+                            let sent = now;
+                            token += 1;
+                            store.0.insert(key.clone(), (Token(token), now + secs(there) + TTL));
+                            now += secs(there) + secs(back);
+                            let kept = table.granted(key, Token(token), TTL, sent, now);
+                            prop_assert_eq!(kept == Kept::RanOut, sent + TTL * 9 / 10 <= now);
+                        }
+                    }
+                    Step::Renew(there, back, arrives) => {
+                        let due = table.due(now, 2);
+                        let (sent, granted) = (now, now + secs(there));
+                        now = granted + secs(back);
+                        for claim in due.renew {
+                            let (held, until) = store.0.get_mut(&claim.key).unwrap();
+                            prop_assert_eq!(*held, claim.token);
+                            *until = granted + TTL;
+                            if arrives {
+                                let _ = table.renewed(&claim.key, claim.token, true, sent, now);
+                            } else {
+                                table.not_renewed(&claim.key, claim.token, now);
+                            }
+                        }
+                    }
+                    Step::Release(key) => {
+                        if let Some((held, _)) = store.0.get(&keys[key])
+                            && table.release(&keys[key], *held).is_some()
+                        {
+                            store.0.remove(&keys[key]);
+                        }
+                    }
+                    Step::Wait(time) => now += secs(time),
+                }
+                let next = table.next();
+                for key in &keys {
+                    let Some(until) = table.held_until(key) else { continue };
+                    prop_assert!(until < store.0[key].1, "held here for longer");
+                    prop_assert!(next.is_some_and(|next| next <= until), "its end is awaited");
+                }
+                let late = table.due(now, 0);
+                for key in &keys {
+                    prop_assert!(table.held_until(key).is_none_or(|until| until > now));
+                }
+                for (key, _) in late.ran_out {
+                    prop_assert!(table.held_until(&key).is_none());
+                }
+            }
+            for claim in table.release_all() {
+                prop_assert_eq!(store.0[&claim.key].0, claim.token);
+            }
+            prop_assert!(table.is_empty() && table.next().is_none());
+        }
+    }
+}

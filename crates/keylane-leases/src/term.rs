@@ -1,0 +1,50 @@
+//! What the holder of a lease is told about it.
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::error::LeaseLost;
+
+/// How long a lease lasts, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// The store has not granted it yet.
+    Asked,
+    Until(Instant),
+    Lost(LeaseLost),
+}
+
+/// The other side of a term. The sender is dropped when the key is free in this process.
+#[derive(Clone, Debug)]
+pub(crate) struct TermWatch(watch::Receiver<Term>);
+
+impl TermWatch {
+    pub(crate) fn of(term: &watch::Sender<Term>) -> Self {
+        Self(term.subscribe())
+    }
+
+    /// Whether the lease is held now. By the clock, and not by what was reported: the report may be
+    /// late where the runtime is busy.
+    pub(crate) fn check(&self) -> Result<(), LeaseLost> {
+        match *self.0.borrow() {
+            Term::Until(at) if at > Instant::now() => Ok(()),
+            Term::Lost(why) => Err(why),
+            Term::Until(_) | Term::Asked => Err(LeaseLost::RanOut),
+        }
+    }
+
+    /// Waits until the lease is lost.
+    pub(crate) async fn lost(&self) -> LeaseLost {
+        let mut watch = self.0.clone();
+        let lost = watch.wait_for(|term| matches!(term, Term::Lost(_))).await;
+        match lost.as_deref() {
+            Ok(Term::Lost(why)) => *why,
+            _ => LeaseLost::Closed,
+        }
+    }
+
+    /// Waits until the key is free in this process.
+    pub(crate) async fn freed(mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
+}

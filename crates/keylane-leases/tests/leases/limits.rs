@@ -1,0 +1,105 @@
+//! Limits, and bad input.
+
+use std::time::Duration;
+
+use keylane_leases::error::{AcquireError, OpenError};
+use keylane_leases::store::LeaseStore;
+use keylane_leases::{Leases, MemoryStore, Settings};
+use tokio::time::sleep;
+
+use crate::support::{Mood, Store, TTL, one_with, settle, two};
+
+#[tokio::test(start_paused = true)]
+async fn no_more_leases_than_told() {
+    let store = Store::new();
+    let leases = one_with(&store, Settings::new().most(2));
+    let first = leases.acquire("a", TTL).await.unwrap();
+    let _second = leases.acquire("b", TTL).await.unwrap();
+    let full = leases.try_acquire("c", TTL).await;
+    assert!(matches!(full, Err(AcquireError::Full)), "{full:?}");
+    let waits = tokio::spawn({
+        let leases = leases.clone();
+        async move { leases.acquire("c", TTL).await.unwrap() }
+    });
+    sleep(TTL).await;
+    assert!(!waits.is_finished());
+    drop(first);
+    let third = waits.await.unwrap();
+    store.is(Mood::Fails);
+    third.lost().await;
+    store.is(Mood::Well);
+    // What is lost takes no place.
+    let _ = leases.try_acquire("d", TTL).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_lease_takes_no_place() {
+    let (store, here, _there) = two();
+    let _taken = here.acquire("key", TTL).await.unwrap();
+    let leases = one_with(&store, Settings::new().most(1));
+    for _ in 0..3 {
+        let taken = leases.try_acquire("key", TTL).await;
+        assert!(
+            matches!(taken, Err(AcquireError::Taken { .. })),
+            "{taken:?}"
+        );
+    }
+    store.is(Mood::Fails);
+    let failed = leases.try_acquire("key", TTL).await;
+    assert!(matches!(failed, Err(AcquireError::Store(_))), "{failed:?}");
+    store.is(Mood::Well);
+    let _ = leases.try_acquire("another", TTL).await.unwrap();
+    settle().await;
+}
+
+#[tokio::test]
+async fn times_to_live_have_limits() {
+    let (_store, here, _there) = two();
+    let day = Duration::from_secs(24 * 60 * 60);
+    let wrong = [
+        Duration::ZERO,
+        Duration::from_millis(99),
+        day * 2,
+        Duration::MAX,
+    ];
+    for ttl in wrong {
+        let refused = here.acquire("key", ttl).await;
+        assert!(matches!(refused, Err(AcquireError::Ttl(shown)) if shown == ttl));
+        let refused = here.try_acquire("key", ttl).await;
+        assert!(matches!(refused, Err(AcquireError::Ttl(_))));
+    }
+    for ttl in [Duration::from_millis(100), day] {
+        here.acquire("key", ttl).await.unwrap().release().await;
+    }
+}
+
+#[test]
+fn settings_that_are_zero_are_refused_by_name() {
+    let open = |settings| {
+        let store: std::sync::Arc<dyn LeaseStore> = std::sync::Arc::new(MemoryStore::new());
+        Leases::open_with(store, settings).map(drop)
+    };
+    let settings = Settings::new;
+    let zeros = [
+        ("most", settings().most(0)),
+        ("batch", settings().batch(0)),
+        ("call_limit", settings().call_limit(Duration::ZERO)),
+        ("look_again", settings().look_again(Duration::ZERO)),
+    ];
+    for (name, settings) in zeros {
+        assert_eq!(open(settings), Err(OpenError::Zero(name)));
+    }
+    assert_eq!(open(settings()), Err(OpenError::NoRuntime));
+    let bare = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let _entered = bare.enter();
+    assert_eq!(open(settings()), Err(OpenError::NoTimers));
+}
+
+#[tokio::test(start_paused = true)]
+async fn debug_shows_no_key() {
+    let (_store, here, _there) = two();
+    let lease = here.acquire("secret", TTL).await.unwrap();
+    assert!(!format!("{lease:?} {here:?}").contains("secret"));
+}

@@ -1,0 +1,94 @@
+//! A database, of either kind.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{MySqlPool, PgPool};
+
+use crate::error::SqlError;
+
+/// How long a call waits for a connection.
+const ACQUIRE: Duration = Duration::from_secs(5);
+
+/// A database: PostgreSQL, MySQL or MariaDB. Cheap to clone.
+///
+/// # Examples
+///
+/// ```no_run
+/// use keylane_sql::Database;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), keylane_sql::error::SqlError> {
+/// let database = Database::connect("postgres://worker:secret@db.internal/orders").await?;
+/// # let _ = database;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Database(pub(crate) Pool);
+
+#[derive(Clone)]
+pub(crate) enum Pool {
+    Postgres(PgPool),
+    MySql(MySqlPool),
+}
+
+impl Database {
+    /// Connects, with a pool of up to ten connections.
+    ///
+    /// # Errors
+    ///
+    /// [`SqlError`] if the address is none, or nothing answers there within 5 seconds.
+    pub async fn connect(address: &str) -> Result<Self, SqlError> {
+        let scheme = address.split(':').next().unwrap_or_default();
+        match scheme {
+            "postgres" | "postgresql" => {
+                let options = PgConnectOptions::from_str(address);
+                let options = options.map_err(|_| SqlError::unreadable_address())?;
+                let pool = PgPoolOptions::new().acquire_timeout(ACQUIRE);
+                let pool = pool.connect_with(options.application_name("keylane"));
+                Ok(Self::postgres(pool.await?))
+            }
+            "mysql" | "mariadb" => {
+                let options = MySqlConnectOptions::from_str(address);
+                let options = options.map_err(|_| SqlError::unreadable_address())?;
+                let pool = MySqlPoolOptions::new().acquire_timeout(ACQUIRE);
+                Ok(Self::mysql(pool.connect_with(options).await?))
+            }
+            // Without a colon it may be a password.
+            _ if !address.contains("://") => Err(SqlError::unreadable_address()),
+            scheme => Err(SqlError::address(scheme)),
+        }
+    }
+
+    /// With a pool of your own.
+    pub fn postgres(pool: PgPool) -> Self {
+        Self(Pool::Postgres(pool))
+    }
+
+    /// With a pool of your own, for MySQL or MariaDB.
+    pub fn mysql(pool: MySqlPool) -> Self {
+        Self(Pool::MySql(pool))
+    }
+
+    /// Closes the connections, once those in use have come back.
+    pub async fn close(&self) {
+        match &self.0 {
+            Pool::Postgres(pool) => pool.close().await,
+            Pool::MySql(pool) => pool.close().await,
+        }
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The options of a pool have the password in them.
+        f.write_str(match &self.0 {
+            Pool::Postgres(_) => "Database(PostgreSQL)",
+            Pool::MySql(_) => "Database(MySQL)",
+        })
+    }
+}

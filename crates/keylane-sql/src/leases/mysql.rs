@@ -1,0 +1,178 @@
+//! Leases in MySQL and MariaDB, in statements that both know.
+//!
+//! What a call does goes to the server at once, as one text of several statements: prepared, each of
+//! them would take two round trips. All values in the text are numbers, or bytes in hexadecimal.
+
+use std::collections::HashMap;
+use std::fmt::{Display, Write};
+use std::time::Duration;
+
+use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
+use sqlx::mysql::MySqlRow;
+use sqlx::{AssertSqlSafe, MySqlPool, Row};
+
+use super::{id_of, in_order, micros, start_of};
+use crate::error::SqlError;
+use crate::lent::Lent;
+use crate::tables::{Quote, Tables};
+
+pub(super) struct Leases {
+    pool: MySqlPool,
+    tables: Tables,
+}
+
+impl Leases {
+    pub(super) fn new(pool: MySqlPool, tables: &Tables) -> Self {
+        Self {
+            pool,
+            tables: tables.clone(),
+        }
+    }
+
+    pub(super) async fn acquire(
+        &self,
+        owner: &Owner,
+        wishes: &[Wish],
+    ) -> Result<Vec<Answer>, SqlError> {
+        let sorted = in_order(wishes, |wish| id_of(&wish.key));
+        let (count, holder) = (sorted.len(), hex(owner.as_str()));
+        let rows = sorted.iter().enumerate().map(|(at, (id, wish))| {
+            let (id, start, ttl) = (hex(id), hex(start_of(&wish.key)), micros(wish.ttl));
+            let token = format!("last_insert_id() - {count} + {}", at + 1);
+            format!(
+                "({id}, {start}, {holder}, {token}, utc_timestamp(6) + interval {ttl} microsecond)"
+            )
+        });
+        // The row of the counter is locked until the end: those that acquire do it one after the
+        // other, and tokens grow in the order of their grants. Then one assignment after the other:
+        // a row has the new token if, and only if, it is granted.
+        let text = format!(
+            "begin;
+             update {{counters}} set value = last_insert_id(value + {count}) where name = 'tokens';
+             insert into {{leases}} (id, key_start, owner, token, runs_out) values {}
+             on duplicate key update
+                token = if(owner = values(owner) or runs_out <= utc_timestamp(6), values(token), token),
+                runs_out = if(token = values(token), values(runs_out), runs_out),
+                owner = if(token = values(token), values(owner), owner);
+             select id, token, owner = {holder} as is_ours,
+                timestampdiff(microsecond, utc_timestamp(6), runs_out) as remaining
+             from {{leases}} where id in ({});
+             commit",
+            joined(rows),
+            joined(sorted.iter().map(|(id, _)| hex(id))),
+        );
+        let rows = self.rows(&text).await?;
+        let answers = wishes.iter().map(|wish| match rows.get(&id_of(&wish.key)) {
+            Some(row) if row.get("is_ours") => Answer::Granted(Token(row.get("token"))),
+            Some(row) => {
+                let micros: i64 = row.get("remaining");
+                let remaining = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
+                Answer::Taken { remaining }
+            }
+            None => Answer::Taken {
+                remaining: wish.ttl,
+            },
+        });
+        Ok(answers.collect())
+    }
+
+    pub(super) async fn renew(
+        &self,
+        owner: &Owner,
+        claims: &[Claim],
+    ) -> Result<Vec<bool>, SqlError> {
+        let (owner, sorted) = (
+            hex(owner.as_str()),
+            in_order(claims, |claim| id_of(&claim.key)),
+        );
+        // What is not ours in the second statement, and was in the first, was taken over in between.
+        let text = format!(
+            "update {{leases}} leases join ({}) claim on claim.id = leases.id
+             set leases.runs_out = utc_timestamp(6) + interval claim.ttl microsecond
+             where leases.owner = {owner} and leases.token = claim.token;
+             select id, token from {{leases}} where owner = {owner} and id in ({})",
+            claimed(&sorted),
+            joined(sorted.iter().map(|(id, _)| hex(id))),
+        );
+        let rows = self.rows(&text).await?;
+        let is_held = |claim: &Claim| {
+            let row = rows.get(&id_of(&claim.key));
+            row.is_some_and(|row| row.get::<u64, _>("token") == claim.token.0)
+        };
+        Ok(claims.iter().map(is_held).collect())
+    }
+
+    pub(super) async fn release(&self, owner: &Owner, claims: &[Claim]) -> Result<(), SqlError> {
+        let (owner, sorted) = (
+            hex(owner.as_str()),
+            in_order(claims, |claim| id_of(&claim.key)),
+        );
+        let text = format!(
+            "update {{leases}} leases join ({}) claim on claim.id = leases.id
+             set leases.owner = '', leases.runs_out = utc_timestamp(6)
+             where leases.owner = {owner} and leases.token = claim.token",
+            claimed(&sorted),
+        );
+        self.rows(&text).await.map(drop)
+    }
+
+    pub(super) async fn remove_old(&self) -> Result<u64, SqlError> {
+        let delete = "delete from {leases} where runs_out < utc_timestamp(6) - interval 1 day
+            order by id limit 1000";
+        let mut removed = 0;
+        loop {
+            let mut connection = Lent::from(&self.pool).await?;
+            let deleted = sqlx::raw_sql(self.text(delete));
+            let deleted = deleted.execute(connection.get()).await;
+            let rows = connection.end(deleted)?.rows_affected();
+            removed += rows;
+            if rows == 0 {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// The rows of the answers, by their ids.
+    async fn rows(&self, text: &str) -> Result<HashMap<Vec<u8>, MySqlRow>, SqlError> {
+        let mut connection = Lent::from(&self.pool).await?;
+        let rows = sqlx::raw_sql(self.text(text))
+            .fetch_all(connection.get())
+            .await;
+        // After an error it may be in the middle of the transaction.
+        let rows = connection.end_or_close(rows)?;
+        Ok(rows.into_iter().map(|row| (row.get("id"), row)).collect())
+    }
+
+    fn text(&self, template: &str) -> AssertSqlSafe<String> {
+        AssertSqlSafe(self.tables.statement(template, Quote::MySql))
+    }
+}
+
+impl std::fmt::Debug for Leases {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MySQL")
+    }
+}
+
+/// A table of claims, in the order of their ids.
+fn claimed(sorted: &[(Vec<u8>, &Claim)]) -> String {
+    let rows = sorted.iter().map(|(id, claim)| {
+        let (id, token, ttl) = (hex(id), claim.token, micros(claim.ttl));
+        format!("select {id} as id, {token} as token, {ttl} as ttl")
+    });
+    Vec::from_iter(rows).join(" union all ")
+}
+
+/// Bytes as both databases read them.
+fn hex(bytes: impl AsRef<[u8]>) -> impl Display + Clone {
+    let mut text = String::from("x'");
+    for byte in bytes.as_ref() {
+        write!(text, "{byte:02x}").expect("a string takes all");
+    }
+    text + "'"
+}
+
+fn joined(parts: impl Iterator<Item = impl Display>) -> String {
+    let parts = parts.map(|part| part.to_string());
+    Vec::from_iter(parts).join(", ")
+}

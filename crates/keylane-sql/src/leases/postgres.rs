@@ -1,0 +1,207 @@
+//! Leases in PostgreSQL: each call is one statement, and its own transaction.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
+use sqlx::{AssertSqlSafe, PgPool, Row};
+
+use super::{id_of, micros, start_of};
+use crate::error::SqlError;
+use crate::lent::Lent;
+use crate::tables::{Quote, Tables};
+
+/// A token is drawn in `do update` when the row is locked. `not exists` keeps the rows of others
+/// from being locked at all; what comes between that and the lock is seen by `where`.
+const ACQUIRE: &str = "
+    with wish as (
+        select * from unnest($2::bytea[], $3::bytea[], $4::bigint[]) as w (id, key_start, ttl)
+    ), granted as (
+        insert into {leases} as held (id, key_start, owner, token, runs_out)
+        select id, key_start, $1, nextval('{tokens}'),
+               clock_timestamp() + ttl * interval '1 microsecond'
+        from wish
+        where not exists (
+            select from {leases} other
+            where other.id = wish.id and other.owner <> $1 and other.runs_out > clock_timestamp()
+        )
+        order by id
+        on conflict (id) do update
+        set owner = excluded.owner, token = nextval('{tokens}'), runs_out = excluded.runs_out
+        where held.owner = excluded.owner or held.runs_out <= clock_timestamp()
+        returning held.id, held.token
+    )
+    select wish.id, granted.token,
+           (extract(epoch from other.runs_out - clock_timestamp()) * 1000000)::bigint as remaining
+    from wish
+    left join granted on granted.id = wish.id
+    left join {leases} other on granted.id is null and other.id = wish.id
+";
+
+const RENEW: &str = "
+    with claim as (
+        select * from unnest($2::bytea[], $3::bigint[], $4::bigint[]) as c (id, token, ttl)
+    ), held as (
+        select leases.id, claim.ttl
+        from {leases} leases join claim on claim.id = leases.id and claim.token = leases.token
+        where leases.owner = $1
+        order by leases.id
+        for update of leases
+    )
+    update {leases} leases
+    set runs_out = clock_timestamp() + held.ttl * interval '1 microsecond'
+    from held
+    where leases.id = held.id
+    returning leases.id
+";
+
+const RELEASE: &str = "
+    with claim as (
+        select * from unnest($2::bytea[], $3::bigint[]) as c (id, token)
+    ), held as (
+        select leases.id
+        from {leases} leases join claim on claim.id = leases.id and claim.token = leases.token
+        where leases.owner = $1
+        order by leases.id
+        for update of leases
+    )
+    update {leases} leases
+    set owner = '', runs_out = clock_timestamp()
+    from held
+    where leases.id = held.id
+";
+
+/// From one id on: how far it has come, and how many rows it has removed.
+const REMOVE_OLD: &str = "
+    with page as (
+        select id, runs_out from {leases} where id > $1 order by id limit 1000
+    ), removed as (
+        delete from {leases} leases
+        using page
+        where leases.id = page.id and page.runs_out < clock_timestamp() - interval '1 day'
+          and leases.runs_out < clock_timestamp() - interval '1 day'
+        returning leases.id
+    )
+    select (select id from page order by id desc limit 1) as last, (select count(*) from removed) as removed
+";
+
+pub(super) struct Leases {
+    pool: PgPool,
+    acquire: Arc<str>,
+    renew: Arc<str>,
+    release: Arc<str>,
+    remove_old: Arc<str>,
+}
+
+impl Leases {
+    pub(super) fn new(pool: PgPool, tables: &Tables) -> Self {
+        let text = |template| Arc::from(tables.statement(template, Quote::Postgres));
+        Self {
+            pool,
+            acquire: text(ACQUIRE),
+            renew: text(RENEW),
+            release: text(RELEASE),
+            remove_old: text(REMOVE_OLD),
+        }
+    }
+
+    pub(super) async fn acquire(
+        &self,
+        owner: &Owner,
+        wishes: &[Wish],
+    ) -> Result<Vec<Answer>, SqlError> {
+        let ids: Vec<Vec<u8>> = wishes.iter().map(|wish| id_of(&wish.key)).collect();
+        let starts: Vec<Vec<u8>> = wishes.iter().map(|wish| start_of(&wish.key)).collect();
+        let ttls: Vec<i64> = wishes.iter().map(|wish| micros(wish.ttl)).collect();
+        let mut connection = Lent::from(&self.pool).await?;
+        let rows = sqlx::query(AssertSqlSafe(Arc::clone(&self.acquire)))
+            .bind(owner.as_str())
+            .bind(&ids)
+            .bind(starts)
+            .bind(ttls)
+            .fetch_all(connection.get())
+            .await;
+        let mut answers = HashMap::with_capacity(wishes.len());
+        for row in connection.end(rows)? {
+            let token: Option<i64> = row.get("token");
+            let remaining: Option<i64> = row.get("remaining");
+            answers.insert(row.get::<Vec<u8>, _>("id"), (token, remaining));
+        }
+        let answers = ids.iter().zip(wishes).map(|(id, wish)| {
+            let (token, remaining) = answers.get(id).copied().unwrap_or_default();
+            match (token, remaining) {
+                (Some(token), _) => Answer::Granted(Token(token.unsigned_abs())),
+                (None, Some(micros)) => Answer::Taken {
+                    remaining: Duration::from_micros(u64::try_from(micros).unwrap_or(0)),
+                },
+                // Another owner was granted it while this statement ran.
+                (None, None) => Answer::Taken {
+                    remaining: wish.ttl,
+                },
+            }
+        });
+        Ok(answers.collect())
+    }
+
+    pub(super) async fn renew(
+        &self,
+        owner: &Owner,
+        claims: &[Claim],
+    ) -> Result<Vec<bool>, SqlError> {
+        let ids: Vec<Vec<u8>> = claims.iter().map(|claim| id_of(&claim.key)).collect();
+        let ttls: Vec<i64> = claims.iter().map(|claim| micros(claim.ttl)).collect();
+        let mut connection = Lent::from(&self.pool).await?;
+        let rows = sqlx::query(AssertSqlSafe(Arc::clone(&self.renew)))
+            .bind(owner.as_str())
+            .bind(&ids)
+            .bind(tokens(claims))
+            .bind(ttls)
+            .fetch_all(connection.get())
+            .await;
+        let rows = connection.end(rows)?;
+        let held: HashSet<Vec<u8>> = rows.iter().map(|row| row.get("id")).collect();
+        Ok(ids.iter().map(|id| held.contains(id)).collect())
+    }
+
+    pub(super) async fn release(&self, owner: &Owner, claims: &[Claim]) -> Result<(), SqlError> {
+        let ids: Vec<Vec<u8>> = claims.iter().map(|claim| id_of(&claim.key)).collect();
+        let mut connection = Lent::from(&self.pool).await?;
+        let released = sqlx::query(AssertSqlSafe(Arc::clone(&self.release)))
+            .bind(owner.as_str())
+            .bind(ids)
+            .bind(tokens(claims))
+            .execute(connection.get())
+            .await;
+        connection.end(released).map(drop)
+    }
+
+    pub(super) async fn remove_old(&self) -> Result<u64, SqlError> {
+        let (mut after, mut removed) = (Some(Vec::new()), 0);
+        while let Some(last) = after.take() {
+            let mut connection = Lent::from(&self.pool).await?;
+            let row = sqlx::query(AssertSqlSafe(Arc::clone(&self.remove_old)))
+                .bind::<Vec<u8>>(last)
+                .fetch_one(connection.get())
+                .await;
+            let row = connection.end(row)?;
+            after = row.get("last");
+            removed += row.get::<i64, _>("removed").unsigned_abs();
+        }
+        Ok(removed)
+    }
+}
+
+impl std::fmt::Debug for Leases {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PostgreSQL")
+    }
+}
+
+fn tokens(claims: &[Claim]) -> Vec<i64> {
+    let tokens = claims.iter().map(|claim| claim.token.0);
+    // One that was not drawn here is none.
+    tokens
+        .map(|token| i64::try_from(token).unwrap_or(-1))
+        .collect()
+}

@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+
+mod database;
+pub use database::Database;
+
+mod tables;
+pub use tables::Tables;
+
+mod leases;
+pub use leases::SqlLeases;
+
+pub mod error;
+
+mod lent;
+mod migrations;
+
+pub use sqlx;

@@ -1,0 +1,205 @@
+//! The tables, and how they came to be what they are.
+//!
+//! Each migration brings the tables from one version to the next and is never changed again.
+
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
+
+use crate::database::{Database, Pool};
+use crate::error::{OpenError, SqlError};
+use crate::lent::Lent;
+use crate::tables::{Quote, Tables};
+
+/// The statements of one migration. Repeated without harm: MySQL commits after each of them.
+struct Migration {
+    postgres: &'static [&'static str],
+    mysql: &'static [&'static str],
+}
+
+const MIGRATIONS: &[Migration] = &[Migration {
+    postgres: &[
+        "create sequence if not exists {tokens}",
+        // `runs_out` changes with each renewal, and has no index: the row stays on its page.
+        "create table if not exists {leases} (
+            id bytea primary key,
+            key_start bytea not null,
+            owner text not null,
+            token bigint not null,
+            runs_out timestamptz not null
+        ) with (fillfactor = 50)",
+    ],
+    mysql: &[
+        "create table if not exists {counters} (
+            name varchar(16) character set ascii collate ascii_bin primary key,
+            value bigint unsigned not null
+        ) engine = InnoDB",
+        "insert ignore into {counters} (name, value) values ('tokens', 0)",
+        "create table if not exists {leases} (
+            id binary(32) primary key,
+            key_start varbinary(64) not null,
+            owner varchar(64) character set ascii collate ascii_bin not null,
+            token bigint unsigned not null,
+            runs_out datetime(6) not null
+        ) engine = InnoDB",
+    ],
+}];
+
+/// The version that this program needs.
+fn needed() -> u32 {
+    MIGRATIONS.len() as u32
+}
+
+impl Database {
+    /// Makes the tables, or brings them to the version of this program. Of several processes that
+    /// call this at a time, one does it, and the others wait.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Newer`] if a newer program has been here, and changes nothing then.
+    pub async fn migrate(&self, tables: &Tables) -> Result<(), OpenError> {
+        match &self.0 {
+            Pool::Postgres(pool) => {
+                let mut connection = Lent::from(pool).await?;
+                let migrated = migrate_postgres(connection.get(), tables).await;
+                is_known(connection.end(migrated)?)
+            }
+            Pool::MySql(pool) => {
+                let mut connection = Lent::from(pool).await?;
+                let migrated = migrate_mysql(connection.get(), tables).await;
+                is_known(connection.end(migrated)?)
+            }
+        }
+    }
+
+    /// Whether the tables are of the version of this program.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Older`] or [`OpenError::Newer`] if they are not.
+    pub async fn check(&self, tables: &Tables) -> Result<(), OpenError> {
+        let found = self.version(tables).await?;
+        is_known(found)?;
+        match found < needed() {
+            true => Err(OpenError::Older {
+                found,
+                needed: needed(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    async fn version(&self, tables: &Tables) -> Result<u32, SqlError> {
+        let read = "select version from {schema}";
+        let version = match &self.0 {
+            Pool::Postgres(pool) => {
+                let text = tables.statement(read, Quote::Postgres);
+                let mut connection = Lent::from(pool).await?;
+                let query = sqlx::query_scalar::<_, i32>(AssertSqlSafe(text));
+                let version = query.fetch_one(connection.get()).await;
+                connection.end(version)
+            }
+            Pool::MySql(pool) => {
+                let text = tables.statement(read, Quote::MySql);
+                let mut connection = Lent::from(pool).await?;
+                let query = sqlx::query_scalar::<_, i32>(AssertSqlSafe(text));
+                let version = query.fetch_one(connection.get()).await;
+                connection.end(version)
+            }
+        };
+        match version {
+            Ok(version) => Ok(version.unsigned_abs()),
+            Err(error) if error.kind() == crate::error::ErrorKind::Missing => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_known(found: u32) -> Result<(), OpenError> {
+    match found > needed() {
+        true => Err(OpenError::Newer {
+            found,
+            known: needed(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Returns the version that the tables have in the end.
+async fn migrate_postgres(
+    connection: &mut PgConnection,
+    tables: &Tables,
+) -> Result<u32, sqlx::Error> {
+    let text = |template: &str| AssertSqlSafe(tables.statement(template, Quote::Postgres));
+    let mut transaction = connection.begin().await?;
+    // Until the end of the transaction. Without it two that make a table at a time meet an error.
+    sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 0))")
+        .bind(tables.lock_name())
+        .execute(&mut *transaction)
+        .await?;
+    for statement in [
+        "create table if not exists {schema} (version integer not null)",
+        "insert into {schema} (version) select 0 where not exists (select from {schema})",
+    ] {
+        sqlx::query(text(statement))
+            .execute(&mut *transaction)
+            .await?;
+    }
+    let version = sqlx::query(text("select version from {schema}"))
+        .fetch_one(&mut *transaction)
+        .await?;
+    let found = version.get::<i32, _>(0).unsigned_abs();
+    for migration in MIGRATIONS.iter().skip(found as usize) {
+        for statement in migration.postgres {
+            sqlx::query(text(statement))
+                .execute(&mut *transaction)
+                .await?;
+        }
+    }
+    let reached = found.max(needed());
+    sqlx::query(text("update {schema} set version = $1"))
+        .bind(reached as i32)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(reached)
+}
+
+async fn migrate_mysql(
+    connection: &mut MySqlConnection,
+    tables: &Tables,
+) -> Result<u32, sqlx::Error> {
+    let text = |template: &str| AssertSqlSafe(tables.statement(template, Quote::MySql));
+    // Names of locks have at most 64 bytes. It is given back with the connection at the latest.
+    let lock = format!("keylane:{:.56}", tables.lock_name());
+    sqlx::query("select get_lock(?, 60)")
+        .bind(&lock)
+        .execute(&mut *connection)
+        .await?;
+    for statement in [
+        "create table if not exists {schema} (one tinyint primary key, version int not null) engine = InnoDB",
+        "insert ignore into {schema} (one, version) values (1, 0)",
+    ] {
+        sqlx::query(text(statement))
+            .execute(&mut *connection)
+            .await?;
+    }
+    let version = sqlx::query(text("select version from {schema}"))
+        .fetch_one(&mut *connection)
+        .await?;
+    let found = version.get::<i32, _>(0).unsigned_abs();
+    for (number, migration) in (1..).zip(MIGRATIONS).skip(found as usize) {
+        for statement in migration.mysql {
+            sqlx::query(text(statement))
+                .execute(&mut *connection)
+                .await?;
+        }
+        sqlx::query(text("update {schema} set version = ?"))
+            .bind(number)
+            .execute(&mut *connection)
+            .await?;
+    }
+    sqlx::query("select release_lock(?)")
+        .bind(&lock)
+        .execute(&mut *connection)
+        .await?;
+    Ok(found.max(needed()))
+}

@@ -1,0 +1,228 @@
+//! Connections that are cut, reset, slow or killed, and calls that are dropped halfway.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use keylane_leases::error::LeaseLost;
+use keylane_leases::store::{LeaseStore, Wish};
+use keylane_leases::{Leases, Owner, Settings};
+use keylane_sql::{Database, SqlLeases, Tables, sqlx};
+use keylane_testkit::proxy::{Direction, Proxy};
+use sqlx::mysql::MySqlPoolOptions;
+use sqlx::postgres::PgPoolOptions;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{Kind, Place};
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// Leases by way of a proxy, and the place itself.
+async fn by_proxy(kind: Kind) -> (Place, Proxy, Leases) {
+    let place = Place::new(kind).await;
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, place.port()));
+    let proxy = Proxy::to(server).await.unwrap();
+    let database = Database::connect(&place.address_by(proxy.port()))
+        .await
+        .unwrap();
+    let store = SqlLeases::open(&database, &Tables::new()).await.unwrap();
+    let settings = Settings::new().call_limit(Duration::from_secs(1));
+    let leases = Leases::open_with(Arc::new(store), settings).unwrap();
+    (place, proxy, leases)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Both,
+    ToServer,
+    ToClient,
+}
+
+#[tokio::test]
+async fn a_holder_that_is_cut_off_knows_it_before_another_can_have_the_key() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        for cut in [Cut::Both, Cut::ToServer, Cut::ToClient] {
+            cut_off(kind, cut).await;
+        }
+    }
+}
+
+async fn cut_off(kind: Kind, cut: Cut) {
+    let (place, proxy, here) = by_proxy(kind).await;
+    let there = place.leases().await;
+    let lease = here.acquire("key", TTL).await.unwrap();
+    sleep(TTL).await;
+    lease.check().unwrap();
+    match cut {
+        Cut::Both => proxy.cut(),
+        Cut::ToServer => proxy.cut_to_server(),
+        Cut::ToClient => proxy.cut_to_client(),
+    }
+    let taken = tokio::spawn({
+        let there = there.clone();
+        async move {
+            let lease = there.acquire("key", TTL).await.unwrap();
+            (Instant::now(), lease)
+        }
+    });
+    let lost = lease.lost().await;
+    let lost_at = Instant::now();
+    assert_eq!(lost, LeaseLost::RanOut, "{kind:?}, {cut:?}");
+    let (taken_at, taken) = timeout(Duration::from_secs(30), taken)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(lost_at < taken_at, "{kind:?}, {cut:?}");
+    assert!(taken.token() > lease.token());
+    // And when all is well again, so is the one that was cut off.
+    proxy.heal();
+    drop(taken);
+    let healed = Instant::now();
+    let again = async {
+        loop {
+            if let Ok(lease) = here.acquire("key", TTL).await {
+                return lease;
+            }
+        }
+    };
+    let again = timeout(Duration::from_secs(30), again).await;
+    let again = again.expect("it recovers within 30 seconds");
+    println!(
+        "{kind:?}, {cut:?}: acquired again after {:?}",
+        healed.elapsed()
+    );
+    again.check().unwrap();
+}
+
+#[tokio::test]
+async fn connections_that_are_reset_cost_no_lease() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let (_place, proxy, leases) = by_proxy(kind).await;
+        let lease = leases.acquire("key", TTL).await.unwrap();
+        for _ in 0..8 {
+            proxy.reset();
+            sleep(TTL / 2).await;
+            lease.check().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_slow_network_costs_no_lease() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let (_place, proxy, leases) = by_proxy(kind).await;
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            proxy.delay(direction, Duration::from_millis(60));
+        }
+        let lease = leases.acquire("key", TTL).await.unwrap();
+        let ran = lease.run(sleep(TTL * 2)).await;
+        assert_eq!(ran, Ok(()), "{kind:?}");
+    }
+}
+
+/// The server ends connections at random, as an operator does.
+#[tokio::test]
+async fn connections_that_are_killed_cost_no_lease() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let place = Place::new(kind).await;
+        let leases = place.leases().await;
+        let lease = leases.acquire("key", TTL).await.unwrap();
+        let mut tokens = Vec::new();
+        for n in 0..20 {
+            place.kill_connections().await;
+            lease.check().unwrap();
+            // One that fails may be asked for again.
+            while tokens.len() == n {
+                if let Ok(other) = leases.acquire("other", TTL).await {
+                    tokens.push(other.token());
+                }
+            }
+        }
+        assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    }
+}
+
+/// A call that is dropped halfway leaves no connection of the pool inside a transaction.
+#[tokio::test]
+async fn calls_that_are_dropped_leave_clean_connections() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let place = Place::new(kind).await;
+        // Few connections, so that each is used again and again.
+        let database = match kind {
+            Kind::Postgres => {
+                let pool = PgPoolOptions::new().max_connections(2);
+                Database::postgres(pool.connect(&place.address).await.unwrap())
+            }
+            Kind::MariaDb => {
+                let pool = MySqlPoolOptions::new().max_connections(2);
+                Database::mysql(pool.connect(&place.address).await.unwrap())
+            }
+        };
+        let store = SqlLeases::open(&database, &Tables::new()).await.unwrap();
+        let (owner, tables) = (Owner::random(), Tables::new().prefix("more_").unwrap());
+        let wishes = Vec::from_iter((0..20).map(|n| Wish::new(n.to_string(), TTL)));
+        // At each await that there is, until the call comes to its end. Several times: sometimes an
+        // answer is there at once.
+        for _ in 0..5 {
+            for polls in 1.. {
+                connect(&database).await;
+                let call = store.acquire(&owner, &wishes);
+                if polled(polls, call).await.is_some() {
+                    break;
+                }
+                no_open_transactions(&place).await;
+            }
+            // It begins a transaction.
+            for polls in 1.. {
+                connect(&database).await;
+                if polled(polls, database.migrate(&tables)).await.is_some() {
+                    break;
+                }
+                no_open_transactions(&place).await;
+            }
+        }
+        let answers = store.acquire(&owner, &wishes).await.unwrap();
+        assert_eq!(answers.len(), wishes.len());
+        database.check(&tables).await.unwrap();
+    }
+}
+
+/// Sees to it that the pool has a connection that is not in use.
+async fn connect(database: &Database) {
+    database.check(&Tables::new()).await.unwrap();
+    // A task of sqlx gives it back.
+    sleep(Duration::from_millis(5)).await;
+}
+
+/// The server rolls back when it hears that a connection was closed.
+async fn no_open_transactions(place: &Place) {
+    let clean = async {
+        while place.open_transactions().await > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let clean = timeout(Duration::from_secs(20), clean).await;
+    assert!(
+        clean.is_ok(),
+        "{:?}: a connection is in a transaction",
+        place.kind
+    );
+}
+
+/// Polls a call so many times, and drops it. What it has brought, if it came to its end.
+async fn polled<T, E: std::fmt::Debug>(
+    mut times: usize,
+    call: impl Future<Output = Result<T, E>>,
+) -> Option<T> {
+    let mut call = std::pin::pin!(call);
+    std::future::poll_fn(|cx| {
+        times -= 1;
+        match call.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer.unwrap())),
+            Poll::Pending if times == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
