@@ -17,13 +17,14 @@ use crate::workspace::{self, cargo};
 ///
 /// Every step runs, also after one has failed. The report is target/soak/report.json. Runtimes are
 /// dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a quarter of them
-/// while they recover. Each of the first 2,000 system calls of an inbox on its files fails, once
-/// with EIO and once with ENOSPC. The decoders of records are fuzzed for 10 minutes; an input that
-/// shows something new is added to crates/keylane-inbox/tests/corpus. The power fails at every sync
-/// of a workload. 5,000,000 messages pass an inbox of constant depth, and backlogs of 10,000,000 are
-/// worked off in 256 MiB. The last step changes the pure parts, one expression at a time, with
-/// cargo-mutants (installed below target/tools), and a unit test must fail each time; what survives
-/// must be in xtask/survivors.txt, with a reason.
+/// while they recover. Processes with a lease in a database are paused past it, 1,000 times on each
+/// database. Each of the first 2,000 system calls of an inbox on its files fails, once with EIO and
+/// once with ENOSPC. The decoders of records are fuzzed for 10 minutes; an input that shows something
+/// new is added to crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload.
+/// 5,000,000 messages pass an inbox of constant depth, and backlogs of 10,000,000 are worked off in
+/// 256 MiB. The last step changes the pure parts, one expression at a time, with cargo-mutants
+/// (installed below target/tools), and a unit test must fail each time; what survives must be in
+/// xtask/survivors.txt, with a reason.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A tenth of everything
@@ -44,6 +45,8 @@ struct Scale {
     kills: u64,
     /// Drains under load.
     drains: u64,
+    /// Pauses of processes past their leases, on each database.
+    pauses: u64,
     /// Of the first 2,000 system calls of an inbox, how many fail.
     syscalls: u64,
     /// How long the decoders are fuzzed, in seconds.
@@ -63,6 +66,7 @@ const SOAK: Scale = Scale {
     schedules: 2_600_000,
     kills: 2_000,
     drains: 5_000,
+    pauses: 1_000,
     syscalls: 2_000,
     fuzzing_s: 600,
     passed: 5_000_000,
@@ -86,6 +90,10 @@ const SPOOL_POLICIES: u64 = 4;
 const DRAINS: &str = "KEYLANE_DRAINS";
 /// … and their names contain this.
 const DRAINS_FILTER: &str = "drains_under_load";
+
+/// The tests of `keylane-sql` that pause processes past their leases read from here how often.
+const PAUSES: &str = "KEYLANE_LEASE_PAUSES";
+const PAUSES_FILTER: &str = "fencing::";
 
 /// The test of `keylane-inbox` that makes system calls fail reads from here how many.
 const SYSCALLS: &str = "KEYLANE_SYSCALLS";
@@ -141,6 +149,7 @@ impl Scale {
             schedules,
             kills,
             drains,
+            pauses,
             syscalls,
             fuzzing_s,
             passed,
@@ -153,6 +162,7 @@ impl Scale {
                 schedules: schedules / 10,
                 kills: kills / 10,
                 drains: drains / 10,
+                pauses: pauses / 10,
                 syscalls: syscalls / 10,
                 fuzzing_s: fuzzing_s / 10,
                 passed: passed / 10,
@@ -165,6 +175,7 @@ impl Scale {
                 schedules: schedules * 10,
                 kills: kills * 10,
                 drains: drains * 10,
+                pauses: pauses * 10,
                 fuzzing_s: fuzzing_s * 10,
                 passed: passed * 10,
                 // There are no more of them.
@@ -184,6 +195,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         schedules,
         kills,
         drains,
+        pauses,
         syscalls,
         fuzzing_s,
         passed,
@@ -200,6 +212,9 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
     killed.env(KILLS, kills.to_string());
     let mut spool_killed = inbox(&["--test", "spool"], KILLS_FILTER);
     spool_killed.env(SPOOL_KILLS, kills.div_ceil(SPOOL_POLICIES).to_string());
+    let mut paused = cargo(["test", "-p", "keylane-sql", "--test", "leases"]);
+    paused.args(["--", PAUSES_FILTER, "--nocapture"]);
+    paused.env(PAUSES, pauses.to_string());
     let mut failed = inbox(&["--test", "syscalls"], SYSCALLS_FILTER);
     failed.env(SYSCALLS, syscalls.to_string());
     let mut fuzzed = inbox(&["--lib"], FUZZ_FILTER);
@@ -227,6 +242,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         (format!("{drains} drains under load"), drained),
         (format!("inbox killed {kills} times"), killed),
         (format!("spool killed {kills} times"), spool_killed),
+        (format!("{pauses} holders of leases paused"), paused),
         (format!("{syscalls} system calls fail"), failed),
         (format!("decoders fuzzed for {fuzzing_s} s"), fuzzed),
         ("power fails".to_owned(), powerless),
@@ -287,6 +303,7 @@ fn write_report(scale: Scale, steps: &Steps) -> Result<(), Error> {
         "schedules": scale.schedules,
         "kills": scale.kills,
         "drains": scale.drains,
+        "pauses": scale.pauses,
         "syscalls": scale.syscalls,
         "fuzzing_s": scale.fuzzing_s,
         "passed_at_constant_depth": scale.passed,
@@ -322,6 +339,7 @@ mod tests {
             schedules: 260_000,
             kills: 200,
             drains: 500,
+            pauses: 100,
             syscalls: 200,
             fuzzing_s: 60,
             passed: 500_000,
@@ -334,6 +352,7 @@ mod tests {
             schedules: 26_000_000,
             kills: 20_000,
             drains: 50_000,
+            pauses: 10_000,
             syscalls: 2_000,
             fuzzing_s: 6_000,
             passed: 50_000_000,
@@ -357,6 +376,7 @@ mod tests {
             "KEYLANE_DRAINS=5000 ",
             "KEYLANE_KILLS=2000 ",
             "KEYLANE_SPOOL_KILLS=500 ",
+            "KEYLANE_LEASE_PAUSES=1000 ",
             "KEYLANE_SYSCALLS=2000 ",
             "KEYLANE_FUZZ=600 ",
             "KEYLANE_INBOX_POWER=all ",

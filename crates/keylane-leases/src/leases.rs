@@ -15,6 +15,9 @@ use crate::settings::{LONGEST_TTL, SHORTEST_TTL, Settings};
 use crate::shared::{Refusal, Shared};
 use crate::store::{LeaseStore, Owner, Wish, random_bits};
 
+/// Where a lease has just run out at the store, another call comes at once, but not in a loop.
+const LEAST_PAUSE: Duration = Duration::from_millis(5);
+
 /// Leases on keys: at most one holder of a key, across all processes that share the store.
 ///
 /// One task renews all leases of a handle, in batches. A handle is cheap to clone, and all clones
@@ -116,7 +119,8 @@ impl Leases {
                 Ok(lease) => return Ok(lease),
                 Err(Refusal::Here { freed, .. }) => freed.freed().await,
                 Err(Refusal::Error(AcquireError::Taken { remaining })) => {
-                    tokio::time::sleep(self.pause().min(remaining)).await;
+                    let pause = self.pause().min(remaining).max(LEAST_PAUSE);
+                    tokio::time::sleep(pause).await;
                 }
                 Err(Refusal::Error(error)) => return Err(error),
             }
@@ -158,7 +162,7 @@ impl Leases {
     }
 
     /// Ends all leases, and grants no more. Their holders are told; this returns when the store
-    /// was told, too, or could not be within [`Settings::call_limit`].
+    /// was told, too, or could not be: after twice [`Settings::call_limit`] at the latest.
     ///
     /// # Cancel safety
     ///

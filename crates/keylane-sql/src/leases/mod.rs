@@ -23,7 +23,13 @@ const SHOWN: usize = 64;
 
 /// Leases in PostgreSQL, MySQL or MariaDB.
 ///
-/// Grants and ends are by the clock of the database server, and by that alone.
+/// Grants and ends are by the clock of the database server, and by that alone. Where that clock jumps
+/// forward, leases run out early, and another process may have a key before its holder knows: then
+/// the tokens are what counts.
+///
+/// Transactions run at the level of isolation that the connections have. At `read committed`, which
+/// is the default of PostgreSQL, calls wait for each other; at a higher one they may fail with a
+/// conflict instead, and are made again.
 ///
 /// # Examples
 ///

@@ -2,6 +2,8 @@
 //!
 //! What a call does goes to the server at once, as one text of several statements: prepared, each of
 //! them would take two round trips. All values in the text are numbers, or bytes in hexadecimal.
+//! Each text begins its transaction and commits it: connections of a user's pool may not do so by
+//! themselves.
 
 use std::collections::HashMap;
 use std::fmt::{Display, Write};
@@ -36,29 +38,32 @@ impl Leases {
     ) -> Result<Vec<Answer>, SqlError> {
         let sorted = in_order(wishes, |wish| id_of(&wish.key));
         let (count, holder) = (sorted.len(), hex(owner.as_str()));
-        let rows = sorted.iter().enumerate().map(|(at, (id, wish))| {
-            let (id, start, ttl) = (hex(id), hex(start_of(&wish.key)), micros(wish.ttl));
-            let token = format!("last_insert_id() - {count} + {}", at + 1);
-            format!(
-                "({id}, {start}, {holder}, {token}, utc_timestamp(6) + interval {ttl} microsecond)"
-            )
+        let free = sorted.iter().map(|(id, wish)| {
+            let (id, start) = (hex(id), hex(start_of(&wish.key)));
+            format!("({id}, {start}, '', 0, '1970-01-01')")
+        });
+        let wished = sorted.iter().enumerate().map(|(at, (id, wish))| {
+            let (id, place, ttl) = (hex(id), at + 1, micros(wish.ttl));
+            format!("select {id} as id, {place} as place, {ttl} as ttl")
         });
         // The row of the counter is locked until the end: those that acquire do it one after the
-        // other, and tokens grow in the order of their grants. Then one assignment after the other:
-        // a row has the new token if, and only if, it is granted.
+        // other, and tokens grow in the order of their grants.
         let text = format!(
             "begin;
              update {{counters}} set value = last_insert_id(value + {count}) where name = 'tokens';
+             set @keylane_token = last_insert_id() - {count};
              insert into {{leases}} (id, key_start, owner, token, runs_out) values {}
-             on duplicate key update
-                token = if(owner = values(owner) or runs_out <= utc_timestamp(6), values(token), token),
-                runs_out = if(token = values(token), values(runs_out), runs_out),
-                owner = if(token = values(token), values(owner), owner);
+             on duplicate key update id = values(id);
+             update {{leases}} leases join ({}) wish on wish.id = leases.id
+             set leases.owner = {holder}, leases.token = @keylane_token + wish.place,
+                leases.runs_out = utc_timestamp(6) + interval wish.ttl microsecond
+             where leases.owner = {holder} or leases.runs_out <= utc_timestamp(6);
              select id, token, owner = {holder} as is_ours,
                 timestampdiff(microsecond, utc_timestamp(6), runs_out) as remaining
              from {{leases}} where id in ({});
              commit",
-            joined(rows),
+            joined(free),
+            Vec::from_iter(wished).join(" union all "),
             joined(sorted.iter().map(|(id, _)| hex(id))),
         );
         let rows = self.rows(&text).await?;
@@ -85,12 +90,13 @@ impl Leases {
             hex(owner.as_str()),
             in_order(claims, |claim| id_of(&claim.key)),
         );
-        // What is not ours in the second statement, and was in the first, was taken over in between.
         let text = format!(
-            "update {{leases}} leases join ({}) claim on claim.id = leases.id
+            "begin;
+             update {{leases}} leases join ({}) claim on claim.id = leases.id
              set leases.runs_out = utc_timestamp(6) + interval claim.ttl microsecond
              where leases.owner = {owner} and leases.token = claim.token;
-             select id, token from {{leases}} where owner = {owner} and id in ({})",
+             select id, token from {{leases}} where owner = {owner} and id in ({});
+             commit",
             claimed(&sorted),
             joined(sorted.iter().map(|(id, _)| hex(id))),
         );
@@ -108,23 +114,27 @@ impl Leases {
             in_order(claims, |claim| id_of(&claim.key)),
         );
         let text = format!(
-            "update {{leases}} leases join ({}) claim on claim.id = leases.id
+            "begin;
+             update {{leases}} leases join ({}) claim on claim.id = leases.id
              set leases.owner = '', leases.runs_out = utc_timestamp(6)
-             where leases.owner = {owner} and leases.token = claim.token",
+             where leases.owner = {owner} and leases.token = claim.token;
+             commit",
             claimed(&sorted),
         );
         self.rows(&text).await.map(drop)
     }
 
     pub(super) async fn remove_old(&self) -> Result<u64, SqlError> {
-        let delete = "delete from {leases} where runs_out < utc_timestamp(6) - interval 1 day
-            order by id limit 1000";
+        let delete = "begin;
+            delete from {leases} where runs_out < utc_timestamp(6) - interval 1 day
+            order by id limit 1000;
+            commit";
         let mut removed = 0;
         loop {
             let mut connection = Lent::from(&self.pool).await?;
             let deleted = sqlx::raw_sql(self.text(delete));
             let deleted = deleted.execute(connection.get()).await;
-            let rows = connection.end(deleted)?.rows_affected();
+            let rows = connection.end_or_close(deleted)?.rows_affected();
             removed += rows;
             if rows == 0 {
                 return Ok(removed);
