@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use keylane_leases::error::LeaseLost;
+use keylane_leases::error::{AcquireError, LeaseLost};
 use keylane_leases::store::{LeaseStore, Wish};
 use keylane_leases::{Leases, Owner, Settings};
 use keylane_sql::{Database, SqlLeases, Tables, sqlx};
 use keylane_testkit::proxy::{Direction, Proxy};
+use keylane_testkit::servers::{MariaDb, Postgres};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::{Instant, sleep, timeout};
@@ -140,6 +141,99 @@ async fn connections_that_are_killed_cost_no_lease() {
             }
         }
         assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    }
+}
+
+/// A server of its own.
+enum Own {
+    Postgres(Postgres),
+    MariaDb(MariaDb),
+}
+
+impl Own {
+    async fn start(kind: Kind) -> Self {
+        match kind {
+            Kind::Postgres => Self::Postgres(Postgres::start().await.unwrap()),
+            Kind::MariaDb => Self::MariaDb(MariaDb::start().await.unwrap()),
+        }
+    }
+
+    async fn create_database(&self) -> String {
+        let created = match self {
+            Self::Postgres(server) => server.create_database().await,
+            Self::MariaDb(server) => server.create_database().await,
+        };
+        created.unwrap()
+    }
+
+    async fn kill(&self) {
+        let killed = match self {
+            Self::Postgres(server) => server.kill().await,
+            Self::MariaDb(server) => server.kill().await,
+        };
+        killed.unwrap();
+    }
+
+    async fn start_again(&self) {
+        let started = match self {
+            Self::Postgres(server) => server.start_again().await,
+            Self::MariaDb(server) => server.start_again().await,
+        };
+        started.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn postgres_that_crashes_keeps_leases_and_tokens() {
+    crashed(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn mariadb_that_crashes_keeps_leases_and_tokens() {
+    crashed(Kind::MariaDb).await;
+}
+
+/// The server is killed and started again while a key is held, for longer than that takes.
+async fn crashed(kind: Kind) {
+    const LONG: Duration = Duration::from_secs(60);
+    let server = Own::start(kind).await;
+    let place = Place::at(kind, server.create_database().await)
+        .await
+        .migrated()
+        .await;
+    let (here, there) = (place.leases().await, place.leases().await);
+    let held = here.acquire("held", LONG).await.unwrap();
+    let mut last = None;
+    for _ in 0..3 {
+        let lease = there.acquire("other", LONG).await.unwrap();
+        assert!(
+            Some(lease.token()) > last,
+            "{:?} after {last:?}",
+            lease.token()
+        );
+        last = Some(lease.token());
+        lease.release().await;
+        server.kill().await;
+        let refused = there.try_acquire("other", LONG).await;
+        assert!(
+            matches!(refused, Err(AcquireError::Store(_))),
+            "{refused:?}"
+        );
+        server.start_again().await;
+        held.check().unwrap();
+        let taken = timeout(Duration::from_secs(30), async {
+            loop {
+                match there.try_acquire("held", LONG).await {
+                    Err(AcquireError::Store(_)) => sleep(Duration::from_millis(50)).await,
+                    answer => return answer,
+                }
+            }
+        });
+        let taken = taken.await.expect("the server answers again");
+        assert!(
+            matches!(taken, Err(AcquireError::Taken { .. })),
+            "{taken:?}"
+        );
     }
 }
 

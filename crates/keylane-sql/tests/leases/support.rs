@@ -27,7 +27,11 @@ pub(crate) struct Place {
 impl Place {
     /// Without tables.
     pub(crate) async fn empty(kind: Kind) -> Self {
-        let address = match kind {
+        Self::at(kind, Self::address(kind).await).await
+    }
+
+    async fn address(kind: Kind) -> String {
+        match kind {
             Kind::Postgres => {
                 let server = POSTGRES.get_or_init(async || Postgres::start().await.unwrap());
                 server.await.create_database().await.unwrap()
@@ -36,7 +40,11 @@ impl Place {
                 let server = MARIADB.get_or_init(async || MariaDb::start().await.unwrap());
                 server.await.create_database().await.unwrap()
             }
-        };
+        }
+    }
+
+    /// Where a database is.
+    pub(crate) async fn at(kind: Kind, address: String) -> Self {
         let database = Database::connect(&address).await.unwrap();
         Self {
             kind,
@@ -46,9 +54,12 @@ impl Place {
     }
 
     pub(crate) async fn new(kind: Kind) -> Self {
-        let place = Self::empty(kind).await;
-        place.database.migrate(&Tables::new()).await.unwrap();
-        place
+        Self::empty(kind).await.migrated().await
+    }
+
+    pub(crate) async fn migrated(self) -> Self {
+        self.database.migrate(&Tables::new()).await.unwrap();
+        self
     }
 
     pub(crate) async fn store(&self) -> SqlLeases {
