@@ -66,6 +66,7 @@ const CASES: &[(&str, Case)] = cases![
     one_holder,
     tokens_grow,
     the_owner_may_ask_again,
+    asking_again_shortens_nothing,
     a_lease_runs_out,
     a_renewed_lease_lasts,
     a_token_of_another_grant_does_nothing,
@@ -148,6 +149,14 @@ async fn the_owner_may_ask_again(scene: &Scene<'_>) {
     assert!(second.token > first.token);
     assert!(!scene.renew(&scene.here, &first).await);
     assert!(scene.renew(&scene.here, &second).await);
+}
+
+async fn asking_again_shortens_nothing(scene: &Scene<'_>) {
+    let _ = scene.granted(&scene.here, "key", LONG).await;
+    // An earlier call that was given up, and is done late.
+    let _ = scene.granted(&scene.here, "key", SHORT).await;
+    tokio::time::sleep(SHORT * 2).await;
+    assert!(is_taken(scene.acquire(&scene.there, "key", LONG).await));
 }
 
 async fn a_lease_runs_out(scene: &Scene<'_>) {

@@ -105,7 +105,8 @@ impl Keeper {
         // Before anything is sent: what is granted is counted from here.
         let sent = Instant::now();
         self.calls.push(Box::pin(async move {
-            let answers = within(limit, store.acquire(&shared.owner, &wishes)).await;
+            let call = async { store.acquire(&shared.owner, &wishes).await };
+            let answers = within(limit, call).await;
             Done::Asked(asked, sent, complete(answers, wishes.len()))
         }));
     }
@@ -117,7 +118,8 @@ impl Keeper {
         let limit = self.settings.call_limit.min(third);
         let sent = Instant::now();
         self.calls.push(Box::pin(async move {
-            let answers = within(limit, store.renew(&shared.owner, &claims)).await;
+            let call = async { store.renew(&shared.owner, &claims).await };
+            let answers = within(limit, call).await;
             let answers = complete(answers, claims.len());
             Done::Renewed(claims, sent, answers)
         }));
@@ -128,7 +130,8 @@ impl Keeper {
         let limit = self.settings.call_limit;
         self.calls.push(Box::pin(async move {
             let claims: Vec<Claim> = released.iter().map(|one| one.claim.clone()).collect();
-            let answer = within(limit, store.release(&shared.owner, &claims)).await;
+            let call = async { store.release(&shared.owner, &claims).await };
+            let answer = within(limit, call).await;
             Done::Released(released, answer)
         }));
     }

@@ -113,6 +113,7 @@ impl Leases {
     ) -> Result<Lease, AcquireError> {
         let wish = wish(key, ttl)?;
         loop {
+            self.handle.shared.expire();
             let place = Arc::clone(&self.handle.shared.places).acquire_owned().await;
             let place = place.map_err(|_| AcquireError::Closed)?;
             match self.ask(wish.clone(), place).await {
@@ -120,7 +121,11 @@ impl Leases {
                 Err(Refusal::Here { freed, .. }) => freed.freed().await,
                 Err(Refusal::Error(AcquireError::Taken { remaining })) => {
                     let pause = self.pause().min(remaining).max(LEAST_PAUSE);
-                    tokio::time::sleep(pause).await;
+                    let mut has_ended = self.handle.has_ended.clone();
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        _ = has_ended.changed() => {}
+                    }
                 }
                 Err(Refusal::Error(error)) => return Err(error),
             }
@@ -143,6 +148,7 @@ impl Leases {
         ttl: Duration,
     ) -> Result<Lease, AcquireError> {
         let wish = wish(key, ttl)?;
+        self.handle.shared.expire();
         let place = Arc::clone(&self.handle.shared.places).try_acquire_owned();
         let place = place.map_err(|error| match error {
             TryAcquireError::Closed => AcquireError::Closed,
@@ -161,8 +167,12 @@ impl Leases {
         &self.handle.shared.owner
     }
 
-    /// Ends all leases, and grants no more. Their holders are told; this returns when the store
-    /// was told, too, or could not be: after twice [`Settings::call_limit`] at the latest.
+    /// Ends all leases, and grants no more. Their holders are told, and then the store, in batches;
+    /// this returns when it was told of all, or could not be, each call within
+    /// [`Settings::call_limit`].
+    ///
+    /// Another process can have the keys then. Work that goes on under a lease is told, and dropped
+    /// by [`Lease::run`] when it is polled next, but is not waited for: end it before.
     ///
     /// # Cancel safety
     ///
@@ -183,7 +193,8 @@ impl Leases {
     /// Three quarters of the setting to five quarters, so that those that wait do not ask together.
     fn pause(&self) -> Duration {
         let share = random_bits() as f64 / u64::MAX as f64;
-        self.handle.settings.look_again.mul_f64(0.75 + share / 2.0)
+        let look_again = self.handle.settings.look_again.min(LONGEST_TTL);
+        look_again.mul_f64(0.75 + share / 2.0)
     }
 }
 

@@ -87,18 +87,21 @@ impl LeaseStore for MemoryStore {
 
 impl Grants {
     fn acquire(&mut self, owner: &Owner, wish: &Wish, now: Instant) -> Answer {
+        let mut until = now + wish.ttl;
         if let Some(grant) = self.held.get(&wish.key)
-            && grant.owner != *owner
             && grant.until > now
         {
-            let remaining = grant.until - now;
-            return Answer::Taken { remaining };
+            if grant.owner != *owner {
+                let remaining = grant.until - now;
+                return Answer::Taken { remaining };
+            }
+            until = until.max(grant.until);
         }
         self.last_token += 1;
         let grant = Grant {
             owner: owner.clone(),
             token: Token(self.last_token),
-            until: now + wish.ttl,
+            until,
         };
         let token = grant.token;
         self.held.insert(wish.key.clone(), grant);

@@ -142,16 +142,18 @@ impl Shared {
         self.places.close();
         let mut state = self.state();
         state.stage = Stage::Closed;
+        // The holders first, and then the store: the task may be about to take what it is told.
+        let terms = std::mem::take(&mut state.terms);
+        for entry in terms.values() {
+            entry.term.send_replace(Term::Lost(LeaseLost::Closed));
+        }
         for claim in state.table.release_all() {
             // Nothing waits for a single one.
             state.tell_store(claim, None);
         }
         let asked = std::mem::take(&mut state.asked);
-        let terms = std::mem::take(&mut state.terms);
         drop(state);
-        for entry in terms.into_values() {
-            entry.term.send_replace(Term::Lost(LeaseLost::Closed));
-        }
+        drop(terms);
         for asked in asked {
             let _ = asked.answer.send(Err(AcquireError::Closed));
         }
@@ -184,6 +186,12 @@ impl Shared {
         let mut state = self.state();
         let most = most.min(state.released.len());
         state.released.drain(..most).collect()
+    }
+
+    /// Reports what has run out: its holder may know it, and ask again, before the task does.
+    pub(crate) fn expire(&self) {
+        // With none of those to be renewed.
+        let _ = self.take_due(Instant::now(), 0);
     }
 
     /// Reports what has run out. Returns what is to be renewed.

@@ -30,6 +30,8 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// wishes.
     ///
     /// What `owner` itself holds is granted anew: the answer to an earlier call may have been lost.
+    /// That never shortens it: an earlier call may also be done late, after a lease was granted that
+    /// is in use.
     ///
     /// # Errors
     ///

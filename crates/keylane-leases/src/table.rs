@@ -193,13 +193,17 @@ impl Table {
         sent: Instant,
         now: Instant,
     ) -> Kept {
-        let Some(mut held) = self.take(key, token) else {
+        let Some(held) = self.take(key, token) else {
             return Kept::Gone;
         };
         if !is_held {
             return Kept::TakenOver;
         }
-        held = Held::new(token, held.ttl, sent);
+        // Its holder may have seen that it was over: it does not come back.
+        if held.ends_at <= now {
+            return Kept::RanOut;
+        }
+        let held = Held::new(token, held.ttl, sent);
         if held.ends_at <= now {
             return Kept::RanOut;
         }

@@ -1,7 +1,7 @@
 //! What the holder of a lease is told about it.
 
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::error::LeaseLost;
 
@@ -33,13 +33,25 @@ impl TermWatch {
         }
     }
 
-    /// Waits until the lease is lost.
+    /// Waits until the lease is lost, as reported or by the clock, whichever comes first: the task
+    /// that reports may be in the queue of a worker that is blocked.
     pub(crate) async fn lost(&self) -> LeaseLost {
         let mut watch = self.0.clone();
-        let lost = watch.wait_for(|term| matches!(term, Term::Lost(_))).await;
-        match lost.as_deref() {
-            Ok(Term::Lost(why)) => *why,
-            _ => LeaseLost::Closed,
+        loop {
+            let term = *watch.borrow_and_update();
+            let until = match term {
+                Term::Lost(why) => return why,
+                Term::Asked => Instant::now(),
+                Term::Until(at) => at,
+            };
+            tokio::select! {
+                changed = watch.changed() => {
+                    if changed.is_err() && !matches!(*watch.borrow(), Term::Lost(_)) {
+                        return LeaseLost::Closed;
+                    }
+                }
+                () = sleep_until(until) => return LeaseLost::RanOut,
+            }
         }
     }
 

@@ -49,7 +49,7 @@ impl Database {
                 let options = PgConnectOptions::from_str(address);
                 let options = options.map_err(|_| SqlError::unreadable_address())?;
                 let pool = PgPoolOptions::new().acquire_timeout(ACQUIRE);
-                let pool = pool.connect_with(options.application_name("keylane"));
+                let pool = pool.connect_with(options);
                 Ok(Self::postgres(pool.await?))
             }
             "mysql" | "mariadb" => {

@@ -61,7 +61,7 @@ pub enum ErrorKind {
     Unreachable,
     /// The transaction was in the way of another one. Try again.
     Conflict,
-    /// A table, or a right to it, is missing.
+    /// A table, or its schema, is missing.
     Missing,
     /// Anything else.
     Other,
@@ -134,13 +134,13 @@ impl From<sqlx::Error> for SqlError {
 /// By the five characters of the SQL standard; both databases have them.
 fn kind_of(code: &str) -> ErrorKind {
     match code {
-        // Serialization failure, deadlock, lock not available.
-        "40001" | "40P01" | "55P03" => ErrorKind::Conflict,
+        // Serialization failure, deadlock, lock not available, statement cancelled by its time limit.
+        "40001" | "40P01" | "55P03" | "57014" => ErrorKind::Conflict,
         // Shut down, crashed, starting, terminated by an operator; too many connections.
         "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08004" => ErrorKind::Unreachable,
         code if code.starts_with("08") => ErrorKind::Unreachable,
-        // Undefined table, schema or column; insufficient privilege.
-        "42P01" | "3F000" | "42703" | "42501" | "42S02" | "42S22" => ErrorKind::Missing,
+        // Undefined table or schema.
+        "42P01" | "3F000" | "42S02" => ErrorKind::Missing,
         _ => ErrorKind::Other,
     }
 }

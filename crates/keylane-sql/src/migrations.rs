@@ -56,6 +56,10 @@ impl Database {
     ///
     /// [`OpenError::Newer`] if a newer program has been here, and changes nothing then.
     pub async fn migrate(&self, tables: &Tables) -> Result<(), OpenError> {
+        // A worker may have no right to make tables, and need none.
+        if self.version(tables).await? == needed() {
+            return Ok(());
+        }
         match &self.0 {
             Pool::Postgres(pool) => {
                 let mut connection = Lent::from(pool).await?;
@@ -65,7 +69,8 @@ impl Database {
             Pool::MySql(pool) => {
                 let mut connection = Lent::from(pool).await?;
                 let migrated = migrate_mysql(connection.get(), tables).await;
-                is_known(connection.end(migrated)?)
+                // After an error it has the lock.
+                is_known(connection.end_or_close(migrated)?)
             }
         }
     }
@@ -94,19 +99,20 @@ impl Database {
                 let text = tables.statement(read, Quote::Postgres);
                 let mut connection = Lent::from(pool).await?;
                 let query = sqlx::query_scalar::<_, i32>(AssertSqlSafe(text));
-                let version = query.fetch_one(connection.get()).await;
+                let version = query.fetch_optional(connection.get()).await;
                 connection.end(version)
             }
             Pool::MySql(pool) => {
                 let text = tables.statement(read, Quote::MySql);
                 let mut connection = Lent::from(pool).await?;
                 let query = sqlx::query_scalar::<_, i32>(AssertSqlSafe(text));
-                let version = query.fetch_one(connection.get()).await;
+                let version = query.fetch_optional(connection.get()).await;
                 connection.end(version)
             }
         };
         match version {
-            Ok(version) => Ok(version.unsigned_abs()),
+            // Without a row, where a migration has just begun, or did not come to its end.
+            Ok(version) => Ok(version.unwrap_or(0).unsigned_abs()),
             Err(error) if error.kind() == crate::error::ErrorKind::Missing => Ok(0),
             Err(error) => Err(error),
         }
@@ -130,14 +136,18 @@ async fn migrate_postgres(
 ) -> Result<u32, sqlx::Error> {
     let text = |template: &str| AssertSqlSafe(tables.statement(template, Quote::Postgres));
     let mut transaction = connection.begin().await?;
+    // What was committed while it waited for the lock is to be seen.
+    sqlx::query("set transaction isolation level read committed")
+        .execute(&mut *transaction)
+        .await?;
     // Until the end of the transaction. Without it two that make a table at a time meet an error.
     sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 0))")
         .bind(tables.lock_name())
         .execute(&mut *transaction)
         .await?;
     for statement in [
-        "create table if not exists {schema} (version integer not null)",
-        "insert into {schema} (version) select 0 where not exists (select from {schema})",
+        "create table if not exists {schema} (one smallint primary key, version integer not null)",
+        "insert into {schema} (one, version) values (1, 0) on conflict do nothing",
     ] {
         sqlx::query(text(statement))
             .execute(&mut *transaction)
@@ -168,12 +178,20 @@ async fn migrate_mysql(
     tables: &Tables,
 ) -> Result<u32, sqlx::Error> {
     let text = |template: &str| AssertSqlSafe(tables.statement(template, Quote::MySql));
-    // Names of locks have at most 64 bytes. It is given back with the connection at the latest.
-    let lock = format!("keylane:{:.56}", tables.lock_name());
-    sqlx::query("select get_lock(?, 60)")
-        .bind(&lock)
+    // A connection of a user's pool may not commit by itself.
+    sqlx::query("set autocommit = 1")
         .execute(&mut *connection)
         .await?;
+    // Names of locks have at most 64 bytes. The connection is closed if this does not come to its end.
+    let lock = format!("keylane:{:.56}", tables.lock_name());
+    let locked = sqlx::query_scalar::<_, Option<i64>>("select get_lock(?, 60)")
+        .bind(&lock)
+        .fetch_one(&mut *connection)
+        .await?;
+    if locked != Some(1) {
+        let why = "another process has migrated the tables for more than a minute";
+        return Err(sqlx::Error::Protocol(why.to_owned()));
+    }
     for statement in [
         "create table if not exists {schema} (one tinyint primary key, version int not null) engine = InnoDB",
         "insert ignore into {schema} (one, version) values (1, 0)",

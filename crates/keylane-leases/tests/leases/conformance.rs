@@ -32,9 +32,10 @@ enum Defect {
     ReleasesNothing,
     ReleasesAnyToken,
     ReleasesForOthers,
+    ShortensItsOwn,
 }
 
-const DEFECTS: [Defect; 16] = [
+const DEFECTS: [Defect; 17] = [
     Defect::GrantsToAll,
     Defect::RefusesItsOwnHolder,
     Defect::OneToken,
@@ -51,6 +52,7 @@ const DEFECTS: [Defect; 16] = [
     Defect::ReleasesNothing,
     Defect::ReleasesAnyToken,
     Defect::ReleasesForOthers,
+    Defect::ShortensItsOwn,
 ];
 
 #[tokio::test(start_paused = true)]
@@ -134,6 +136,16 @@ impl LeaseStore for Defective {
                 );
             }
             return Ok(answers);
+        }
+        if self.is(Defect::ShortensItsOwn) {
+            for wish in &wishes {
+                if let Some((holder, token)) = self.memory.holder(&wish.key)
+                    && holder == *owner
+                {
+                    let claim = Claim::new(wish.key.clone(), token, wish.ttl);
+                    self.memory.release(owner, &[claim]).await?;
+                }
+            }
         }
         let mut answers = self.memory.acquire(owner, &wishes).await?;
         let releases = self.releases.load(Ordering::Relaxed);

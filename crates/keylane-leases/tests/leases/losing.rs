@@ -1,7 +1,9 @@
 //! Leases that are lost while they are in use.
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use keylane_leases::error::{AcquireError, LeaseLost};
@@ -66,30 +68,48 @@ async fn what_ends_in_time_ends_well() {
 }
 
 /// As after SIGSTOP: no timer has fired, no task has run, and the time is over.
+#[tokio::test]
+async fn after_a_pause_nothing_is_polled_that_was_under_way() {
+    let ttl = Duration::from_millis(200);
+    let lease = one(&Store::new()).acquire("key", ttl).await.unwrap();
+    let polls = AtomicUsize::new(0);
+    let mut ran = std::pin::pin!(lease.run(poll_fn(|_| {
+        polls.fetch_add(1, Ordering::SeqCst);
+        Poll::<()>::Pending
+    })));
+    let after = poll_fn(|cx| {
+        assert!(ran.as_mut().poll(cx).is_pending());
+        std::thread::sleep(ttl);
+        Poll::Ready(ran.as_mut().poll(cx))
+    });
+    assert_eq!(after.await, Poll::Ready(Err(LeaseLost::RanOut)));
+    assert_eq!(polls.load(Ordering::SeqCst), 1);
+}
+
+/// The task that keeps the leases may be in the queue of a worker that does not come back. What runs
+/// is dropped in time all the same.
 #[test]
-fn after_a_pause_nothing_is_polled_that_was_under_way() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+fn a_blocked_worker_does_not_hold_up_the_end() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
+    let ttl = Duration::from_millis(300);
+    let (let_go, blocked) = std::sync::mpsc::channel::<()>();
     runtime.block_on(async {
-        let store = Store::new();
-        let ttl = Duration::from_millis(200);
-        let lease = one(&store).acquire("key", ttl).await.unwrap();
-        // The task that keeps the leases waits for its timer, and is not about to run.
-        settle().await;
-        let polls = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&polls);
-        let ran = lease.run(std::future::poll_fn(move |cx| {
-            if counted.fetch_add(1, Ordering::SeqCst) == 0 {
-                // The only thread stands still, and this future is woken first.
-                std::thread::sleep(ttl);
-                cx.waker().wake_by_ref();
-            }
-            std::task::Poll::<()>::Pending
-        }));
-        assert_eq!(ran.await, Err(LeaseLost::RanOut));
-        assert_eq!(polls.load(Ordering::SeqCst), 1);
+        let leases = one(&Store::new());
+        let lease = leases.acquire("key", ttl).await.unwrap();
+        let other = leases.acquire("other", ttl).await.unwrap();
+        let ran = tokio::spawn(async move { lease.run(std::future::pending::<()>()).await });
+        // It wakes the task of the leases, which goes to the queue of this worker, and blocks.
+        let blocks = tokio::spawn(async move {
+            drop(other);
+            let _ = blocked.recv();
+        });
+        assert_eq!(ran.await.unwrap(), Err(LeaseLost::RanOut));
+        let_go.send(()).unwrap();
+        blocks.await.unwrap();
     });
 }
 

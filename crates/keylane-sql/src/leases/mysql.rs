@@ -46,18 +46,21 @@ impl Leases {
             let (id, place, ttl) = (hex(id), at + 1, micros(wish.ttl));
             format!("select {id} as id, {place} as place, {ttl} as ttl")
         });
-        // The row of the counter is locked until the end: those that acquire do it one after the
-        // other, and tokens grow in the order of their grants.
+        // The rows are locked first, and tokens drawn then: those of a key grow in the order of its
+        // grants.
         let text = format!(
-            "begin;
-             update {{counters}} set value = last_insert_id(value + {count}) where name = 'tokens';
-             set @keylane_token = last_insert_id() - {count};
+            "start transaction;
              insert into {{leases}} (id, key_start, owner, token, runs_out) values {}
              on duplicate key update id = values(id);
+             update {{counters}} set value = last_insert_id(value + {count}) where name = 'tokens';
+             set @keylane_token = last_insert_id() - {count};
              update {{leases}} leases join ({}) wish on wish.id = leases.id
-             set leases.owner = {holder}, leases.token = @keylane_token + wish.place,
-                leases.runs_out = utc_timestamp(6) + interval wish.ttl microsecond
-             where leases.owner = {holder} or leases.runs_out <= utc_timestamp(6);
+             set leases.token = @keylane_token + wish.place,
+                leases.runs_out = greatest(
+                    leases.runs_out, utc_timestamp(6) + interval wish.ttl microsecond
+                ),
+                leases.owner = {holder}
+             where leases.owner in ({holder}, '') or leases.runs_out <= utc_timestamp(6);
              select id, token, owner = {holder} as is_ours,
                 timestampdiff(microsecond, utc_timestamp(6), runs_out) as remaining
              from {{leases}} where id in ({});
@@ -91,7 +94,7 @@ impl Leases {
             in_order(claims, |claim| id_of(&claim.key)),
         );
         let text = format!(
-            "begin;
+            "start transaction;
              update {{leases}} leases join ({}) claim on claim.id = leases.id
              set leases.runs_out = utc_timestamp(6) + interval claim.ttl microsecond
              where leases.owner = {owner} and leases.token = claim.token;
@@ -114,7 +117,7 @@ impl Leases {
             in_order(claims, |claim| id_of(&claim.key)),
         );
         let text = format!(
-            "begin;
+            "start transaction;
              update {{leases}} leases join ({}) claim on claim.id = leases.id
              set leases.owner = '', leases.runs_out = utc_timestamp(6)
              where leases.owner = {owner} and leases.token = claim.token;
@@ -125,7 +128,7 @@ impl Leases {
     }
 
     pub(super) async fn remove_old(&self) -> Result<u64, SqlError> {
-        let delete = "begin;
+        let delete = "start transaction;
             delete from {leases} where runs_out < utc_timestamp(6) - interval 1 day
             order by id limit 1000;
             commit";

@@ -24,12 +24,14 @@ const ACQUIRE: &str = "
         from wish
         where not exists (
             select from {leases} other
-            where other.id = wish.id and other.owner <> $1 and other.runs_out > clock_timestamp()
+            where other.id = wish.id and other.owner not in ($1, '')
+              and other.runs_out > clock_timestamp()
         )
         order by id
         on conflict (id) do update
-        set owner = excluded.owner, token = nextval('{tokens}'), runs_out = excluded.runs_out
-        where held.owner = excluded.owner or held.runs_out <= clock_timestamp()
+        set owner = excluded.owner, token = nextval('{tokens}'),
+            runs_out = greatest(held.runs_out, excluded.runs_out)
+        where held.owner in (excluded.owner, '') or held.runs_out <= clock_timestamp()
         returning held.id, held.token
     )
     select wish.id, granted.token,
