@@ -29,8 +29,8 @@ struct State {
     /// The keys of the table, each with what its holder is told.
     terms: HashMap<Bytes, Entry>,
     asked: VecDeque<Asked>,
-    /// Each was in the table, and takes no place any more. Their number is bounded by the leases
-    /// that were held when the store was last heard.
+    /// Each was in the table, and takes no place any more. The store takes them in batches; what
+    /// bounds them is that each was granted by the same store before.
     released: VecDeque<Released>,
     stage: Stage,
 }

@@ -58,8 +58,8 @@ pub trait LeaseStore: Send + Sync + 'static {
 
 /// A fencing token: each grant of a key has a higher one than all grants of that key before.
 ///
-/// What is written under a lease carries its token, and whoever stores it refuses a token below the
-/// highest that it has seen for the key. Then a holder that was paused past its lease, and does not
+/// What is written under a lease carries its token, and the place where it is written refuses a token
+/// below the highest that it has seen for the key. Then a holder that was paused past its lease, and does not
 /// know it yet, can write nothing.
 ///
 /// The idea and the word are from Martin Kleppmann, *How to do distributed locking* (2016).

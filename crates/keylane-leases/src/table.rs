@@ -148,13 +148,8 @@ impl Table {
         let Some(State::Asked) = self.leases.get(key) else {
             return Kept::Gone;
         };
-        let held = Held::new(token, ttl, sent);
-        if held.ends_at <= now {
-            self.leases.remove(key);
-            return Kept::RanOut;
-        }
-        self.put(key, held);
-        Kept::Until(held.ends_at)
+        self.leases.remove(key);
+        self.hold(key, Held::new(token, ttl, sent), now)
     }
 
     /// What is due, with at most so many to be renewed: call it again until there is nothing.
@@ -203,12 +198,7 @@ impl Table {
         if held.ends_at <= now {
             return Kept::RanOut;
         }
-        let held = Held::new(token, held.ttl, sent);
-        if held.ends_at <= now {
-            return Kept::RanOut;
-        }
-        self.put(key, held);
-        Kept::Until(held.ends_at)
+        self.hold(key, Held::new(token, held.ttl, sent), now)
     }
 
     /// A renewal has failed: the store may have done it or not.
@@ -264,6 +254,15 @@ impl Table {
             self.renewals.remove(&(at, key.clone()));
         }
         Some(held)
+    }
+
+    /// Puts a lease in that the store has granted or renewed, unless it is over already.
+    fn hold(&mut self, key: &Bytes, held: Held, now: Instant) -> Kept {
+        if held.ends_at <= now {
+            return Kept::RanOut;
+        }
+        self.put(key, held);
+        Kept::Until(held.ends_at)
     }
 
     fn put(&mut self, key: &Bytes, held: Held) {

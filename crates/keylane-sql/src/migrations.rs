@@ -5,7 +5,7 @@
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 
 use crate::database::{Database, Pool};
-use crate::error::{OpenError, SqlError};
+use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::lent::Lent;
 use crate::tables::{Quote, Tables};
 
@@ -113,7 +113,7 @@ impl Database {
         match version {
             // Without a row, where a migration has just begun, or did not come to its end.
             Ok(version) => Ok(version.unwrap_or(0).unsigned_abs()),
-            Err(error) if error.kind() == crate::error::ErrorKind::Missing => Ok(0),
+            Err(error) if error.kind() == ErrorKind::Missing => Ok(0),
             Err(error) => Err(error),
         }
     }

@@ -9,6 +9,8 @@
 mod mysql;
 mod postgres;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use keylane_leases::error::StoreError;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Wish};
@@ -137,8 +139,17 @@ fn start_of(key: &[u8]) -> Vec<u8> {
 }
 
 /// Times to live are at most a day.
-fn micros(time: std::time::Duration) -> i64 {
+fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Another owner has the lease, for so many microseconds by the clock of the server. `None`: it was
+/// granted to that owner while the statement ran.
+fn taken(micros: Option<i64>, wish: &Wish) -> Answer {
+    let micros = micros.map(|micros| u64::try_from(micros).unwrap_or(0));
+    Answer::Taken {
+        remaining: micros.map_or(wish.ttl, Duration::from_micros),
+    }
 }
 
 /// The places in the order of their ids. Rows are locked in that order by all, so that no two wait

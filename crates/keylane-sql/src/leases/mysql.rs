@@ -7,13 +7,12 @@
 
 use std::collections::HashMap;
 use std::fmt::{Display, Write};
-use std::time::Duration;
 
 use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, MySqlPool, Row};
 
-use super::{id_of, in_order, micros, start_of};
+use super::{id_of, in_order, micros, start_of, taken};
 use crate::error::SqlError;
 use crate::lent::Lent;
 use crate::tables::{Quote, Tables};
@@ -72,14 +71,7 @@ impl Leases {
         let rows = self.rows(&text).await?;
         let answers = wishes.iter().map(|wish| match rows.get(&id_of(&wish.key)) {
             Some(row) if row.get("is_ours") => Answer::Granted(Token(row.get("token"))),
-            Some(row) => {
-                let micros: i64 = row.get("remaining");
-                let remaining = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
-                Answer::Taken { remaining }
-            }
-            None => Answer::Taken {
-                remaining: wish.ttl,
-            },
+            row => taken(row.map(|row| row.get("remaining")), wish),
         });
         Ok(answers.collect())
     }

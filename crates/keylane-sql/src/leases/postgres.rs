@@ -2,12 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
-use super::{id_of, micros, start_of};
+use super::{id_of, micros, start_of, taken};
 use crate::error::SqlError;
 use crate::lent::Lent;
 use crate::tables::{Quote, Tables};
@@ -132,15 +131,9 @@ impl Leases {
         }
         let answers = ids.iter().zip(wishes).map(|(id, wish)| {
             let (token, remaining) = answers.get(id).copied().unwrap_or_default();
-            match (token, remaining) {
-                (Some(token), _) => Answer::Granted(Token(token.unsigned_abs())),
-                (None, Some(micros)) => Answer::Taken {
-                    remaining: Duration::from_micros(u64::try_from(micros).unwrap_or(0)),
-                },
-                // Another owner was granted it while this statement ran.
-                (None, None) => Answer::Taken {
-                    remaining: wish.ttl,
-                },
+            match token {
+                Some(token) => Answer::Granted(Token(token.unsigned_abs())),
+                None => taken(remaining, wish),
             }
         });
         Ok(answers.collect())

@@ -32,7 +32,7 @@ async fn migrates(kind: Kind) {
     place.database.check(&tables).await.unwrap();
     place.database.migrate(&tables).await.unwrap();
 
-    place.set_version(&tables, 9_999).await;
+    place.set_version(9_999).await;
     for refused in [
         place.database.check(&tables).await,
         place.database.migrate(&tables).await,

@@ -107,7 +107,7 @@ impl Place {
         self.execute(statement).await;
     }
 
-    pub(crate) async fn set_version(&self, _: &Tables, version: u32) {
+    pub(crate) async fn set_version(&self, version: u32) {
         let statement = format!("update keylane_schema set version = {version}");
         self.execute(statement).await;
     }
