@@ -155,6 +155,25 @@ fn a_gap_is_over_as_early_as_its_timer_may_be() {
     }
 }
 
+/// A runner may have read its clock before the timer of the gap went off, and finish after it.
+#[test]
+fn a_gap_whose_timer_is_gone_is_not_waited_for() {
+    let (start, rules) = (clock::now(), sequence(OnGap::Halt));
+    let mut lane = TestLane::empty(0);
+    let effects = offer(&mut lane, &[1, 3], start, &rules);
+    let (since, until) = rare(&effects).gap_until.expect("the gap has a timer");
+    let effects =
+        effects_of(|done| lane.wake(Due::Gap(since), until, &rules, &Spares::new(), done));
+    assert_eq!((effects.wake, lane.phase()), (None, Phase::Ready));
+    let _ = finish(&mut lane, start, &rules);
+    assert_eq!(lane.wait_reason(), Some(WaitReason::HaltedGap));
+    let resumed = decide(&mut lane, Decision::Resume, until, &rules).expect("it waits anew");
+    assert_eq!(
+        (rare(&resumed).gap_until, lane.wait_reason()),
+        (Some((until, until + PATIENCE)), Some(WaitReason::Gap))
+    );
+}
+
 #[test]
 fn a_version_that_was_given_up_is_recorded_once() {
     let now = clock::now();

@@ -164,7 +164,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         spares: &Spares<T>,
         effects: &mut Effects<T, H, G>,
     ) {
-        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer()) else {
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer_mut()) else {
             return;
         };
         let gap = sequencer.gap();
@@ -176,6 +176,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             effects.rare_mut().gap_until = Some((since, until));
             return;
         }
+        // The lane may be about to wait for it, with a time that was read before.
+        sequencer.end_gap();
         self.give_gap_up(sequence, now, spares, effects);
         effects.rare_mut().gap = gap;
         self.arm_gap(sequence, Some(since), effects);
@@ -240,8 +242,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         let gap = sequencer.gap()?;
         let until = later(gap.since, sequence.patience);
-        // As early as its timer may be.
-        if until <= now + TICK && sequence.on_gap == OnGap::Halt {
+        // As early as its timer may be; and `now` may have been read before its timer went off.
+        let is_over = until <= now + TICK || sequencer.is_gap_over();
+        if is_over && sequence.on_gap == OnGap::Halt {
             return Some((WaitReason::HaltedGap, None));
         }
         Some((WaitReason::Gap, Some(until)))

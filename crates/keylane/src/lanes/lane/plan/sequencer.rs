@@ -14,10 +14,27 @@ use crate::clock::Instant;
 pub(crate) struct Sequencer<T> {
     position: Position,
     early: BTreeMap<u64, T>,
-    /// Since when the version that is next is missed, while something waits for it.
-    missed_since: Option<Instant>,
+    /// Set while something waits for the version that is next.
+    missed: Option<Missed>,
     /// The last version that is recorded outside, or was passed before anything was handled.
     recorded: Option<u64>,
+}
+
+/// How long the version that is next has been missed.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    since: Instant,
+    /// Whether the timer of the gap has gone off.
+    is_over: bool,
+}
+
+impl Missed {
+    fn since(now: Instant) -> Self {
+        Self {
+            since: now,
+            is_over: false,
+        }
+    }
 }
 
 /// Which version is next.
@@ -48,7 +65,7 @@ impl<T> Sequencer<T> {
         Self {
             position: Position::Unknown,
             early: BTreeMap::new(),
-            missed_since: None,
+            missed: None,
             recorded: None,
         }
     }
@@ -101,7 +118,7 @@ impl<T> Sequencer<T> {
                 }
                 self.early.insert(version, item);
                 if self.position != Position::Unknown {
-                    self.missed_since.get_or_insert(now);
+                    self.missed.get_or_insert(Missed::since(now));
                 }
                 Came::Early
             }
@@ -117,7 +134,7 @@ impl<T> Sequencer<T> {
         let (_, item) = self.early.pop_first()?;
         self.pass(version);
         // What is still early waits for another version, from now on.
-        self.missed_since = (!self.early.is_empty()).then_some(now);
+        self.missed = (!self.early.is_empty()).then_some(Missed::since(now));
         Some(item)
     }
 
@@ -138,7 +155,7 @@ impl<T> Sequencer<T> {
         };
         self.recorded = self.passed();
         let old = std::mem::replace(&mut self.early, keep);
-        self.missed_since = (!self.early.is_empty()).then_some(now);
+        self.missed = (!self.early.is_empty()).then_some(Missed::since(now));
         old.into_values().collect()
     }
 
@@ -151,7 +168,7 @@ impl<T> Sequencer<T> {
         Some(Gap {
             first,
             last: waits.checked_sub(1).filter(|last| *last >= first)?,
-            since: self.missed_since?,
+            since: self.missed?.since,
         })
     }
 
@@ -167,7 +184,7 @@ impl<T> Sequencer<T> {
     /// Keeps a message that was in line, and is early now.
     pub(crate) fn keep_early(&mut self, version: u64, item: T, now: Instant) {
         self.early.insert(version, item);
-        self.missed_since.get_or_insert(now);
+        self.missed.get_or_insert(Missed::since(now));
     }
 
     /// Takes out the early messages that are chosen, in the order of their versions.
@@ -177,7 +194,7 @@ impl<T> Sequencer<T> {
             .partition::<BTreeMap<_, _>, _>(|(_, item)| chosen(item));
         self.early = early;
         if self.early.is_empty() {
-            self.missed_since = None;
+            self.missed = None;
         }
         out.into_values().collect()
     }
@@ -189,14 +206,26 @@ impl<T> Sequencer<T> {
         }
     }
 
+    /// The time of the gap has come.
+    pub(crate) fn end_gap(&mut self) {
+        if let Some(missed) = &mut self.missed {
+            missed.is_over = true;
+        }
+    }
+
+    /// Whether the time of the gap has come: its timer does not go off again.
+    pub(crate) fn is_gap_over(&self) -> bool {
+        self.missed.is_some_and(|missed| missed.is_over)
+    }
+
     /// The missed versions are waited for anew.
     pub(crate) fn wait_anew(&mut self, now: Instant) {
-        self.missed_since = (!self.early.is_empty()).then_some(now);
+        self.missed = (!self.early.is_empty()).then_some(Missed::since(now));
     }
 
     /// Everything that came too early, in the order of the versions.
     pub(crate) fn take_early(&mut self) -> Vec<T> {
-        self.missed_since = None;
+        self.missed = None;
         std::mem::take(&mut self.early).into_values().collect()
     }
 
@@ -350,7 +379,7 @@ mod tests {
         assert_eq!(sequencer.take_early(), [9]);
         assert_eq!(sequencer.gap(), None);
         sequencer.wait_anew(now);
-        assert_eq!(sequencer.missed_since, None, "nothing waits");
+        assert!(sequencer.missed.is_none(), "nothing waits");
     }
 
     #[test]
