@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::limits::LimitError;
+pub use crate::limits::LimitError;
 
 /// Why an inbox was not opened. Nothing was changed, and nothing was read as empty.
 #[non_exhaustive]

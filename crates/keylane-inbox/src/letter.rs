@@ -30,6 +30,28 @@ pub struct Letter {
 impl Letter {
     /// The most bytes of an error that are kept.
     pub const MAX_ERROR_BYTES: usize = 4_096;
+
+    /// A letter as a store of your own has it.
+    pub fn new(
+        message: StoredMessage,
+        attempts: u32,
+        kind: LetterKind,
+        error: String,
+        dead_lettered_at: SystemTime,
+    ) -> Self {
+        Self {
+            message,
+            attempts,
+            kind,
+            error,
+            dead_lettered_at,
+        }
+    }
+
+    /// What is kept of an error: its start, up to a boundary of a character.
+    pub fn cut_error(error: &str) -> &str {
+        &error[..error.floor_char_boundary(Self::MAX_ERROR_BYTES)]
+    }
 }
 
 /// Why a message was given up on.
@@ -74,7 +96,13 @@ impl LetterKind {
         row.expect("every kind has a row")
     }
 
-    fn from_code(code: u8) -> Self {
+    /// The number that stands for it in a store; the same one for ever.
+    pub fn code(self) -> u8 {
+        self.row().1
+    }
+
+    /// What a number stands for; [`Other`](Self::Other) if this version does not know it.
+    pub fn from_code(code: u8) -> Self {
         let row = Self::ALL.into_iter().find(|(_, known, _)| *known == code);
         row.map_or(Self::Other, |(kind, ..)| kind)
     }
@@ -100,10 +128,10 @@ pub(crate) struct Ending<'a> {
 
 /// A letter around the record of its message.
 pub(crate) fn encode(sequence: u64, ending: Ending<'_>, record: &[u8]) -> Vec<u8> {
-    let error = cut(ending.error);
+    let error = Letter::cut_error(ending.error);
     let mut letter = vec![0; 14 + 4 + error.len() + 4 + record.len() + 4];
     let mut writer = Writer { rest: &mut letter };
-    writer.put(&[record::VERSION, ending.kind.row().1]);
+    writer.put(&[record::VERSION, ending.kind.code()]);
     writer.put(&ending.attempts.to_le_bytes());
     writer.put(&ending.at_ms.to_le_bytes());
     writer.long(error.as_bytes());
@@ -158,11 +186,6 @@ fn open(sequence: u64, letter: Bytes) -> Result<Parts, DecodeError> {
         true => Ok(parts),
         false => Err(DecodeError::Layout),
     }
-}
-
-/// The start of a text, up to a boundary of a character.
-fn cut(error: &str) -> &str {
-    &error[..error.floor_char_boundary(Letter::MAX_ERROR_BYTES)]
 }
 
 #[cfg(test)]

@@ -103,6 +103,15 @@ impl Limits {
     }
 }
 
+/// Whether one call may store all of these, by the default limits. For a store of your own.
+///
+/// # Errors
+///
+/// The first limit that one of them is beyond.
+pub fn check(messages: &[NewMessage]) -> Result<(), LimitError> {
+    Limits::default().check(messages)
+}
+
 /// Which limit a message is beyond. Nothing of its call was stored.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, PartialEq, Eq)]

@@ -63,10 +63,7 @@ impl NewMessage {
 
     /// Adds a header. A name may come more than once.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
-        self.headers.push(Header {
-            name: name.into(),
-            value: value.into(),
-        });
+        self.headers.push(Header::new(name, value));
         self
     }
 
@@ -110,6 +107,26 @@ pub struct StoredMessage {
 }
 
 impl StoredMessage {
+    /// A message as a store of your own has it.
+    pub fn new(sequence: u64, accepted_at: SystemTime, message: NewMessage) -> Self {
+        let NewMessage {
+            key,
+            payload,
+            id,
+            version,
+            headers,
+        } = message;
+        Self {
+            sequence,
+            accepted_at,
+            key,
+            payload,
+            id,
+            version,
+            headers,
+        }
+    }
+
     /// The message as it was when it was new.
     pub fn into_new(self) -> NewMessage {
         NewMessage {
@@ -201,6 +218,14 @@ pub struct Header {
 }
 
 impl Header {
+    /// A header.
+    pub fn new(name: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        Self {
+            name: name.into(),
+            value: value.into(),
+        }
+    }
+
     fn bytes(&self) -> usize {
         self.name.len() + self.value.len()
     }

@@ -175,6 +175,11 @@ impl Source for InboxSource {
     }
 
     fn validate(&self) -> Result<(), SourceError> {
+        if !self.store.is_scanned_in_order() {
+            return Err(SourceError::failed(
+                "this store commits in no order: consume the source that comes with it",
+            ));
+        }
         match self.is_reader {
             true => Ok(()),
             false => Err(SourceError::failed(

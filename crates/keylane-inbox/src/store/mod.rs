@@ -4,5 +4,7 @@
 mod contract;
 pub use contract::{Accepted, InboxStore, Redriven, Settled, Stats, Tail};
 
+pub use crate::limits::check as check_limits;
+
 mod embedded;
 pub use embedded::{EmbeddedStore, Settings, SyncMode};

@@ -78,14 +78,14 @@ async fn after_a_backlog() {
     let until = Instant::now() + Duration::from_secs(20);
     let drained = loop {
         let stats = store.stats().await.unwrap();
-        if is_bounded(&stats) {
+        // The file may be seen short before its compaction is counted.
+        if is_bounded(&stats) && stats.compactions > 0 {
             break stats;
         }
         assert!(Instant::now() < until, "{stats:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert_eq!(drained.waiting, LEFT);
-    assert!(drained.compactions > 0);
     assert!(drained.file_bytes < full.file_bytes / 4);
     // Nothing was lost by it, and the file on the disk is as small.
     let rest = store.scan(0, usize::MAX, usize::MAX).await.unwrap();

@@ -74,6 +74,7 @@ impl Compaction {
             return Err(Fault::Refused("it is not open".into()));
         };
         guarded(|| Ok(database.compact()?))?;
+        Counts::add(&shared.counts.compactions);
         drop(state);
         let after = shared.watch.length();
         // Of a small file most is the database's own. At most what the worst sizes need.
@@ -82,7 +83,6 @@ impl Compaction {
             _ => (after.saturating_mul(100) / live).clamp(100, 400),
         };
         self.noticed = None;
-        Counts::add(&shared.counts.compactions);
         let took = began.elapsed();
         tracing::debug!(before, after, live, ?took, "compacted");
         Ok(after)
