@@ -132,8 +132,9 @@ impl OpenError {
 
 /// Why the store could not do something.
 ///
-/// What was written with an error of kind [`NotCommitted`](Self::NotCommitted) may be in the store
-/// or not: a disk that fails does not say. Every other kind means that it is not.
+/// What was to be written may be in the store or not where
+/// [`may_be_stored`](Self::may_be_stored) says so: a disk that fails, or a server that is not heard
+/// any more, does not tell.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 pub enum StoreError {
@@ -165,6 +166,16 @@ pub enum StoreError {
         /// What it said.
         reason: String,
     },
+    /// The server of the database says no, or cannot be reached.
+    #[error(
+        "{reason}: try again, or mend what it names; an id keeps a message from being stored twice"
+    )]
+    Server {
+        /// What it said, or why it was not heard.
+        reason: String,
+        /// Whether what was to be written may be there all the same.
+        is_unconfirmed: bool,
+    },
     /// What was read is not what was written.
     #[error("{place} is damaged ({reason}): stop, and restore it from a backup")]
     Damaged {
@@ -178,7 +189,11 @@ pub enum StoreError {
 impl StoreError {
     /// Whether what was to be written may be in the store in spite of the error.
     pub fn may_be_stored(&self) -> bool {
-        matches!(self, Self::NotCommitted { .. })
+        match self {
+            Self::NotCommitted { .. } => true,
+            Self::Server { is_unconfirmed, .. } => *is_unconfirmed,
+            Self::Closed | Self::Unavailable { .. } | Self::Damaged { .. } => false,
+        }
     }
 }
 

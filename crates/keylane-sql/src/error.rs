@@ -86,6 +86,14 @@ impl SqlError {
         }
     }
 
+    /// A row that is not what was written.
+    pub(crate) fn damaged(sequence: u64) -> Self {
+        Self {
+            kind: ErrorKind::Other,
+            message: format!("the row of message {sequence} is not what was written"),
+        }
+    }
+
     /// What can be done about it.
     pub fn kind(&self) -> ErrorKind {
         self.kind

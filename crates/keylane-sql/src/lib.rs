@@ -9,6 +9,9 @@ pub use tables::Tables;
 mod leases;
 pub use leases::SqlLeases;
 
+mod inbox;
+pub use inbox::{InTransaction, Settings, SqlInbox};
+
 pub mod error;
 
 mod lent;

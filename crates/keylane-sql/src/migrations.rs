@@ -15,33 +15,98 @@ struct Migration {
     mysql: &'static [&'static str],
 }
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    postgres: &[
-        "create sequence if not exists {tokens}",
-        // `runs_out` changes with each renewal, and has no index: the row stays on its page.
-        "create table if not exists {leases} (
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        postgres: &[
+            "create sequence if not exists {tokens}",
+            // `runs_out` changes with each renewal, and has no index: the row stays on its page.
+            "create table if not exists {leases} (
             id bytea primary key,
             key_start bytea not null,
             owner text not null,
             token bigint not null,
             runs_out timestamptz not null
         ) with (fillfactor = 50)",
-    ],
-    mysql: &[
-        "create table if not exists {counters} (
+        ],
+        mysql: &[
+            "create table if not exists {counters} (
             name varchar(16) character set ascii collate ascii_bin primary key,
             value bigint unsigned not null
         ) engine = InnoDB",
-        "insert ignore into {counters} (name, value) values ('tokens', 0)",
-        "create table if not exists {leases} (
+            "insert ignore into {counters} (name, value) values ('tokens', 0)",
+            "create table if not exists {leases} (
             id binary(32) primary key,
             key_start varbinary(64) not null,
             owner varchar(64) character set ascii collate ascii_bin not null,
             token bigint unsigned not null,
             runs_out datetime(6) not null
         ) engine = InnoDB",
-    ],
-}];
+        ],
+    },
+    Migration {
+        postgres: &[
+            "create sequence if not exists {sequence}",
+            "create table if not exists {messages} (
+            sequence bigint primary key,
+            lane bytea not null,
+            key bytea not null,
+            payload bytea not null,
+            id bytea,
+            version numeric(20),
+            headers bytea,
+            attempts integer not null default 0,
+            accepted_at timestamptz not null default clock_timestamp()
+        )",
+            "create index if not exists {.messages_lane} on {messages} (lane, sequence)",
+            "create table if not exists {letters} (
+            sequence bigint primary key,
+            lane bytea not null,
+            key bytea not null,
+            payload bytea not null,
+            id bytea,
+            version numeric(20),
+            headers bytea,
+            accepted_at timestamptz not null,
+            attempts integer not null,
+            kind smallint not null,
+            error bytea not null,
+            dead_lettered_at timestamptz not null default clock_timestamp()
+        )",
+            // Locked by those who accept, until they commit.
+            "create table if not exists {keys} (
+            lane bytea primary key,
+            last bigint not null,
+            redriven bigint not null default 0
+        ) with (fillfactor = 70)",
+            // Changed by those who consume.
+            "create table if not exists {lanes} (
+            lane bytea primary key,
+            worker bigint,
+            token bigint not null default 0,
+            ready_at timestamptz not null,
+            crashes smallint not null default 0
+        ) with (fillfactor = 70)",
+            "create index if not exists {.lanes_ready} on {lanes} (ready_at) where worker is null",
+            "create index if not exists {.lanes_worker} on {lanes} (worker) where worker is not null",
+            "create table if not exists {workers} (
+            id bigint primary key default nextval('{tokens}'),
+            name text not null,
+            runs_out timestamptz not null
+        )",
+            "create table if not exists {known} (
+            mark bytea primary key,
+            sequence bigint not null,
+            seen_at timestamptz not null default clock_timestamp()
+        )",
+            "create index if not exists {.known_seen} on {known} (seen_at)",
+            "create table if not exists {versions} (
+            lane bytea primary key,
+            version numeric(20) not null
+        )",
+        ],
+        mysql: &[],
+    },
+];
 
 /// The version that this program needs.
 fn needed() -> u32 {

@@ -64,7 +64,8 @@ impl Tables {
         Ok(self)
     }
 
-    /// The text of a statement with each `{table}` replaced by the name of that table.
+    /// The text of a statement with each `{table}` replaced by the name of that table, and each
+    /// `{.index}` by the name of that index, which has no schema of its own.
     pub(crate) fn statement(&self, template: &str, quote: Quote) -> String {
         let mut text = String::with_capacity(template.len() * 2);
         let mut rest = template;
@@ -78,6 +79,11 @@ impl Tables {
         text
     }
 
+    /// What accepts are told on, in PostgreSQL.
+    pub(crate) fn channel(&self) -> String {
+        format!("{}inbox", self.prefix)
+    }
+
     /// What is locked while the tables are made.
     pub(crate) fn lock_name(&self) -> String {
         let schema = self.schema.as_deref().unwrap_or_default();
@@ -85,12 +91,16 @@ impl Tables {
     }
 
     fn push_name(&self, text: &mut String, table: &str, quote: Quote) {
+        let (table, is_in_schema) = match table.strip_prefix('.') {
+            Some(index) => (index, false),
+            None => (table, true),
+        };
         debug_assert!(table.len() <= LONGEST_TABLE, "{table}");
         let quote = match quote {
             Quote::Postgres => '"',
             Quote::MySql => '`',
         };
-        if let Some(schema) = &self.schema {
+        if let Some(schema) = self.schema.as_ref().filter(|_| is_in_schema) {
             text.extend([quote]);
             text.push_str(schema);
             text.extend([quote, '.']);
@@ -166,6 +176,10 @@ mod tests {
         assert_eq!(
             tables.statement("delete from {leases}", Quote::MySql),
             "delete from `queues`.`b_leases`"
+        );
+        assert_eq!(
+            tables.statement("create index {.ready} on {lanes}", Quote::Postgres),
+            "create index \"b_ready\" on \"queues\".\"b_lanes\""
         );
     }
 }

@@ -1,0 +1,80 @@
+//! What the inbox asks of a database. Each call is one transaction.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use keylane_inbox::{Accepted, Letter, LetterKind, Stats, StoredMessage};
+
+use super::item::Items;
+use super::turn::{Answer, Turn};
+use crate::error::SqlError;
+
+#[async_trait]
+pub(super) trait Backend: fmt::Debug + Send + Sync {
+    /// Stores messages that are not repeated within the call.
+    async fn accept(&self, items: &Items<'_>) -> Result<Vec<Accepted>, SqlError>;
+
+    /// Messages from a sequence on, so many, and no more once there are so many bytes.
+    async fn scan(&self, from: u64, count: u64, bytes: u64)
+    -> Result<Vec<StoredMessage>, SqlError>;
+
+    async fn read(&self, sequences: &[u64]) -> Result<HashMap<u64, StoredMessage>, SqlError>;
+
+    /// Removes messages, and makes others letters.
+    async fn settle(&self, done: &[u64], dead: &[Dead]) -> Result<(), SqlError>;
+
+    async fn letters(&self, after: u64, limit: u64) -> Result<Vec<Letter>, SqlError>;
+
+    async fn letter(&self, sequence: u64) -> Result<Option<Letter>, SqlError>;
+
+    async fn redrive(&self, sequences: &[u64]) -> Result<BTreeSet<u64>, SqlError>;
+
+    async fn purge_letters(&self, sequences: &[u64]) -> Result<BTreeSet<u64>, SqlError>;
+
+    async fn version(&self, key: &[u8]) -> Result<Option<u64>, SqlError>;
+
+    async fn record_version(&self, key: &[u8], version: u64) -> Result<(), SqlError>;
+
+    async fn tail(&self) -> Result<u64, SqlError>;
+
+    async fn stats(&self) -> Result<Stats, SqlError>;
+
+    /// Removes up to so many marks that are older. Returns how many.
+    async fn forget(&self, older: Duration, most: u64) -> Result<u64, SqlError>;
+
+    /// A worker of its own, whose claims end at this time unless it renews them.
+    async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError>;
+
+    /// Whether the claims of the worker go on. They do not if they have run out.
+    async fn renew(&self, worker: u64, ttl: Duration) -> Result<bool, SqlError>;
+
+    /// Frees the lanes of workers whose claims have run out, up to so many. Returns how many.
+    async fn free_dead(&self, most: u32) -> Result<u64, SqlError>;
+
+    /// The worker goes, and all of its lanes are free.
+    async fn leave(&self, worker: u64) -> Result<(), SqlError>;
+
+    /// All lanes of a worker, as they are found after an answer was lost.
+    async fn lanes_of(&self, worker: u64) -> Result<Vec<super::turn::Found>, SqlError>;
+
+    /// Done-marks, dead letters and claims in one round trip.
+    async fn turn(&self, turn: &Turn) -> Result<Answer, SqlError>;
+
+    /// Wakes the source when messages are accepted, as long as the task is not aborted. `None`:
+    /// this database tells nothing.
+    fn listen(
+        &self,
+        wake: std::sync::Arc<tokio::sync::Notify>,
+    ) -> Option<tokio::task::JoinHandle<()>>;
+}
+
+/// A message that is given up on.
+#[derive(Clone)]
+pub(super) struct Dead {
+    pub(super) sequence: u64,
+    pub(super) attempts: u32,
+    pub(super) kind: LetterKind,
+    pub(super) error: String,
+}

@@ -1,0 +1,305 @@
+//! The inbox in tables.
+//!
+//! | table | a row |
+//! | --- | --- |
+//! | `messages` | a message that waits, by its sequence |
+//! | `letters` | a dead letter, as it was accepted, and why |
+//! | `keys` | a key of which messages wait: locked by those who accept |
+//! | `lanes` | the same key, for those who consume: who has it, and under which token |
+//! | `workers` | a process that consumes, and until when its claims last |
+//! | `known` | the id, or key and version, of a message that was accepted |
+//! | `versions` | the last version of a key that was handled |
+//!
+//! Those who accept and those who consume lock different rows, so neither waits for the other: a
+//! transaction of the user's that accepts, and takes its time, delays no done-mark.
+
+mod backend;
+
+mod headers;
+
+mod item;
+
+mod lane;
+
+mod postgres;
+
+mod settings;
+pub use settings::Settings;
+
+mod store;
+
+mod times;
+
+mod transaction;
+pub use transaction::InTransaction;
+
+mod turn;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use keylane_inbox::error::{AcceptError, StoreError};
+use keylane_inbox::store::{Tail, check_limits};
+use keylane_inbox::{Accepted, Inbox, NewMessage};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use crate::database::{Database, Pool};
+use crate::error::{ErrorKind, OpenError, SqlError};
+use crate::tables::Tables;
+use backend::Backend;
+use item::Within;
+
+/// How often a transaction is made again that was in the way of another one.
+const TRIES: u32 = 10;
+
+/// The longest pause before it is.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A durable inbox in PostgreSQL, MySQL or MariaDB, shared by any number of processes.
+///
+/// It is an [`InboxStore`]: [`inbox`](Self::inbox) gives the handle that accepts messages and shows
+/// dead letters. What was accepted is committed. A handle is cheap to clone, and all clones are the
+/// same inbox.
+///
+/// # Order
+///
+/// Messages of a key are handled in the order in which they were committed. Those who accept
+/// messages of one key at the same time wait for each other.
+///
+/// # Duplicates
+///
+/// A message with an id, or with a version, is stored once, whichever process accepts it: see
+/// [`Settings::remember`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use keylane_sql::{Database, Settings, SqlInbox, Tables};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let database = Database::connect("postgres://worker:secret@db.internal/orders").await?;
+/// database.migrate(&Tables::new()).await?;
+/// let orders = SqlInbox::open(&database, &Tables::new(), Settings::new()).await?;
+/// orders.inbox().accept("user-7", "the first order").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct SqlInbox {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    backend: Box<dyn Backend>,
+    tables: Tables,
+    settings: Settings,
+    tail: watch::Sender<Tail>,
+    /// What this handle has redriven, and was not asked for yet.
+    redriven: Mutex<VecDeque<u64>>,
+    is_closed: AtomicBool,
+    /// Calls under way.
+    calls: TaskTracker,
+}
+
+impl SqlInbox {
+    /// The inbox in these tables, which were [migrated](Database::migrate) before.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] if the tables are older or newer than this program, or cannot be reached.
+    pub async fn open(
+        database: &Database,
+        tables: &Tables,
+        settings: Settings,
+    ) -> Result<Self, OpenError> {
+        database.check(tables).await?;
+        let backend: Box<dyn Backend> = match &database.0 {
+            Pool::Postgres(pool) => Box::new(postgres::Postgres::new(pool.clone(), tables)),
+            Pool::MySql(_) => todo!("the inbox in MySQL"),
+        };
+        let mut tail = Tail::default();
+        tail.sequence = backend.tail().await?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                backend,
+                tables: tables.clone(),
+                settings,
+                tail: watch::Sender::new(tail),
+                redriven: Mutex::default(),
+                is_closed: AtomicBool::new(false),
+                calls: TaskTracker::new(),
+            }),
+        })
+    }
+
+    /// What accepts messages, and shows dead letters.
+    pub fn inbox(&self) -> Inbox {
+        Inbox::with_store(Arc::new(self.clone()))
+    }
+
+    /// Stores messages in a transaction of your own: they are accepted when it commits, and were
+    /// never there if it does not. What they tell, and what they were told by, commits with them: a
+    /// transactional outbox, or inbox.
+    ///
+    /// The keys of the messages are locked until the transaction ends. To keep two transactions
+    /// from waiting for each other, accept all messages of one in one call.
+    ///
+    /// # Errors
+    ///
+    /// [`AcceptError`] gives the messages back. After any other error than a limit, roll the
+    /// transaction back.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, roll the transaction back.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn sell(
+    /// #     pool: keylane_sql::sqlx::PgPool,
+    /// #     orders: keylane_sql::SqlInbox,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// use keylane_inbox::NewMessage;
+    /// use keylane_sql::sqlx;
+    ///
+    /// let mut transaction = pool.begin().await?;
+    /// sqlx::query("update stock set left_over = left_over - 1 where article = 4711")
+    ///     .execute(&mut *transaction)
+    ///     .await?;
+    /// orders.accept_in(&mut *transaction, vec![NewMessage::new("user-7", "one of 4711")]).await?;
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn accept_in<T: InTransaction>(
+        &self,
+        transaction: &mut T,
+        messages: Vec<NewMessage>,
+    ) -> Result<Vec<Accepted>, AcceptError<Vec<NewMessage>>> {
+        if let Err(error) = check_limits(&messages) {
+            return Err(AcceptError::Limit(error, messages));
+        }
+        let (items, within) = item::prepare(&messages);
+        if items.items.is_empty() {
+            return Ok(Vec::new());
+        }
+        match transaction.accept(&self.shared.tables, items).await {
+            Ok(accepted) => Ok(in_place(&accepted, &within)),
+            Err(error) => Err(AcceptError::Store(refused(error), messages)),
+        }
+    }
+
+    /// Removes what is not needed any more: ids and versions that are older than
+    /// [`Settings::remember`], 1,000 in a statement. Returns how many there were. A source of this
+    /// inbox does so every minute.
+    ///
+    /// # Errors
+    ///
+    /// [`SqlError`] if the database cannot do it now.
+    pub async fn remove_old(&self) -> Result<u64, SqlError> {
+        let mut removed = 0;
+        loop {
+            let some = self
+                .shared
+                .backend
+                .forget(self.shared.settings.remember, 1_000);
+            let some = some.await?;
+            removed += some;
+            if some == 0 {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// Runs a call in a task, so that it comes to its end whether the caller waits or not, and makes
+    /// it again where it was in the way of another one.
+    async fn call<T, F>(
+        &self,
+        call: impl Fn(Arc<Shared>) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, SqlError>> + Send,
+    {
+        let token = self.shared.calls.token();
+        if self.shared.is_closed.load(Ordering::SeqCst) {
+            return Err(StoreError::Closed);
+        }
+        let shared = Arc::clone(&self.shared);
+        let called = tokio::spawn(async move {
+            let _token = token;
+            let mut pause = Duration::from_millis(1);
+            for _ in 1..TRIES {
+                match call(Arc::clone(&shared)).await {
+                    Err(error) if error.kind() == ErrorKind::Conflict => {}
+                    called => return called,
+                }
+                // Not all at the same time.
+                let share = (Arc::as_ptr(&shared) as usize as u32 ^ pause.subsec_nanos()) % 7 + 1;
+                tokio::time::sleep(pause * share / 7).await;
+                pause = (pause * 2).min(PAUSE);
+            }
+            call(shared).await
+        });
+        match called.await {
+            Ok(called) => called.map_err(refused),
+            // The runtime ends.
+            Err(_) => Err(StoreError::Server {
+                reason: "the call has not come to its end".to_owned(),
+                is_unconfirmed: true,
+            }),
+        }
+    }
+
+    fn note_stored(&self, accepted: &[Accepted]) {
+        let last = accepted.iter().filter(|accepted| !accepted.is_duplicate());
+        let Some(last) = last.map(|accepted| accepted.sequence()).max() else {
+            return;
+        };
+        self.shared.tail.send_if_modified(|tail| {
+            let is_higher = last > tail.sequence;
+            tail.sequence = tail.sequence.max(last);
+            is_higher
+        });
+    }
+
+    fn redriven(&self) -> std::sync::MutexGuard<'_, VecDeque<u64>> {
+        let redriven = self.shared.redriven.lock();
+        redriven.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The answers for a call, from those for the messages that are not repeated within it.
+fn in_place(accepted: &[Accepted], within: &[Within]) -> Vec<Accepted> {
+    let mut answers: Vec<Accepted> = Vec::with_capacity(within.len());
+    for place in within {
+        answers.push(match *place {
+            Within::New(at) => accepted[at],
+            Within::RepeatOf(first) => Accepted::Duplicate(answers[first].sequence()),
+        });
+    }
+    answers
+}
+
+/// What a caller of the inbox is told.
+fn refused(error: SqlError) -> StoreError {
+    StoreError::Server {
+        is_unconfirmed: error.kind() == ErrorKind::Unreachable,
+        reason: error.to_string(),
+    }
+}
+
+impl fmt::Debug for SqlInbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SqlInbox")
+            .field(&self.shared.backend)
+            .finish()
+    }
+}

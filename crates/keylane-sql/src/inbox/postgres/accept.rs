@@ -1,0 +1,200 @@
+//! Accepting messages.
+//!
+//! Those who accept messages of one key come one after the other: each locks the row of the key in
+//! `keys`, draws its sequences then, and has the lock until it commits. So the sequences of a key
+//! grow in the order of its commits, and a message that commits late is not passed by a later one of
+//! its key. Rows are locked in the order of their lanes.
+
+use std::collections::HashMap;
+
+use keylane_inbox::Accepted;
+use sqlx::{PgConnection, Row};
+
+use super::{Postgres, from_column, text, to_column};
+use crate::error::SqlError;
+use crate::inbox::item::{Item, Items};
+use crate::lent::Lent;
+use crate::tables::Tables;
+
+const STORE: &str = "
+    with item as (
+        select * from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::bytea[])
+            with ordinality as i (lane, key, payload, id, version, headers, place)
+    ), locked as (
+        insert into {keys} (lane, last)
+        select lane, nextval('{tokens}') from (select distinct lane from item order by lane) as lanes
+        on conflict (lane) do update set last = excluded.last
+        returning lane
+    ), stored as (
+        insert into {messages} (sequence, lane, key, payload, id, version, headers)
+        select nextval('{sequence}'), lane, key, payload, id, version::numeric, headers
+        from (select item.* from item join locked using (lane) order by place) as in_order
+        returning sequence
+    ), woken as (
+        insert into {lanes} (lane, ready_at)
+        select lane, clock_timestamp() from locked order by lane
+        on conflict (lane) do nothing
+        returning lane
+    )
+    select sequence, (
+        select pg_notify($7, '')::text where $8 or exists (select from woken)
+    ) as told
+    from stored
+";
+
+/// Blocks where another transaction is about to insert the same mark.
+const MARK: &str = "
+    insert into {known} (mark, sequence)
+    select mark, 0 from unnest($1::bytea[]) as m (mark) order by mark
+    on conflict (mark) do nothing
+    returning mark
+";
+
+const KNOWN: &str = "select mark, sequence from {known} where mark = any($1)";
+
+const NAME_MARKS: &str = "
+    update {known} known set sequence = named.sequence
+    from unnest($1::bytea[], $2::bigint[]) as named (mark, sequence)
+    where known.mark = named.mark
+";
+
+impl Postgres {
+    pub(super) async fn accept_all(&self, items: &Items<'_>) -> Result<Vec<Accepted>, SqlError> {
+        let mut connection = Lent::from(&self.pool).await?;
+        if items.items.iter().all(|item| item.marks.is_empty()) {
+            let stored = store(connection.get(), &self.tables, items).await;
+            return Ok(connection
+                .end(stored)?
+                .into_iter()
+                .map(Accepted::Stored)
+                .collect());
+        }
+        let accepted = async {
+            let mut transaction = sqlx::Connection::begin(connection.get()).await?;
+            let accepted = accept_on(&mut transaction, &self.tables, items).await?;
+            transaction.commit().await?;
+            Ok(accepted)
+        };
+        let accepted = accepted.await;
+        connection.end_or_close(accepted)
+    }
+}
+
+/// Accepts within the transaction of the connection.
+pub(in super::super) async fn accept_on(
+    connection: &mut PgConnection,
+    tables: &Tables,
+    items: &Items<'_>,
+) -> Result<Vec<Accepted>, sqlx::Error> {
+    let marks: Vec<&[u8]> = (items.items.iter())
+        .flat_map(|item| item.marks.iter().map(|mark| &mark[..]))
+        .collect();
+    let mut known = HashMap::new();
+    if !marks.is_empty() {
+        let fresh = sqlx::query(text(tables, MARK))
+            .bind(&marks)
+            .fetch_all(&mut *connection)
+            .await?;
+        if fresh.len() < marks.len() {
+            let fresh: Vec<Vec<u8>> = fresh.iter().map(|row| row.get("mark")).collect();
+            let older: Vec<&[u8]> = (marks.iter().copied())
+                .filter(|mark| !fresh.iter().any(|fresh| fresh == mark))
+                .collect();
+            let rows = sqlx::query(text(tables, KNOWN))
+                .bind(&older)
+                .fetch_all(&mut *connection)
+                .await?;
+            for row in rows {
+                known.insert(row.get::<Vec<u8>, _>("mark"), from_column(&row, "sequence"));
+            }
+            if known.len() < older.len() {
+                // Forgotten between the two statements.
+                return Err(sqlx::Error::Io(std::io::Error::other(
+                    "a mark was forgotten meanwhile",
+                )));
+            }
+        }
+    }
+    let repeats = |item: &Item<'_>| {
+        let mut marks = item.marks.iter();
+        marks.find_map(|mark| known.get(&mark[..]).copied())
+    };
+    let new = Items {
+        items: items
+            .items
+            .iter()
+            .filter(|item| repeats(item).is_none())
+            .cloned()
+            .collect(),
+        has_versions: items.has_versions,
+    };
+    let mut stored = match new.items.is_empty() {
+        true => Vec::new(),
+        false => store(&mut *connection, tables, &new).await?,
+    }
+    .into_iter();
+    let (mut named, mut sequences) = (Vec::new(), Vec::new());
+    let mut accepted = Vec::with_capacity(items.items.len());
+    for item in &items.items {
+        let one = match repeats(item) {
+            Some(sequence) => Accepted::Duplicate(sequence),
+            None => Accepted::Stored(stored.next().expect("each message was stored")),
+        };
+        for mark in item
+            .marks
+            .iter()
+            .filter(|mark| !known.contains_key(&mark[..]))
+        {
+            named.push(&mark[..]);
+            sequences.push(to_column(one.sequence()));
+        }
+        accepted.push(one);
+    }
+    if !named.is_empty() {
+        sqlx::query(text(tables, NAME_MARKS))
+            .bind(named)
+            .bind(sequences)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(accepted)
+}
+
+/// Stores messages that were never here. Returns their sequences, in their order.
+async fn store(
+    connection: &mut PgConnection,
+    tables: &Tables,
+    items: &Items<'_>,
+) -> Result<Vec<u64>, sqlx::Error> {
+    let items_of =
+        |part: fn(&Item<'_>) -> Vec<u8>| -> Vec<Vec<u8>> { items.items.iter().map(part).collect() };
+    let lanes = items_of(|item| item.lane.0.to_vec());
+    let keys = items_of(|item| item.message.key.to_vec());
+    let payloads = items_of(|item| item.message.payload.to_vec());
+    let ids: Vec<Option<&[u8]>> = (items.items.iter())
+        .map(|item| item.message.id.as_ref().map(|id| id.as_bytes()))
+        .collect();
+    let versions: Vec<Option<String>> = (items.items.iter())
+        .map(|item| item.message.version.map(|version| version.to_string()))
+        .collect();
+    let headers: Vec<Option<&[u8]>> = (items.items.iter())
+        .map(|item| item.headers.as_deref())
+        .collect();
+    let rows = sqlx::query(text(tables, STORE))
+        .bind(lanes)
+        .bind(keys)
+        .bind(payloads)
+        .bind(ids)
+        .bind(versions)
+        .bind(headers)
+        .bind(tables.channel())
+        .bind(items.has_versions)
+        .fetch_all(connection)
+        .await?;
+    let mut sequences: Vec<u64> = rows
+        .iter()
+        .map(|row| from_column(row, "sequence"))
+        .collect();
+    sequences.sort_unstable();
+    Ok(sequences)
+}

@@ -1,0 +1,45 @@
+//! Accepting in a transaction of the user's.
+
+use async_trait::async_trait;
+use keylane_inbox::Accepted;
+use sqlx::{MySqlConnection, PgConnection};
+
+use super::item::Items;
+use super::postgres;
+use crate::error::SqlError;
+use crate::tables::Tables;
+
+/// A connection in a transaction: what [`SqlInbox::accept_in`](super::SqlInbox::accept_in) takes.
+///
+/// With a `sqlx::Transaction`, it is `&mut *transaction`.
+#[allow(private_bounds, reason = "it is for the connections of sqlx")]
+pub trait InTransaction: Accepts {}
+
+impl<T: Accepts> InTransaction for T {}
+
+#[async_trait]
+pub(super) trait Accepts: Send {
+    async fn accept(
+        &mut self,
+        tables: &Tables,
+        items: Items<'_>,
+    ) -> Result<Vec<Accepted>, SqlError>;
+}
+
+#[async_trait]
+impl Accepts for PgConnection {
+    async fn accept(
+        &mut self,
+        tables: &Tables,
+        items: Items<'_>,
+    ) -> Result<Vec<Accepted>, SqlError> {
+        Ok(postgres::accept_on(self, tables, &items).await?)
+    }
+}
+
+#[async_trait]
+impl Accepts for MySqlConnection {
+    async fn accept(&mut self, _: &Tables, _: Items<'_>) -> Result<Vec<Accepted>, SqlError> {
+        todo!("the inbox in MySQL")
+    }
+}

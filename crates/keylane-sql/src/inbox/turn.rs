@@ -1,0 +1,88 @@
+//! What a source and the database say to each other in one round trip.
+
+use keylane_inbox::StoredMessage;
+
+use super::lane::LaneId;
+
+/// A lane under a claim. The database takes nothing that is said about it under another token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Claimed {
+    pub(super) lane: LaneId,
+    pub(super) token: u64,
+}
+
+/// What a source says, and what it wants.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turn {
+    pub(super) worker: u64,
+    /// Messages that are done, or letters already: they are removed.
+    pub(super) done: Vec<(Claimed, u64)>,
+    /// How often messages were started.
+    pub(super) attempts: Vec<(Claimed, u64, u32)>,
+    pub(super) leave: Vec<(Claimed, Leave)>,
+    pub(super) fetch: Vec<Fetch>,
+    /// How many more lanes to claim, and how many messages of each to bring.
+    pub(super) claim: u32,
+    pub(super) window: u32,
+    /// How many bytes of payloads to bring in all; one message is brought however large it is.
+    pub(super) bytes: u64,
+}
+
+impl Turn {
+    pub(super) fn is_empty(&self) -> bool {
+        self.done.is_empty()
+            && self.attempts.is_empty()
+            && self.leave.is_empty()
+            && self.fetch.is_empty()
+            && self.claim == 0
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// Nothing waits in it: it goes, if nothing was accepted since its key was at this point.
+    Drained { last: u64 },
+    /// Another worker may have it.
+    Released { crashes: u16 },
+}
+
+/// The next messages of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fetch {
+    pub(super) claimed: Claimed,
+    pub(super) after: u64,
+    pub(super) count: u32,
+}
+
+/// What the database says.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// The lanes about which something was said, and that are still ours.
+    pub(super) ours: Vec<LaneId>,
+    /// The lanes that are gone: nothing waited in them.
+    pub(super) drained: Vec<LaneId>,
+    /// The lanes that were asked for, and are ours, and those that were claimed.
+    pub(super) lanes: Vec<Found>,
+    pub(super) messages: Vec<Brought>,
+}
+
+/// A lane as it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) claimed: Claimed,
+    /// Changes with each accept of its key.
+    pub(super) last: u64,
+    /// Changes when a letter of its key is redriven.
+    pub(super) redriven: u64,
+    /// How many workers have died with it since it was last well.
+    pub(super) crashes: u16,
+    /// How many messages there were to be brought, before `bytes` was looked at.
+    pub(super) available: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Brought {
+    pub(super) lane: LaneId,
+    pub(super) attempts: u32,
+    pub(super) message: StoredMessage,
+}

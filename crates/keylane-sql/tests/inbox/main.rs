@@ -1,0 +1,9 @@
+//! The inbox in tables, on real servers.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod store;
+
+#[path = "../support.rs"]
+#[allow(dead_code, reason = "shared with the tests of leases")]
+mod support;
