@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use keylane::source::LetterCause;
 
 use crate::message::StoredMessage;
 use crate::record::{self, DecodeError, Reader, Writer, from_millis};
@@ -105,6 +106,21 @@ impl LetterKind {
     pub fn from_code(code: u8) -> Self {
         let row = Self::ALL.into_iter().find(|(_, known, _)| *known == code);
         row.map_or(Self::Other, |(kind, ..)| kind)
+    }
+}
+
+impl From<LetterCause> for LetterKind {
+    fn from(cause: LetterCause) -> Self {
+        match cause {
+            LetterCause::Failed => Self::Failed,
+            LetterCause::Panicked => Self::Panicked,
+            LetterCause::TimedOut => Self::TimedOut,
+            LetterCause::Crashed => Self::Crashed,
+            LetterCause::Undecodable => Self::Undecodable,
+            LetterCause::Gap => Self::Gap,
+            LetterCause::Skipped => Self::Operator,
+            _ => Self::Other,
+        }
     }
 }
 

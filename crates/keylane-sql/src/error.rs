@@ -94,6 +94,13 @@ impl SqlError {
         }
     }
 
+    pub(crate) fn timed_out() -> Self {
+        Self {
+            kind: ErrorKind::Unreachable,
+            message: "it has not answered in time".to_owned(),
+        }
+    }
+
     /// What can be done about it.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -10,7 +10,7 @@ mod leases;
 pub use leases::SqlLeases;
 
 mod inbox;
-pub use inbox::{InTransaction, Settings, SqlInbox};
+pub use inbox::{InTransaction, Position, Settings, SourceSettings, SqlInbox, SqlSource};
 
 pub mod error;
 

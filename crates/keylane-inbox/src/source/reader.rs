@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use keylane::source::{
-    Deliveries, Delivery, Features, LetterCause, Outcome, RawMessage, Received, Settlement, Source,
+    Deliveries, Delivery, Features, Outcome, RawMessage, Received, Settlement, Source,
     SourceError, SourceLetter, StartGuard,
 };
 use tokio::sync::watch;
@@ -19,7 +19,6 @@ use super::settings::SourceSettings;
 use crate::attempts::Marks;
 use crate::error::StoreError;
 use crate::inbox::Inbox;
-use crate::letter::LetterKind;
 use crate::message::StoredMessage;
 use crate::store::{InboxStore, Redriven, Settled, Tail};
 
@@ -298,16 +297,7 @@ impl Source for InboxSource {
         let letter = Settled::DeadLetter {
             sequence,
             attempts: letter.attempts,
-            kind: match letter.cause {
-                LetterCause::Failed => LetterKind::Failed,
-                LetterCause::Panicked => LetterKind::Panicked,
-                LetterCause::TimedOut => LetterKind::TimedOut,
-                LetterCause::Crashed => LetterKind::Crashed,
-                LetterCause::Undecodable => LetterKind::Undecodable,
-                LetterCause::Gap => LetterKind::Gap,
-                LetterCause::Skipped => LetterKind::Operator,
-                _ => LetterKind::Other,
-            },
+            kind: letter.cause.into(),
             error: letter.why,
         };
         let kept = self.store.settle(vec![letter]).await;

@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use keylane_inbox::{Accepted, Letter, LetterKind, Stats, StoredMessage};
 
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
 use super::item::Items;
-use super::turn::{Answer, Turn};
+use super::turn::{Answer, Claimed, Found, Turn};
 use crate::error::SqlError;
 
 #[async_trait]
@@ -57,17 +61,26 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     async fn leave(&self, worker: u64) -> Result<(), SqlError>;
 
     /// All lanes of a worker, as they are found after an answer was lost.
-    async fn lanes_of(&self, worker: u64) -> Result<Vec<super::turn::Found>, SqlError>;
+    async fn lanes_of(&self, worker: u64) -> Result<Vec<Found>, SqlError>;
 
     /// Done-marks, dead letters and claims in one round trip.
     async fn turn(&self, turn: &Turn) -> Result<Answer, SqlError>;
 
+    /// Makes a message of a claimed lane a letter. True also if it is one already; false: the lane
+    /// is not ours any more, and nothing was done.
+    async fn dead_letter(
+        &self,
+        worker: u64,
+        claimed: Claimed,
+        dead: &Dead,
+    ) -> Result<bool, SqlError>;
+
+    /// Whether [`listen`](Self::listen) hears of messages.
+    fn tells(&self) -> bool;
+
     /// Wakes the source when messages are accepted, as long as the task is not aborted. `None`:
     /// this database tells nothing.
-    fn listen(
-        &self,
-        wake: std::sync::Arc<tokio::sync::Notify>,
-    ) -> Option<tokio::task::JoinHandle<()>>;
+    fn listen(&self, wake: Arc<Notify>) -> Option<JoinHandle<()>>;
 }
 
 /// A message that is given up on.

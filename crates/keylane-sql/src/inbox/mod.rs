@@ -26,6 +26,9 @@ mod postgres;
 mod settings;
 pub use settings::Settings;
 
+mod source;
+pub use source::{Position, SourceSettings, SqlSource};
+
 mod store;
 
 mod times;
@@ -232,12 +235,13 @@ impl SqlInbox {
         if self.shared.is_closed.load(Ordering::SeqCst) {
             return Err(StoreError::Closed);
         }
-        let shared = Arc::clone(&self.shared);
+        let inbox = self.clone();
         let called = tokio::spawn(async move {
             let _token = token;
+            let shared = Arc::clone(&inbox.shared);
             let mut pause = Duration::from_millis(1);
             for _ in 1..TRIES {
-                match call(Arc::clone(&shared)).await {
+                match inbox.limited(call(Arc::clone(&shared))).await {
                     Err(error) if error.kind() == ErrorKind::Conflict => {}
                     called => return called,
                 }
@@ -246,7 +250,7 @@ impl SqlInbox {
                 tokio::time::sleep(pause * share / 7).await;
                 pause = (pause * 2).min(PAUSE);
             }
-            call(shared).await
+            inbox.limited(call(shared)).await
         });
         match called.await {
             Ok(called) => called.map_err(refused),
@@ -256,6 +260,15 @@ impl SqlInbox {
                 is_unconfirmed: true,
             }),
         }
+    }
+
+    /// A call to the database, or an error once it takes too long.
+    async fn limited<T>(
+        &self,
+        call: impl Future<Output = Result<T, SqlError>>,
+    ) -> Result<T, SqlError> {
+        let limited = tokio::time::timeout(self.shared.settings.call_limit, call);
+        limited.await.unwrap_or_else(|_| Err(SqlError::timed_out()))
     }
 
     fn note_stored(&self, accepted: &[Accepted]) {

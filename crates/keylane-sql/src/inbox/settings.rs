@@ -16,6 +16,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub(super) remember: Duration,
+    pub(super) call_limit: Duration,
 }
 
 impl Default for Settings {
@@ -29,6 +30,7 @@ impl Settings {
     pub fn new() -> Self {
         Self {
             remember: Duration::from_secs(86_400),
+            call_limit: Duration::from_secs(10),
         }
     }
 
@@ -38,6 +40,15 @@ impl Settings {
     #[must_use]
     pub fn remember(mut self, time: Duration) -> Self {
         self.remember = time;
+        self
+    }
+
+    /// How long a call to the database may take, the wait for a connection included; 10 seconds by
+    /// default. What takes longer has failed, and it is not known whether it was done. A call that
+    /// is given up goes on at the server until its own time limits.
+    #[must_use]
+    pub fn call_limit(mut self, limit: Duration) -> Self {
+        self.call_limit = limit;
         self
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod keyless;
+mod source;
 mod store;
 
 #[path = "../support.rs"]

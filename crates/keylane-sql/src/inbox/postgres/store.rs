@@ -18,7 +18,7 @@ use crate::inbox::backend::{Backend, Dead};
 use crate::inbox::item::Items;
 use crate::inbox::lane::LaneId;
 use crate::inbox::times::{self, micros};
-use crate::inbox::turn::{Answer, Found, Turn};
+use crate::inbox::turn::{Answer, Claimed, Found, Turn};
 use crate::lent::Lent;
 
 type Bound<'q> = Query<'q, Db, PgArguments>;
@@ -40,7 +40,7 @@ const READ: &str = "select {columns} from {messages} where sequence = any($1)";
 
 const REMOVE: &str = "delete from {messages} where sequence = any($1)";
 
-pub(super) const BURY: &str = "
+const BURY: &str = "
     with dead as (
         select * from unnest($1::bigint[], $2::integer[], $3::smallint[], $4::bytea[])
             as d (sequence, attempts, kind, error)
@@ -53,6 +53,22 @@ pub(super) const BURY: &str = "
         (sequence, lane, key, payload, id, version, headers, accepted_at, attempts, kind, error)
     select sequence, lane, key, payload, id, version, headers, accepted_at, tried, kind, error
     from moved
+";
+
+const DEAD_LETTER: &str = "
+    with ours as (
+        select lane from {lanes} where lane = $2 and token = $3 and worker = $1 for share
+    ), moved as (
+        delete from {messages} messages using ours
+        where messages.sequence = $4 and messages.lane = ours.lane
+        returning messages.*
+    ), kept as (
+        insert into {letters}
+            (sequence, lane, key, payload, id, version, headers, accepted_at, attempts, kind, error)
+        select sequence, lane, key, payload, id, version, headers, accepted_at, $5, $6, $7
+        from moved
+    )
+    select count(*) as ours from ours
 ";
 
 const LETTERS: &str = "
@@ -354,6 +370,28 @@ impl Backend for Postgres {
 
     async fn turn(&self, turn: &Turn) -> Result<Answer, SqlError> {
         self.take_turn(turn).await
+    }
+
+    async fn dead_letter(
+        &self,
+        worker: u64,
+        claimed: Claimed,
+        dead: &Dead,
+    ) -> Result<bool, SqlError> {
+        let query = sqlx::query(self.text(DEAD_LETTER))
+            .bind(to_column(worker))
+            .bind(claimed.lane.as_ref())
+            .bind(to_column(claimed.token))
+            .bind(to_column(dead.sequence))
+            .bind(attempts_column(dead.attempts))
+            .bind(i16::from(dead.kind.code()))
+            .bind(Letter::cut_error(&dead.error).as_bytes());
+        let rows = self.rows(query).await?;
+        Ok(rows.first().is_some_and(|row| from_column(row, "ours") > 0))
+    }
+
+    fn tells(&self) -> bool {
+        true
     }
 
     fn listen(&self, wake: Arc<Notify>) -> Option<JoinHandle<()>> {

@@ -32,7 +32,7 @@ const TURN: &str = "
         ) as said on said.lane = lanes.lane and said.token = lanes.token
         where lanes.worker = $1
         order by lanes.lane
-        for update of lanes
+        for share of lanes
     ), removed as (
         delete from {messages} messages using done, ours
         where messages.sequence = done.sequence and messages.lane = done.lane

@@ -1,0 +1,534 @@
+//! The lanes that a source has claimed: what of them is handed over, and what to say and to ask in
+//! the next round trip. Pure.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use keylane_inbox::StoredMessage;
+
+use super::super::lane::LaneId;
+use super::super::turn::{Answer, Claimed, Fetch, Found, Leave, Turn};
+
+/// Most lanes to fetch from or to leave in one round trip.
+const MOST: usize = 4_096;
+
+/// Most lanes that are claimed by one.
+const CLAIMS: usize = 512;
+
+/// So many messages of a lane are looked at one by one after a worker has died with it. It is the
+/// most that a worker has of a lane by default; one of them may be what killed it.
+const SUSPECTS: u32 = 256;
+
+/// How many windows of a lane may be handed over if its messages have versions: they may come in any
+/// order, and the one that is next must not stay behind.
+const VERSIONED: usize = 16;
+
+/// What is claimed.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    limits: Limits,
+    lanes: HashMap<LaneId, Lane>,
+    /// Lanes that may have something to say or to ask. Each at most once.
+    busy: VecDeque<LaneId>,
+    /// Lanes that could not be left because their key is locked.
+    resting: Vec<LaneId>,
+    done: Vec<(Claimed, u64)>,
+    attempts: Vec<(Claimed, u64, u32)>,
+    /// Messages that are handed over, or about to be, and their bytes.
+    out: usize,
+    bytes: usize,
+    /// Whether there may be lanes that nobody has.
+    claims: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) keys: usize,
+    pub(super) window: usize,
+    pub(super) bytes: usize,
+}
+
+#[derive(Debug)]
+struct Lane {
+    token: u64,
+    out: BTreeMap<u64, usize>,
+    /// Everything up to here was brought.
+    after: u64,
+    last: u64,
+    redriven: u64,
+    crashes: u16,
+    /// How many more messages are looked at one by one.
+    suspects: u32,
+    /// When its key was at `last`, nothing waited above `after`.
+    is_exhausted: bool,
+    /// Something has come back: it is read again from its beginning, once nothing of it is out.
+    starts_over: bool,
+    has_versions: bool,
+    /// It could not be left, and nothing has changed since.
+    is_stuck: bool,
+    /// It is in `busy`, or in the turn under way.
+    is_queued: bool,
+    /// Messages that are done, and may still be there.
+    untold: usize,
+    /// A message that is handed over once its attempt is noted.
+    suspect: Option<(StoredMessage, u32)>,
+}
+
+/// A message to be handed over.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) lane: LaneId,
+    pub(super) message: StoredMessage,
+    /// How often it was started before.
+    pub(super) attempts: u32,
+}
+
+/// What an answer has brought.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    pub(super) ready: Vec<Ready>,
+    /// What is to come back, if it has not started: letters wait again in front of it.
+    pub(super) recalled: Vec<(LaneId, u64)>,
+    /// A claim of ours is not ours any more, and so none is.
+    pub(super) is_lost: bool,
+}
+
+impl Lanes {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            lanes: HashMap::new(),
+            busy: VecDeque::new(),
+            resting: Vec::new(),
+            done: Vec::new(),
+            attempts: Vec::new(),
+            out: 0,
+            bytes: 0,
+            claims: true,
+        }
+    }
+
+    /// Whether everything that has settled is told.
+    pub(super) fn is_told(&self) -> bool {
+        self.done.is_empty() && self.attempts.is_empty()
+    }
+
+    pub(super) fn has_resting(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
+    /// There may be something new: a message was accepted, or it is time to look.
+    pub(super) fn look(&mut self) {
+        self.claims = true;
+        self.wake_resting();
+        let mut versioned = Vec::new();
+        for (id, lane) in &mut self.lanes {
+            // It may wait for one that is here now.
+            if lane.has_versions && !lane.out.is_empty() {
+                lane.is_exhausted = false;
+                versioned.push(*id);
+            }
+        }
+        versioned.into_iter().for_each(|lane| self.queue(lane));
+    }
+
+    /// Tries the lanes again that could not be left.
+    pub(super) fn wake_resting(&mut self) {
+        for id in std::mem::take(&mut self.resting) {
+            if let Some(lane) = self.lanes.get_mut(&id) {
+                (lane.is_stuck, lane.is_exhausted) = (false, false);
+            }
+            self.queue(id);
+        }
+    }
+
+    /// The claim under which a lane is ours.
+    pub(super) fn claim_of(&self, lane: LaneId) -> Option<Claimed> {
+        let token = self.lanes.get(&lane)?.token;
+        Some(Claimed { lane, token })
+    }
+
+    /// A message that was handed over is done, or given up.
+    pub(super) fn settle(&mut self, id: LaneId, sequence: u64, is_told: bool) {
+        let Some(lane) = self.lanes.get_mut(&id) else {
+            return;
+        };
+        let Some(bytes) = lane.out.remove(&sequence) else {
+            return;
+        };
+        let token = lane.token;
+        self.out -= 1;
+        self.bytes -= bytes;
+        if !is_told {
+            lane.untold += 1;
+            self.done.push((Claimed { lane: id, token }, sequence));
+        }
+        self.queue(id);
+    }
+
+    /// A message that was handed over comes back, after so many attempts.
+    pub(super) fn give_back(&mut self, id: LaneId, sequence: u64, attempts: u32) {
+        let Some(lane) = self.lanes.get_mut(&id) else {
+            return;
+        };
+        let Some(bytes) = lane.out.remove(&sequence) else {
+            return;
+        };
+        lane.starts_over = true;
+        let token = lane.token;
+        self.out -= 1;
+        self.bytes -= bytes;
+        if attempts > 0 {
+            let claimed = Claimed { lane: id, token };
+            self.attempts.push((claimed, sequence, attempts));
+        }
+        self.queue(id);
+    }
+
+    /// An attempt is about to start that must be noted first. False: the message is not here.
+    pub(super) fn note_attempt(&mut self, id: LaneId, sequence: u64, attempts: u32) -> bool {
+        let Some(lane) = self.lanes.get(&id) else {
+            return false;
+        };
+        let is_here = lane.out.contains_key(&sequence);
+        if is_here {
+            let claimed = Claimed {
+                lane: id,
+                token: lane.token,
+            };
+            self.attempts.push((claimed, sequence, attempts));
+        }
+        is_here
+    }
+
+    /// What to say and to ask now, with room for so many messages. It may be empty.
+    pub(super) fn turn(&mut self, worker: u64, room: usize) -> Turn {
+        let mut turn = Turn {
+            worker,
+            ..Turn::default()
+        };
+        // All of it: a lane that is left takes its done-marks along.
+        turn.done = std::mem::take(&mut self.done);
+        turn.attempts = std::mem::take(&mut self.attempts);
+        let mut room = match self.bytes < self.limits.bytes {
+            true => room,
+            false => 0,
+        };
+        turn.bytes = self.limits.bytes.saturating_sub(self.bytes).max(1) as u64;
+        let mut kept = VecDeque::new();
+        while turn.leave.len() + turn.fetch.len() < MOST
+            && let Some(id) = self.busy.pop_front()
+        {
+            let Some(lane) = self.lanes.get_mut(&id) else {
+                continue;
+            };
+            let claimed = Claimed {
+                lane: id,
+                token: lane.token,
+            };
+            lane.start_over();
+            match lane.wish(self.limits.window) {
+                Wish::Nothing => lane.is_queued = false,
+                Wish::Leave => {
+                    let last = lane.last;
+                    turn.leave.push((claimed, Leave::Drained { last }));
+                }
+                Wish::Messages(count) if room > 0 => {
+                    let count = count.min(room);
+                    room -= count;
+                    turn.fetch.push(Fetch {
+                        claimed,
+                        after: lane.after,
+                        count: u32::try_from(count).unwrap_or(u32::MAX),
+                    });
+                }
+                Wish::Messages(_) => kept.push_back(id),
+            }
+        }
+        kept.append(&mut self.busy);
+        self.busy = kept;
+        let free = self.limits.keys.saturating_sub(self.lanes.len());
+        if self.claims && room > 0 && free > 0 {
+            let claims = free.min(room).min(CLAIMS);
+            turn.claim = claims as u32;
+            turn.window = (room / claims).clamp(1, self.limits.window) as u32;
+        }
+        turn
+    }
+
+    /// A turn was not answered: what was said is said again. What was asked may have been granted,
+    /// see [`adopt`](Self::adopt).
+    pub(super) fn take_back(&mut self, turn: Turn) {
+        self.done.splice(0..0, turn.done);
+        self.attempts.splice(0..0, turn.attempts);
+        let lanes = turn.leave.iter().map(|(claimed, _)| claimed.lane);
+        let lanes = lanes.chain(turn.fetch.iter().map(|fetch| fetch.claimed.lane));
+        for lane in lanes {
+            if let Some(state) = self.lanes.get_mut(&lane) {
+                state.is_queued = false;
+            }
+            self.queue(lane);
+        }
+    }
+
+    /// After an answer was lost: these are our lanes, and no others. False: one is not ours any more
+    /// that was not about to be left.
+    pub(super) fn adopt(&mut self, found: &[Found]) -> bool {
+        let mut gone: HashMap<LaneId, u64> = (self.lanes.iter())
+            .map(|(id, lane)| (*id, lane.token))
+            .collect();
+        for found in found {
+            let Claimed { lane: id, token } = found.claimed;
+            let known = gone.remove(&id);
+            if known.is_some_and(|known| known != token) {
+                return false;
+            }
+            if known.is_none() {
+                self.lanes.insert(id, Lane::new(found));
+                self.queue(id);
+            }
+        }
+        for id in gone.into_keys() {
+            match self.lanes.get(&id) {
+                Some(lane) if lane.wish(self.limits.window) == Wish::Leave => {
+                    self.lanes.remove(&id);
+                    self.done.retain(|(claimed, _)| claimed.lane != id);
+                    self.attempts.retain(|(claimed, ..)| claimed.lane != id);
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// What the database has answered to a turn.
+    pub(super) fn apply(&mut self, turn: &Turn, answer: Answer) -> Applied {
+        let mut applied = Applied::default();
+        let said = (turn.done.iter().map(|done| done.0.lane))
+            .chain(turn.attempts.iter().map(|tried| tried.0.lane))
+            .chain(turn.leave.iter().map(|leave| leave.0.lane));
+        let ours: std::collections::HashSet<LaneId> = answer.ours.into_iter().collect();
+        applied.is_lost = !said.into_iter().all(|lane| ours.contains(&lane));
+        for lane in &answer.drained {
+            self.lanes.remove(lane);
+        }
+        for (claimed, _) in &turn.done {
+            if let Some(lane) = self.lanes.get_mut(&claimed.lane) {
+                lane.untold -= 1;
+                if lane.starts_over {
+                    self.queue(claimed.lane);
+                }
+            }
+        }
+        for (claimed, _) in &turn.leave {
+            // It is still here: a message was accepted, or is about to be.
+            if let Some(lane) = self.lanes.get_mut(&claimed.lane) {
+                lane.is_queued = false;
+                if lane.is_stuck {
+                    self.resting.push(claimed.lane);
+                } else {
+                    lane.is_exhausted = false;
+                    self.queue(claimed.lane);
+                }
+            }
+        }
+        let mut asked: HashMap<LaneId, u32> = (turn.fetch.iter())
+            .map(|fetch| (fetch.claimed.lane, fetch.count))
+            .collect();
+        let mut brought: HashMap<LaneId, u32> = HashMap::new();
+        for message in &answer.messages {
+            *brought.entry(message.lane).or_default() += 1;
+        }
+        let mut restarting = std::collections::HashSet::new();
+        let claimed = answer.lanes.len() - asked.len().min(answer.lanes.len());
+        for found in &answer.lanes {
+            let id = found.claimed.lane;
+            let count = asked.remove(&id);
+            let lane = self.lanes.entry(id).or_insert_with(|| Lane::new(found));
+            let is_all = brought.get(&id).copied().unwrap_or(0) == found.available;
+            let was_exhausted_at = lane.last;
+            let has_more = found.available >= count.unwrap_or(turn.window) || !is_all;
+            // Its key is locked by one who accepts and has not committed.
+            lane.is_stuck = lane.out.is_empty()
+                && !has_more
+                && found.available == 0
+                && count.is_some()
+                && was_exhausted_at == found.last;
+            lane.last = found.last;
+            lane.is_exhausted = !has_more;
+            lane.is_queued = false;
+            if found.redriven != lane.redriven {
+                // Letters are in front of what is handed over.
+                lane.redriven = found.redriven;
+                lane.starts_over = true;
+                let out = lane.out.keys().map(|sequence| (id, *sequence));
+                applied.recalled.extend(out);
+                restarting.insert(id);
+            }
+            self.queue(id);
+        }
+        applied.is_lost |= !asked.is_empty();
+        // Fewer than were asked for: there are no others.
+        self.claims &= turn.claim == 0 || claimed >= turn.claim as usize;
+        for (claimed, sequence, _) in &turn.attempts {
+            self.hand_over_suspect(*claimed, *sequence, &mut applied);
+        }
+        for brought in answer.messages {
+            if !restarting.contains(&brought.lane) {
+                self.bring(
+                    brought.lane,
+                    brought.message,
+                    brought.attempts,
+                    &mut applied,
+                );
+            }
+        }
+        applied
+    }
+
+    fn bring(&mut self, id: LaneId, message: StoredMessage, attempts: u32, applied: &mut Applied) {
+        let Some(lane) = self.lanes.get_mut(&id) else {
+            return;
+        };
+        let (sequence, bytes) = (message.sequence, message.payload.len());
+        if lane.out.contains_key(&sequence) {
+            return;
+        }
+        if lane.suspects > 0 && !lane.out.is_empty() {
+            // One at a time.
+            lane.is_exhausted = false;
+            return;
+        }
+        lane.after = lane.after.max(sequence);
+        lane.has_versions |= message.version.is_some();
+        lane.out.insert(sequence, bytes);
+        self.out += 1;
+        self.bytes += bytes;
+        // The first death of a worker is nobody's in particular. What was noted before its attempt,
+        // and was there at the next one, has caused both.
+        let attempts = match lane.crashes > 1 && attempts > 0 {
+            true => attempts + 1,
+            false => attempts,
+        };
+        if lane.suspects == 0 {
+            return applied.ready.push(Ready {
+                lane: id,
+                message,
+                attempts,
+            });
+        }
+        let claimed = Claimed {
+            lane: id,
+            token: lane.token,
+        };
+        self.attempts.push((claimed, sequence, attempts + 1));
+        lane.suspect = Some((message, attempts));
+    }
+
+    /// The attempt of a message is noted: it may start.
+    fn hand_over_suspect(&mut self, claimed: Claimed, sequence: u64, applied: &mut Applied) {
+        let Some(lane) = self.lanes.get_mut(&claimed.lane) else {
+            return;
+        };
+        let noted = lane
+            .suspect
+            .take_if(|(suspect, _)| suspect.sequence == sequence);
+        let Some((message, attempts)) = noted else {
+            return;
+        };
+        lane.suspects -= 1;
+        if lane.suspects == 0 {
+            lane.crashes = 0;
+        }
+        applied.ready.push(Ready {
+            lane: claimed.lane,
+            message,
+            attempts,
+        });
+    }
+
+    /// Everything that is claimed is given up, and others may have it.
+    pub(super) fn release(&mut self, worker: u64) -> Turn {
+        let mut turn = self.turn(worker, 0);
+        turn.leave = (self.lanes.drain())
+            .map(|(lane, state)| {
+                let token = state.token;
+                let crashes = state.crashes;
+                (Claimed { lane, token }, Leave::Released { crashes })
+            })
+            .collect();
+        (turn.fetch, turn.claim) = (Vec::new(), 0);
+        turn
+    }
+
+    fn queue(&mut self, id: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(&id)
+            && !std::mem::replace(&mut lane.is_queued, true)
+        {
+            self.busy.push_back(id);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Nothing,
+    Messages(usize),
+    Leave,
+}
+
+impl Lane {
+    fn new(found: &Found) -> Self {
+        Self {
+            token: found.claimed.token,
+            out: BTreeMap::new(),
+            after: 0,
+            last: found.last,
+            redriven: found.redriven,
+            crashes: found.crashes,
+            suspects: match found.crashes {
+                0 => 0,
+                _ => SUSPECTS,
+            },
+            is_exhausted: false,
+            starts_over: false,
+            has_versions: false,
+            is_stuck: false,
+            is_queued: false,
+            untold: 0,
+            suspect: None,
+        }
+    }
+
+    /// Reads from its beginning again, if it is to and nothing of it is out. What is done must be
+    /// gone by then, and is told in a turn before.
+    fn start_over(&mut self) {
+        if self.starts_over && self.out.is_empty() && self.untold == 0 {
+            self.starts_over = false;
+            self.is_exhausted = false;
+            self.after = 0;
+        }
+    }
+
+    /// What to do about this lane.
+    fn wish(&self, window: usize) -> Wish {
+        if self.out.is_empty() {
+            return match (self.starts_over, self.is_exhausted) {
+                (true, _) => Wish::Nothing,
+                (false, true) => Wish::Leave,
+                _ if self.suspects > 0 => Wish::Messages(1),
+                _ => Wish::Messages(window),
+            };
+        }
+        if self.starts_over || self.is_exhausted || self.suspects > 0 {
+            return Wish::Nothing;
+        }
+        let window = match self.has_versions {
+            true => window * VERSIONED,
+            false => window,
+        };
+        match self.out.len() <= window / 2 {
+            true => Wish::Messages(window - self.out.len()),
+            false => Wish::Nothing,
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The inbox as a source: it claims keys, and reads the messages of those that it has.
+//!
+//! One round trip at a time: done-marks go out with the wish for more, see [`Turn`]. What is
+//! claimed, and what to say and to ask next, is decided by [`Lanes`], which knows no database.
+//!
+//! [`Turn`]: super::turn::Turn
+//! [`Lanes`]: lanes::Lanes
+
+mod guard;
+
+mod lanes;
+
+mod reader;
+pub use reader::{Position, SqlSource};
+
+mod session;
+
+mod settings;
+pub use settings::SourceSettings;

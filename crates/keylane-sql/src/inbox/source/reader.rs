@@ -1,0 +1,521 @@
+//! Reads an inbox for a dispatcher.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylane::source::{
+    Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
+    SourceError, SourceLetter, StartGuard,
+};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::super::SqlInbox;
+use super::super::backend::Dead;
+use super::super::lane::LaneId;
+use super::super::turn::{Answer, Found, Turn};
+use super::guard::Starts;
+use super::lanes::{Lanes, Limits, Ready};
+use super::session::Session;
+use super::settings::SourceSettings;
+use crate::error::SqlError;
+
+/// How long a lane rests that could not be left because one who accepts has its key.
+const REST: Duration = Duration::from_millis(100);
+
+/// The first pause after a round trip that failed, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+
+/// The first wait before looking again where nothing is told.
+const FIRST_POLL: Duration = Duration::from_millis(5);
+
+/// The openings of all sources of this process.
+static OPENINGS: AtomicU64 = AtomicU64::new(0);
+
+/// What names a message to its inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its sequence in the inbox.
+    pub sequence: u64,
+    pub(super) lane: LaneId,
+    /// How often it was started before it was handed over.
+    pub(super) attempts: u32,
+    /// The opening of the source that has handed it over: a settlement of an older one is stale.
+    opening: u64,
+}
+
+/// An inbox in tables as the source of a dispatcher: see [`SqlInbox::source`].
+pub struct SqlSource {
+    inbox: SqlInbox,
+    settings: SourceSettings,
+    session: Option<Session>,
+    opening: u64,
+    lanes: Lanes,
+    ready: VecDeque<Ready>,
+    recalled: Vec<Position>,
+    call: Option<Call>,
+    /// An answer was lost: it is not known what is claimed.
+    is_uncertain: bool,
+    failures: u32,
+    retry_at: Option<Instant>,
+    wake: Arc<Notify>,
+    starts: Arc<Starts>,
+    /// Nothing tells this source of new messages.
+    is_deaf: bool,
+    poll: Duration,
+    poll_at: Instant,
+}
+
+type Call = JoinHandle<Said>;
+
+/// What a call to the database has come to.
+enum Said {
+    Turn(Turn, Result<Answer, SqlError>),
+    Lanes(Result<Vec<Found>, SqlError>),
+}
+
+impl SqlInbox {
+    /// The inbox as the source of a dispatcher. Any number of processes may consume it: each claims
+    /// keys, and no two have the same one.
+    ///
+    /// Messages of a key are handed over in the order in which they were committed. A worker that
+    /// dies, or is paused for longer than its claims last, loses its keys to the others; what it
+    /// writes afterwards changes nothing, because its claims have other tokens. With
+    /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource) the inbox keeps the dead letters.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn consume(
+    /// #     inbox: keylane_sql::SqlInbox,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// use keylane::source::{RawMessage, Source};
+    /// use keylane::{Dispatcher, OnExhausted};
+    ///
+    /// #[derive(Clone)]
+    /// struct Order { user: String, text: String }
+    ///
+    /// let orders = Dispatcher::builder(|order: &Order| order.user.clone())
+    ///     .on_exhausted(OnExhausted::AtSource)
+    ///     .spawn(|order: Order| async move {
+    ///         println!("{}: {}", order.user, order.text);
+    ///         Ok::<(), std::io::Error>(())
+    ///     })?;
+    /// let intake = orders.consume(inbox.source().decode(|raw: &RawMessage| {
+    ///     let user = String::from_utf8(raw.key.clone().unwrap_or_default().to_vec())?;
+    ///     let text = String::from_utf8(raw.payload.to_vec())?;
+    ///     Ok(Order { user, text })
+    /// }))?;
+    /// # drop(intake);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn source(&self) -> SqlSource {
+        self.source_with(SourceSettings::new())
+    }
+
+    /// Like [`source`](Self::source), with other settings.
+    pub fn source_with(&self, settings: SourceSettings) -> SqlSource {
+        let wake = Arc::new(Notify::new());
+        let limits = limits(&settings);
+        SqlSource {
+            inbox: self.clone(),
+            session: None,
+            opening: 0,
+            lanes: Lanes::new(limits),
+            ready: VecDeque::new(),
+            recalled: Vec::new(),
+            call: None,
+            is_uncertain: false,
+            failures: 0,
+            retry_at: None,
+            starts: Arc::new(Starts::new(Arc::clone(&wake))),
+            wake,
+            is_deaf: !self.shared.backend.tells(),
+            poll: FIRST_POLL,
+            poll_at: Instant::now(),
+            settings,
+        }
+    }
+}
+
+fn limits(settings: &SourceSettings) -> Limits {
+    Limits {
+        keys: settings.keys,
+        window: settings.window,
+        bytes: settings.bytes,
+    }
+}
+
+impl Source for SqlSource {
+    type Message = RawMessage;
+    type Position = Position;
+
+    fn name(&self) -> String {
+        "inbox".to_owned()
+    }
+
+    fn features(&self) -> Features {
+        Features::new()
+            .nack()
+            .survives_restart()
+            .dead_letters()
+            .counts_attempts()
+    }
+
+    async fn open(&mut self) -> Result<(), SourceError> {
+        self.opening = OPENINGS.fetch_add(1, Ordering::Relaxed) + 1;
+        self.ready.clear();
+        self.recalled.clear();
+        (self.retry_at, self.failures) = (None, 0);
+        if let Some(call) = self.call.as_mut() {
+            let said = call.await;
+            self.call = None;
+            let _ = self.follow(said.ok());
+            self.ready.clear();
+            self.recalled.clear();
+        }
+        if self.session.as_ref().is_some_and(Session::is_lost) {
+            self.session = None;
+        }
+        let backend = &self.inbox.shared.backend;
+        match &self.session {
+            Some(session) => {
+                // What was done before must not be read again.
+                let mut turn = self.lanes.turn(session.worker, 0);
+                turn.leave.clear();
+                if !turn.is_empty() {
+                    let told = self.inbox.limited(backend.turn(&turn)).await;
+                    told.map_err(SourceError::failed)?;
+                }
+                let found = self.inbox.limited(backend.lanes_of(session.worker)).await;
+                let found = found.map_err(SourceError::failed)?;
+                self.lanes = Lanes::new(limits(&self.settings));
+                self.lanes.adopt(&found);
+            }
+            None => self.join().await?,
+        }
+        self.is_uncertain = false;
+        Ok(())
+    }
+
+    async fn receive(
+        &mut self,
+        into: &mut Deliveries<RawMessage, Position>,
+    ) -> Result<Received<Position>, SourceError> {
+        let until = into.until();
+        loop {
+            let Some(session) = &self.session else {
+                self.opening = OPENINGS.fetch_add(1, Ordering::Relaxed) + 1;
+                self.join().await?;
+                continue;
+            };
+            if session.is_lost() {
+                return self.begin_anew();
+            }
+            if !self.recalled.is_empty() {
+                return Ok(Received::Recalled(std::mem::take(&mut self.recalled)));
+            }
+            while into.room() > 0
+                && let Some(ready) = self.ready.pop_front()
+            {
+                let delivery = self.delivery(ready);
+                into.push(delivery);
+            }
+            if !into.is_empty() {
+                return Ok(Received::Messages);
+            }
+            let mut lost = session.watch();
+            self.note_wanted();
+            self.begin_call(into.room());
+            let rests = self.lanes.has_resting();
+            let (retry_at, poll_at) = (self.retry_at, self.poll_at);
+            tokio::select! {
+                biased;
+                _ = lost.wait_for(|is_lost| *is_lost) => {}
+                // By reference: a dropped `receive` does not stop the call.
+                said = said(&mut self.call) => {
+                    self.call = None;
+                    self.follow(said)?;
+                }
+                () = self.wake.notified() => self.lanes.look(),
+                () = tokio::time::sleep_until(retry_at.unwrap_or(until)), if retry_at.is_some() => {
+                    self.retry_at = None;
+                }
+                () = tokio::time::sleep(REST), if rests => self.lanes.wake_resting(),
+                () = tokio::time::sleep_until(poll_at) => {
+                    self.poll_later();
+                    self.lanes.look();
+                }
+                () = tokio::time::sleep_until(until) => return Ok(Received::Idle),
+            }
+        }
+    }
+
+    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+        for Settlement {
+            position, outcome, ..
+        } in settled
+        {
+            if position.opening != self.opening {
+                continue;
+            }
+            match outcome {
+                Outcome::Returned { attempts, .. } => {
+                    self.lanes
+                        .give_back(position.lane, position.sequence, *attempts);
+                }
+                // Its letter is in its place, or waits again already.
+                Outcome::DeadLettered => self.lanes.settle(position.lane, position.sequence, true),
+                _ => self.lanes.settle(position.lane, position.sequence, false),
+            }
+        }
+        // What is done need not wait for the next call of `receive`.
+        self.begin_call(0);
+        Ok(())
+    }
+
+    async fn confirm(&mut self) -> Result<(), SourceError> {
+        loop {
+            if self.session.as_ref().is_none_or(Session::is_lost) {
+                return Err(SourceError::failed("the claims of this worker have ended"));
+            }
+            if self.call.is_none() {
+                if self.lanes.is_told() {
+                    return Ok(());
+                }
+                if let Some(retry_at) = self.retry_at {
+                    tokio::time::sleep_until(retry_at).await;
+                    self.retry_at = None;
+                }
+                self.begin_call(0);
+            }
+            let said = said(&mut self.call).await;
+            self.call = None;
+            self.follow(said)?;
+        }
+    }
+
+    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+        let Position {
+            sequence,
+            lane,
+            opening,
+            ..
+        } = letter.position;
+        let claimed = self
+            .lanes
+            .claim_of(lane)
+            .filter(|_| opening == self.opening);
+        let (Some(claimed), Some(session)) = (claimed, &self.session) else {
+            return Err(SourceError::failed("its key is not claimed any more"));
+        };
+        let dead = Dead {
+            sequence,
+            attempts: letter.attempts,
+            kind: letter.cause.into(),
+            error: letter.why,
+        };
+        let (inbox, worker) = (self.inbox.clone(), session.worker);
+        let kept = tokio::spawn(async move {
+            let kept = inbox.shared.backend.dead_letter(worker, claimed, &dead);
+            inbox.limited(kept).await
+        });
+        match kept.await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => {
+                session.lose();
+                Err(SourceError::failed("its key is not claimed any more"))
+            }
+            Ok(Err(error)) => Err(SourceError::failed(error)),
+            Err(error) => Err(SourceError::failed(error)),
+        }
+    }
+
+    fn start_guard(&self) -> Option<Arc<dyn StartGuard<Position>>> {
+        Some(Arc::clone(&self.starts) as Arc<dyn StartGuard<Position>>)
+    }
+
+    async fn close(&mut self) -> Result<(), SourceError> {
+        let confirmed = self.confirm().await;
+        if let Some(session) = self.session.take() {
+            let left = self.inbox.shared.backend.leave(session.worker);
+            let left = self.inbox.limited(left).await;
+            left.map_err(SourceError::failed)?;
+        }
+        confirmed
+    }
+}
+
+impl SqlSource {
+    async fn join(&mut self) -> Result<(), SourceError> {
+        let (name, ttl) = (&self.settings.name, self.settings.ttl);
+        let session = Session::begin(&self.inbox, name, ttl, &self.wake).await;
+        self.session = Some(session.map_err(SourceError::failed)?);
+        self.lanes = Lanes::new(limits(&self.settings));
+        self.is_uncertain = false;
+        Ok(())
+    }
+
+    /// The claims have ended: others may have them. The source goes on as another worker.
+    fn begin_anew(&mut self) -> Result<Received<Position>, SourceError> {
+        let lost = Generation(self.opening);
+        self.session = None;
+        self.lanes = Lanes::new(limits(&self.settings));
+        self.ready.clear();
+        Ok(Received::Lost(vec![lost]))
+    }
+
+    /// Says what there is to say and asks for more, unless a call is under way or failed just now.
+    fn begin_call(&mut self, room: usize) {
+        if self.call.is_some() || self.retry_at.is_some() {
+            return;
+        }
+        let Some(session) = self.session.as_ref().filter(|session| !session.is_lost()) else {
+            return;
+        };
+        let (inbox, worker) = (self.inbox.clone(), session.worker);
+        if self.is_uncertain {
+            self.call = Some(tokio::spawn(async move {
+                Said::Lanes(inbox.limited(inbox.shared.backend.lanes_of(worker)).await)
+            }));
+            return;
+        }
+        let turn = self
+            .lanes
+            .turn(worker, room.saturating_sub(self.ready.len()));
+        if turn.is_empty() {
+            return;
+        }
+        self.call = Some(tokio::spawn(async move {
+            let answer = inbox.limited(inbox.shared.backend.turn(&turn)).await;
+            Said::Turn(turn, answer)
+        }));
+    }
+
+    fn follow(&mut self, said: Option<Said>) -> Result<(), SourceError> {
+        match said {
+            Some(Said::Turn(turn, Ok(answer))) => {
+                self.failures = 0;
+                for (_, sequence, attempt) in &turn.attempts {
+                    self.starts.note(*sequence, *attempt);
+                }
+                let applied = self.lanes.apply(&turn, answer);
+                if applied.is_lost {
+                    self.lose();
+                    return Ok(());
+                }
+                if !applied.ready.is_empty() {
+                    self.poll = FIRST_POLL;
+                }
+                self.ready.extend(applied.ready);
+                let opening = self.opening;
+                let recalled = applied.recalled.into_iter();
+                self.recalled
+                    .extend(recalled.map(|(lane, sequence)| Position {
+                        sequence,
+                        lane,
+                        attempts: 0,
+                        opening,
+                    }));
+                Ok(())
+            }
+            Some(Said::Turn(turn, Err(error))) => {
+                self.lanes.take_back(turn);
+                // It may have been done.
+                self.is_uncertain = true;
+                self.fail(error)
+            }
+            Some(Said::Lanes(Ok(found))) => {
+                self.is_uncertain = false;
+                if !self.lanes.adopt(&found) {
+                    self.lose();
+                }
+                Ok(())
+            }
+            Some(Said::Lanes(Err(error))) => self.fail(error),
+            None => Err(SourceError::failed("the runtime ends")),
+        }
+    }
+
+    fn lose(&self) {
+        if let Some(session) = &self.session {
+            session.lose();
+        }
+    }
+
+    /// Pauses after an error that may pass.
+    fn fail(&mut self, error: SqlError) -> Result<(), SourceError> {
+        if !error.is_retryable() {
+            return Err(SourceError::failed(error));
+        }
+        tracing::warn!(target: "keylane", %error, "the inbox is asked again");
+        let (first, longest) = PAUSES;
+        let pause = first
+            .saturating_mul(1 << self.failures.min(10))
+            .min(longest);
+        self.failures += 1;
+        self.retry_at = Some(Instant::now() + pause);
+        Ok(())
+    }
+
+    fn note_wanted(&mut self) {
+        for (lane, sequence, attempt) in self.starts.take_wanted() {
+            self.lanes.note_attempt(lane, sequence, attempt);
+        }
+    }
+
+    fn poll_later(&mut self) {
+        let longest = self.settings.poll;
+        let wait = match self.is_deaf {
+            true => self.poll.min(longest),
+            false => longest,
+        };
+        self.poll = (self.poll * 2).min(longest);
+        self.poll_at = Instant::now() + wait;
+    }
+
+    fn delivery(&self, ready: Ready) -> Delivery<RawMessage, Position> {
+        let Ready {
+            lane,
+            message,
+            attempts,
+        } = ready;
+        let sequence = message.sequence;
+        let mut raw = RawMessage::new(message.payload).key(message.key);
+        let headers = message.headers.into_iter();
+        raw.headers = headers.map(|header| (header.name, header.value)).collect();
+        raw.attempt = attempts.saturating_add(1);
+        raw.id = message.id.map(Bytes::from);
+        raw.version = message.version;
+        raw.enqueued_at = Some(message.accepted_at);
+        let position = Position {
+            sequence,
+            lane,
+            attempts,
+            opening: self.opening,
+        };
+        Delivery::new(raw, position)
+            .attempts(attempts)
+            .generation(Generation(self.opening))
+    }
+}
+
+/// Waits for a call that is under way. `None`: the runtime ends.
+async fn said(call: &mut Option<Call>) -> Option<Said> {
+    match call {
+        Some(call) => call.await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
+impl fmt::Debug for SqlSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlSource").finish_non_exhaustive()
+    }
+}
