@@ -153,8 +153,8 @@ const FREE_DEAD: &str = "
         from (
             select lane from {lanes} where worker in (select id from dead)
             limit $1 for update skip locked
-        ) as some
-        where lanes.lane = some.lane
+        ) as orphaned
+        where lanes.lane = orphaned.lane
         returning lanes.lane
     ), gone as (
         delete from {workers} workers using dead

@@ -67,7 +67,7 @@ impl Starts {
 
 impl StartGuard<Position> for Starts {
     fn starts(&self, _: u32, position: &Position, attempt: u32) -> Result<(), BoxError> {
-        if attempt <= position.attempts + 1 {
+        if attempt <= position.noted {
             return Ok(());
         }
         let mut noted = self.noted();

@@ -45,6 +45,8 @@ pub(super) struct Limits {
     pub(super) keys: usize,
     pub(super) window: usize,
     pub(super) bytes: usize,
+    /// Whether all attempts are noted anyway.
+    pub(super) exact_starts: bool,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,8 @@ pub(super) struct Ready {
     pub(super) message: StoredMessage,
     /// How often it was started before.
     pub(super) attempts: u32,
+    /// The attempt that is noted, and may start.
+    pub(super) noted: u32,
 }
 
 /// What an answer has brought.
@@ -283,7 +287,8 @@ impl Lanes {
                 return false;
             }
             if known.is_none() {
-                self.lanes.insert(id, Lane::new(found));
+                self.lanes
+                    .insert(id, Lane::new(found, self.limits.exact_starts));
                 self.queue(id);
             }
         }
@@ -343,7 +348,10 @@ impl Lanes {
         for found in &answer.lanes {
             let id = found.claimed.lane;
             let count = asked.remove(&id);
-            let lane = self.lanes.entry(id).or_insert_with(|| Lane::new(found));
+            let lane = self
+                .lanes
+                .entry(id)
+                .or_insert_with(|| Lane::new(found, self.limits.exact_starts));
             let is_all = brought.get(&id).copied().unwrap_or(0) == found.available;
             let was_exhausted_at = lane.last;
             let has_more = found.available >= count.unwrap_or(turn.window) || !is_all;
@@ -405,7 +413,8 @@ impl Lanes {
         self.bytes += bytes;
         // The first death of a worker is nobody's in particular. What was noted before its attempt,
         // and was there at the next one, has caused both.
-        let attempts = match lane.crashes > 1 && attempts > 0 {
+        let is_proven = lane.crashes > 1 && attempts > 0 && !self.limits.exact_starts;
+        let attempts = match is_proven {
             true => attempts + 1,
             false => attempts,
         };
@@ -414,6 +423,7 @@ impl Lanes {
                 lane: id,
                 message,
                 attempts,
+                noted: attempts,
             });
         }
         let claimed = Claimed {
@@ -443,6 +453,7 @@ impl Lanes {
             lane: claimed.lane,
             message,
             attempts,
+            noted: attempts + 1,
         });
     }
 
@@ -477,7 +488,7 @@ enum Wish {
 }
 
 impl Lane {
-    fn new(found: &Found) -> Self {
+    fn new(found: &Found, exact_starts: bool) -> Self {
         Self {
             token: found.claimed.token,
             out: BTreeMap::new(),
@@ -487,6 +498,7 @@ impl Lane {
             crashes: found.crashes,
             suspects: match found.crashes {
                 0 => 0,
+                _ if exact_starts => 0,
                 _ => SUSPECTS,
             },
             is_exhausted: false,

@@ -1,6 +1,6 @@
 //! Reads an inbox for a dispatcher.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,8 +43,8 @@ pub struct Position {
     /// Its sequence in the inbox.
     pub sequence: u64,
     pub(super) lane: LaneId,
-    /// How often it was started before it was handed over.
-    pub(super) attempts: u32,
+    /// The last attempt that needs no note.
+    pub(super) noted: u32,
     /// The opening of the source that has handed it over: a settlement of an older one is stale.
     opening: u64,
 }
@@ -58,6 +58,8 @@ pub struct SqlSource {
     lanes: Lanes,
     ready: VecDeque<Ready>,
     recalled: Vec<Position>,
+    /// Messages that are letters of this inbox already, and have not settled.
+    kept: HashSet<u64>,
     call: Option<Call>,
     /// An answer was lost: it is not known what is claimed.
     is_uncertain: bool,
@@ -130,6 +132,7 @@ impl SqlInbox {
             lanes: Lanes::new(limits),
             ready: VecDeque::new(),
             recalled: Vec::new(),
+            kept: HashSet::new(),
             call: None,
             is_uncertain: false,
             failures: 0,
@@ -149,6 +152,7 @@ fn limits(settings: &SourceSettings) -> Limits {
         keys: settings.keys,
         window: settings.window,
         bytes: settings.bytes,
+        exact_starts: settings.exact_starts,
     }
 }
 
@@ -197,6 +201,7 @@ impl Source for SqlSource {
                 let found = found.map_err(SourceError::failed)?;
                 self.lanes = Lanes::new(limits(&self.settings));
                 self.lanes.adopt(&found);
+                self.kept.clear();
             }
             None => self.join().await?,
         }
@@ -270,9 +275,11 @@ impl Source for SqlSource {
                     self.lanes
                         .give_back(position.lane, position.sequence, *attempts);
                 }
-                // Its letter is in its place, or waits again already.
-                Outcome::DeadLettered => self.lanes.settle(position.lane, position.sequence, true),
-                _ => self.lanes.settle(position.lane, position.sequence, false),
+                _ => {
+                    // Its letter is in its place, or waits again already.
+                    let is_told = self.kept.remove(&position.sequence);
+                    self.lanes.settle(position.lane, position.sequence, is_told);
+                }
             }
         }
         // What is done need not wait for the next call of `receive`.
@@ -327,7 +334,10 @@ impl Source for SqlSource {
             inbox.limited(kept).await
         });
         match kept.await {
-            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(true)) => {
+                self.kept.insert(sequence);
+                Ok(())
+            }
             Ok(Ok(false)) => {
                 session.lose();
                 Err(SourceError::failed("its key is not claimed any more"))
@@ -358,6 +368,7 @@ impl SqlSource {
         let session = Session::begin(&self.inbox, name, ttl, &self.wake).await;
         self.session = Some(session.map_err(SourceError::failed)?);
         self.lanes = Lanes::new(limits(&self.settings));
+        self.kept.clear();
         self.is_uncertain = false;
         Ok(())
     }
@@ -420,7 +431,7 @@ impl SqlSource {
                     .extend(recalled.map(|(lane, sequence)| Position {
                         sequence,
                         lane,
-                        attempts: 0,
+                        noted: 0,
                         opening,
                     }));
                 Ok(())
@@ -485,6 +496,7 @@ impl SqlSource {
             lane,
             message,
             attempts,
+            noted,
         } = ready;
         let sequence = message.sequence;
         let mut raw = RawMessage::new(message.payload).key(message.key);
@@ -497,7 +509,10 @@ impl SqlSource {
         let position = Position {
             sequence,
             lane,
-            attempts,
+            noted: match self.settings.exact_starts {
+                true => noted,
+                false => attempts + 1,
+            },
             opening: self.opening,
         };
         Delivery::new(raw, position)

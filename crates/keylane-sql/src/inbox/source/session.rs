@@ -123,13 +123,13 @@ async fn look_after(inbox: SqlInbox, wake: Arc<Notify>) {
                 wake.notify_one();
             }
             Err(error) => {
-                tracing::debug!(target: "keylane", %error, "dead workers were not looked for");
+                tracing::warn!(target: "keylane", %error, "dead workers were not looked for");
             }
         }
         if tidied_at.elapsed() >= TIDY {
             tidied_at = Instant::now();
             if let Err(error) = inbox.remove_old().await {
-                tracing::debug!(target: "keylane", %error, "old ids were not removed");
+                tracing::warn!(target: "keylane", %error, "old ids were not removed");
             }
         }
     }

@@ -20,6 +20,7 @@ pub struct SourceSettings {
     pub(super) bytes: usize,
     pub(super) ttl: Duration,
     pub(super) poll: Duration,
+    pub(super) exact_starts: bool,
     pub(super) name: String,
 }
 
@@ -38,6 +39,7 @@ impl SourceSettings {
             bytes: 64 << 20,
             ttl: Duration::from_secs(15),
             poll: Duration::from_secs(1),
+            exact_starts: false,
             name: format!("process {}", std::process::id()),
         }
     }
@@ -82,6 +84,20 @@ impl SourceSettings {
     #[must_use]
     pub fn poll(mut self, interval: Duration) -> Self {
         self.poll = interval.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Whether each first attempt is noted in the database before it starts, too; not by default.
+    ///
+    /// Further attempts always are. By default the first attempt costs no round trip of its own: a
+    /// worker that dies leaves behind that it died with this key, and not with which message. From
+    /// then on the next messages of the key are handed over one at a time, and each is noted before
+    /// it starts. So a message that kills its worker each time is started as often as it has
+    /// attempts, and twice if it has one. With this setting it is started once then, and every
+    /// message waits 100 milliseconds for its note.
+    #[must_use]
+    pub fn exact_starts(mut self, exact: bool) -> Self {
+        self.exact_starts = exact;
         self
     }
 

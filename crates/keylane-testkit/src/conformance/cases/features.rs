@@ -1,5 +1,7 @@
 //! What a source declares that it can do beyond the rest.
 
+use std::time::Duration;
+
 use keylane::source::{Deliveries, Source};
 use tokio::time::{Instant, timeout};
 
@@ -107,8 +109,15 @@ pub(in super::super) async fn attempts<T: Site>(mut stage: Stage<T>) -> Result {
         })?;
         let guard = direct.source.start_guard();
         let guard = guard.ok_or_else(|| Broken::new("it counts attempts, and has no guard"))?;
-        let told = guard.starts(0, &handed[0].position, before + 1);
-        told.map_err(|error| Broken::new(format!("an attempt could not start: {error}")))?;
+        let until = Instant::now() + stage.patience;
+        // It may be asked for again, while the source is received from.
+        while let Err(error) = guard.starts(0, &handed[0].position, before + 1) {
+            if Instant::now() >= until {
+                let error = format!("an attempt could not start: {error}");
+                return Err(Broken::new(error));
+            }
+            direct.receive_for(1, Duration::from_millis(100)).await?;
+        }
         // The process ends here.
     }
     let mut direct = stage.direct().await?;
