@@ -173,6 +173,10 @@ impl Place {
         self.numbers(statement).await.len()
     }
 
+    pub(crate) async fn number(&self, statement: &'static str) -> i64 {
+        self.numbers(statement).await[0]
+    }
+
     async fn numbers(&self, statement: &'static str) -> Vec<i64> {
         match self.kind {
             Kind::Postgres => {
