@@ -1,11 +1,13 @@
 //! What a source and the database say to each other in one round trip.
 
+use std::collections::BTreeMap;
+
 use keylane_inbox::StoredMessage;
 
 use super::lane::LaneId;
 
 /// A lane under a claim. The database takes nothing that is said about it under another token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Claimed {
     pub(super) lane: LaneId,
     pub(super) token: u64,
@@ -19,7 +21,9 @@ pub(super) struct Turn {
     pub(super) done: Vec<(Claimed, u64)>,
     /// How often messages were started.
     pub(super) attempts: Vec<(Claimed, u64, u32)>,
-    pub(super) leave: Vec<(Claimed, Leave)>,
+    /// Lanes in which nothing waits: each goes, if nothing was accepted since its key was at this
+    /// point.
+    pub(super) leave: Vec<(Claimed, u64)>,
     pub(super) fetch: Vec<Fetch>,
     /// How many more lanes to claim, and how many messages of each to bring.
     pub(super) claim: u32,
@@ -29,6 +33,18 @@ pub(super) struct Turn {
 }
 
 impl Turn {
+    /// The lanes about which something is said, in their order, with the point at which each is
+    /// left.
+    pub(super) fn said(&self) -> BTreeMap<Claimed, Option<u64>> {
+        let done = self.done.iter().map(|done| (done.0, None));
+        let tried = self.attempts.iter().map(|tried| (tried.0, None));
+        let leave = self
+            .leave
+            .iter()
+            .map(|(claimed, last)| (*claimed, Some(*last)));
+        done.chain(tried).chain(leave).collect()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.done.is_empty()
             && self.attempts.is_empty()
@@ -36,14 +52,6 @@ impl Turn {
             && self.fetch.is_empty()
             && self.claim == 0
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leave {
-    /// Nothing waits in it: it goes, if nothing was accepted since its key was at this point.
-    Drained { last: u64 },
-    /// Another worker may have it.
-    Released { crashes: u16 },
 }
 
 /// The next messages of a lane.
@@ -64,6 +72,8 @@ pub(super) struct Answer {
     /// The lanes that were asked for, and are ours, and those that were claimed.
     pub(super) lanes: Vec<Found>,
     pub(super) messages: Vec<Brought>,
+    /// The lane of each message that was asked for, and not brought because of the limit of bytes.
+    pub(super) left_out: Vec<LaneId>,
 }
 
 /// A lane as it was found.
@@ -76,8 +86,6 @@ pub(super) struct Found {
     pub(super) redriven: u64,
     /// How many workers have died with it since it was last well.
     pub(super) crashes: u16,
-    /// How many messages there were to be brought, before `bytes` was looked at.
-    pub(super) available: u32,
 }
 
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! The lanes that a source has claimed: what of them is handed over, and what to say and to ask in
 //! the next round trip. Pure.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use keylane_inbox::StoredMessage;
 
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Claimed, Fetch, Found, Leave, Turn};
+use super::super::turn::{Answer, Claimed, Fetch, Found, Turn};
 
 /// Most lanes to fetch from or to leave in one round trip.
 const MOST: usize = 4_096;
@@ -234,7 +234,7 @@ impl Lanes {
                 Wish::Nothing => lane.is_queued = false,
                 Wish::Leave => {
                     let last = lane.last;
-                    turn.leave.push((claimed, Leave::Drained { last }));
+                    turn.leave.push((claimed, last));
                 }
                 Wish::Messages(count) if room > 0 => {
                     let count = count.min(room);
@@ -311,7 +311,7 @@ impl Lanes {
         let said = (turn.done.iter().map(|done| done.0.lane))
             .chain(turn.attempts.iter().map(|tried| tried.0.lane))
             .chain(turn.leave.iter().map(|leave| leave.0.lane));
-        let ours: std::collections::HashSet<LaneId> = answer.ours.into_iter().collect();
+        let ours: HashSet<LaneId> = answer.ours.into_iter().collect();
         applied.is_lost = !said.into_iter().all(|lane| ours.contains(&lane));
         for lane in &answer.drained {
             self.lanes.remove(lane);
@@ -339,11 +339,13 @@ impl Lanes {
         let mut asked: HashMap<LaneId, u32> = (turn.fetch.iter())
             .map(|fetch| (fetch.claimed.lane, fetch.count))
             .collect();
-        let mut brought: HashMap<LaneId, u32> = HashMap::new();
-        for message in &answer.messages {
-            *brought.entry(message.lane).or_default() += 1;
+        let mut available: HashMap<LaneId, u32> = HashMap::new();
+        let brought = answer.messages.iter().map(|message| &message.lane);
+        for lane in brought.chain(&answer.left_out) {
+            *available.entry(*lane).or_default() += 1;
         }
-        let mut restarting = std::collections::HashSet::new();
+        let left_out: HashSet<LaneId> = answer.left_out.into_iter().collect();
+        let mut restarting = HashSet::new();
         let claimed = answer.lanes.len() - asked.len().min(answer.lanes.len());
         for found in &answer.lanes {
             let id = found.claimed.lane;
@@ -352,13 +354,14 @@ impl Lanes {
                 .lanes
                 .entry(id)
                 .or_insert_with(|| Lane::new(found, self.limits.exact_starts));
-            let is_all = brought.get(&id).copied().unwrap_or(0) == found.available;
+
             let was_exhausted_at = lane.last;
-            let has_more = found.available >= count.unwrap_or(turn.window) || !is_all;
+            let available = available.get(&id).copied().unwrap_or(0);
+            let has_more = available >= count.unwrap_or(turn.window) || left_out.contains(&id);
             // Its key is locked by one who accepts and has not committed.
             lane.is_stuck = lane.out.is_empty()
                 && !has_more
-                && found.available == 0
+                && available == 0
                 && count.is_some()
                 && was_exhausted_at == found.last;
             lane.last = found.last;
@@ -455,20 +458,6 @@ impl Lanes {
             attempts,
             noted: attempts + 1,
         });
-    }
-
-    /// Everything that is claimed is given up, and others may have it.
-    pub(super) fn release(&mut self, worker: u64) -> Turn {
-        let mut turn = self.turn(worker, 0);
-        turn.leave = (self.lanes.drain())
-            .map(|(lane, state)| {
-                let token = state.token;
-                let crashes = state.crashes;
-                (Claimed { lane, token }, Leave::Released { crashes })
-            })
-            .collect();
-        (turn.fetch, turn.claim) = (Vec::new(), 0);
-        turn
     }
 
     fn queue(&mut self, id: LaneId) {
