@@ -43,6 +43,20 @@ pub enum OpenError {
     Sql(#[from] SqlError),
 }
 
+/// Why a handler's transaction was not committed.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone)]
+pub enum CommitError {
+    /// The claim has ended, and nothing was committed: another worker handles the message.
+    #[error(
+        "the claim of this key has ended, and nothing was committed: return an error, another worker handles the message"
+    )]
+    Lost,
+    /// What the database says.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+}
+
 /// What a database, or the way to it, says.
 #[derive(Debug, Clone, Error)]
 #[error("{kind}: {message}")]

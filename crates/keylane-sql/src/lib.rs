@@ -10,7 +10,10 @@ mod leases;
 pub use leases::SqlLeases;
 
 mod inbox;
-pub use inbox::{InTransaction, Position, Settings, SourceSettings, SqlInbox, SqlSource};
+pub use inbox::{
+    Claim, Committed, InTransaction, Position, Settings, SourceSettings, SqlInbox, SqlSource,
+    SqlTransaction,
+};
 
 pub mod error;
 

@@ -15,6 +15,9 @@
 
 mod backend;
 
+mod claim;
+pub use claim::{Claim, Committed, SqlTransaction};
+
 mod headers;
 
 mod item;
@@ -100,6 +103,7 @@ pub struct SqlInbox {
 
 struct Shared {
     backend: Box<dyn Backend>,
+    database: Database,
     tables: Tables,
     settings: Settings,
     tail: watch::Sender<Tail>,
@@ -131,6 +135,7 @@ impl SqlInbox {
         Ok(Self {
             shared: Arc::new(Shared {
                 backend,
+                database: database.clone(),
                 tables: tables.clone(),
                 settings,
                 tail: watch::Sender::new(tail),

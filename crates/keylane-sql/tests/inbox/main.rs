@@ -6,6 +6,7 @@ mod keyless;
 mod plans;
 mod source;
 mod store;
+mod transactions;
 
 #[path = "../support.rs"]
 #[allow(dead_code, reason = "shared with the tests of leases")]

@@ -22,6 +22,9 @@ pub struct RawMessage {
     pub version: Option<u64>,
     /// When it came into the source, by the source's clock.
     pub enqueued_at: Option<SystemTime>,
+    /// Its position as the source writes it down, if it does: for functions of the source's crate
+    /// that take part in its settlement.
+    pub position: Option<Bytes>,
 }
 
 impl RawMessage {

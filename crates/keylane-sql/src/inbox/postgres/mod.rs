@@ -3,6 +3,9 @@
 mod accept;
 pub(super) use accept::accept_on;
 
+mod commit;
+pub(super) use commit::commit;
+
 mod store;
 
 mod turn;

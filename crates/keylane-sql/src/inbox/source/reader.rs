@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::super::SqlInbox;
 use super::super::backend::Dead;
+use super::super::claim::Claim;
 use super::super::lane::LaneId;
 use super::super::turn::{Answer, Found, Turn};
 use super::guard::Starts;
@@ -77,7 +78,7 @@ type Call = JoinHandle<Said>;
 
 /// What a call to the database has come to.
 enum Said {
-    Turn(Turn, Result<Answer, SqlError>),
+    Turn(Box<Turn>, Result<Answer, SqlError>),
     Lanes(Result<Vec<Found>, SqlError>),
 }
 
@@ -405,7 +406,7 @@ impl SqlSource {
         }
         self.call = Some(tokio::spawn(async move {
             let answer = inbox.limited(inbox.shared.backend.turn(&turn)).await;
-            Said::Turn(turn, answer)
+            Said::Turn(Box::new(turn), answer)
         }));
     }
 
@@ -437,7 +438,7 @@ impl SqlSource {
                 Ok(())
             }
             Some(Said::Turn(turn, Err(error))) => {
-                self.lanes.take_back(turn);
+                self.lanes.take_back(*turn);
                 // It may have been done.
                 self.is_uncertain = true;
                 self.fail(error)
@@ -506,6 +507,17 @@ impl SqlSource {
         raw.id = message.id.map(Bytes::from);
         raw.version = message.version;
         raw.enqueued_at = Some(message.accepted_at);
+        let claimed = self.lanes.claim_of(lane);
+        raw.position = claimed
+            .zip(self.session.as_ref())
+            .map(|(claimed, session)| {
+                let claim = Claim {
+                    worker: session.worker,
+                    claimed,
+                    sequence,
+                };
+                claim.to_bytes()
+            });
         let position = Position {
             sequence,
             lane,

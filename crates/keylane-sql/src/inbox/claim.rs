@@ -1,0 +1,243 @@
+//! Effects that are committed together with the done-mark of their message.
+
+use std::fmt;
+
+use bytes::Bytes;
+use keylane::source::RawMessage;
+use sqlx::{MySqlConnection, PgConnection};
+
+use super::SqlInbox;
+use super::lane::LaneId;
+use super::turn::Claimed;
+use crate::database::Pool;
+use crate::error::{CommitError, SqlError};
+use crate::lent::Lent;
+
+/// The claim under which a message was handed over. Keep it in what you decode, and a handler can
+/// [finish in a transaction](SqlInbox::begin).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Claim {
+    pub(super) worker: u64,
+    pub(super) claimed: Claimed,
+    pub(super) sequence: u64,
+}
+
+impl Claim {
+    /// The claim of a message, if it comes from an inbox in tables.
+    pub fn of(raw: &RawMessage) -> Option<Self> {
+        let position = raw.position.as_deref()?;
+        let (lane, numbers) = position.split_first_chunk::<32>()?;
+        let mut numbers = numbers.chunks_exact(8);
+        let mut number = || Some(u64::from_le_bytes(numbers.next()?.try_into().ok()?));
+        let (worker, token, sequence) = (number()?, number()?, number()?);
+        let lane = LaneId(*lane);
+        Some(Self {
+            worker,
+            claimed: Claimed { lane, token },
+            sequence,
+        })
+        .filter(|_| position.len() == 56)
+    }
+
+    /// The number of the claim. Of a key, a later claim has a higher one: what writes elsewhere can
+    /// compare it there.
+    pub fn token(&self) -> u64 {
+        self.claimed.token
+    }
+
+    pub(super) fn to_bytes(self) -> Bytes {
+        let mut bytes = self.claimed.lane.0.to_vec();
+        for number in [self.worker, self.claimed.token, self.sequence] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.into()
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("sequence", &self.sequence)
+            .field("token", &self.claimed.token)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a handler writes, and that its message is done, in one transaction: both, or nothing.
+///
+/// Dropped, it is rolled back.
+pub struct SqlTransaction {
+    connection: Connection,
+    inbox: SqlInbox,
+    claim: Claim,
+}
+
+enum Connection {
+    Postgres(Lent<sqlx::Postgres>),
+    MySql(Lent<sqlx::MySql>),
+}
+
+/// What a [commit](SqlTransaction::commit) has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Committed {
+    /// What the handler has written, and that its message is done.
+    Now,
+    /// Nothing: the message was done already, by an attempt whose answer was lost. What this attempt
+    /// has written is rolled back.
+    Earlier,
+}
+
+impl SqlInbox {
+    /// Begins a transaction for the handler of a message.
+    ///
+    /// With it the effects of a handler happen once: an attempt that fails, is dropped or dies leaves
+    /// nothing behind, and one that was committed is not made again.
+    ///
+    /// # Errors
+    ///
+    /// [`SqlError`] if the database cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, nothing has happened.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use keylane_sql::{Claim, SqlInbox, sqlx};
+    ///
+    /// struct Payment { claim: Claim, account: i64, cents: i64 }
+    ///
+    /// # type Error = Box<dyn std::error::Error + Send + Sync>;
+    /// async fn book(inbox: &SqlInbox, payment: &Payment) -> Result<(), Error> {
+    ///     let mut transaction = inbox.begin(payment.claim).await?;
+    ///     sqlx::query("update accounts set cents = cents + $2 where id = $1")
+    ///         .bind(payment.account)
+    ///         .bind(payment.cents)
+    ///         .execute(transaction.postgres())
+    ///         .await?;
+    ///     let _ = transaction.commit().await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn begin(&self, claim: Claim) -> Result<SqlTransaction, SqlError> {
+        let connection = match &self.shared.database.0 {
+            Pool::Postgres(pool) => {
+                let mut lent = Lent::from(pool).await?;
+                sqlx::raw_sql("begin").execute(lent.get()).await?;
+                Connection::Postgres(lent)
+            }
+            Pool::MySql(pool) => {
+                let mut lent = Lent::from(pool).await?;
+                sqlx::raw_sql("start transaction")
+                    .execute(lent.get())
+                    .await?;
+                Connection::MySql(lent)
+            }
+        };
+        Ok(SqlTransaction {
+            connection,
+            inbox: self.clone(),
+            claim,
+        })
+    }
+}
+
+impl SqlTransaction {
+    /// The connection, to PostgreSQL.
+    ///
+    /// # Panics
+    ///
+    /// If the inbox is in MySQL or MariaDB.
+    pub fn postgres(&mut self) -> &mut PgConnection {
+        match &mut self.connection {
+            Connection::Postgres(lent) => lent.get(),
+            Connection::MySql(_) => panic!("the inbox is in MySQL: call `mysql`"),
+        }
+    }
+
+    /// The connection, to MySQL or MariaDB.
+    ///
+    /// # Panics
+    ///
+    /// If the inbox is in PostgreSQL.
+    pub fn mysql(&mut self) -> &mut MySqlConnection {
+        match &mut self.connection {
+            Connection::MySql(lent) => lent.get(),
+            Connection::Postgres(_) => panic!("the inbox is in PostgreSQL: call `postgres`"),
+        }
+    }
+
+    /// Commits what was written, together with the mark that the message is done. Return `Ok` from
+    /// the handler then, whichever [`Committed`] it is.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError::Lost`] if the claim has ended: another process has the key, or may have it,
+    /// and nothing is committed. [`CommitError::Sql`] if the database says no, or is not heard: then it
+    /// is not known whether it was committed, and the next attempt will know.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, it may be committed; the next attempt will know.
+    pub async fn commit(self) -> Result<Committed, CommitError> {
+        let Self {
+            connection,
+            inbox,
+            claim,
+        } = self;
+        let tables = &inbox.shared.tables;
+        let finished = match connection {
+            Connection::Postgres(lent) => super::postgres::commit(lent, tables, claim).await?,
+            Connection::MySql(_) => todo!("the inbox in MySQL"),
+        };
+        match finished {
+            Finish { is_ours: false, .. } => Err(CommitError::Lost),
+            Finish { was_here: true, .. } => Ok(Committed::Now),
+            Finish { .. } => Ok(Committed::Earlier),
+        }
+    }
+}
+
+/// What a commit has found. It has committed if both are true, and rolled back otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finish {
+    pub(super) is_ours: bool,
+    pub(super) was_here: bool,
+}
+
+impl fmt::Debug for SqlTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlTransaction")
+            .field("claim", &self.claim)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_is_written_down_and_read() {
+        let claim = Claim {
+            worker: 7,
+            claimed: Claimed {
+                lane: LaneId::of(b"key"),
+                token: u64::MAX,
+            },
+            sequence: 3,
+        };
+        let mut raw = RawMessage::new("payload");
+        assert_eq!(Claim::of(&raw), None);
+        raw.position = Some(claim.to_bytes());
+        assert_eq!(Claim::of(&raw), Some(claim));
+        for end in 0..56 {
+            raw.position = Some(claim.to_bytes().slice(..end));
+            assert_eq!(Claim::of(&raw), None, "{end}");
+        }
+        raw.position = Some([&claim.to_bytes()[..], &[0]].concat().into());
+        assert_eq!(Claim::of(&raw), None, "too long");
+    }
+}

@@ -1,0 +1,44 @@
+//! The end of a handler's transaction.
+
+use super::{from_column, text, to_column};
+use crate::error::SqlError;
+use crate::inbox::claim::{Claim, Finish};
+use crate::lent::Lent;
+use crate::tables::Tables;
+
+/// The lane stays locked until the commit: nobody can claim it in between.
+const DONE: &str = "
+    with ours as (
+        select lane from {lanes} where lane = $1 and token = $2 and worker = $3 for share
+    ), removed as (
+        delete from {messages} messages using ours
+        where messages.sequence = $4 and messages.lane = ours.lane
+        returning messages.sequence
+    )
+    select (select count(*) from ours) as ours, (select count(*) from removed) as removed
+";
+
+pub(in super::super) async fn commit(
+    mut lent: Lent<sqlx::Postgres>,
+    tables: &Tables,
+    claim: Claim,
+) -> Result<Finish, SqlError> {
+    let found = sqlx::query(text(tables, DONE))
+        .bind(claim.claimed.lane.as_ref())
+        .bind(to_column(claim.claimed.token))
+        .bind(to_column(claim.worker))
+        .bind(to_column(claim.sequence))
+        .fetch_one(lent.get())
+        .await?;
+    let finish = Finish {
+        is_ours: from_column(&found, "ours") > 0,
+        was_here: from_column(&found, "removed") > 0,
+    };
+    let end = match finish.is_ours && finish.was_here {
+        true => "commit",
+        false => "rollback",
+    };
+    let ended = sqlx::raw_sql(end).execute(lent.get()).await;
+    lent.end_or_close(ended)?;
+    Ok(finish)
+}

@@ -1,0 +1,222 @@
+//! Messages that are accepted in a transaction of the user's, and handlers that finish in one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use keylane::error::BoxError;
+use keylane::source::{RawMessage, Source};
+use keylane::{Dispatcher, Intake, OnExhausted, Retry};
+use keylane_inbox::NewMessage;
+use keylane_sql::error::CommitError;
+use keylane_sql::{Claim, Committed, SourceSettings, SqlInbox, SqlTransaction, sqlx};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
+use tokio::time::sleep;
+
+use crate::support::{Kind, Place};
+
+const KINDS: [Kind; 1] = [Kind::Postgres];
+
+#[derive(Clone)]
+struct Payment {
+    claim: Claim,
+    number: i64,
+}
+
+fn payment(raw: &RawMessage) -> Result<Payment, BoxError> {
+    Ok(Payment {
+        claim: Claim::of(raw).ok_or("it comes from an inbox in tables")?,
+        number: std::str::from_utf8(&raw.payload)?.parse()?,
+    })
+}
+
+fn source(inbox: &SqlInbox) -> impl Source<Message = Payment> + use<> {
+    let settings = SourceSettings::new()
+        .ttl(Duration::from_secs(2))
+        .poll(Duration::from_millis(100));
+    inbox.source_with(settings).decode(payment)
+}
+
+/// A table for effects, and so many payments of one account.
+async fn payments(kind: Kind, count: i64) -> (Place, SqlInbox) {
+    let place = Place::new(kind).await;
+    place
+        .execute("create table effects (number bigint not null, attempt bigint not null)")
+        .await;
+    let inbox = place.inbox().await;
+    let payments = (0..count).map(|number| NewMessage::new("account", number.to_string()));
+    inbox.inbox().accept_many(payments).await.unwrap();
+    (place, inbox)
+}
+
+async fn write(transaction: &mut SqlTransaction, kind: Kind, number: i64) -> Result<(), BoxError> {
+    let insert = AssertSqlSafe(format!("insert into effects values ({number}, 1)"));
+    match kind {
+        Kind::Postgres => {
+            sqlx::query(insert).execute(transaction.postgres()).await?;
+        }
+        Kind::MariaDb => {
+            sqlx::query(insert).execute(transaction.mysql()).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn until_empty(inbox: &SqlInbox) {
+    while inbox.inbox().stats().await.unwrap().waiting > 0 {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn stop(intake: Intake) {
+    let report = intake.stop().await;
+    let settled = report.acked + report.dead_lettered + report.nacked + report.given_back;
+    assert_eq!(report.received, settled, "{report}");
+}
+
+/// Handlers that fail, panic and are cut off after they have written: the effects that are left are
+/// those of the attempts that have committed, and each message has one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_effect_happens_once() {
+    for kind in KINDS {
+        let (place, inbox) = payments(kind, 60).await;
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let handler = {
+            let (inbox, attempts) = (inbox.clone(), Arc::clone(&attempts));
+            move |payment: Payment| {
+                let (inbox, attempts) = (inbox.clone(), Arc::clone(&attempts));
+                async move {
+                    let attempt = attempts.fetch_add(1, Ordering::Relaxed);
+                    let mut transaction = inbox.begin(payment.claim).await?;
+                    write(&mut transaction, kind, payment.number).await?;
+                    match attempt % 5 {
+                        1 => return Err("it fails after it has written".into()),
+                        2 => panic!("after it has written"),
+                        _ => {}
+                    }
+                    let committed = transaction.commit().await?;
+                    if attempt % 5 == 3 {
+                        return Err("the answer is lost".into());
+                    }
+                    drop(committed);
+                    Ok::<(), BoxError>(())
+                }
+            }
+        };
+        let payments = Dispatcher::builder(|_: &Payment| "account")
+            .retry(Retry::fixed(Duration::from_millis(5)).max_attempts(1_000))
+            .on_exhausted(OnExhausted::AtSource)
+            .spawn(handler)
+            .unwrap();
+        let intake = payments.consume(source(&inbox)).unwrap();
+        for _ in 0..5 {
+            sleep(Duration::from_millis(100)).await;
+            place.kill_connections().await;
+        }
+        until_empty(&inbox).await;
+        stop(intake).await;
+        assert!(attempts.load(Ordering::Relaxed) > 60, "some were repeated");
+        let effects = place.number("select count(*) from effects").await;
+        let distinct = place
+            .number("select count(distinct number) from effects")
+            .await;
+        assert_eq!((effects, distinct), (60, 60), "{kind:?}");
+        assert_eq!(place.open_transactions().await, 0, "{kind:?}");
+    }
+}
+
+/// A claim that has ended commits nothing, whatever was written under it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_has_ended_commits_nothing() {
+    for kind in KINDS {
+        let (place, inbox) = payments(kind, 1).await;
+        let mut here = source(&inbox);
+        let claim = first(&mut here).await;
+        // Another worker takes over.
+        let mut stale = inbox.begin(claim).await.unwrap();
+        write(&mut stale, kind, 0).await.unwrap();
+        drop(here);
+        let there = place.inbox().await;
+        let mut other = source(&there);
+        let newer = first(&mut other).await;
+        assert!(newer.token() > claim.token());
+        let lost = stale.commit().await;
+        assert!(matches!(lost, Err(CommitError::Lost)), "{kind:?}, {lost:?}");
+        assert_eq!(place.number("select count(*) from effects").await, 0);
+
+        let mut fresh = there.begin(newer).await.unwrap();
+        write(&mut fresh, kind, 0).await.unwrap();
+        assert_eq!(fresh.commit().await.unwrap(), Committed::Now);
+        let mut again = there.begin(newer).await.unwrap();
+        write(&mut again, kind, 0).await.unwrap();
+        assert_eq!(again.commit().await.unwrap(), Committed::Earlier);
+        assert_eq!(place.number("select count(*) from effects").await, 1);
+        drop(there.begin(newer).await.unwrap());
+        other.close().await.unwrap();
+        assert_eq!(place.open_transactions().await, 0, "{kind:?}");
+    }
+}
+
+/// The claim of the first message that the source hands over.
+async fn first(source: &mut impl Source<Message = Payment>) -> Claim {
+    source.open().await.unwrap();
+    loop {
+        let until = tokio::time::Instant::now() + Duration::from_secs(10);
+        let mut into = keylane::source::Deliveries::new(10, until);
+        source.receive(&mut into).await.unwrap();
+        if let Some(delivery) = into.take().pop() {
+            return delivery.message.claim;
+        }
+    }
+}
+
+/// What is accepted in a transaction comes with its commit, in its place, and not without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_commit_with_the_transaction_that_accepts_them() {
+    for kind in KINDS {
+        let place = Place::new(kind).await;
+        place.execute("create table sold (article bigint)").await;
+        let inbox = place.inbox().await;
+        let messages = |name: &str| {
+            let message = |n: usize| NewMessage::new(format!("key {n}"), name.to_owned());
+            (0..3).map(message).collect::<Vec<_>>()
+        };
+        let accept = async |name: &str, commits: bool| match kind {
+            Kind::Postgres => {
+                let mut connection = PgConnection::connect(&place.address).await.unwrap();
+                let mut transaction = connection.begin().await.unwrap();
+                let sold = sqlx::query("insert into sold values (1)");
+                sold.execute(&mut *transaction).await.unwrap();
+                let accepted = inbox.accept_in(&mut *transaction, messages(name)).await;
+                assert_eq!(accepted.unwrap().len(), 3);
+                match commits {
+                    true => transaction.commit().await.unwrap(),
+                    false => transaction.rollback().await.unwrap(),
+                }
+            }
+            Kind::MariaDb => {
+                let mut connection = MySqlConnection::connect(&place.address).await.unwrap();
+                let mut transaction = connection.begin().await.unwrap();
+                let sold = sqlx::query("insert into sold values (1)");
+                sold.execute(&mut *transaction).await.unwrap();
+                let accepted = inbox.accept_in(&mut *transaction, messages(name)).await;
+                assert_eq!(accepted.unwrap().len(), 3);
+                match commits {
+                    true => transaction.commit().await.unwrap(),
+                    false => transaction.rollback().await.unwrap(),
+                }
+            }
+        };
+        accept("first", true).await;
+        accept("never", false).await;
+        accept("second", true).await;
+        let found = keylane_inbox::InboxStore::scan(&inbox, 0, 100, usize::MAX);
+        let found = found.await.unwrap();
+        let payloads: Vec<&[u8]> = found.iter().map(|message| &message.payload[..]).collect();
+        let expected: [&[u8]; 6] = [
+            b"first", b"first", b"first", b"second", b"second", b"second",
+        ];
+        assert_eq!(payloads, expected, "{kind:?}");
+        assert_eq!(place.number("select count(*) from sold").await, 2);
+    }
+}
