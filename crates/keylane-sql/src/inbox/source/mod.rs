@@ -15,5 +15,8 @@ pub use reader::{Position, SqlSource};
 
 mod session;
 
+#[cfg(test)]
+mod simulation;
+
 mod settings;
 pub use settings::SourceSettings;

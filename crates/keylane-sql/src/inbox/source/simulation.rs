@@ -1,0 +1,349 @@
+//! The lanes of a source against a database that is told in a few lines, by random steps.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use keylane_inbox::{NewMessage, StoredMessage};
+use proptest::prelude::*;
+
+use super::super::lane::LaneId;
+use super::super::turn::{Answer, Brought, Claimed, Found, Turn};
+use super::lanes::{Applied, Lanes, Limits};
+
+const WORKER: u64 = 7;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Messages of these keys are accepted.
+    Accept(Vec<u8>),
+    /// A round trip; the answer may be lost, and the database may not have been reached.
+    Turn {
+        is_lost: bool,
+        arrives: bool,
+    },
+    /// The first message of a key is handled.
+    Handle(u8),
+    /// What is handed over of a key comes back.
+    GiveBack(u8),
+    /// The first message of a key becomes a letter; and waits again.
+    Letter(u8),
+    Redrive(u8),
+    /// One who accepts has a key, and has not committed; or has.
+    Lock(u8, bool),
+    /// Time passes.
+    Look,
+    Rest,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = 0_u8..5;
+    prop_oneof![
+        3 => prop::collection::vec(key.clone(), 1..8).prop_map(Step::Accept),
+        6 => (0_u8..10, any::<bool>()).prop_map(|(lost, arrives)| Step::Turn {
+            is_lost: lost == 0,
+            arrives,
+        }),
+        8 => key.clone().prop_map(Step::Handle),
+        1 => key.clone().prop_map(Step::GiveBack),
+        1 => key.clone().prop_map(Step::Letter),
+        1 => key.clone().prop_map(Step::Redrive),
+        1 => (key, any::<bool>()).prop_map(|(key, locks)| Step::Lock(key, locks)),
+        1 => Just(Step::Look),
+        1 => Just(Step::Rest),
+    ]
+}
+
+fn id(key: u8) -> LaneId {
+    LaneId::of(&[key])
+}
+
+#[derive(Debug, Default)]
+struct Database {
+    /// By key: at which point it is, and when a letter was redriven.
+    keys: HashMap<LaneId, (u64, u64)>,
+    /// The token of each lane that is ours; 0: it is nobody's.
+    lanes: BTreeMap<LaneId, u64>,
+    messages: BTreeMap<(LaneId, u64), u32>,
+    locked: HashSet<LaneId>,
+    clock: u64,
+    sequence: u64,
+}
+
+impl Database {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn accept(&mut self, lane: LaneId) {
+        let now = self.tick();
+        self.keys.entry(lane).or_default().0 = now;
+        self.sequence += 1;
+        self.messages.insert((lane, self.sequence), 0);
+        self.lanes.entry(lane).or_default();
+    }
+
+    fn redrive(&mut self, lane: LaneId, sequence: u64) {
+        let now = self.tick();
+        self.keys.insert(lane, (now, now));
+        self.messages.insert((lane, sequence), 0);
+        self.lanes.entry(lane).or_default();
+    }
+
+    fn turn(&mut self, turn: &Turn) -> Answer {
+        let mut answer = Answer::default();
+        let is_ours = |lanes: &BTreeMap<LaneId, u64>, claimed: &Claimed| {
+            lanes.get(&claimed.lane) == Some(&claimed.token)
+        };
+        // All reads are of what was there before.
+        let (messages, keys) = (self.messages.clone(), self.keys.clone());
+        for (claimed, last) in turn.said() {
+            assert!(is_ours(&self.lanes, &claimed), "{claimed:?} is not ours");
+            answer.ours.push(claimed.lane);
+            let unchanged = last.is_some_and(|last| self.keys[&claimed.lane].0 == last);
+            if unchanged && !self.locked.contains(&claimed.lane) {
+                self.lanes.remove(&claimed.lane);
+                self.keys.remove(&claimed.lane);
+                answer.drained.push(claimed.lane);
+            }
+        }
+        for (claimed, sequence) in &turn.done {
+            self.messages.remove(&(claimed.lane, *sequence));
+        }
+        for (claimed, sequence, attempts) in &turn.attempts {
+            if let Some(noted) = self.messages.get_mut(&(claimed.lane, *sequence)) {
+                *noted = *attempts;
+            }
+        }
+        for lane in &answer.drained {
+            let left = self.messages.keys().filter(|(of, _)| of == lane).count();
+            assert_eq!(left, 0, "a lane went with {left} messages in it");
+        }
+        let mut wanted: Vec<(Claimed, u64, u32)> = (turn.fetch.iter())
+            .map(|fetch| (fetch.claimed, fetch.after, fetch.count))
+            .collect();
+        let free = self.lanes.iter_mut().filter(|(_, token)| **token == 0);
+        for (lane, token) in free.take(turn.claim as usize) {
+            self.clock += 1;
+            *token = self.clock;
+            let claimed = Claimed {
+                lane: *lane,
+                token: *token,
+            };
+            wanted.push((claimed, 0, turn.window));
+        }
+        let mut bytes = 0;
+        for (claimed, after, count) in wanted {
+            assert!(is_ours(&self.lanes, &claimed), "{claimed:?} is not ours");
+            let (last, redriven) = keys[&claimed.lane];
+            answer.lanes.push(Found {
+                claimed,
+                last,
+                redriven,
+                crashes: 0,
+            });
+            let waiting = messages.range((claimed.lane, after + 1)..=(claimed.lane, u64::MAX));
+            for ((lane, sequence), attempts) in waiting.take(count as usize) {
+                if bytes > 0 && bytes >= turn.bytes {
+                    answer.left_out.push(*lane);
+                    continue;
+                }
+                let message = NewMessage::new("", vec![0; 10]);
+                bytes += 10;
+                answer.messages.push(Brought {
+                    lane: *lane,
+                    attempts: *attempts,
+                    message: StoredMessage::new(*sequence, std::time::UNIX_EPOCH, message),
+                });
+            }
+        }
+        answer
+    }
+
+    fn lanes_of(&self) -> Vec<Found> {
+        let ours = self.lanes.iter().filter(|(_, token)| **token > 0);
+        let found = ours.map(|(lane, token)| Found {
+            claimed: Claimed {
+                lane: *lane,
+                token: *token,
+            },
+            last: self.keys[lane].0,
+            redriven: self.keys[lane].1,
+            crashes: 0,
+        });
+        found.collect()
+    }
+}
+
+/// A source and what it has handed over.
+struct World {
+    database: Database,
+    lanes: Lanes,
+    /// By lane, in the order in which they were handed over. The first one runs.
+    handed: HashMap<LaneId, VecDeque<u64>>,
+    letters: HashMap<LaneId, Vec<u64>>,
+    handled: HashSet<u64>,
+    redriven: HashSet<u64>,
+    is_uncertain: bool,
+}
+
+impl World {
+    fn new(limits: Limits) -> Self {
+        Self {
+            database: Database::default(),
+            lanes: Lanes::new(limits),
+            handed: HashMap::new(),
+            letters: HashMap::new(),
+            handled: HashSet::new(),
+            redriven: HashSet::new(),
+            is_uncertain: false,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Accept(keys) => {
+                for lane in keys.iter().map(|key| id(*key)) {
+                    if !self.database.locked.contains(&lane) {
+                        self.database.accept(lane);
+                    }
+                }
+            }
+            Step::Turn { is_lost, arrives } => self.turn(*is_lost, *arrives),
+            Step::Handle(key) => self.handle(id(*key)),
+            Step::GiveBack(key) => self.give_back(id(*key)),
+            Step::Letter(key) => self.letter(id(*key)),
+            Step::Redrive(key) => self.redrive(id(*key)),
+            Step::Lock(key, true) => drop(self.database.locked.insert(id(*key))),
+            Step::Lock(key, false) => drop(self.database.locked.remove(&id(*key))),
+            Step::Look => self.lanes.look(),
+            Step::Rest => self.lanes.wake_resting(),
+        }
+    }
+
+    fn turn(&mut self, is_lost: bool, arrives: bool) {
+        if std::mem::take(&mut self.is_uncertain) {
+            let found = self.database.lanes_of();
+            assert!(self.lanes.adopt(&found), "nothing was taken from us");
+            return;
+        }
+        let out: usize = self.handed.values().map(VecDeque::len).sum();
+        let turn = self.lanes.turn(WORKER, 20_usize.saturating_sub(out));
+        if is_lost {
+            if arrives {
+                let _ = self.database.turn(&turn);
+            }
+            self.lanes.take_back(turn);
+            self.is_uncertain = true;
+            return;
+        }
+        let answer = self.database.turn(&turn);
+        let applied = self.lanes.apply(&turn, answer);
+        self.apply(applied);
+    }
+
+    fn apply(&mut self, applied: Applied) {
+        assert!(!applied.is_lost, "nothing was taken from us");
+        for ready in applied.ready {
+            let sequence = ready.message.sequence;
+            assert!(!self.handled.contains(&sequence), "{sequence} was done");
+            let handed = self.handed.entry(ready.lane).or_default();
+            assert!(!handed.contains(&sequence), "{sequence} is out");
+            handed.push_back(sequence);
+        }
+        // What has not started comes back, and what runs goes on.
+        for (lane, sequence) in applied.recalled {
+            let handed = self.handed.entry(lane).or_default();
+            if handed.front() != Some(&sequence) {
+                handed.retain(|other| *other != sequence);
+                self.lanes.give_back(lane, sequence, 0);
+            }
+        }
+    }
+
+    fn take(&mut self, lane: LaneId) -> Option<u64> {
+        let sequence = self.handed.get_mut(&lane)?.pop_front()?;
+        let waits = self.database.messages.range((lane, 0)..(lane, sequence));
+        let earlier: Vec<u64> = waits.map(|((_, earlier), _)| *earlier).collect();
+        // What is done may not be told yet; what was redriven may have come after this one went out.
+        let passed = (earlier.iter())
+            .filter(|earlier| !self.handled.contains(earlier) && !self.redriven.contains(earlier));
+        assert_eq!(
+            passed.count(),
+            0,
+            "{sequence} has passed one of {earlier:?}"
+        );
+        Some(sequence)
+    }
+
+    fn handle(&mut self, lane: LaneId) {
+        if let Some(sequence) = self.take(lane) {
+            self.handled.insert(sequence);
+            self.lanes.settle(lane, sequence, false);
+        }
+    }
+
+    fn give_back(&mut self, lane: LaneId) {
+        for sequence in self.handed.remove(&lane).unwrap_or_default() {
+            self.lanes.give_back(lane, sequence, 1);
+        }
+    }
+
+    fn letter(&mut self, lane: LaneId) {
+        if let Some(sequence) = self.take(lane) {
+            self.database.messages.remove(&(lane, sequence));
+            self.letters.entry(lane).or_default().push(sequence);
+            self.lanes.settle(lane, sequence, true);
+        }
+    }
+
+    fn redrive(&mut self, lane: LaneId) {
+        if !self.database.locked.contains(&lane)
+            && let Some(sequence) = self.letters.get_mut(&lane).and_then(Vec::pop)
+        {
+            self.database.redrive(lane, sequence);
+            self.redriven.insert(sequence);
+        }
+    }
+
+    /// Everything is handled at last, and nothing is left of it.
+    fn finish(&mut self) {
+        self.database.locked.clear();
+        for _ in 0..500 {
+            if self.database.messages.is_empty() && self.database.lanes.is_empty() {
+                assert!(self.lanes.is_told(), "and told");
+                return;
+            }
+            self.lanes.look();
+            self.turn(false, true);
+            for key in 0..5 {
+                while self
+                    .handed
+                    .get(&id(key))
+                    .is_some_and(|handed| !handed.is_empty())
+                {
+                    self.handle(id(key));
+                }
+            }
+        }
+        panic!(
+            "it does not come to an end: {:?}, {:?}",
+            self.database, self.lanes
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn all_messages_are_handled_in_order(
+        steps in prop::collection::vec(step(), 1..120),
+        (keys, window, bytes) in (1_usize..6, 1_usize..6, prop_oneof![Just(25_usize), Just(1_000)]),
+    ) {
+        let mut world = World::new(Limits { keys, window, bytes, exact_starts: true });
+        for step in &steps {
+            world.step(step);
+        }
+        world.finish();
+    }
+}
