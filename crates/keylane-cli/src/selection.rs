@@ -2,8 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use keylane_inbox::store::{EmbeddedStore, InboxStore};
-use keylane_inbox::{Letter, StoredMessage};
+use keylane_inbox::{InboxStore, Letter, StoredMessage};
 
 use crate::failure::Failure;
 use crate::text::Bytes;
@@ -22,7 +21,7 @@ pub(crate) enum Selection {
 
 impl Selection {
     /// Their sequences.
-    pub(crate) async fn find(self, store: &EmbeddedStore) -> Result<Vec<u64>, Failure> {
+    pub(crate) async fn find(self, store: &dyn InboxStore) -> Result<Vec<u64>, Failure> {
         let wanted: Box<dyn Fn(&Letter) -> bool> = match self {
             Self::These(sequences) => return Ok(sequences),
             Self::All => Box::new(|_| true),
@@ -49,7 +48,7 @@ impl Selection {
 
 /// The messages that wait above a sequence, page by page: `None` behind the last.
 pub(crate) async fn waiting_after(
-    store: &EmbeddedStore,
+    store: &dyn InboxStore,
     after: u64,
 ) -> Result<Option<Vec<StoredMessage>>, Failure> {
     let Some(from) = after.checked_add(1) else {

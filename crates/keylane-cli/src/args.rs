@@ -7,19 +7,20 @@ use clap::{Parser, Subcommand};
 
 use crate::text;
 
-/// Looks into a keylane inbox that is not running, and mends it.
+/// Looks into a keylane inbox, in a directory or in a database, and mends it.
 ///
-/// A service that has the inbox open must be stopped first: until then every command ends with exit
-/// code 2 and changes nothing. A running service does the same through `Inbox::letters()`.
+/// In a directory: a service that has the inbox open must be stopped first. Until then every command
+/// ends with exit code 2 and changes nothing. A running service does the same through
+/// `Inbox::letters()`. Every command needs the right to write to the files of the inbox, those as well
+/// that only look: they take its lock, and opening it repairs what a crash has left.
 ///
-/// Every command needs the right to write to the files of the inbox, those as well that only look:
-/// they take its lock, and opening it repairs what a crash has left.
+/// In a database: the services go on meanwhile. What is redriven goes ahead of the messages of its
+/// key that have not started.
 #[derive(Parser, Debug)]
 #[command(version, after_help = AFTER)]
 pub(crate) struct Args {
-    /// The directory of the inbox.
-    #[arg(short, long, value_name = "DIR", default_value = ".", global = true)]
-    pub(crate) dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// One JSON object a line, instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -31,6 +32,31 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+/// Where the inbox is.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Place {
+    /// The directory of the inbox.
+    #[arg(short, long, value_name = "DIR", default_value = ".", global = true)]
+    pub(crate) dir: PathBuf,
+    /// The database of the inbox, instead of a directory: postgres://user:password@host/database, or
+    /// mysql://… A password in a command line can be seen by others: better in the environment.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "KEYLANE_INBOX_URL",
+        hide_env_values = true,
+        global = true,
+        conflicts_with = "dir"
+    )]
+    pub(crate) url: Option<String>,
+    /// What the names of its tables begin with.
+    #[arg(long, value_name = "PREFIX", default_value = "keylane_", global = true)]
+    pub(crate) prefix: String,
+    /// The schema of its tables, if it is not the one of the connection.
+    #[arg(long, value_name = "SCHEMA", global = true)]
+    pub(crate) schema: Option<String>,
+}
+
 const AFTER: &str = "\
 Bytes that are not plain text are shown, and read in --key, as \\xNN, \\n, \\t, \\\" and \\\\.
 
@@ -40,7 +66,8 @@ Examples:
   keylane-inbox --dir orders list
   keylane-inbox --dir orders show 4711 --full
   keylane-inbox --dir orders redrive --key user-7
-  keylane-inbox --dir orders purge --older-than 30d";
+  keylane-inbox --dir orders purge --older-than 30d
+  KEYLANE_INBOX_URL=postgres://ops@db/orders keylane-inbox list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -92,6 +119,6 @@ pub(crate) enum Command {
     Stats,
     /// Reads everything, and verifies every checksum.
     Check,
-    /// Makes the file as short as it can be.
+    /// Makes the file as short as it can be. Not in a database.
     Compact,
 }

@@ -1,8 +1,9 @@
-//! Looks into an inbox that is not running, and mends it.
+//! Looks into an inbox, and mends it.
 
 mod args;
 mod commands;
 mod failure;
+mod opened;
 mod output;
 mod selection;
 mod text;

@@ -2,27 +2,26 @@
 
 use std::collections::HashSet;
 
-use keylane_inbox::store::{EmbeddedStore, InboxStore, Settings};
+use keylane_inbox::InboxStore;
 use serde_json::json;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
+use crate::opened::Opened;
 use crate::output::Output;
 use crate::selection::{PAGE, Selection, waiting_after};
 
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
-    let mut settings = Settings::default();
-    // A wrong name must not become an inbox.
-    settings.create = false;
-    let store = EmbeddedStore::open(&args.dir, settings).await?;
+    let opened = Opened::open(&args.place).await?;
     let mut out = Output::new(args.json, args.full);
-    let done = command(&store, args.command, &mut out).await;
-    let closed = store.close().await;
+    let done = command(&opened, args.command, &mut out).await;
+    let closed = opened.store().close().await;
     done?;
     Ok(closed?)
 }
 
-async fn command(store: &EmbeddedStore, command: Command, out: &mut Output) -> Result<(), Failure> {
+async fn command(opened: &Opened, command: Command, out: &mut Output) -> Result<(), Failure> {
+    let store = opened.store();
     match command {
         Command::List {
             waiting: false,
@@ -61,12 +60,12 @@ async fn command(store: &EmbeddedStore, command: Command, out: &mut Output) -> R
         }
         Command::Stats => Ok(out.stats(&store.stats().await?)?),
         Command::Check => check(store, out).await,
-        Command::Compact => compact(store, out).await,
+        Command::Compact => compact(opened, out).await,
     }
 }
 
 async fn list_letters(
-    store: &EmbeddedStore,
+    store: &dyn InboxStore,
     mut after: u64,
     limit: usize,
     out: &mut Output,
@@ -86,7 +85,7 @@ async fn list_letters(
 }
 
 async fn list_waiting(
-    store: &EmbeddedStore,
+    store: &dyn InboxStore,
     mut after: u64,
     limit: usize,
     out: &mut Output,
@@ -105,7 +104,7 @@ async fn list_waiting(
     Ok(())
 }
 
-async fn show(store: &EmbeddedStore, sequence: u64, out: &mut Output) -> Result<(), Failure> {
+async fn show(store: &dyn InboxStore, sequence: u64, out: &mut Output) -> Result<(), Failure> {
     if let Some(letter) = store.letter(sequence).await? {
         return Ok(out.letter(&letter)?);
     }
@@ -118,7 +117,7 @@ async fn show(store: &EmbeddedStore, sequence: u64, out: &mut Output) -> Result<
 }
 
 async fn redrive(
-    store: &EmbeddedStore,
+    store: &dyn InboxStore,
     selection: Selection,
     out: &mut Output,
 ) -> Result<(), Failure> {
@@ -135,7 +134,7 @@ async fn redrive(
 }
 
 async fn purge(
-    store: &EmbeddedStore,
+    store: &dyn InboxStore,
     selection: Selection,
     out: &mut Output,
 ) -> Result<(), Failure> {
@@ -159,8 +158,8 @@ fn all_found(wanted: &[u64], found: &[u64]) -> Result<(), Failure> {
     }
 }
 
-/// The checksums of the pages were verified when the store was opened. Here every record is read.
-async fn check(store: &EmbeddedStore, out: &mut Output) -> Result<(), Failure> {
+/// The checksums of the pages of a file were verified when it was opened. Here every record is read.
+async fn check(store: &dyn InboxStore, out: &mut Output) -> Result<(), Failure> {
     let (mut messages, mut letters, mut after) = (0, 0, 0);
     while let Some(page) = waiting_after(store, after).await? {
         messages += page.len() as u64;
@@ -187,7 +186,11 @@ async fn check(store: &EmbeddedStore, out: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn compact(store: &EmbeddedStore, out: &mut Output) -> Result<(), Failure> {
+async fn compact(opened: &Opened, out: &mut Output) -> Result<(), Failure> {
+    let Opened::Embedded(store) = opened else {
+        let why = "a database server keeps its own files short: see its VACUUM, or OPTIMIZE TABLE";
+        return Err(Failure::Other(why.to_owned()));
+    };
     let before = store.stats().await?.file_bytes;
     let after = store.compact().await?;
     out.done(
