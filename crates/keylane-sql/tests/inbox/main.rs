@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod keyless;
+mod letters;
 mod plans;
 mod source;
 mod store;

@@ -38,6 +38,8 @@ pub(super) struct Lanes {
     bytes: usize,
     /// Whether there may be lanes that nobody has.
     claims: bool,
+    /// Whether to look at all lanes that are ours.
+    checks: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +110,7 @@ impl Lanes {
             out: 0,
             bytes: 0,
             claims: true,
+            checks: false,
         }
     }
 
@@ -133,6 +136,12 @@ impl Lanes {
             }
         }
         versioned.into_iter().for_each(|lane| self.queue(lane));
+    }
+
+    /// It is time to look at the lanes that are waited for as well: letters may wait again in front of
+    /// what is handed over.
+    pub(super) fn check(&mut self) {
+        self.checks = true;
     }
 
     /// Tries the lanes again that could not be left.
@@ -250,6 +259,9 @@ impl Lanes {
         }
         kept.append(&mut self.busy);
         self.busy = kept;
+        if std::mem::take(&mut self.checks) {
+            self.check_all(&mut turn);
+        }
         let free = self.limits.keys.saturating_sub(self.lanes.len());
         if self.claims && room > 0 && free > 0 {
             let claims = free.min(room).min(CLAIMS);
@@ -259,13 +271,30 @@ impl Lanes {
         turn
     }
 
+    /// Asks for none of the messages of the lanes that are waited for.
+    fn check_all(&self, turn: &mut Turn) {
+        let asked: HashSet<LaneId> = turn.fetch.iter().map(|fetch| fetch.claimed.lane).collect();
+        let waited_for = (self.lanes.iter())
+            .filter(|(id, lane)| !lane.out.is_empty() && !asked.contains(*id))
+            .map(|(id, lane)| Fetch {
+                claimed: Claimed {
+                    lane: *id,
+                    token: lane.token,
+                },
+                after: lane.after,
+                count: 0,
+            });
+        turn.fetch.extend(waited_for);
+    }
+
     /// A turn was not answered: what was said is said again. What was asked may have been granted,
     /// see [`adopt`](Self::adopt).
     pub(super) fn take_back(&mut self, turn: Turn) {
         self.done.splice(0..0, turn.done);
         self.attempts.splice(0..0, turn.attempts);
         let lanes = turn.leave.iter().map(|(claimed, _)| claimed.lane);
-        let lanes = lanes.chain(turn.fetch.iter().map(|fetch| fetch.claimed.lane));
+        let fetched = turn.fetch.iter().filter(|fetch| fetch.count > 0);
+        let lanes = lanes.chain(fetched.map(|fetch| fetch.claimed.lane));
         for lane in lanes {
             if let Some(state) = self.lanes.get_mut(&lane) {
                 state.is_queued = false;
@@ -355,6 +384,10 @@ impl Lanes {
                 .entry(id)
                 .or_insert_with(|| Lane::new(found, self.limits.exact_starts));
 
+            if count == Some(0) {
+                lane.see_redriven(found, &mut applied);
+                continue;
+            }
             let was_exhausted_at = lane.last;
             let available = available.get(&id).copied().unwrap_or(0);
             let has_more = available >= count.unwrap_or(turn.window) || left_out.contains(&id);
@@ -367,12 +400,7 @@ impl Lanes {
             lane.last = found.last;
             lane.is_exhausted = !has_more;
             lane.is_queued = false;
-            if found.redriven != lane.redriven {
-                // Letters are in front of what is handed over.
-                lane.redriven = found.redriven;
-                lane.starts_over = true;
-                let out = lane.out.keys().map(|sequence| (id, *sequence));
-                applied.recalled.extend(out);
+            if lane.see_redriven(found, &mut applied) {
                 restarting.insert(id);
             }
             self.queue(id);
@@ -498,6 +526,17 @@ impl Lane {
             untold: 0,
             suspect: None,
         }
+    }
+
+    /// Whether letters have come to be in front of what is handed over: that is to come back.
+    fn see_redriven(&mut self, found: &Found, applied: &mut Applied) -> bool {
+        let has_changed = std::mem::replace(&mut self.redriven, found.redriven) != found.redriven;
+        if has_changed {
+            self.starts_over = true;
+            let out = self.out.keys();
+            (applied.recalled).extend(out.map(|sequence| (found.claimed.lane, *sequence)));
+        }
+        has_changed
     }
 
     /// Reads from its beginning again, if it is to and nothing of it is out. What is done must be

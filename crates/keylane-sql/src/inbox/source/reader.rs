@@ -39,7 +39,7 @@ const FIRST_POLL: Duration = Duration::from_millis(5);
 static OPENINGS: AtomicU64 = AtomicU64::new(0);
 
 /// What names a message to its inbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Position {
     /// Its sequence in the inbox.
     pub sequence: u64,
@@ -49,6 +49,14 @@ pub struct Position {
     /// The opening of the source that has handed it over: a settlement of an older one is stale.
     opening: u64,
 }
+
+impl PartialEq for Position {
+    fn eq(&self, other: &Self) -> bool {
+        (self.sequence, self.opening) == (other.sequence, other.opening)
+    }
+}
+
+impl Eq for Position {}
 
 /// An inbox in tables as the source of a dispatcher: see [`SqlInbox::source`].
 pub struct SqlSource {
@@ -257,6 +265,7 @@ impl Source for SqlSource {
                 () = tokio::time::sleep_until(poll_at) => {
                     self.poll_later();
                     self.lanes.look();
+                    self.lanes.check();
                 }
                 () = tokio::time::sleep_until(until) => return Ok(Received::Idle),
             }

@@ -215,7 +215,10 @@ impl World {
             Step::Redrive(key) => self.redrive(id(*key)),
             Step::Lock(key, true) => drop(self.database.locked.insert(id(*key))),
             Step::Lock(key, false) => drop(self.database.locked.remove(&id(*key))),
-            Step::Look => self.lanes.look(),
+            Step::Look => {
+                self.lanes.look();
+                self.lanes.check();
+            }
             Step::Rest => self.lanes.wake_resting(),
         }
     }
