@@ -18,7 +18,7 @@ use crate::inbox::backend::{Backend, Dead};
 use crate::inbox::item::Items;
 use crate::inbox::lane::LaneId;
 use crate::inbox::times::{self, micros};
-use crate::inbox::turn::{Answer, Found, Turn};
+use crate::inbox::turn::{Answer, Claimed, Found, Turn};
 use crate::lent::Lent;
 use crate::literals::{hex, joined, table};
 
@@ -309,7 +309,44 @@ impl Backend for MySql {
         self.take_turn(turn).await
     }
 
-    /// MySQL and MariaDB tell nothing.
+    async fn dead_letter(
+        &self,
+        worker: u64,
+        claimed: Claimed,
+        dead: &Dead,
+    ) -> Result<bool, SqlError> {
+        let (lane, token, sequence) = (hex(claimed.lane), claimed.token, dead.sequence);
+        let ours =
+            format!("lanes.lane = {lane} and lanes.token = {token} and lanes.worker = {worker}");
+        // The lane stays ours until the commit.
+        let lock = format!(
+            "select 1 as is_ours from {{lanes}} lanes where {ours} lock in share mode;
+             select 0 as is_ours from {{messages}} where sequence = {sequence} for update"
+        );
+        let from = format!(
+            "from {{lanes}} lanes straight_join {{messages}} messages
+                on messages.lane = lanes.lane and messages.sequence = {sequence}
+             where {ours}"
+        );
+        let messages = joined(KEPT.split(", ").map(|column| format!("messages.{column}")));
+        let insert = format!(
+            "insert into {{letters}} ({KEPT}, attempts, kind, error, dead_lettered_at)
+             select {messages}, {}, {}, {}, utc_timestamp(6) {from}",
+            dead.attempts,
+            dead.kind.code(),
+            hex(Letter::cut_error(&dead.error)),
+        );
+        let delete = format!("delete messages {from}");
+        let rows = self
+            .rows([BEGIN, &lock, &insert, &delete, "commit"])
+            .await?;
+        Ok(rows.iter().any(|row| row.get::<i64, _>("is_ours") == 1))
+    }
+
+    fn tells(&self) -> bool {
+        false
+    }
+
     fn listen(&self, _: Arc<Notify>) -> Option<JoinHandle<()>> {
         None
     }
