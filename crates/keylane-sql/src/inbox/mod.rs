@@ -43,6 +43,9 @@ pub use transaction::InTransaction;
 
 mod turn;
 
+#[cfg(test)]
+mod turn_tests;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
