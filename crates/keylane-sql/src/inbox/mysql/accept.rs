@@ -96,7 +96,8 @@ pub(in super::super) async fn accept_on(
                 format!("select {} as mark, {sequence} as sequence", hex(mark))
             });
             let statement = format!(
-                "update ({}) named straight_join {{known}} known on known.mark = named.mark
+                "update ({}) named straight_join {{known}} known force index (primary)
+                    on known.mark = named.mark
                  set known.sequence = named.sequence",
                 table(named),
             );
@@ -128,7 +129,8 @@ async fn known(
         // read sees what is committed, and not the snapshot of a transaction of the user's.
         let statements = format!(
             "insert ignore into {{known}} (mark, sequence, seen_at) values {};
-             select mark, sequence from {{known}} where mark in ({}) lock in share mode",
+             select mark, sequence from {{known}} force index (primary)
+             where mark in ({}) lock in share mode",
             joined(
                 marks
                     .iter()
@@ -212,7 +214,8 @@ fn lock(lanes: &[LaneId]) -> String {
         "insert into {{keys}} (lane, last, redriven) values {}
          on duplicate key update last = last + 1;
          insert into {{lanes}} (lane, ready_at)
-         select lane, utc_timestamp(6) from {{keys}} where last = 1 and lane in ({}) order by lane",
+         select lane, utc_timestamp(6) from {{keys}} force index (primary)
+         where last = 1 and lane in ({}) order by lane",
         joined(lanes.iter().map(|lane| format!("({}, 1, 0)", hex(lane)))),
         joined(lanes.iter().map(hex)),
     )

@@ -87,7 +87,8 @@ impl Backend for MySql {
                     select sequence, payload_bytes + octet_length(`key`) + 30 as bytes
                     from {{messages}} where sequence >= {from} order by sequence limit {count}
                 ) page
-             ) sized straight_join {{messages}} messages on messages.sequence = sized.sequence
+             ) sized straight_join {{messages}} messages force index (primary)
+                on messages.sequence = sized.sequence
              where so_far < {bytes} or so_far = 0
              order by messages.sequence"
         );
@@ -98,7 +99,10 @@ impl Backend for MySql {
     async fn read(&self, sequences: &[u64]) -> Result<HashMap<u64, StoredMessage>, SqlError> {
         let select = |sequences: &[u64]| {
             let sequences = joined(sequences);
-            format!("select {MESSAGE} from {{messages}} messages where sequence in ({sequences})")
+            format!(
+                "select {MESSAGE} from {{messages}} messages force index (primary)
+                 where sequence in ({sequences})"
+            )
         };
         let rows = self.rows(sequences.chunks(MOST).map(select)).await?;
         let messages = rows.iter().map(|row| {
@@ -114,7 +118,8 @@ impl Backend for MySql {
         }
         let mut statements = vec![BEGIN.to_owned()];
         for done in done.chunks(MOST) {
-            let delete = "delete from {messages} where sequence in";
+            let delete = "delete messages from {messages} messages force index (primary)
+                where messages.sequence in";
             statements.push(format!("{delete} ({})", joined(done)));
         }
         statements.extend(dead.chunks(MOST).map(bury));
@@ -139,16 +144,16 @@ impl Backend for MySql {
     async fn redrive(&self, sequences: &[u64]) -> Result<BTreeSet<u64>, SqlError> {
         // The keys are locked, as by those who accept; who has a lane sees `redriven` change.
         self.with_letters(sequences, |sequences| {
+            let lanes =
+                format!("select distinct lane from {{letters}} where sequence in ({sequences})");
             format!(
                 "insert into {{keys}} (lane, last, redriven)
-                 select lane, 1, 1 from (
-                     select distinct lane from {{letters}} where sequence in ({sequences})
-                 ) letters order by lane
+                 select lane, 1, 1 from ({lanes}) redriven order by lane
                  on duplicate key update last = last + 1, redriven = redriven + 1;
                  insert into {{lanes}} (lane, ready_at)
-                 select lane, utc_timestamp(6) from {{keys}} where last = 1 and lane in (
-                     select lane from {{letters}} where sequence in ({sequences})
-                 ) order by lane;
+                 select `keys`.lane, utc_timestamp(6)
+                 from ({lanes}) redriven straight_join {{keys}} `keys` force index (primary)
+                    on `keys`.lane = redriven.lane and `keys`.last = 1;
                  insert into {{messages}} ({KEPT})
                  select {KEPT} from {{letters}} where sequence in ({sequences})"
             )
@@ -236,9 +241,9 @@ impl Backend for MySql {
         // Those that a transaction of the user's has just repeated are left for the next time.
         let delete = format!(
             "delete known from (
-                select mark from {{known}} where seen_at < utc_timestamp(6) - interval {} microsecond
+                select mark from {{known}} force index (seen) where seen_at < utc_timestamp(6) - interval {} microsecond
                 order by seen_at limit {most} for update skip locked
-             ) old straight_join {{known}} known on known.mark = old.mark",
+             ) old straight_join {{known}} known force index (primary) on known.mark = old.mark",
             micros(older),
         );
         self.changed([BEGIN, &delete, CHANGED, "commit"]).await
@@ -274,14 +279,15 @@ impl Backend for MySql {
                     on lanes.worker = workers.id
                 where workers.runs_out <= utc_timestamp(6)
                 limit {most} for update skip locked
-             ) dead straight_join {{lanes}} lanes on lanes.lane = dead.lane
+             ) dead straight_join {{lanes}} lanes force index (primary) on lanes.lane = dead.lane
              set lanes.worker = 0, lanes.ready_at = utc_timestamp(6),
                 lanes.crashes = least(lanes.crashes + 1, 1000)"
         );
         // In a transaction of its own: a turn locks its worker before its lanes. One that has the
         // worker locked is waited for, and the lanes that it has claimed are seen.
         let delete = "delete from {workers} where runs_out <= utc_timestamp(6)
-            and not exists (select 1 from {lanes} lanes where lanes.worker = {workers}.id)";
+            and not exists (select 1 from {lanes} lanes force index (of_worker)
+                where lanes.worker = {workers}.id)";
         self.changed([BEGIN, &free, CHANGED, "commit", BEGIN, delete, "commit"])
             .await
     }
@@ -290,7 +296,8 @@ impl Backend for MySql {
         // The worker first: what claims for it comes before, or finds no worker.
         let delete = format!("delete from {{workers}} where id = {worker}");
         let free = format!(
-            "update {{lanes}} set worker = 0, ready_at = utc_timestamp(6) where worker = {worker}"
+            "update {{lanes}} force index (of_worker)
+             set worker = 0, ready_at = utc_timestamp(6) where worker = {worker}"
         );
         self.rows([BEGIN, &delete, &free, "commit"]).await.map(drop)
     }
@@ -298,7 +305,8 @@ impl Backend for MySql {
     async fn lanes_of(&self, worker: u64) -> Result<Vec<Found>, SqlError> {
         let select = format!(
             "select lanes.lane, lanes.token, lanes.crashes, `keys`.last, `keys`.redriven
-             from {{lanes}} lanes join {{keys}} `keys` on `keys`.lane = lanes.lane
+             from {{lanes}} lanes force index (of_worker)
+             straight_join {{keys}} `keys` force index (primary) on `keys`.lane = lanes.lane
              where lanes.worker = {worker}"
         );
         let rows = self.rows([select]).await?;
@@ -324,7 +332,7 @@ impl Backend for MySql {
              select 0 as is_ours from {{messages}} where sequence = {sequence} for update"
         );
         let from = format!(
-            "from {{lanes}} lanes straight_join {{messages}} messages
+            "from {{lanes}} lanes straight_join {{messages}} messages force index (primary)
                 on messages.lane = lanes.lane and messages.sequence = {sequence}
              where {ours}"
         );
@@ -377,11 +385,13 @@ impl MySql {
         for part in sorted.chunks(MOST) {
             let part = joined(part);
             all.push(format!(
-                "select sequence from {{letters}} where sequence in ({part}) for update"
+                "select sequence from {{letters}} force index (primary)
+                 where sequence in ({part}) for update"
             ));
             all.push(statements(&part));
             all.push(format!(
-                "delete from {{letters}} where sequence in ({part})"
+                "delete letters from {{letters}} letters force index (primary)
+                 where letters.sequence in ({part})"
             ));
         }
         all.push("commit".to_owned());
@@ -401,12 +411,14 @@ fn bury(dead: &[Dead]) -> String {
         )
     });
     format!(
-        "select sequence from {{messages}} where sequence in ({sequences}) for update;
+        "select sequence from {{messages}} force index (primary)
+         where sequence in ({sequences}) for update;
          insert into {{letters}} ({KEPT}, attempts, kind, error, dead_lettered_at)
          select {KEPT}, dead.tried, dead.kind, dead.error, utc_timestamp(6)
-         from ({}) dead straight_join {{messages}} messages
+         from ({}) dead straight_join {{messages}} messages force index (primary)
             on messages.sequence = dead.of_message;
-         delete from {{messages}} where sequence in ({sequences})",
+         delete messages from {{messages}} messages force index (primary)
+         where messages.sequence in ({sequences})",
         table(rows),
     )
 }

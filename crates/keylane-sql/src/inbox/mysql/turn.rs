@@ -118,7 +118,7 @@ fn changes(turn: &Turn) -> Vec<String> {
     // What is said about each lane, joined with it if it is ours.
     let ours = |said: &str| {
         format!(
-            "({said}) said straight_join {{lanes}} lanes
+            "({said}) said straight_join {{lanes}} lanes force index (primary)
                 on lanes.lane = said.lane and lanes.token = said.token and lanes.worker = {worker}"
         )
     };
@@ -133,14 +133,14 @@ fn changes(turn: &Turn) -> Vec<String> {
     }
     if let Some(done) = constants(done) {
         statements.push(format!(
-            "delete messages from {} straight_join {{messages}} messages
+            "delete messages from {} straight_join {{messages}} messages force index (primary)
                 on messages.sequence = said.sequence and messages.lane = said.lane",
             ours(&done),
         ));
     }
     if let Some(tried) = constants(tried) {
         statements.push(format!(
-            "update {} straight_join {{messages}} messages
+            "update {} straight_join {{messages}} messages force index (primary)
                 on messages.sequence = said.sequence and messages.lane = said.lane
              set messages.attempts = said.attempts",
             ours(&tried),
@@ -150,17 +150,18 @@ fn changes(turn: &Turn) -> Vec<String> {
         // A key that is locked is about to have another message.
         statements.push(format!(
             "delete lanes, `keys` from (
-                select said.lane from {} straight_join {{keys}} `keys`
+                select said.lane from {} straight_join {{keys}} `keys` force index (primary)
                     on `keys`.lane = said.lane and `keys`.last = said.last
                 for update skip locked
              ) drained
-             straight_join {{lanes}} lanes on lanes.lane = drained.lane
-             straight_join {{keys}} `keys` on `keys`.lane = drained.lane",
+             straight_join {{lanes}} lanes force index (primary) on lanes.lane = drained.lane
+             straight_join {{keys}} `keys` force index (primary) on `keys`.lane = drained.lane",
             ours(&drained),
         ));
         statements.push(format!(
             "select {GONE} as what, said.lane from ({drained}) said
-             left join {{lanes}} lanes on lanes.lane = said.lane and lanes.token = said.token
+             left join {{lanes}} lanes force index (primary)
+                on lanes.lane = said.lane and lanes.token = said.token
              where lanes.lane is null"
         ));
     }
@@ -203,7 +204,7 @@ fn claim(worker: u64, most: u32) -> [String; 5] {
             .to_owned(),
         "set @keylane_token = if(@keylane_free > 0, last_insert_id(), 0)".to_owned(),
         format!(
-            "update ({}) free straight_join {{lanes}} lanes on lanes.lane = free.lane
+            "update ({}) free straight_join {{lanes}} lanes force index (primary) on lanes.lane = free.lane
              set lanes.worker = {worker}, lanes.token = @keylane_token, lanes.ready_at = {NOW}",
             free("@keylane_token > 0")
         ),
@@ -220,7 +221,7 @@ fn reads(turn: &Turn) -> Vec<String> {
     })) {
         lanes.push(format!(
             "select lanes.lane, lanes.token, lanes.crashes, said.after, said.most
-             from ({fetch}) said straight_join {{lanes}} lanes
+             from ({fetch}) said straight_join {{lanes}} lanes force index (primary)
                 on lanes.lane = said.lane and lanes.token = said.token and lanes.worker = {worker}"
         ));
     }
@@ -248,7 +249,7 @@ fn reads(turn: &Turn) -> Vec<String> {
     );
     let tail = format!(
         ") pages
-         ) page left join {{messages}} messages
+         ) page left join {{messages}} messages force index (primary)
             on messages.sequence = page.sequence and (so_far < {} or so_far = 0)
          order by page.lane, page.sequence",
         turn.bytes
@@ -260,7 +261,8 @@ fn reads(turn: &Turn) -> Vec<String> {
         format!(
             "select {FOUND} as what, wanted.lane, wanted.token, wanted.crashes,
                 `keys`.last, `keys`.redriven
-             from ({lanes}) wanted join {{keys}} `keys` on `keys`.lane = wanted.lane"
+             from ({lanes}) wanted straight_join {{keys}} `keys` force index (primary)
+                on `keys`.lane = wanted.lane"
         ),
         "set @keylane_most = @@group_concat_max_len, session group_concat_max_len = 16777216"
             .to_owned(),
