@@ -5,6 +5,7 @@
 mod accepting;
 mod keyless;
 mod plans;
+mod plans_mariadb;
 mod source;
 mod store;
 mod transactions;
