@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use super::backend::{Backend, Dead};
 use super::item;
 use super::lane::LaneId;
-use super::turn::{Answer, Claimed, Fetch, Found, Leave, Turn};
+use super::turn::{Answer, Claimed, Fetch, Found, Turn};
 use super::{mysql, postgres};
 use crate::database::{Database, Pool};
 use crate::tables::Tables;
@@ -70,7 +70,6 @@ on_both![
     attempts_are_noted,
     an_empty_lane_goes,
     a_lane_stays_if_its_key_was_accepted_since,
-    a_released_lane_is_for_others,
     a_stale_token_does_nothing,
     a_lane_is_claimed_once,
     lanes_of_the_dead_are_free,
@@ -146,9 +145,10 @@ fn fetches(worker: u64, claimed: Claimed, after: u64, count: u32) -> Turn {
     }
 }
 
-async fn leave(backend: &Shared, worker: u64, claimed: Claimed, how: Leave) -> Answer {
+/// Nothing waits in it, as far as this worker knows.
+async fn leave(backend: &Shared, worker: u64, claimed: Claimed, last: u64) -> Answer {
     let turn = Turn {
-        leave: vec![(claimed, how)],
+        leave: vec![(claimed, last)],
         ..says(worker)
     };
     backend.turn(&turn).await.unwrap()
@@ -238,7 +238,7 @@ async fn bytes_are_limited(backend: Shared) {
     let answer = backend.turn(&turn).await.unwrap();
     assert_eq!(answer.lanes.len(), 2);
     assert_eq!(answer.messages.len(), 3);
-    assert_eq!(left_out(&answer), 5);
+    assert_eq!(answer.left_out.len(), 5);
     for found in &answer.lanes {
         let turn = Turn {
             bytes: 1,
@@ -246,14 +246,8 @@ async fn bytes_are_limited(backend: Shared) {
         };
         let answer = backend.turn(&turn).await.unwrap();
         assert_eq!(answer.messages.len(), 1, "however large it is");
-        assert_eq!(left_out(&answer), 2);
+        assert_eq!(answer.left_out.len(), 2);
     }
-}
-
-/// How many messages there were beyond the limit of bytes.
-fn left_out(answer: &Answer) -> usize {
-    let available = answer.lanes.iter().map(|found| found.available as usize);
-    available.sum::<usize>() - answer.messages.len()
 }
 
 async fn done_messages_go(backend: Shared) {
@@ -310,7 +304,7 @@ async fn an_empty_lane_goes(backend: Shared) {
     let Found { claimed, last, .. } = *a.unwrap();
     let turn = Turn {
         done: vec![(claimed, all[0])],
-        leave: vec![(claimed, Leave::Drained { last })],
+        leave: vec![(claimed, last)],
         ..says(worker)
     };
     let answer = backend.turn(&turn).await.unwrap();
@@ -340,7 +334,7 @@ async fn a_lane_stays_if_its_key_was_accepted_since(backend: Shared) {
     let later = accept(&backend, &[message("a", "2")]).await;
     let turn = Turn {
         done: vec![(claimed, all[0])],
-        leave: vec![(claimed, Leave::Drained { last })],
+        leave: vec![(claimed, last)],
         ..fetches(worker, claimed, all[0], 10)
     };
     let answer = backend.turn(&turn).await.unwrap();
@@ -350,42 +344,24 @@ async fn a_lane_stays_if_its_key_was_accepted_since(backend: Shared) {
     let last = answer.lanes[0].last;
     let turn = Turn {
         done: vec![(claimed, later[0])],
-        leave: vec![(claimed, Leave::Drained { last })],
+        leave: vec![(claimed, last)],
         ..says(worker)
     };
     let answer = backend.turn(&turn).await.unwrap();
     assert_eq!(answer.drained, [lane("a")]);
 }
 
-async fn a_released_lane_is_for_others(backend: Shared) {
-    accept(&backend, &[message("a", "1")]).await;
-    let (worker, other) = (join(&backend).await, join(&backend).await);
-    let claimed = claim_one(&backend, worker).await.claimed;
-    let answer = leave(&backend, worker, claimed, Leave::Released { crashes: 7 }).await;
-    assert_eq!(answer.ours, [lane("a")]);
-    assert!(backend.lanes_of(worker).await.unwrap().is_empty());
-    let found = claim_one(&backend, other).await;
-    assert_eq!(found.crashes, 7);
-    assert!(found.claimed.token > claimed.token);
-    // Not for the one who releases it in the same round trip.
-    let turn = Turn {
-        leave: vec![(found.claimed, Leave::Released { crashes: 0 })],
-        ..claiming(other, 10, 10)
-    };
-    let answer = backend.turn(&turn).await.unwrap();
-    assert!(answer.lanes.is_empty());
-}
-
 async fn a_stale_token_does_nothing(backend: Shared) {
     let all = accept(&backend, &[message("a", "1"), message("a", "2")]).await;
     let (worker, other) = (join(&backend).await, join(&backend).await);
     let Found { claimed, last, .. } = claim_one(&backend, worker).await;
-    leave(&backend, worker, claimed, Leave::Released { crashes: 0 }).await;
+    backend.leave(worker).await.unwrap();
     let found = claim_one(&backend, other).await;
+    assert!(found.claimed.token > claimed.token);
     let says = |worker, claimed| Turn {
         done: vec![(claimed, all[0])],
         attempts: vec![(claimed, all[1], 9)],
-        leave: vec![(claimed, Leave::Drained { last })],
+        leave: vec![(claimed, last)],
         ..fetches(worker, claimed, 0, 10)
     };
     // By the one who had it; by him under its token now; and by the other under the one before.
@@ -403,13 +379,6 @@ async fn a_stale_token_does_nothing(backend: Shared) {
     ] {
         let answer = backend.turn(&turn).await.unwrap();
         assert!(answer.ours.is_empty() && answer.drained.is_empty() && answer.lanes.is_empty());
-        let released = leave(
-            &backend,
-            turn.worker,
-            turn.done[0].0,
-            Leave::Released { crashes: 3 },
-        );
-        assert!(released.await.ours.is_empty());
     }
     assert_eq!(waiting(&backend).await, all);
     let answer = backend
@@ -543,7 +512,7 @@ async fn redriven_letters_are_seen(backend: Shared) {
     // When its lane is gone.
     backend.settle(&[all[1]], &[dead]).await.unwrap();
     let last = answer.lanes[0].last;
-    let answer = leave(&backend, worker, found.claimed, Leave::Drained { last }).await;
+    let answer = leave(&backend, worker, found.claimed, last).await;
     assert_eq!(answer.drained, [lane("a")]);
     assert!(claim(&backend, worker, 10).await.lanes.is_empty());
     backend.redrive(&[all[0]]).await.unwrap();
@@ -575,8 +544,8 @@ async fn accepts_and_turns_at_once(backend: Shared) {
     for _ in 0..3 {
         let (backend, handed) = (Arc::clone(&backend), Arc::clone(&handed));
         consumers.push(tokio::spawn(async move {
-            let worker = join(&backend).await;
-            let mut seen = Vec::new();
+            let mut worker = join(&backend).await;
+            let (mut seen, mut rounds) = (Vec::new(), 0);
             let mut turn = claiming(worker, 2, 4);
             while handed.load(std::sync::atomic::Ordering::SeqCst) < 3 * 2 * EACH {
                 let answer = match backend.turn(&turn).await {
@@ -586,26 +555,31 @@ async fn accepts_and_turns_at_once(backend: Shared) {
                         continue;
                     }
                 };
-                // What is found is done, and a lane in which nothing is found goes; one lane of
-                // several is released.
+                // What is found is done, and a lane in which nothing is found goes.
                 turn = claiming(worker, 2, 4);
-                for (at, found) in answer.lanes.iter().enumerate() {
+                for found in &answer.lanes {
                     let brought = sequences(&answer, found.claimed.lane);
                     turn.done
                         .extend(brought.iter().map(|n| (found.claimed, *n)));
                     match brought.last() {
                         None => {
                             let last = found.last;
-                            turn.leave.push((found.claimed, Leave::Drained { last }));
-                        }
-                        Some(_) if at == 1 => {
-                            let released = Leave::Released { crashes: 0 };
-                            turn.leave.push((found.claimed, released));
+                            turn.leave.push((found.claimed, last));
                         }
                         Some(_) => {}
                     }
                     handed.fetch_add(brought.len(), std::sync::atomic::Ordering::SeqCst);
                     seen.extend(brought.into_iter().map(|n| (found.claimed, n)));
+                }
+                rounds += 1;
+                if rounds % 8 == 0 {
+                    // It goes when all is said, and another one comes.
+                    turn.claim = 0;
+                    while backend.turn(&turn).await.is_err() {}
+                    while backend.leave(worker).await.is_err() {}
+                    worker = join(&backend).await;
+                    turn = claiming(worker, 2, 4);
+                    continue;
                 }
                 for found in backend.lanes_of(worker).await.unwrap() {
                     let after = turn.done.iter().filter(|done| done.0 == found.claimed);

@@ -15,6 +15,9 @@
 mod accept;
 pub(super) use accept::{Bounds, accept_on};
 
+mod commit;
+pub(super) use commit::commit;
+
 mod script;
 
 mod store;

@@ -15,8 +15,6 @@
 //! select for each lane, because neither database could limit the rows of each lane otherwise without
 //! reading all of them.
 
-use std::collections::HashMap;
-
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
@@ -24,7 +22,7 @@ use super::script::Script;
 use super::{BEGIN, MESSAGE, MySql, message_of};
 use crate::error::SqlError;
 use crate::inbox::lane::LaneId;
-use crate::inbox::turn::{Answer, Brought, Claimed, Fetch, Found, Leave, Turn};
+use crate::inbox::turn::{Answer, Brought, Claimed, Fetch, Found, Turn};
 use crate::lent::Lent;
 use crate::literals::{hex, table};
 
@@ -59,21 +57,18 @@ impl MySql {
         let rows = rows.await;
         let rows = connection.end_or_close(rows)?;
         let mut answer = Answer::default();
-        let (mut gone, mut available) = (Vec::new(), HashMap::<_, u32>::new());
+        let mut gone = Vec::new();
         for row in rows {
             let lane = lane_of(&row);
             match row.get::<i64, _>("what") {
                 OURS => answer.ours.push(lane),
                 GONE => gone.push(lane),
                 FOUND => answer.lanes.push(found_of(&row)),
-                _ => {
-                    *available.entry(lane).or_default() += 1;
-                    answer.messages.extend(brought(lane, &row)?);
-                }
+                _ => match row.get::<Option<u64>, _>("sequence") {
+                    Some(_) => answer.messages.push(brought(lane, &row)?),
+                    None => answer.left_out.push(lane),
+                },
             }
-        }
-        for found in &mut answer.lanes {
-            found.available = available.get(&found.claimed.lane).copied().unwrap_or(0);
         }
         answer.ours.sort_unstable();
         answer.ours.dedup();
@@ -100,21 +95,8 @@ fn changes(turn: &Turn) -> Vec<String> {
             format!("{sequence} as sequence, {attempts} as attempts"),
         )
     });
-    let (mut drained, mut released) = (Vec::new(), Vec::new());
-    for (claimed, leave) in &turn.leave {
-        match leave {
-            Leave::Drained { last } => drained.push((claimed, format!("{last} as last"))),
-            Leave::Released { crashes } => {
-                released.push((claimed, format!("{crashes} as crashes")));
-            }
-        }
-    }
-    let mut said: Vec<&Claimed> = (turn.done.iter().map(|done| &done.0))
-        .chain(turn.attempts.iter().map(|tried| &tried.0))
-        .chain(turn.leave.iter().map(|leave| &leave.0))
-        .collect();
-    said.sort_unstable_by_key(|claimed| (claimed.lane, claimed.token));
-    said.dedup();
+    let drained = (turn.leave.iter()).map(|(claimed, last)| (claimed, format!("{last} as last")));
+    let said = turn.said();
     // What is said about each lane, joined with it if it is ours.
     let ours = |said: &str| {
         format!(
@@ -122,10 +104,10 @@ fn changes(turn: &Turn) -> Vec<String> {
                 on lanes.lane = said.lane and lanes.token = said.token and lanes.worker = {worker}"
         )
     };
-    if let Some(said) = constants(
-        said.iter()
-            .map(|claimed| (*claimed, "0 as nothing".to_owned())),
-    ) {
+    let said = said
+        .keys()
+        .map(|claimed| (claimed, "0 as nothing".to_owned()));
+    if let Some(said) = constants(said) {
         let ours = ours(&said);
         statements.push(format!(
             "select {OURS} as what, lanes.lane from {ours} for update"
@@ -146,7 +128,7 @@ fn changes(turn: &Turn) -> Vec<String> {
             ours(&tried),
         ));
     }
-    if let Some(drained) = constants(drained.into_iter()) {
+    if let Some(drained) = constants(drained) {
         // A key that is locked is about to have another message.
         statements.push(format!(
             "delete lanes, `keys` from (
@@ -165,12 +147,6 @@ fn changes(turn: &Turn) -> Vec<String> {
              where lanes.lane is null"
         ));
     }
-    if let Some(released) = constants(released.into_iter()) {
-        statements.push(format!(
-            "update {} set lanes.worker = 0, lanes.ready_at = {NOW}, lanes.crashes = said.crashes",
-            ours(&released),
-        ));
-    }
     if turn.claim > 0 {
         statements.extend(claim(worker, turn.claim.min(MOST_CLAIMED)));
     }
@@ -178,8 +154,7 @@ fn changes(turn: &Turn) -> Vec<String> {
 }
 
 /// Claims free lanes, all under one token: it is higher than each that one of them had, because the
-/// row of the counter is locked from here to the commit. Those that are released in this round trip
-/// are for others.
+/// row of the counter is locked from here to the commit.
 ///
 /// The worker is locked, so that it is not removed meanwhile, with its lanes left to none.
 fn claim(worker: u64, most: u32) -> [String; 5] {
@@ -295,16 +270,12 @@ fn constants<'a>(said: impl Iterator<Item = (&'a Claimed, String)>) -> Option<St
     (!said.is_empty()).then(|| table(rows))
 }
 
-/// `None`: it is beyond the limit of bytes.
-fn brought(lane: LaneId, row: &MySqlRow) -> Result<Option<Brought>, SqlError> {
-    if row.get::<Option<u64>, _>("sequence").is_none() {
-        return Ok(None);
-    }
-    Ok(Some(Brought {
+fn brought(lane: LaneId, row: &MySqlRow) -> Result<Brought, SqlError> {
+    Ok(Brought {
         lane,
         attempts: row.get("attempts"),
         message: message_of(row)?,
-    }))
+    })
 }
 
 pub(super) fn found_of(row: &MySqlRow) -> Found {
@@ -316,7 +287,6 @@ pub(super) fn found_of(row: &MySqlRow) -> Found {
         last: row.get("last"),
         redriven: row.get("redriven"),
         crashes: row.get("crashes"),
-        available: 0,
     }
 }
 
