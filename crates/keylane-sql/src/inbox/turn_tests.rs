@@ -561,18 +561,15 @@ async fn accepts_and_turns_at_once(backend: Shared) {
                     let brought = sequences(&answer, found.claimed.lane);
                     turn.done
                         .extend(brought.iter().map(|n| (found.claimed, *n)));
-                    match brought.last() {
-                        None => {
-                            let last = found.last;
-                            turn.leave.push((found.claimed, last));
-                        }
-                        Some(_) => {}
+                    if brought.is_empty() {
+                        turn.leave.push((found.claimed, found.last));
                     }
                     handed.fetch_add(brought.len(), std::sync::atomic::Ordering::SeqCst);
                     seen.extend(brought.into_iter().map(|n| (found.claimed, n)));
                 }
                 rounds += 1;
-                if rounds % 8 == 0 {
+                if rounds == 8 {
+                    rounds = 0;
                     // It goes when all is said, and another one comes.
                     turn.claim = 0;
                     while backend.turn(&turn).await.is_err() {}
