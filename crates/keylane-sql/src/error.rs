@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sqlx::error::DatabaseError;
+use sqlx::mysql::MySqlDatabaseError;
 use thiserror::Error;
 
 /// Why a name is refused.
@@ -142,6 +144,7 @@ impl From<sqlx::Error> for SqlError {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error as E;
         let kind = match &error {
+            E::Database(error) if is_lock_wait(&**error) => ErrorKind::Conflict,
             E::Database(error) => kind_of(error.code().as_deref().unwrap_or_default()),
             E::Io(_) | E::Tls(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed => {
                 ErrorKind::Unreachable
@@ -158,6 +161,13 @@ impl From<sqlx::Error> for SqlError {
         };
         Self { kind, message }
     }
+}
+
+/// MySQL and MariaDB have no characters of the standard for a wait for a lock that took too long, or
+/// that was not wanted.
+fn is_lock_wait(error: &dyn DatabaseError) -> bool {
+    let error = error.try_downcast_ref::<MySqlDatabaseError>();
+    error.is_some_and(|error| matches!(error.number(), 1205 | 3572))
 }
 
 /// By the five characters of the SQL standard; both databases have them.

@@ -18,6 +18,7 @@ pub use inbox::{
 pub mod error;
 
 mod lent;
+mod literals;
 mod migrations;
 
 pub use sqlx;

@@ -79,6 +79,16 @@ impl Tables {
         text
     }
 
+    /// The name of a table without quotes, as MySQL and MariaDB list it.
+    pub(crate) fn listed(&self, table: &str) -> String {
+        format!("{}{table}", self.prefix)
+    }
+
+    /// The schema, if it is not the one of the connection.
+    pub(crate) fn listed_schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
     /// What accepts are told on, in PostgreSQL.
     pub(crate) fn channel(&self) -> String {
         format!("{}inbox", self.prefix)

@@ -190,7 +190,7 @@ impl SqlTransaction {
         let tables = &inbox.shared.tables;
         let finished = match connection {
             Connection::Postgres(lent) => super::postgres::commit(lent, tables, claim).await?,
-            Connection::MySql(_) => todo!("the inbox in MySQL"),
+            Connection::MySql(lent) => super::mysql::commit(lent, tables, claim).await?,
         };
         match finished {
             Finish { is_ours: false, .. } => Err(CommitError::Lost),

@@ -24,6 +24,8 @@ mod item;
 
 mod lane;
 
+mod mysql;
+
 mod postgres;
 
 mod settings;
@@ -40,6 +42,9 @@ mod transaction;
 pub use transaction::InTransaction;
 
 mod turn;
+
+#[cfg(test)]
+mod turn_tests;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -128,7 +133,7 @@ impl SqlInbox {
         database.check(tables).await?;
         let backend: Box<dyn Backend> = match &database.0 {
             Pool::Postgres(pool) => Box::new(postgres::Postgres::new(pool.clone(), tables)),
-            Pool::MySql(_) => todo!("the inbox in MySQL"),
+            Pool::MySql(pool) => Box::new(mysql::MySql::new(pool.clone(), tables)),
         };
         let mut tail = Tail::default();
         tail.sequence = backend.tail().await?;

@@ -5,7 +5,7 @@ use keylane_inbox::Accepted;
 use sqlx::{MySqlConnection, PgConnection};
 
 use super::item::Items;
-use super::postgres;
+use super::{mysql, postgres};
 use crate::error::SqlError;
 use crate::tables::Tables;
 
@@ -39,7 +39,11 @@ impl Accepts for PgConnection {
 
 #[async_trait]
 impl Accepts for MySqlConnection {
-    async fn accept(&mut self, _: &Tables, _: Items<'_>) -> Result<Vec<Accepted>, SqlError> {
-        todo!("the inbox in MySQL")
+    async fn accept(
+        &mut self,
+        tables: &Tables,
+        items: Items<'_>,
+    ) -> Result<Vec<Accepted>, SqlError> {
+        Ok(mysql::accept_on(self, tables, &items, mysql::Bounds::Callers).await?)
     }
 }

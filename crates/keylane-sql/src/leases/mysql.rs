@@ -6,7 +6,6 @@
 //! themselves.
 
 use std::collections::HashMap;
-use std::fmt::{Display, Write};
 
 use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
 use sqlx::mysql::MySqlRow;
@@ -15,6 +14,7 @@ use sqlx::{AssertSqlSafe, MySqlPool, Row};
 use super::{id_of, in_order, micros, start_of, taken};
 use crate::error::SqlError;
 use crate::lent::Lent;
+use crate::literals::{hex, joined};
 use crate::tables::{Quote, Tables};
 
 pub(super) struct Leases {
@@ -166,18 +166,4 @@ fn claimed(sorted: &[(Vec<u8>, &Claim)]) -> String {
         format!("select {id} as id, {token} as token, {ttl} as ttl")
     });
     Vec::from_iter(rows).join(" union all ")
-}
-
-/// Bytes as both databases read them.
-fn hex(bytes: impl AsRef<[u8]>) -> impl Display + Clone {
-    let mut text = String::from("x'");
-    for byte in bytes.as_ref() {
-        write!(text, "{byte:02x}").expect("a string takes all");
-    }
-    text + "'"
-}
-
-fn joined(parts: impl Iterator<Item = impl Display>) -> String {
-    let parts = parts.map(|part| part.to_string());
-    Vec::from_iter(parts).join(", ")
 }

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod accepting;
 mod keyless;
 mod letters;
 mod plans;
+mod plans_mariadb;
 mod source;
 mod store;
 mod transactions;

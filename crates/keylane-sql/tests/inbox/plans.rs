@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::support::{Kind, Place};
 
-const MESSAGES: usize = 1_000_000;
-const KEYS: usize = 100_000;
+pub(crate) const MESSAGES: usize = 1_000_000;
+pub(crate) const KEYS: usize = 100_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_reads_no_table_as_a_whole() {
@@ -62,7 +62,7 @@ async fn fill(place: &Place) {
 }
 
 /// Takes messages, and settles them as done; meanwhile others are accepted.
-async fn consume(place: &Place, count: usize) {
+pub(crate) async fn consume(place: &Place, count: usize) {
     let place = Place::at(place.kind, place.address.clone()).await;
     let inbox = place.inbox().await;
     let mut source = inbox.source_with(SourceSettings::new());

@@ -19,6 +19,13 @@ mod postgres {
     );
 }
 
+mod mariadb {
+    keylane_testkit::conformance_tests!(
+        [flavor = "multi_thread", worker_threads = 2]
+        super::Databases(super::Kind::MariaDb)
+    );
+}
+
 /// An inbox in a database of its own.
 struct Databases(Kind);
 

@@ -31,3 +31,8 @@ impl conformance::Place for Later {
 async fn postgres_is_a_store() {
     conformance::check(|| Later(Kind::Postgres, Default::default())).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_is_a_store() {
+    conformance::check(|| Later(Kind::MariaDb, Default::default())).await;
+}

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::support::{Kind, Place};
 
-const KINDS: [Kind; 1] = [Kind::Postgres];
+const KINDS: [Kind; 2] = [Kind::Postgres, Kind::MariaDb];
 
 #[derive(Clone)]
 struct Payment {

@@ -13,8 +13,8 @@ use crate::servers::{Server, ServerError};
 /// A MariaDB server of a test.
 ///
 /// It runs with the settings that MariaDB is compiled with, so commits are durable, but for
-/// `max_connections`, which is 200, and `skip_name_resolve`. When the test runs as root, the server
-/// runs as the user `mysql`, because it refuses to run as root.
+/// `max_connections`, which is 200, `max_allowed_packet`, which is 1 GiB, and `skip_name_resolve`.
+/// When the test runs as root, the server runs as the user `mysql`, because it refuses to run as root.
 ///
 /// # Examples
 ///
@@ -83,6 +83,8 @@ impl Kind for Maria {
             // Executed before the first client is let in.
             .arg(option("init-file", &users(folder)))
             .args(["--skip-name-resolve", "--max-connections=200"])
+            // A statement has a message in it.
+            .arg("--max-allowed-packet=1G")
     }
 
     fn execute(

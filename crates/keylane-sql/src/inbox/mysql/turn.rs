@@ -1,0 +1,295 @@
+//! One round trip of a source, in two transactions of one text.
+//!
+//! The first one changes, and has all locks. It locks the lanes that something is said about, in
+//! their order, and those of them that are ours stay so until it commits; what is said about others
+//! does nothing. It waits for no lock of those who accept: keys that it would lock are skipped where
+//! they are locked.
+//!
+//! The second one reads, by one snapshot that is taken when all of that is committed. So it sees
+//! nothing that an earlier owner of a lane has removed: that one has committed before the lane was
+//! free. And no lock is held while messages are on their way. If a lane is lost in between, its
+//! messages may be missing, or may be those of its next owner; nothing that is said about it is taken
+//! then.
+//!
+//! Which lanes are read is known only at the server, which writes that statement itself: one limited
+//! select for each lane, because neither database could limit the rows of each lane otherwise without
+//! reading all of them.
+
+use sqlx::Row;
+use sqlx::mysql::MySqlRow;
+
+use super::script::Script;
+use super::{BEGIN, MESSAGE, MySql, message_of};
+use crate::error::SqlError;
+use crate::inbox::lane::LaneId;
+use crate::inbox::turn::{Answer, Brought, Claimed, Fetch, Found, Turn};
+use crate::lent::Lent;
+use crate::literals::{hex, table};
+
+/// How many lanes one round trip claims at most.
+const MOST_CLAIMED: u32 = 1_000;
+
+/// What the results say, in their column `what`.
+const OURS: i64 = 0;
+const GONE: i64 = 1;
+const FOUND: i64 = 2;
+const WAITS: i64 = 3;
+
+/// When this round trip has begun.
+const NOW: &str = "cast(@keylane_now as datetime(6))";
+
+impl MySql {
+    pub(super) async fn take_turn(&self, turn: &Turn) -> Result<Answer, SqlError> {
+        let mut connection = Lent::from(&self.pool).await?;
+        let rows = async {
+            let mut script = Script::new(connection.get(), &self.tables);
+            script.add("set @keylane_now = utc_timestamp(6)").await?;
+            script.add(BEGIN).await?;
+            for statement in changes(turn) {
+                script.add(&statement).await?;
+            }
+            script.add("commit").await?;
+            for statement in reads(turn) {
+                script.add(&statement).await?;
+            }
+            script.run().await
+        };
+        let rows = rows.await;
+        let rows = connection.end_or_close(rows)?;
+        let mut answer = Answer::default();
+        let mut gone = Vec::new();
+        for row in rows {
+            let lane = lane_of(&row);
+            match row.get::<i64, _>("what") {
+                OURS => answer.ours.push(lane),
+                GONE => gone.push(lane),
+                FOUND => answer.lanes.push(found_of(&row)),
+                _ => match row.get::<Option<u64>, _>("sequence") {
+                    Some(_) => answer.messages.push(brought(lane, &row)?),
+                    None => answer.left_out.push(lane),
+                },
+            }
+        }
+        answer.ours.sort_unstable();
+        answer.ours.dedup();
+        // It was ours when the transaction began, so no other has removed it.
+        answer.drained = gone;
+        answer
+            .drained
+            .retain(|lane| answer.ours.binary_search(lane).is_ok());
+        Ok(answer)
+    }
+}
+
+/// What the first transaction does.
+fn changes(turn: &Turn) -> Vec<String> {
+    let worker = turn.worker;
+    let mut statements = Vec::new();
+    let done = turn
+        .done
+        .iter()
+        .map(|(claimed, sequence)| (claimed, format!("{sequence} as sequence")));
+    let tried = turn.attempts.iter().map(|(claimed, sequence, attempts)| {
+        (
+            claimed,
+            format!("{sequence} as sequence, {attempts} as attempts"),
+        )
+    });
+    let drained = (turn.leave.iter()).map(|(claimed, last)| (claimed, format!("{last} as last")));
+    let said = turn.said();
+    // What is said about each lane, joined with it if it is ours.
+    let ours = |said: &str| {
+        format!(
+            "({said}) said straight_join {{lanes}} lanes force index (primary)
+                on lanes.lane = said.lane and lanes.token = said.token and lanes.worker = {worker}"
+        )
+    };
+    let said = said
+        .keys()
+        .map(|claimed| (claimed, "0 as nothing".to_owned()));
+    if let Some(said) = constants(said) {
+        let ours = ours(&said);
+        statements.push(format!(
+            "select {OURS} as what, lanes.lane from {ours} for update"
+        ));
+    }
+    if let Some(done) = constants(done) {
+        statements.push(format!(
+            "delete messages from {} straight_join {{messages}} messages force index (primary)
+                on messages.sequence = said.sequence and messages.lane = said.lane",
+            ours(&done),
+        ));
+    }
+    if let Some(tried) = constants(tried) {
+        statements.push(format!(
+            "update {} straight_join {{messages}} messages force index (primary)
+                on messages.sequence = said.sequence and messages.lane = said.lane
+             set messages.attempts = said.attempts",
+            ours(&tried),
+        ));
+    }
+    if let Some(drained) = constants(drained) {
+        // A key that is locked is about to have another message.
+        statements.push(format!(
+            "delete lanes, `keys` from (
+                select said.lane from {} straight_join {{keys}} `keys` force index (primary)
+                    on `keys`.lane = said.lane and `keys`.last = said.last
+                for update skip locked
+             ) drained
+             straight_join {{lanes}} lanes force index (primary) on lanes.lane = drained.lane
+             straight_join {{keys}} `keys` force index (primary) on `keys`.lane = drained.lane",
+            ours(&drained),
+        ));
+        statements.push(format!(
+            "select {GONE} as what, said.lane from ({drained}) said
+             left join {{lanes}} lanes force index (primary)
+                on lanes.lane = said.lane and lanes.token = said.token
+             where lanes.lane is null"
+        ));
+    }
+    if turn.claim > 0 {
+        statements.extend(claim(worker, turn.claim.min(MOST_CLAIMED)));
+    }
+    statements
+}
+
+/// Claims free lanes, all under one token: it is higher than each that one of them had, because the
+/// row of the counter is locked from here to the commit.
+///
+/// The worker is locked, so that it is not removed meanwhile, with its lanes left to none.
+fn claim(worker: u64, most: u32) -> [String; 5] {
+    let free = |condition: &str| {
+        format!(
+            "select lane from {{lanes}} force index (of_worker)
+             where worker = 0 and ready_at < {NOW} and {condition}
+             order by ready_at limit {most} for update skip locked"
+        )
+    };
+    [
+        format!(
+            "select count(*) into @keylane_alive from {{workers}}
+             where id = {worker} and runs_out > utc_timestamp(6) lock in share mode"
+        ),
+        format!(
+            "select count(*) into @keylane_free from ({}) free",
+            free("@keylane_alive > 0")
+        ),
+        "update {counters} set value = last_insert_id(value + 1)
+         where name = 'tokens' and @keylane_free > 0"
+            .to_owned(),
+        "set @keylane_token = if(@keylane_free > 0, last_insert_id(), 0)".to_owned(),
+        format!(
+            "update ({}) free straight_join {{lanes}} lanes force index (primary) on lanes.lane = free.lane
+             set lanes.worker = {worker}, lanes.token = @keylane_token, lanes.ready_at = {NOW}",
+            free("@keylane_token > 0")
+        ),
+    ]
+}
+
+/// What the second transaction reads.
+fn reads(turn: &Turn) -> Vec<String> {
+    let worker = turn.worker;
+    let mut lanes = Vec::new();
+    if let Some(fetch) = constants(turn.fetch.iter().map(|fetch| {
+        let Fetch { after, count, .. } = fetch;
+        (&fetch.claimed, format!("{after} as after, {count} as most"))
+    })) {
+        lanes.push(format!(
+            "select lanes.lane, lanes.token, lanes.crashes, said.after, said.most
+             from ({fetch}) said straight_join {{lanes}} lanes force index (primary)
+                on lanes.lane = said.lane and lanes.token = said.token and lanes.worker = {worker}"
+        ));
+    }
+    if turn.claim > 0 {
+        lanes.push(format!(
+            "select lane, token, crashes, 0 as after, {} as most
+             from {{lanes}} force index (of_worker)
+             where worker = {worker} and ready_at = {NOW} and token = @keylane_token",
+            turn.window
+        ));
+    }
+    if lanes.is_empty() {
+        return Vec::new();
+    }
+    let lanes = table(lanes);
+    let page = "select concat(
+            '(select lane, sequence, payload_bytes from {messages} force index (of_lane)
+              where lane = x''', hex(lane), ''' and sequence > ', after,
+            ' order by sequence limit ', most, ')')";
+    let head = format!(
+        "select {WAITS} as what, page.lane, page.sequence as place, messages.attempts, {MESSAGE}
+         from (
+            select *, sum(payload_bytes) over (order by lane, sequence) - payload_bytes as so_far
+            from ("
+    );
+    let tail = format!(
+        ") pages
+         ) page left join {{messages}} messages force index (primary)
+            on messages.sequence = page.sequence and (so_far < {} or so_far = 0)
+         order by page.lane, page.sequence",
+        turn.bytes
+    );
+    let quoted = |text: String| format!("'{}'", text.replace('\'', "''"));
+    vec![
+        "set transaction isolation level repeatable read".to_owned(),
+        "start transaction read only".to_owned(),
+        format!(
+            "select {FOUND} as what, wanted.lane, wanted.token, wanted.crashes,
+                `keys`.last, `keys`.redriven
+             from ({lanes}) wanted straight_join {{keys}} `keys` force index (primary)
+                on `keys`.lane = wanted.lane"
+        ),
+        "set @keylane_most = @@group_concat_max_len, session group_concat_max_len = 16777216"
+            .to_owned(),
+        format!(
+            "select group_concat(one separator ' union all ') into @keylane_pages
+             from ({page} as one from ({lanes}) wanted) pages"
+        ),
+        format!(
+            "set @keylane_read = if(@keylane_pages is null, 'do 0', concat({}, @keylane_pages, {}))",
+            quoted(head),
+            quoted(tail),
+        ),
+        "prepare keylane_read from @keylane_read".to_owned(),
+        "execute keylane_read".to_owned(),
+        "deallocate prepare keylane_read".to_owned(),
+        "set session group_concat_max_len = @keylane_most".to_owned(),
+        "commit".to_owned(),
+    ]
+}
+
+/// A table of lanes, tokens and what is said about them, in the order of the lanes; nothing, if
+/// nothing is.
+fn constants<'a>(said: impl Iterator<Item = (&'a Claimed, String)>) -> Option<String> {
+    let mut said = Vec::from_iter(said);
+    said.sort_by_key(|(claimed, _)| claimed.lane);
+    let rows = said.iter().map(|(claimed, said)| {
+        let (lane, token) = (hex(claimed.lane), claimed.token);
+        format!("select {lane} as lane, {token} as token, {said}")
+    });
+    (!said.is_empty()).then(|| table(rows))
+}
+
+fn brought(lane: LaneId, row: &MySqlRow) -> Result<Brought, SqlError> {
+    Ok(Brought {
+        lane,
+        attempts: row.get("attempts"),
+        message: message_of(row)?,
+    })
+}
+
+pub(super) fn found_of(row: &MySqlRow) -> Found {
+    Found {
+        claimed: Claimed {
+            lane: lane_of(row),
+            token: row.get("token"),
+        },
+        last: row.get("last"),
+        redriven: row.get("redriven"),
+        crashes: row.get("crashes"),
+    }
+}
+
+fn lane_of(row: &MySqlRow) -> LaneId {
+    LaneId::from_bytes(row.get("lane"))
+}

@@ -1,0 +1,619 @@
+//! What a backend must do, on real servers.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane_inbox::{LetterKind, NewMessage};
+use keylane_testkit::servers::{MariaDb, Postgres};
+use tokio::sync::OnceCell;
+
+use super::backend::{Backend, Dead};
+use super::item;
+use super::lane::LaneId;
+use super::turn::{Answer, Claimed, Fetch, Found, Turn};
+use super::{mysql, postgres};
+use crate::database::{Database, Pool};
+use crate::tables::Tables;
+
+static POSTGRES: OnceCell<Postgres> = OnceCell::const_new();
+static MARIADB: OnceCell<MariaDb> = OnceCell::const_new();
+
+const TTL: Duration = Duration::from_secs(60);
+
+type Shared = Arc<dyn Backend>;
+
+async fn at(address: String) -> Shared {
+    let database = Database::connect(&address).await.unwrap();
+    // Names of which each must be quoted.
+    let tables = Tables::new().prefix("Key_").unwrap();
+    database.migrate(&tables).await.unwrap();
+    match database.0 {
+        Pool::Postgres(pool) => Arc::new(postgres::Postgres::new(pool, &tables)),
+        Pool::MySql(pool) => Arc::new(mysql::MySql::new(pool, &tables)),
+    }
+}
+
+async fn on_postgres() -> Shared {
+    let server = POSTGRES.get_or_init(async || Postgres::start().await.unwrap());
+    at(server.await.create_database().await.unwrap()).await
+}
+
+async fn on_mariadb() -> Shared {
+    let server = MARIADB.get_or_init(async || MariaDb::start().await.unwrap());
+    at(server.await.create_database().await.unwrap()).await
+}
+
+macro_rules! on_both {
+    ($($case:ident),* $(,)?) => {
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case(super::on_postgres().await).await;
+            })*
+        }
+
+        mod on_mariadb {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case(super::on_mariadb().await).await;
+            })*
+        }
+    };
+}
+
+on_both![
+    lanes_are_claimed_with_their_first_messages,
+    messages_are_fetched_after_the_last,
+    bytes_are_limited,
+    done_messages_go,
+    attempts_are_noted,
+    an_empty_lane_goes,
+    a_lane_stays_if_its_key_was_accepted_since,
+    a_stale_token_does_nothing,
+    a_lane_is_claimed_once,
+    lanes_of_the_dead_are_free,
+    lanes_of_those_who_leave_are_free,
+    letters_of_claimed_lanes,
+    redriven_letters_are_seen,
+    accepts_and_turns_at_once,
+];
+
+async fn accept(backend: &Shared, messages: &[NewMessage]) -> Vec<u64> {
+    let (items, _) = item::prepare(messages);
+    let accepted = backend.accept(&items).await.unwrap();
+    accepted
+        .iter()
+        .map(|accepted| accepted.sequence())
+        .collect()
+}
+
+fn message(key: &str, payload: &str) -> NewMessage {
+    NewMessage::new(key.to_owned(), payload.to_owned())
+}
+
+fn lane(key: &str) -> LaneId {
+    LaneId::of(key.as_bytes())
+}
+
+async fn join(backend: &Shared) -> u64 {
+    backend.join("a worker", TTL).await.unwrap()
+}
+
+fn claiming(worker: u64, claim: u32, window: u32) -> Turn {
+    Turn {
+        worker,
+        claim,
+        window,
+        bytes: 1 << 20,
+        ..Turn::default()
+    }
+}
+
+async fn claim(backend: &Shared, worker: u64, count: u32) -> Answer {
+    backend.turn(&claiming(worker, count, 10)).await.unwrap()
+}
+
+/// The only lane, claimed.
+async fn claim_one(backend: &Shared, worker: u64) -> Found {
+    let answer = claim(backend, worker, 10).await;
+    assert_eq!(answer.lanes.len(), 1);
+    answer.lanes[0]
+}
+
+fn sequences(answer: &Answer, lane: LaneId) -> Vec<u64> {
+    let messages = answer.messages.iter().filter(|found| found.lane == lane);
+    messages.map(|found| found.message.sequence).collect()
+}
+
+fn says(worker: u64) -> Turn {
+    Turn {
+        worker,
+        bytes: 1 << 20,
+        ..Turn::default()
+    }
+}
+
+fn fetches(worker: u64, claimed: Claimed, after: u64, count: u32) -> Turn {
+    Turn {
+        fetch: vec![Fetch {
+            claimed,
+            after,
+            count,
+        }],
+        ..says(worker)
+    }
+}
+
+/// Nothing waits in it, as far as this worker knows.
+async fn leave(backend: &Shared, worker: u64, claimed: Claimed, last: u64) -> Answer {
+    let turn = Turn {
+        leave: vec![(claimed, last)],
+        ..says(worker)
+    };
+    backend.turn(&turn).await.unwrap()
+}
+
+async fn waiting(backend: &Shared) -> Vec<u64> {
+    let messages = backend.scan(0, 1_000_000, u64::MAX >> 1).await.unwrap();
+    messages.iter().map(|message| message.sequence).collect()
+}
+
+async fn lanes_are_claimed_with_their_first_messages(backend: Shared) {
+    let full = message("b", "2").id("x").version(u64::MAX).header("h", "v");
+    let messages = [message("a", "1"), full.clone(), message("a", "3")];
+    let all = accept(&backend, &messages).await;
+    let worker = join(&backend).await;
+    let answer = backend.turn(&claiming(worker, 10, 1)).await.unwrap();
+    assert!(answer.ours.is_empty() && answer.drained.is_empty());
+    let found: BTreeSet<LaneId> = answer
+        .lanes
+        .iter()
+        .map(|found| found.claimed.lane)
+        .collect();
+    assert_eq!(found, BTreeSet::from([lane("a"), lane("b")]));
+    assert!(answer.lanes.iter().all(|found| found.crashes == 0));
+    assert_eq!(sequences(&answer, lane("a")), [all[0]], "a window of one");
+    assert_eq!(sequences(&answer, lane("b")), [all[1]]);
+    let of_b = answer.messages.iter().find(|found| found.lane == lane("b"));
+    let of_b = of_b.unwrap();
+    assert_eq!(of_b.attempts, 0);
+    assert!(of_b.message.clone().into_new() == full);
+    let claimed: HashMap<_, _> = (answer.lanes.iter())
+        .map(|found| (found.claimed.lane, *found))
+        .collect();
+    for found in backend.lanes_of(worker).await.unwrap() {
+        let claimed = claimed[&found.claimed.lane];
+        assert_eq!((found.claimed, found.last), (claimed.claimed, claimed.last));
+    }
+    // There are no others, and none for another worker.
+    assert!(claim(&backend, worker, 10).await.lanes.is_empty());
+    let other = join(&backend).await;
+    assert!(claim(&backend, other, 10).await.lanes.is_empty());
+    // A new key is claimed, and nothing of the others comes with it.
+    accept(&backend, &[message("c", "4"), message("a", "5")]).await;
+    let answer = claim(&backend, other, 10).await;
+    assert_eq!((answer.lanes.len(), answer.messages.len()), (1, 1));
+    assert_eq!(answer.lanes[0].claimed.lane, lane("c"));
+}
+
+async fn messages_are_fetched_after_the_last(backend: Shared) {
+    let messages = Vec::from_iter((0..20).map(|n| message("a", &n.to_string())));
+    let all = accept(&backend, &messages).await;
+    let worker = join(&backend).await;
+    let claimed = claim_one(&backend, worker).await.claimed;
+    let turn = fetches(worker, claimed, all[9], 4);
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(sequences(&answer, lane("a")), all[10..14]);
+    assert_eq!(answer.lanes.len(), 1);
+    assert_eq!(answer.lanes[0].claimed, claimed);
+    let turn = fetches(worker, claimed, all[19], 4);
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!((answer.lanes.len(), answer.messages.len()), (1, 0));
+    // Together with a claim.
+    accept(&backend, &[message("b", "")]).await;
+    let turn = Turn {
+        claim: 5,
+        window: 5,
+        ..fetches(worker, claimed, all[17], 4)
+    };
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(sequences(&answer, lane("a")), all[18..]);
+    assert_eq!(sequences(&answer, lane("b")).len(), 1);
+    // Not for another worker.
+    let other = join(&backend).await;
+    let answer = backend.turn(&fetches(other, claimed, 0, 4)).await.unwrap();
+    assert!(answer.lanes.is_empty());
+}
+
+async fn bytes_are_limited(backend: Shared) {
+    let large = "x".repeat(1_000);
+    let messages = Vec::from_iter((0..8).map(|n| message(&format!("k{}", n % 2), &large)));
+    accept(&backend, &messages).await;
+    let worker = join(&backend).await;
+    let turn = Turn {
+        bytes: 2_500,
+        ..claiming(worker, 10, 10)
+    };
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(answer.lanes.len(), 2);
+    assert_eq!(answer.messages.len(), 3);
+    assert_eq!(answer.left_out.len(), 5);
+    for found in &answer.lanes {
+        let turn = Turn {
+            bytes: 1,
+            ..fetches(worker, found.claimed, 0, 3)
+        };
+        let answer = backend.turn(&turn).await.unwrap();
+        assert_eq!(answer.messages.len(), 1, "however large it is");
+        assert_eq!(answer.left_out.len(), 2);
+    }
+}
+
+async fn done_messages_go(backend: Shared) {
+    let all = accept(
+        &backend,
+        &[message("a", "1"), message("a", "2"), message("b", "3")],
+    )
+    .await;
+    let worker = join(&backend).await;
+    let answer = claim(&backend, worker, 10).await;
+    let a = answer
+        .lanes
+        .iter()
+        .find(|found| found.claimed.lane == lane("a"));
+    let a = a.unwrap().claimed;
+    let turn = Turn {
+        // The last one is of another lane, and one is not there.
+        done: vec![(a, all[0]), (a, all[2]), (a, 77_777)],
+        ..says(worker)
+    };
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(answer.ours, [lane("a")]);
+    assert_eq!(waiting(&backend).await, all[1..]);
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(answer.ours, [lane("a")], "also once more");
+}
+
+async fn attempts_are_noted(backend: Shared) {
+    let all = accept(&backend, &[message("a", "1"), message("a", "2")]).await;
+    let worker = join(&backend).await;
+    let claimed = claim_one(&backend, worker).await.claimed;
+    let turn = Turn {
+        attempts: vec![(claimed, all[0], 3), (claimed, all[1], 1)],
+        ..fetches(worker, claimed, 0, 10)
+    };
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(answer.ours, [lane("a")]);
+    let answer = backend
+        .turn(&fetches(worker, claimed, 0, 10))
+        .await
+        .unwrap();
+    let attempts = answer.messages.iter().map(|found| found.attempts);
+    assert_eq!(Vec::from_iter(attempts), [3, 1]);
+}
+
+async fn an_empty_lane_goes(backend: Shared) {
+    let all = accept(&backend, &[message("a", "1"), message("b", "2")]).await;
+    let worker = join(&backend).await;
+    let answer = claim(&backend, worker, 10).await;
+    let a = answer
+        .lanes
+        .iter()
+        .find(|found| found.claimed.lane == lane("a"));
+    let Found { claimed, last, .. } = *a.unwrap();
+    let turn = Turn {
+        done: vec![(claimed, all[0])],
+        leave: vec![(claimed, last)],
+        ..says(worker)
+    };
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(
+        (&answer.ours[..], &answer.drained[..]),
+        (&[lane("a")][..], &[lane("a")][..])
+    );
+    assert_eq!(waiting(&backend).await, all[1..]);
+    assert_eq!(backend.lanes_of(worker).await.unwrap().len(), 1);
+    // Once more it is not ours, and nothing is said to be gone.
+    let answer = backend.turn(&turn).await.unwrap();
+    assert!(answer.ours.is_empty() && answer.drained.is_empty());
+    // The key comes back, under a higher token.
+    let again = accept(&backend, &[message("a", "3")]).await;
+    assert!(again[0] > all[1]);
+    let found = claim_one(&backend, worker).await;
+    assert!(found.claimed.token > claimed.token);
+    let answer = backend.turn(&turn).await.unwrap();
+    assert!(answer.drained.is_empty(), "the claim before");
+    assert_eq!(waiting(&backend).await, [all[1], again[0]]);
+}
+
+async fn a_lane_stays_if_its_key_was_accepted_since(backend: Shared) {
+    let all = accept(&backend, &[message("a", "1")]).await;
+    let worker = join(&backend).await;
+    let Found { claimed, last, .. } = claim_one(&backend, worker).await;
+    let later = accept(&backend, &[message("a", "2")]).await;
+    let turn = Turn {
+        done: vec![(claimed, all[0])],
+        leave: vec![(claimed, last)],
+        ..fetches(worker, claimed, all[0], 10)
+    };
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(answer.ours, [lane("a")]);
+    assert!(answer.drained.is_empty());
+    assert_eq!(sequences(&answer, lane("a")), later);
+    let last = answer.lanes[0].last;
+    let turn = Turn {
+        done: vec![(claimed, later[0])],
+        leave: vec![(claimed, last)],
+        ..says(worker)
+    };
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(answer.drained, [lane("a")]);
+}
+
+async fn a_stale_token_does_nothing(backend: Shared) {
+    let all = accept(&backend, &[message("a", "1"), message("a", "2")]).await;
+    let (worker, other) = (join(&backend).await, join(&backend).await);
+    let Found { claimed, last, .. } = claim_one(&backend, worker).await;
+    backend.leave(worker).await.unwrap();
+    let found = claim_one(&backend, other).await;
+    assert!(found.claimed.token > claimed.token);
+    let says = |worker, claimed| Turn {
+        done: vec![(claimed, all[0])],
+        attempts: vec![(claimed, all[1], 9)],
+        leave: vec![(claimed, last)],
+        ..fetches(worker, claimed, 0, 10)
+    };
+    // By the one who had it; by him under its token now; and by the other under the one before.
+    let mix = |worker, token| {
+        let claimed = Claimed {
+            lane: lane("a"),
+            token,
+        };
+        says(worker, claimed)
+    };
+    for turn in [
+        says(worker, claimed),
+        mix(worker, found.claimed.token),
+        mix(other, claimed.token),
+    ] {
+        let answer = backend.turn(&turn).await.unwrap();
+        assert!(answer.ours.is_empty() && answer.drained.is_empty() && answer.lanes.is_empty());
+    }
+    assert_eq!(waiting(&backend).await, all);
+    let answer = backend
+        .turn(&fetches(other, found.claimed, 0, 10))
+        .await
+        .unwrap();
+    assert!(answer.messages.iter().all(|message| message.attempts == 0));
+    assert_eq!(answer.lanes[0].crashes, 0);
+}
+
+async fn a_lane_is_claimed_once(backend: Shared) {
+    let messages = Vec::from_iter((0..200).map(|n| message(&format!("key {n}"), "")));
+    accept(&backend, &messages).await;
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let backend = Arc::clone(&backend);
+        tasks.push(tokio::spawn(async move {
+            let worker = join(&backend).await;
+            let mut claimed = Vec::new();
+            let mut idle = 0;
+            while idle < 3 {
+                let answer = claim(&backend, worker, 7).await;
+                idle += u32::from(answer.lanes.is_empty());
+                assert_eq!(answer.messages.len(), answer.lanes.len());
+                claimed.extend(answer.lanes.iter().map(|found| found.claimed.lane));
+            }
+            claimed
+        }));
+    }
+    let mut claimed = Vec::new();
+    for task in tasks {
+        claimed.extend(task.await.unwrap());
+    }
+    assert_eq!(claimed.len(), 200);
+    assert_eq!(BTreeSet::from_iter(claimed).len(), 200);
+}
+
+async fn lanes_of_the_dead_are_free(backend: Shared) {
+    let messages = Vec::from_iter((0..5).map(|n| message(&format!("key {n}"), "")));
+    accept(&backend, &messages).await;
+    let (worker, alive) = (join(&backend).await, join(&backend).await);
+    assert_eq!(claim(&backend, alive, 2).await.lanes.len(), 2);
+    assert_eq!(claim(&backend, worker, 10).await.lanes.len(), 3);
+    assert_eq!(backend.free_dead(10).await.unwrap(), 0);
+    assert!(backend.renew(worker, Duration::ZERO).await.unwrap());
+    assert!(!backend.renew(worker, TTL).await.unwrap(), "it has run out");
+    // One part after the other.
+    assert_eq!(backend.free_dead(2).await.unwrap(), 2);
+    assert_eq!(backend.lanes_of(worker).await.unwrap().len(), 1);
+    assert_eq!(backend.free_dead(2).await.unwrap(), 1);
+    assert_eq!(backend.free_dead(2).await.unwrap(), 0);
+    assert!(!backend.renew(worker, TTL).await.unwrap());
+    let answer = claim(&backend, alive, 10).await;
+    assert_eq!(answer.lanes.len(), 3);
+    assert!(answer.lanes.iter().all(|found| found.crashes == 1));
+    assert_eq!(backend.lanes_of(alive).await.unwrap().len(), 5);
+    assert!(backend.renew(alive, TTL).await.unwrap());
+}
+
+async fn lanes_of_those_who_leave_are_free(backend: Shared) {
+    accept(&backend, &[message("a", "1")]).await;
+    let (worker, other) = (join(&backend).await, join(&backend).await);
+    claim_one(&backend, worker).await;
+    backend.leave(worker).await.unwrap();
+    backend.leave(worker).await.unwrap();
+    assert!(!backend.renew(worker, TTL).await.unwrap());
+    assert_eq!(claim_one(&backend, other).await.crashes, 0);
+}
+
+async fn letters_of_claimed_lanes(backend: Shared) {
+    let all = accept(&backend, &[message("a", "1"), message("a", "2")]).await;
+    let (worker, other) = (join(&backend).await, join(&backend).await);
+    let claimed = claim_one(&backend, worker).await.claimed;
+    let dead = |sequence| Dead {
+        sequence,
+        attempts: 3,
+        kind: LetterKind::Failed,
+        error: "no".to_owned(),
+    };
+    let stale = Claimed {
+        token: claimed.token - 1,
+        ..claimed
+    };
+    assert!(
+        !backend
+            .dead_letter(other, claimed, &dead(all[0]))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !backend
+            .dead_letter(worker, stale, &dead(all[0]))
+            .await
+            .unwrap()
+    );
+    assert_eq!(waiting(&backend).await, all);
+    for _ in 0..2 {
+        assert!(
+            backend
+                .dead_letter(worker, claimed, &dead(all[0]))
+                .await
+                .unwrap()
+        );
+        assert_eq!(waiting(&backend).await, all[1..]);
+    }
+    let letter = backend.letter(all[0]).await.unwrap().unwrap();
+    assert_eq!((letter.attempts, &letter.error[..]), (3, "no"));
+}
+
+async fn redriven_letters_are_seen(backend: Shared) {
+    let all = accept(&backend, &[message("a", "1"), message("a", "2")]).await;
+    let worker = join(&backend).await;
+    let found = claim_one(&backend, worker).await;
+    let dead = Dead {
+        sequence: all[0],
+        attempts: 1,
+        kind: LetterKind::Failed,
+        error: String::new(),
+    };
+    backend
+        .settle(&[], std::slice::from_ref(&dead))
+        .await
+        .unwrap();
+    // In front of what is claimed.
+    backend.redrive(&[all[0]]).await.unwrap();
+    let turn = fetches(worker, found.claimed, 0, 10);
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(sequences(&answer, lane("a")), all);
+    assert_ne!(answer.lanes[0].redriven, found.redriven);
+    assert_ne!(answer.lanes[0].last, found.last);
+    // When its lane is gone.
+    backend.settle(&[all[1]], &[dead]).await.unwrap();
+    let last = answer.lanes[0].last;
+    let answer = leave(&backend, worker, found.claimed, last).await;
+    assert_eq!(answer.drained, [lane("a")]);
+    assert!(claim(&backend, worker, 10).await.lanes.is_empty());
+    backend.redrive(&[all[0]]).await.unwrap();
+    let answer = claim(&backend, worker, 10).await;
+    assert_eq!(sequences(&answer, lane("a")), all[..1]);
+}
+
+/// Nothing is lost, and nothing is handed over twice or out of order, while keys come and go.
+async fn accepts_and_turns_at_once(backend: Shared) {
+    const EACH: usize = 150;
+    let mut producers = Vec::new();
+    for producer in 0..3 {
+        let backend = Arc::clone(&backend);
+        producers.push(tokio::spawn(async move {
+            for n in 0..EACH {
+                let message =
+                    |key: usize| message(&format!("key {key}"), &format!("{producer} {n}"));
+                // In the order of no lane.
+                let messages = [message(n % 5), message((n + producer) % 3)];
+                let (items, _) = item::prepare(&messages);
+                while let Err(error) = backend.accept(&items).await {
+                    assert_eq!(error.kind(), crate::error::ErrorKind::Conflict, "{error}");
+                }
+            }
+        }));
+    }
+    let mut consumers = Vec::new();
+    let handed = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    for _ in 0..3 {
+        let (backend, handed) = (Arc::clone(&backend), Arc::clone(&handed));
+        consumers.push(tokio::spawn(async move {
+            let mut worker = join(&backend).await;
+            let (mut seen, mut rounds) = (Vec::new(), 0);
+            let mut turn = claiming(worker, 2, 4);
+            while handed.load(std::sync::atomic::Ordering::SeqCst) < 3 * 2 * EACH {
+                let answer = match backend.turn(&turn).await {
+                    Ok(answer) => answer,
+                    Err(error) => {
+                        assert_eq!(error.kind(), crate::error::ErrorKind::Conflict, "{error}");
+                        continue;
+                    }
+                };
+                // What is found is done, and a lane in which nothing is found goes.
+                turn = claiming(worker, 2, 4);
+                for found in &answer.lanes {
+                    let brought = sequences(&answer, found.claimed.lane);
+                    turn.done
+                        .extend(brought.iter().map(|n| (found.claimed, *n)));
+                    if brought.is_empty() {
+                        turn.leave.push((found.claimed, found.last));
+                    }
+                    handed.fetch_add(brought.len(), std::sync::atomic::Ordering::SeqCst);
+                    seen.extend(brought.into_iter().map(|n| (found.claimed, n)));
+                }
+                rounds += 1;
+                if rounds == 8 {
+                    rounds = 0;
+                    // It goes when all is said, and another one comes.
+                    turn.claim = 0;
+                    while backend.turn(&turn).await.is_err() {}
+                    while backend.leave(worker).await.is_err() {}
+                    worker = join(&backend).await;
+                    turn = claiming(worker, 2, 4);
+                    continue;
+                }
+                for found in backend.lanes_of(worker).await.unwrap() {
+                    let after = turn.done.iter().filter(|done| done.0 == found.claimed);
+                    let after = after.map(|done| done.1).max().unwrap_or(0);
+                    let is_left = turn.leave.iter().any(|left| left.0 == found.claimed);
+                    if !is_left {
+                        turn.fetch.push(Fetch {
+                            claimed: found.claimed,
+                            after,
+                            count: 4,
+                        });
+                    }
+                }
+            }
+            seen
+        }));
+    }
+    for producer in producers {
+        producer.await.unwrap();
+    }
+    let mut seen = Vec::new();
+    for consumer in consumers {
+        let consumer = tokio::time::timeout(Duration::from_secs(60), consumer);
+        seen.extend(consumer.await.expect("nothing is lost").unwrap());
+    }
+    let mut by_lane = HashMap::<LaneId, Vec<(u64, u64)>>::new();
+    for (claimed, sequence) in seen {
+        by_lane
+            .entry(claimed.lane)
+            .or_default()
+            .push((claimed.token, sequence));
+    }
+    for (lane, mut seen) in by_lane {
+        seen.sort_unstable();
+        assert!(
+            seen.is_sorted_by(|a, b| a.1 < b.1),
+            "{lane:?}: in order from claim to claim, and each once"
+        );
+    }
+}
