@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::support::{Kind, Place};
 
-const KINDS: [Kind; 1] = [Kind::Postgres];
+const KINDS: [Kind; 2] = [Kind::Postgres, Kind::MariaDb];
 
 /// It goes ahead of what waits, also of what is handed over and has not started.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

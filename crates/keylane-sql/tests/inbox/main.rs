@@ -11,6 +11,6 @@ mod source;
 mod store;
 mod transactions;
 
-#[path = "../support.rs"]
+#[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of leases")]
 mod support;

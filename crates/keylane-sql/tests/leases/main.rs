@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-#[path = "../support.rs"]
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "shared with the tests of the inbox")]
 mod support;
 
 mod conformance;

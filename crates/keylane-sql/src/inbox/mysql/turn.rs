@@ -243,7 +243,7 @@ fn reads(turn: &Turn) -> Vec<String> {
             .to_owned(),
         format!(
             "select group_concat(one separator ' union all ') into @keylane_pages
-             from ({page} as one from ({lanes}) wanted) pages"
+             from ({page} as one from ({lanes}) wanted where most > 0) pages"
         ),
         format!(
             "set @keylane_read = if(@keylane_pages is null, 'do 0', concat({}, @keylane_pages, {}))",

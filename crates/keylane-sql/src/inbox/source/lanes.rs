@@ -9,7 +9,7 @@ use super::super::lane::LaneId;
 use super::super::turn::{Answer, Claimed, Fetch, Found, Turn};
 
 /// Most lanes to fetch from or to leave in one round trip.
-const MOST: usize = 4_096;
+const MOST: usize = 1_024;
 
 /// Most lanes that are claimed by one.
 const CLAIMS: usize = 512;
