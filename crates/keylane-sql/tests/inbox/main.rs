@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod chaos;
 mod keyless;
+mod rig;
 mod source;
 mod store;
 
