@@ -143,7 +143,8 @@ const RENEW: &str = "
     where id = $1 and runs_out > clock_timestamp()
 ";
 
-/// A worker that has run out cannot renew any more, so its lanes may go one part after the other.
+/// A worker that has run out cannot renew any more, so its lanes may go one part after the other. A
+/// turn of its that comes late may have claimed lanes when its row was gone already: they go, too.
 const FREE_DEAD: &str = "
     with dead as (
         select id from {workers} where runs_out <= clock_timestamp()
@@ -151,8 +152,14 @@ const FREE_DEAD: &str = "
         update {lanes} lanes
         set worker = null, ready_at = clock_timestamp(), crashes = least(lanes.crashes + 1, 1000)
         from (
-            select lane from {lanes} where worker in (select id from dead)
-            limit $1 for update skip locked
+            select orphans.lane from {lanes} orphans
+            where orphans.worker is not null
+              and not exists (
+                select from {workers} alive
+                where alive.id = orphans.worker and alive.id not in (select id from dead)
+              )
+              and orphans.token = (select seen.token from {lanes} seen where seen.lane = orphans.lane)
+            limit $1 for update of orphans skip locked
         ) as orphaned
         where lanes.lane = orphaned.lane
         returning lanes.lane
