@@ -57,6 +57,13 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     /// Frees the lanes of workers whose claims have run out, up to so many. Returns how many.
     async fn free_dead(&self, most: u32) -> Result<u64, SqlError>;
 
+    /// Frees lanes of workers that are not there any more, up to so many. Returns how many. There are
+    /// none where a worker cannot go while it claims.
+    async fn free_orphans(&self, most: u32) -> Result<u64, SqlError> {
+        let _ = most;
+        Ok(0)
+    }
+
     /// The worker goes, and all of its lanes are free.
     async fn leave(&self, worker: u64) -> Result<(), SqlError>;
 

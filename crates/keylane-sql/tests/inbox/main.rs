@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod accepting;
+mod chaos;
+mod keyless;
 mod keyless;
 mod letters;
 mod plans;
 mod plans_mariadb;
+mod rig;
 mod source;
 mod store;
 mod transactions;

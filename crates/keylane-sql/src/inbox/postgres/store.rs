@@ -143,9 +143,10 @@ const RENEW: &str = "
     where id = $1 and runs_out > clock_timestamp()
 ";
 
-/// A worker that has run out cannot renew any more, so its lanes may go one part after the other.
+/// A worker that has run out can neither renew nor claim any more, so its lanes may go one part after
+/// the other. Its row stays for a minute: a turn that had begun in time may bring more of them.
 const FREE_DEAD: &str = "
-    with dead as (
+    with dead as materialized (
         select id from {workers} where runs_out <= clock_timestamp()
     ), freed as (
         update {lanes} lanes
@@ -159,7 +160,26 @@ const FREE_DEAD: &str = "
     ), gone as (
         delete from {workers} workers using dead
         where workers.id = dead.id
+          and workers.runs_out < clock_timestamp() - interval '1 minute'
           and not exists (select from {lanes} lanes where lanes.worker = workers.id)
+    )
+    select count(*) as freed from freed
+";
+
+/// A turn that has taken more than that minute leaves lanes of a worker that is not there any more.
+const FREE_ORPHANS: &str = "
+    with freed as (
+        update {lanes} lanes
+        set worker = null, ready_at = clock_timestamp(), crashes = least(lanes.crashes + 1, 1000)
+        from (
+            select lane from {lanes} orphans
+            where worker is not null
+              and not exists (select from {workers} workers where workers.id = orphans.worker)
+            limit $1 for update skip locked
+        ) as orphaned
+        where lanes.lane = orphaned.lane
+          and not exists (select from {workers} workers where workers.id = lanes.worker)
+        returning lanes.lane
     )
     select count(*) as freed from freed
 ";
@@ -353,6 +373,12 @@ impl Backend for Postgres {
 
     async fn free_dead(&self, most: u32) -> Result<u64, SqlError> {
         let query = sqlx::query(self.text(FREE_DEAD)).bind(i64::from(most));
+        let rows = self.rows(query).await?;
+        Ok(rows.first().map_or(0, |row| from_column(row, "freed")))
+    }
+
+    async fn free_orphans(&self, most: u32) -> Result<u64, SqlError> {
+        let query = sqlx::query(self.text(FREE_ORPHANS)).bind(i64::from(most));
         let rows = self.rows(query).await?;
         Ok(rows.first().map_or(0, |row| from_column(row, "freed")))
     }

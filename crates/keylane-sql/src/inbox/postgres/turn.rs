@@ -51,7 +51,9 @@ const TURN: &str = "
         delete from {keys} keys using unchanged where keys.lane = unchanged.lane
     ), free as materialized (
         select lane, token from {lanes}
-        where worker is null and ready_at <= clock_timestamp()
+        where worker is null and ready_at <= clock_timestamp() and (
+            select runs_out > clock_timestamp() from {workers} where id = $1
+        )
         order by ready_at
         limit $10
         for update skip locked

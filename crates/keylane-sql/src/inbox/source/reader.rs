@@ -387,6 +387,9 @@ impl SqlSource {
     fn begin_anew(&mut self) -> Result<Received<Position>, SourceError> {
         let lost = Generation(self.opening);
         self.session = None;
+        // What it still answers is of claims that have ended.
+        self.call = None;
+        self.recalled.clear();
         self.lanes = Lanes::new(limits(&self.settings));
         self.ready.clear();
         Ok(Received::Lost(vec![lost]))

@@ -128,6 +128,12 @@ async fn look_after(inbox: SqlInbox, wake: Arc<Notify>) {
         }
         if tidied_at.elapsed() >= TIDY {
             tidied_at = Instant::now();
+            let freed = inbox
+                .limited(inbox.shared.backend.free_orphans(FREED))
+                .await;
+            if let Err(error) = freed {
+                tracing::warn!(target: "keylane", %error, "keys without a worker were not looked for");
+            }
             if let Err(error) = inbox.remove_old().await {
                 tracing::warn!(target: "keylane", %error, "old ids were not removed");
             }

@@ -1,0 +1,537 @@
+//! Workers whose handlers write down what they do, and servers that a test may end.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylane::source::{
+    Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError, SourceLetter,
+    StartGuard,
+};
+use keylane::{Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted, Retry};
+use keylane_inbox::NewMessage;
+use keylane_sql::{
+    Database, Position, Settings, SourceSettings, SqlInbox, SqlSource, Tables, sqlx,
+};
+use keylane_testkit::servers::{MariaDb, Postgres};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Kind, Place};
+
+/// How long the claims of a worker last in these tests.
+pub(crate) const TTL: Duration = Duration::from_secs(3);
+
+/// What happened, in one order for all workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Start,
+    /// The handler came to its end: true if it succeeded.
+    End(bool),
+    /// The handler was dropped before.
+    Dropped,
+    /// The source knows that the claims of its worker have ended, or is opened.
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) worker: usize,
+    pub(crate) key: u64,
+    pub(crate) id: u64,
+    pub(crate) what: What,
+}
+
+/// What the workers of a test have done.
+#[derive(Clone, Default)]
+pub(crate) struct Log {
+    entries: Arc<Mutex<Vec<Entry>>>,
+    succeeded: Arc<AtomicUsize>,
+}
+
+impl Log {
+    pub(crate) fn write(&self, worker: usize, key: u64, id: u64, what: What) {
+        let entry = Entry {
+            worker,
+            key,
+            id,
+            what,
+        };
+        self.lock().push(entry);
+        if what == What::End(true) {
+            self.succeeded.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The position of the next entry.
+    pub(crate) fn position(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// How many handlers have succeeded.
+    pub(crate) fn succeeded(&self) -> usize {
+        self.succeeded.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.lock().clone()
+    }
+
+    /// The messages that were handled at least once.
+    pub(crate) fn handled(&self) -> HashSet<u64> {
+        let entries = self.lock();
+        let ended = entries.iter().filter(|entry| entry.what == What::End(true));
+        ended.map(|entry| entry.id).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap()
+    }
+}
+
+/// The message `id` of a key. The id makes it known when it is sent again.
+pub(crate) fn message(key: u64, id: u64) -> NewMessage {
+    NewMessage::new(key.to_string(), id.to_be_bytes().to_vec()).id(id.to_string())
+}
+
+fn id_of(message: &RawMessage) -> u64 {
+    u64::from_be_bytes(message.payload[..8].try_into().unwrap())
+}
+
+fn key_of(message: &RawMessage) -> u64 {
+    let key = message.key.as_ref().unwrap();
+    std::str::from_utf8(key).unwrap().parse().unwrap()
+}
+
+/// A worker as a process of its own would be one.
+pub(crate) struct Worker {
+    pub(crate) inbox: SqlInbox,
+    pub(crate) database: Database,
+    _dispatcher: Dispatcher<Bytes, RawMessage, (), &'static str>,
+    intake: Intake,
+}
+
+/// How a worker works.
+#[derive(Clone)]
+pub(crate) struct Work {
+    pub(crate) settings: Settings,
+    pub(crate) source: SourceSettings,
+    /// How long the handler of a message takes.
+    pub(crate) takes: fn(u64) -> Duration,
+    /// Whether the first attempt at a message fails.
+    pub(crate) fails: fn(u64) -> bool,
+}
+
+impl Work {
+    pub(crate) fn new() -> Self {
+        Self {
+            settings: Settings::new(),
+            source: SourceSettings::new()
+                .ttl(TTL)
+                .poll(Duration::from_millis(250)),
+            takes: |_| Duration::ZERO,
+            fails: |_| false,
+        }
+    }
+}
+
+impl Worker {
+    pub(crate) async fn start(address: &str, number: usize, log: &Log, work: Work) -> Self {
+        let database = Database::connect(address).await.unwrap();
+        let opened = SqlInbox::open(&database, &Tables::new(), work.settings).await;
+        let inbox = opened.unwrap();
+        let handler = {
+            let log = log.clone();
+            move |context: Context<Bytes>, message: RawMessage| {
+                let (key, id) = (key_of(&message), id_of(&message));
+                let mut attempt = Attempt {
+                    log: log.clone(),
+                    worker: number,
+                    key,
+                    id,
+                    is_over: false,
+                };
+                async move {
+                    attempt.write(What::Start);
+                    sleep((work.takes)(id)).await;
+                    let is_ok = context.attempt() > 1 || !(work.fails)(id);
+                    attempt.write(What::End(is_ok));
+                    if is_ok { Ok(()) } else { Err("it fails once") }
+                }
+            }
+        };
+        let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+            .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(1_000))
+            .on_exhausted(OnExhausted::AtSource)
+            .spawn(handler)
+            .unwrap();
+        let source = Watched {
+            source: inbox.source_with(work.source),
+            log: log.clone(),
+            worker: number,
+        };
+        let settings = IntakeSettings::new()
+            .confirm_every(Duration::from_millis(50))
+            .revoke_within(Duration::from_millis(100))
+            .longest_pause(Duration::from_secs(1));
+        let intake = dispatcher.consume_with(source, settings).unwrap();
+        Self {
+            inbox,
+            database,
+            _dispatcher: dispatcher,
+            intake,
+        }
+    }
+
+    pub(crate) async fn stop(&self) -> IntakeReport {
+        let report = self.intake.stop().await;
+        let sum = report.acked + report.dead_lettered + report.nacked + report.given_back;
+        assert_eq!(sum, report.received, "{report}");
+        report
+    }
+}
+
+/// Writes down how an attempt ends, also if it is dropped.
+struct Attempt {
+    log: Log,
+    worker: usize,
+    key: u64,
+    id: u64,
+    is_over: bool,
+}
+
+impl Attempt {
+    fn write(&mut self, what: What) {
+        self.log.write(self.worker, self.key, self.id, what);
+        self.is_over = what != What::Start;
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.write(What::Dropped);
+        }
+    }
+}
+
+/// A source that writes down when the claims of its worker have ended.
+struct Watched {
+    source: SqlSource,
+    log: Log,
+    worker: usize,
+}
+
+impl Source for Watched {
+    type Message = RawMessage;
+    type Position = Position;
+
+    fn features(&self) -> Features {
+        self.source.features()
+    }
+
+    async fn open(&mut self) -> Result<(), SourceError> {
+        self.log.write(self.worker, u64::MAX, 0, What::Lost);
+        self.source.open().await
+    }
+
+    async fn receive(
+        &mut self,
+        into: &mut Deliveries<RawMessage, Position>,
+    ) -> Result<Received<Position>, SourceError> {
+        let received = self.source.receive(into).await;
+        if matches!(received, Ok(Received::Lost(_))) {
+            self.log.write(self.worker, u64::MAX, 0, What::Lost);
+        }
+        received
+    }
+
+    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+        self.source.settle(settled).await
+    }
+
+    async fn confirm(&mut self) -> Result<(), SourceError> {
+        self.source.confirm().await
+    }
+
+    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+        self.source.dead_letter(letter).await
+    }
+
+    fn start_guard(&self) -> Option<Arc<dyn StartGuard<Position>>> {
+        self.source.start_guard()
+    }
+
+    async fn close(&mut self) -> Result<(), SourceError> {
+        self.source.close().await
+    }
+}
+
+/// What is known about a message that was committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    pub(crate) key: u64,
+    pub(crate) sequence: u64,
+    /// Where the log was before it was accepted for the first time, and after that was confirmed.
+    pub(crate) asked: usize,
+    pub(crate) answered: usize,
+}
+
+/// All that a judge needs.
+#[derive(Default)]
+pub(crate) struct Story {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) committed: BTreeMap<u64, Committed>,
+    /// Where the log was when the row of a message was not there any more.
+    pub(crate) gone: HashMap<u64, usize>,
+}
+
+/// What is wrong, and how often something was handled again.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) lost: Vec<u64>,
+    pub(crate) invented: BTreeSet<u64>,
+    pub(crate) reordered: Vec<(u64, u64)>,
+    /// Sequences that are not in the order of the commits.
+    pub(crate) out_of_sequence: Vec<u64>,
+    pub(crate) overlapping: Vec<(Entry, Entry)>,
+    /// Handled again, and its row was gone.
+    pub(crate) risen: Vec<u64>,
+    /// Handled again without a reason: the claims of its worker had not ended.
+    pub(crate) unexplained: Vec<u64>,
+    pub(crate) repeated: usize,
+    pub(crate) losses: usize,
+}
+
+impl Verdict {
+    pub(crate) fn is_good(&self) -> bool {
+        self.lost.is_empty()
+            && self.invented.is_empty()
+            && self.reordered.is_empty()
+            && self.out_of_sequence.is_empty()
+            && self.overlapping.is_empty()
+            && self.risen.is_empty()
+            && self.unexplained.is_empty()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} lost, {} invented, {} reordered, {} out of sequence, {} overlapping, {} handled \
+             after they were gone, {} handled again without a reason; {} handled again, claims \
+             opened or lost {} times",
+            self.lost.len(),
+            self.invented.len(),
+            self.reordered.len(),
+            self.out_of_sequence.len(),
+            self.overlapping.len(),
+            self.risen.len(),
+            self.unexplained.len(),
+            self.repeated,
+            self.losses,
+        )
+    }
+}
+
+impl Story {
+    pub(crate) fn judge(&self) -> Verdict {
+        let mut verdict = Verdict::default();
+        // Of each worker, where the log was when its claims ended.
+        let mut losses: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (at, entry) in self.entries.iter().enumerate() {
+            if entry.what == What::Lost {
+                losses.entry(entry.worker).or_default().push(at);
+                verdict.losses += 1;
+            }
+        }
+        let lost_between = |worker: usize, from: usize, to: usize| {
+            let losses = losses.get(&worker);
+            losses.is_some_and(|losses| losses.iter().any(|at| (from..to).contains(at)))
+        };
+        let mut running: HashMap<u64, Vec<(usize, Entry)>> = HashMap::new();
+        // By which worker a message was handled first, and where the log was when that began.
+        let mut ended: HashMap<u64, (usize, usize)> = HashMap::new();
+        let mut firsts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for (at, entry) in self.entries.iter().enumerate() {
+            match entry.what {
+                What::Lost => {}
+                What::Start => {
+                    if !self.committed.contains_key(&entry.id) {
+                        verdict.invented.insert(entry.id);
+                    }
+                    let running = running.entry(entry.key).or_default();
+                    for (since, other) in running.iter() {
+                        if !lost_between(other.worker, *since, at) {
+                            verdict.overlapping.push((*other, *entry));
+                        }
+                    }
+                    running.push((at, *entry));
+                    if self.gone.get(&entry.id).is_some_and(|gone| at >= *gone) {
+                        verdict.risen.push(entry.id);
+                    }
+                    if let Some((worker, since)) = ended.get(&entry.id) {
+                        verdict.repeated += 1;
+                        if !lost_between(*worker, *since, at) {
+                            verdict.unexplained.push(entry.id);
+                        }
+                    }
+                }
+                What::End(_) | What::Dropped => {
+                    let running = running.entry(entry.key).or_default();
+                    let mine = running
+                        .iter()
+                        .position(|(_, one)| (one.worker, one.id) == (entry.worker, entry.id));
+                    let (since, _) = running.remove(mine.expect("what ends has started"));
+                    if entry.what == What::End(true) && !ended.contains_key(&entry.id) {
+                        ended.insert(entry.id, (entry.worker, since));
+                        firsts.entry(entry.key).or_default().push(entry.id);
+                    }
+                }
+            }
+        }
+        let committed = self.committed.keys().copied();
+        verdict.lost = committed.filter(|id| !ended.contains_key(id)).collect();
+        let sequence = |id: u64| self.committed.get(&id).map(|committed| committed.sequence);
+        for ids in firsts.values() {
+            let pairs = ids.windows(2).map(|pair| (pair[0], pair[1]));
+            let reordered = pairs.filter(|(one, next)| sequence(*one) > sequence(*next));
+            verdict.reordered.extend(reordered);
+        }
+        verdict.out_of_sequence = self.out_of_sequence();
+        verdict
+    }
+
+    /// Messages that were confirmed before another one of their key was sent, and have a higher
+    /// sequence.
+    fn out_of_sequence(&self) -> Vec<u64> {
+        let mut by_sequence: Vec<_> = self.committed.iter().collect();
+        by_sequence.sort_by_key(|(_, committed)| committed.sequence);
+        let mut last_asked: HashMap<u64, usize> = HashMap::new();
+        let mut wrong = Vec::new();
+        for (id, committed) in by_sequence {
+            let asked = last_asked.entry(committed.key).or_default();
+            if committed.answered < *asked {
+                wrong.push(*id);
+            }
+            *asked = (*asked).max(committed.asked);
+        }
+        wrong
+    }
+}
+
+/// A server of its own.
+pub(crate) enum Own {
+    Postgres(Postgres),
+    MariaDb(MariaDb),
+}
+
+impl Own {
+    pub(crate) async fn start(kind: Kind) -> Self {
+        match kind {
+            Kind::Postgres => Self::Postgres(Postgres::start().await.unwrap()),
+            Kind::MariaDb => Self::MariaDb(MariaDb::start().await.unwrap()),
+        }
+    }
+
+    pub(crate) async fn place(&self) -> Place {
+        let (kind, created) = match self {
+            Self::Postgres(server) => (Kind::Postgres, server.create_database().await),
+            Self::MariaDb(server) => (Kind::MariaDb, server.create_database().await),
+        };
+        Place::at(kind, created.unwrap()).await
+    }
+
+    /// In order, as an update of the server does it.
+    pub(crate) async fn restart(&self) {
+        match self {
+            Self::Postgres(server) => {
+                server.stop().await.unwrap();
+                server.start_again().await.unwrap();
+            }
+            Self::MariaDb(server) => {
+                server.stop().await.unwrap();
+                server.start_again().await.unwrap();
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The first columns of a query, as bytes.
+    pub(crate) async fn bytes(&self, query: &str) -> Result<Vec<Vec<u8>>, sqlx::Error> {
+        let query = AssertSqlSafe(query.to_owned());
+        match self.kind {
+            Kind::Postgres => {
+                let mut connection = PgConnection::connect(&self.address).await?;
+                let rows = sqlx::query(query).fetch_all(&mut connection).await?;
+                Ok(rows.iter().map(|row| row.get(0)).collect())
+            }
+            Kind::MariaDb => {
+                let mut connection = MySqlConnection::connect(&self.address).await?;
+                let rows = sqlx::query(query).fetch_all(&mut connection).await?;
+                Ok(rows.iter().map(|row| row.get(0)).collect())
+            }
+        }
+    }
+
+    /// One number.
+    pub(crate) async fn number(&self, query: &str) -> i64 {
+        let query = AssertSqlSafe(query.to_owned());
+        match self.kind {
+            Kind::Postgres => {
+                let mut connection = PgConnection::connect(&self.address).await.unwrap();
+                let number = sqlx::query_scalar(query).fetch_one(&mut connection);
+                number.await.unwrap()
+            }
+            Kind::MariaDb => {
+                let mut connection = MySqlConnection::connect(&self.address).await.unwrap();
+                let number = sqlx::query_scalar(query).fetch_one(&mut connection);
+                number.await.unwrap()
+            }
+        }
+    }
+
+    /// Waits until nothing is left of what was accepted.
+    pub(crate) async fn is_empty_within(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        loop {
+            let mut left = Vec::new();
+            for table in ["messages", "lanes", "keys", "letters"] {
+                let count = format!("select count(*) from keylane_{table}");
+                left.push((table, self.number(&count).await));
+            }
+            if left.iter().all(|(_, count)| *count == 0) {
+                return;
+            }
+            assert!(Instant::now() < until, "something is left: {left:?}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until no connection is idle in a transaction.
+    pub(crate) async fn no_open_transactions(&self) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while self.open_transactions().await > 0 {
+            assert!(Instant::now() < until, "a connection is in a transaction");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// Waits until this holds.
+#[track_caller]
+pub(crate) fn until(limit: Duration, mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let until = Instant::now() + limit;
+        while !holds() {
+            assert!(Instant::now() < until, "it does not come true: {caller}");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
