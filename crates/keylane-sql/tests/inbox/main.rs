@@ -5,7 +5,6 @@
 mod accepting;
 mod chaos;
 mod keyless;
-mod keyless;
 mod letters;
 mod plans;
 mod plans_mariadb;

@@ -479,23 +479,6 @@ impl Place {
         }
     }
 
-    /// One number.
-    pub(crate) async fn number(&self, query: &str) -> i64 {
-        let query = AssertSqlSafe(query.to_owned());
-        match self.kind {
-            Kind::Postgres => {
-                let mut connection = PgConnection::connect(&self.address).await.unwrap();
-                let number = sqlx::query_scalar(query).fetch_one(&mut connection);
-                number.await.unwrap()
-            }
-            Kind::MariaDb => {
-                let mut connection = MySqlConnection::connect(&self.address).await.unwrap();
-                let number = sqlx::query_scalar(query).fetch_one(&mut connection);
-                number.await.unwrap()
-            }
-        }
-    }
-
     /// Waits until nothing is left of what was accepted.
     pub(crate) async fn is_empty_within(&self, limit: Duration) {
         let until = Instant::now() + limit;

@@ -173,11 +173,12 @@ impl Place {
         self.numbers(statement).await.len()
     }
 
-    pub(crate) async fn number(&self, statement: &'static str) -> i64 {
+    pub(crate) async fn number(&self, statement: &str) -> i64 {
         self.numbers(statement).await[0]
     }
 
-    async fn numbers(&self, statement: &'static str) -> Vec<i64> {
+    async fn numbers(&self, statement: &str) -> Vec<i64> {
+        let statement = AssertSqlSafe(statement.to_owned());
         match self.kind {
             Kind::Postgres => {
                 let mut connection = PgConnection::connect(&self.address).await.unwrap();

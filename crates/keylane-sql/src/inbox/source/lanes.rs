@@ -59,7 +59,6 @@ struct Lane {
     after: u64,
     last: u64,
     redriven: u64,
-    crashes: u16,
     /// How many more messages are looked at one by one.
     suspects: u32,
     /// When its key was at `last`, nothing waited above `after`.
@@ -442,13 +441,6 @@ impl Lanes {
         lane.out.insert(sequence, bytes);
         self.out += 1;
         self.bytes += bytes;
-        // The first death of a worker is nobody's in particular. What was noted before its attempt,
-        // and was there at the next one, has caused both.
-        let is_proven = lane.crashes > 1 && attempts > 0 && !self.limits.exact_starts;
-        let attempts = match is_proven {
-            true => attempts + 1,
-            false => attempts,
-        };
         if lane.suspects == 0 {
             return applied.ready.push(Ready {
                 lane: id,
@@ -477,9 +469,6 @@ impl Lanes {
             return;
         };
         lane.suspects -= 1;
-        if lane.suspects == 0 {
-            lane.crashes = 0;
-        }
         applied.ready.push(Ready {
             lane: claimed.lane,
             message,
@@ -512,7 +501,6 @@ impl Lane {
             after: 0,
             last: found.last,
             redriven: found.redriven,
-            crashes: found.crashes,
             suspects: match found.crashes {
                 0 => 0,
                 _ if exact_starts => 0,

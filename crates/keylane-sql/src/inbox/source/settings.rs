@@ -92,9 +92,9 @@ impl SourceSettings {
     /// Further attempts always are. By default the first attempt costs no round trip of its own: a
     /// worker that dies leaves behind that it died with this key, and not with which message. From
     /// then on the next messages of the key are handed over one at a time, and each is noted before
-    /// it starts. So a message that kills its worker each time is started as often as it has
-    /// attempts, and twice if it has one. With this setting it is started once then, and every
-    /// message waits 100 milliseconds for its note.
+    /// it starts. So a message that kills its worker each time is started once more than it has
+    /// attempts. With this setting it is started exactly as often, and every message waits 100
+    /// milliseconds for its note.
     #[must_use]
     pub fn exact_starts(mut self, exact: bool) -> Self {
         self.exact_starts = exact;
