@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod chaos;
+mod faults;
+mod hostile;
 mod keyless;
 mod rig;
 mod source;
