@@ -63,6 +63,8 @@ pub struct SqlSource {
     call: Option<Call>,
     /// An answer was lost: it is not known what is claimed.
     is_uncertain: bool,
+    /// When to see what is claimed in any case: a turn that was given up may be done much later.
+    look_at: Instant,
     failures: u32,
     retry_at: Option<Instant>,
     wake: Arc<Notify>,
@@ -135,6 +137,7 @@ impl SqlInbox {
             kept: HashSet::new(),
             call: None,
             is_uncertain: false,
+            look_at: Instant::now() + settings.ttl,
             failures: 0,
             retry_at: None,
             starts: Arc::new(Starts::new(Arc::clone(&wake))),
@@ -412,7 +415,8 @@ impl SqlSource {
             return;
         };
         let (inbox, worker) = (self.inbox.clone(), session.worker);
-        if self.is_uncertain {
+        if self.is_uncertain || Instant::now() >= self.look_at {
+            self.look_at = Instant::now() + self.settings.ttl;
             self.call = Some(tokio::spawn(async move {
                 Said::Lanes(inbox.limited(inbox.shared.backend.lanes_of(worker)).await)
             }));
