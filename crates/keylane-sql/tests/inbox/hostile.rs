@@ -118,7 +118,14 @@ async fn letters(kind: Kind) {
         let bytes = &letter.message.payload;
         assert!(sent.iter().any(|sent| sent == bytes) && letter.message.key == *bytes);
         let text = String::from_utf8_lossy(bytes).into_owned();
-        assert!(letter.error.contains(&text), "{:?}", letter.error);
+        // It is shown escaped, and cut.
+        let is_odd = text.len() > 100 || text.contains(char::is_control);
+        let is_shown = is_odd || letter.error.contains(&text);
+        assert!(
+            is_shown && letter.error.contains("this"),
+            "{:?}",
+            letter.error
+        );
     }
     // And they come back as they were.
     for letter in &letters {

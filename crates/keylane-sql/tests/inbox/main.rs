@@ -4,9 +4,11 @@
 
 mod chaos;
 mod faults;
+mod fencing;
 mod hostile;
 mod keyless;
 mod rig;
+mod secrets;
 mod source;
 mod store;
 
