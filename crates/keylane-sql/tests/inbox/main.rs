@@ -4,11 +4,15 @@
 
 mod accepting;
 mod chaos;
+mod faults;
+mod fencing;
+mod hostile;
 mod keyless;
 mod letters;
 mod plans;
 mod plans_mariadb;
 mod rig;
+mod secrets;
 mod source;
 mod store;
 mod transactions;

@@ -109,7 +109,6 @@ fn key_of(message: &RawMessage) -> u64 {
 /// A worker as a process of its own would be one.
 pub(crate) struct Worker {
     pub(crate) inbox: SqlInbox,
-    pub(crate) database: Database,
     _dispatcher: Dispatcher<Bytes, RawMessage, (), &'static str>,
     intake: Intake,
 }
@@ -180,7 +179,6 @@ impl Worker {
         let intake = dispatcher.consume_with(source, settings).unwrap();
         Self {
             inbox,
-            database,
             _dispatcher: dispatcher,
             intake,
         }
@@ -446,18 +444,22 @@ impl Own {
         Place::at(kind, created.unwrap()).await
     }
 
+    pub(crate) async fn stop(&self) {
+        let stopped = match self {
+            Self::Postgres(server) => server.stop().await,
+            Self::MariaDb(server) => server.stop().await,
+        };
+        stopped.unwrap();
+    }
+
     /// In order, as an update of the server does it.
     pub(crate) async fn restart(&self) {
-        match self {
-            Self::Postgres(server) => {
-                server.stop().await.unwrap();
-                server.start_again().await.unwrap();
-            }
-            Self::MariaDb(server) => {
-                server.stop().await.unwrap();
-                server.start_again().await.unwrap();
-            }
-        }
+        self.stop().await;
+        let started = match self {
+            Self::Postgres(server) => server.start_again().await,
+            Self::MariaDb(server) => server.start_again().await,
+        };
+        started.unwrap();
     }
 }
 

@@ -72,6 +72,8 @@ pub struct SqlSource {
     call: Option<Call>,
     /// An answer was lost: it is not known what is claimed.
     is_uncertain: bool,
+    /// When to see what is claimed in any case: a turn that was given up may be done much later.
+    look_at: Instant,
     failures: u32,
     retry_at: Option<Instant>,
     wake: Arc<Notify>,
@@ -144,6 +146,7 @@ impl SqlInbox {
             kept: HashSet::new(),
             call: None,
             is_uncertain: false,
+            look_at: Instant::now() + settings.ttl,
             failures: 0,
             retry_at: None,
             starts: Arc::new(Starts::new(Arc::clone(&wake))),
@@ -186,6 +189,10 @@ impl Source for SqlSource {
         self.ready.clear();
         self.recalled.clear();
         (self.retry_at, self.failures) = (None, 0);
+        if self.session.as_ref().is_none_or(Session::is_lost) {
+            // What it still answers is of claims that have ended.
+            self.call = None;
+        }
         if let Some(call) = self.call.as_mut() {
             let said = call.await;
             self.call = None;
@@ -299,9 +306,10 @@ impl Source for SqlSource {
 
     async fn confirm(&mut self) -> Result<(), SourceError> {
         loop {
-            if self.session.as_ref().is_none_or(Session::is_lost) {
+            let Some(session) = self.session.as_ref().filter(|session| !session.is_lost()) else {
                 return Err(SourceError::failed("the claims of this worker have ended"));
-            }
+            };
+            let mut lost = session.watch();
             if self.call.is_none() {
                 if self.lanes.is_told() {
                     return Ok(());
@@ -312,9 +320,15 @@ impl Source for SqlSource {
                 }
                 self.begin_call(0);
             }
-            let said = said(&mut self.call).await;
-            self.call = None;
-            self.follow(said)?;
+            // While this waits, nobody else hears that the claims have ended.
+            tokio::select! {
+                biased;
+                _ = lost.wait_for(|is_lost| *is_lost) => {}
+                said = said(&mut self.call) => {
+                    self.call = None;
+                    self.follow(said)?;
+                }
+            }
         }
     }
 
@@ -338,12 +352,19 @@ impl Source for SqlSource {
             kind: letter.cause.into(),
             error: letter.why,
         };
-        let (inbox, worker) = (self.inbox.clone(), session.worker);
+        let (inbox, worker, mut lost) = (self.inbox.clone(), session.worker, session.watch());
         let kept = tokio::spawn(async move {
             let kept = inbox.shared.backend.dead_letter(worker, claimed, &dead);
             inbox.limited(kept).await
         });
-        match kept.await {
+        let kept = tokio::select! {
+            biased;
+            _ = lost.wait_for(|is_lost| *is_lost) => {
+                return Err(SourceError::failed("its key is not claimed any more"));
+            }
+            kept = kept => kept,
+        };
+        match kept {
             Ok(Ok(true)) => {
                 self.kept.insert(sequence);
                 Ok(())
@@ -404,7 +425,8 @@ impl SqlSource {
             return;
         };
         let (inbox, worker) = (self.inbox.clone(), session.worker);
-        if self.is_uncertain {
+        if self.is_uncertain || Instant::now() >= self.look_at {
+            self.look_at = Instant::now() + self.settings.ttl;
             self.call = Some(tokio::spawn(async move {
                 Said::Lanes(inbox.limited(inbox.shared.backend.lanes_of(worker)).await)
             }));

@@ -1,0 +1,294 @@
+//! Processes that are paused in the middle of a handler, for longer than their claims last.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane::source::RawMessage;
+use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane_inbox::NewMessage;
+use keylane_sql::{Database, Settings, SourceSettings, SqlInbox, Tables, sqlx};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use crate::support::{Kind, Place};
+
+const TTL: Duration = Duration::from_secs(1);
+
+/// How long after the claims have run out another one has the key.
+const TAKEOVER: Duration = Duration::from_secs(2);
+
+/// What a busy machine adds to it.
+const BUSY: Duration = Duration::from_secs(4);
+
+/// Pairs of workers, each with an inbox of its own.
+const PAIRS: usize = 4;
+
+/// How often a worker is paused, over all pairs: 20 unless set.
+fn pauses() -> usize {
+    std::env::var("KEYLANE_INBOX_PAUSES").map_or(20, |count| count.parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_takes_nothing_from_a_paused_worker() {
+    paused(Kind::Postgres, true, pauses()).await;
+}
+
+/// The twin without tokens: the same pauses, and stale effects.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_tokens_a_paused_worker_has_stale_effects() {
+    paused(Kind::Postgres, false, 8).await;
+}
+
+async fn paused(kind: Kind, fenced: bool, pauses: usize) {
+    let rounds = pauses.div_ceil(PAIRS);
+    let pairs = (0..PAIRS).map(|_| tokio::spawn(pause_workers(kind, fenced, rounds)));
+    let (mut longest, mut effects, mut stale) = (Duration::ZERO, 0, 0);
+    for pair in Vec::from_iter(pairs) {
+        let (takeover, written, late) = pair.await.unwrap();
+        longest = longest.max(takeover);
+        effects += written;
+        stale += late;
+    }
+    println!(
+        "{kind:?}: {} pauses, {effects} effects, {stale} of them stale, taken over within {longest:?}",
+        rounds * PAIRS
+    );
+    assert!(longest < TTL + TAKEOVER + BUSY, "{longest:?}");
+    assert_eq!(stale == 0, fenced, "{stale} stale effects");
+}
+
+/// Two processes and one key. Returns the longest time from a pause to the takeover, how many effects
+/// there were, and how many of them were stale.
+async fn pause_workers(kind: Kind, fenced: bool, rounds: usize) -> (Duration, usize, usize) {
+    let place = Arc::new(Place::new(kind).await);
+    let number = match kind {
+        Kind::Postgres => "bigserial",
+        Kind::MariaDb => "bigint auto_increment",
+    };
+    let effects = format!(
+        "create table effects (n {number} primary key, id bigint not null, token bigint not null)"
+    );
+    place.execute(effects).await;
+    let inbox = place.inbox().await.inbox();
+    let mut accepted = 0;
+    let mut workers = [Worker::start(&place, fenced), Worker::start(&place, fenced)];
+    let mut longest = Duration::ZERO;
+    for _ in 0..rounds {
+        let more = (accepted + 1..=accepted + 20)
+            .map(|id: i64| NewMessage::new("key", id.to_be_bytes().to_vec()));
+        inbox.accept_many(more).await.unwrap();
+        accepted += 20;
+        let [one, other] = &mut workers;
+        one.forget();
+        other.forget();
+        let holder = tokio::select! {
+            () = one.runs() => 0,
+            () = other.runs() => 1,
+        };
+        // In the middle of the handler: it works for longer than this takes.
+        workers[holder].signal("STOP");
+        let since = Instant::now();
+        let next = 1 - holder;
+        workers[next].forget();
+        workers[next].runs().await;
+        longest = longest.max(since.elapsed());
+        // And has written something.
+        workers[next].runs().await;
+        workers[holder].signal("CONT");
+        let handled = async {
+            while place.number("select count(*) from keylane_messages").await > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let handled = timeout(Duration::from_secs(60), handled).await;
+        handled.expect("what is left is handled");
+    }
+    let effects = place.effects().await;
+    let mut highest = 0;
+    let stale = effects.iter().filter(|(_, token)| {
+        let is_stale = *token < highest;
+        highest = highest.max(*token);
+        is_stale
+    });
+    let stale = stale.count();
+    // A message that a stale done-mark has removed would have none.
+    let ids: std::collections::BTreeSet<i64> = effects.iter().map(|(id, _)| *id).collect();
+    assert_eq!(Vec::from_iter(ids), Vec::from_iter(1..=accepted));
+    (longest, effects.len(), stale)
+}
+
+impl Place {
+    /// Messages and tokens, in the order in which they were written.
+    async fn effects(&self) -> Vec<(i64, i64)> {
+        let read = "select id, token from effects order by n";
+        match self.kind {
+            Kind::Postgres => {
+                let mut connection = PgConnection::connect(&self.address).await.unwrap();
+                let rows = sqlx::query(read).fetch_all(&mut connection).await.unwrap();
+                rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+            }
+            Kind::MariaDb => {
+                let mut connection = MySqlConnection::connect(&self.address).await.unwrap();
+                let rows = sqlx::query(read).fetch_all(&mut connection).await.unwrap();
+                rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+            }
+        }
+    }
+}
+
+/// A process that consumes.
+struct Worker {
+    child: Child,
+    running: mpsc::UnboundedReceiver<()>,
+}
+
+impl Worker {
+    fn start(place: &Place, fenced: bool) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "fencing::child", "--nocapture"])
+            .env("KEYLANE_INBOX_CHILD", &place.address)
+            .env("KEYLANE_INBOX_FENCED", u8::from(fenced).to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, running) = mpsc::unbounded_channel();
+        let output = child.stdout.take().unwrap();
+        std::thread::spawn(move || tell_when_running(output, &sender));
+        Self { child, running }
+    }
+
+    /// Waits until a handler is in its middle.
+    async fn runs(&mut self) {
+        let running = timeout(Duration::from_secs(60), self.running.recv()).await;
+        running
+            .expect("a key is taken over")
+            .expect("the process lives");
+    }
+
+    /// What was said before.
+    fn forget(&mut self) {
+        while self.running.try_recv().is_ok() {}
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Also one that is stopped.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn tell_when_running(output: ChildStdout, running: &mpsc::UnboundedSender<()>) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        if line.ends_with("runs") && running.send(()).is_err() {
+            return;
+        }
+    }
+}
+
+/// A worker. Nothing, unless it is started by the tests above.
+#[test]
+fn child() {
+    let Ok(address) = std::env::var("KEYLANE_INBOX_CHILD") else {
+        return;
+    };
+    let kind = match address.starts_with("postgres") {
+        true => Kind::Postgres,
+        false => Kind::MariaDb,
+    };
+    let fenced = std::env::var("KEYLANE_INBOX_FENCED").unwrap() == "1";
+    // Its standard input is closed when the process that has started it ends, whichever way.
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(work(kind, address, fenced));
+}
+
+async fn work(kind: Kind, address: String, fenced: bool) {
+    let database = Database::connect(&address).await.unwrap();
+    let inbox = SqlInbox::open(&database, &Tables::new(), Settings::new()).await;
+    let inbox = inbox.unwrap();
+    let handler = move |message: RawMessage| {
+        let address = address.clone();
+        async move {
+            let id = i64::from_be_bytes(message.payload[..].try_into().unwrap());
+            effect(kind, &address, id, fenced).await.unwrap();
+            Ok::<(), std::io::Error>(())
+        }
+    };
+    // A pause is like a death to the others, and counts as an attempt.
+    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+        .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(1_000))
+        .on_exhausted(OnExhausted::AtSource)
+        .spawn(handler)
+        .unwrap();
+    let settings = SourceSettings::new()
+        .ttl(TTL)
+        .poll(Duration::from_millis(200));
+    let intake = dispatcher.consume(inbox.source_with(settings)).unwrap();
+    std::future::pending::<()>().await;
+    drop(intake);
+}
+
+/// Reads the token of the lane, computes for a while, and writes under that token: if it is fenced,
+/// only while it is the one of the lane.
+async fn effect(kind: Kind, address: &str, id: i64, fenced: bool) -> Result<(), sqlx::Error> {
+    match kind {
+        Kind::Postgres => {
+            let mut connection = PgConnection::connect(address).await?;
+            let lane = "lane = sha256('key')";
+            let read = format!("select token from keylane_lanes where {lane}");
+            let read = sqlx::query_scalar(AssertSqlSafe(read));
+            let token: i64 = read.fetch_one(&mut connection).await?;
+            compute();
+            let only = match fenced {
+                true => format!("from keylane_lanes where {lane} and token = {token} for share"),
+                false => String::new(),
+            };
+            let write = format!(
+                "with ours as (select 1 {only})
+                 insert into effects (id, token) select {id}, {token} from ours"
+            );
+            sqlx::raw_sql(AssertSqlSafe(write))
+                .execute(&mut connection)
+                .await?;
+            connection.close().await
+        }
+        Kind::MariaDb => {
+            let mut connection = MySqlConnection::connect(address).await?;
+            let lane = "lane = unhex(sha2('key', 256))";
+            let read = format!("select cast(token as signed) from keylane_lanes where {lane}");
+            let read = sqlx::query_scalar(AssertSqlSafe(read));
+            let token: i64 = read.fetch_one(&mut connection).await?;
+            compute();
+            let only = match fenced {
+                true => format!("from keylane_lanes where {lane} and token = {token}"),
+                false => String::new(),
+            };
+            let write = format!("insert into effects (id, token) select {id}, {token} {only}");
+            sqlx::raw_sql(AssertSqlSafe(write))
+                .execute(&mut connection)
+                .await?;
+            connection.close().await
+        }
+    }
+}
+
+/// The middle of a handler: a pause falls into it, and what is written then is sent at once.
+fn compute() {
+    println!("\nruns");
+    std::thread::sleep(Duration::from_millis(80));
+}
