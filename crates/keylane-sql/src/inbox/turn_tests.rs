@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use keylane_inbox::{LetterKind, NewMessage};
 use keylane_testkit::servers::{MariaDb, Postgres};
+use sqlx::{Connection, PgConnection};
 use tokio::sync::OnceCell;
 
 use super::backend::{Backend, Dead};
@@ -616,4 +617,54 @@ async fn accepts_and_turns_at_once(backend: Shared) {
             "{lane:?}: in order from claim to claim, and each once"
         );
     }
+}
+
+/// A turn waits in its middle, and another worker claims a lane meanwhile, handles what is in it, and
+/// leaves: the turn does not bring what is done by then, although it was there when the turn began.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_meanwhile_is_not_brought() {
+    let server = POSTGRES.get_or_init(async || Postgres::start().await.unwrap());
+    let address = server.await.create_database().await.unwrap();
+    let backend = at(address.clone()).await;
+    let (slow, fast) = (join(&backend).await, join(&backend).await);
+    let blocked = accept(&backend, &[message("blocked", "")]).await[0];
+    let claimed = claim_one(&backend, slow).await.claimed;
+    accept(&backend, &[message("shared", "1"), message("shared", "2")]).await;
+
+    let mut other = PgConnection::connect(&address).await.unwrap();
+    let lock = "begin; select from \"Key_lanes\" where worker is not null for update";
+    sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
+    let turn = Turn {
+        done: vec![(claimed, blocked)],
+        ..claiming(slow, 10, 10)
+    };
+    let waits = tokio::spawn({
+        let backend = Arc::clone(&backend);
+        async move { backend.turn(&turn).await.unwrap() }
+    });
+    let waiting_for_locks = "select count(*) from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'";
+    loop {
+        let count = sqlx::query_scalar::<_, i64>(waiting_for_locks);
+        if count.fetch_one(&mut other).await.unwrap() == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let shared = claim_one(&backend, fast).await.claimed;
+    let first = waiting(&backend).await[1];
+    let turn = Turn {
+        done: vec![(shared, first)],
+        ..says(fast)
+    };
+    backend.turn(&turn).await.unwrap();
+    backend.leave(fast).await.unwrap();
+
+    sqlx::raw_sql("rollback").execute(&mut other).await.unwrap();
+    let answer = waits.await.unwrap();
+    assert_eq!(answer.ours, [claimed.lane]);
+    assert!(!sequences(&answer, lane("shared")).contains(&first));
+    // It is there for the next turn.
+    let answer = claim(&backend, slow, 10).await;
+    assert_eq!(sequences(&answer, lane("shared")), [first + 1]);
 }
