@@ -1,0 +1,307 @@
+//! The course of a run: workers, a kill, a pause, and the verdict.
+
+use std::fmt::{Display, Write as _};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane_testkit::servers::{Postgres, ServerError};
+use tokio::signal;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::arguments::Show;
+use crate::crew::{Crew, Tally};
+use crate::feed::feed;
+use crate::judge::Verdict;
+use crate::place::Place;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::say::{grouped, seconds};
+use crate::watch::{Holdings, Watch};
+use crate::worker::TTL;
+use crate::{Failure, say};
+
+const WORKERS: usize = 3;
+
+/// For the parent: what watches, what feeds, and one to spare.
+const CONNECTIONS: u32 = 4;
+
+/// After so long without any progress, something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often it is looked at what the workers have done.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// `false` if the books do not balance.
+pub(crate) async fn show(show: &Show) -> Result<bool, Failure> {
+    let stops = stop_signal();
+    tokio::pin!(stops);
+    let server = match &show.url {
+        Some(_) => None,
+        None => tokio::select! {
+            server = Postgres::start() => Some(server.map_err(not_started)?),
+            () = &mut stops => return Err("interrupted".into()),
+        },
+    };
+    let place = match (&show.url, &server) {
+        (Some(url), _) => Place::new(url.clone()),
+        (None, Some(server)) => Place::new(server.create_database().await?),
+        (None, None) => unreachable!("one of the two is there"),
+    };
+    match &server {
+        Some(server) => say::line(format_args!(
+            "PostgreSQL runs on port {} for this alone, and ends with it.\n",
+            server.port()
+        )),
+        None => say::line(format_args!("The schema is {}.\n", place.schema())),
+    }
+    let shown = tokio::select! {
+        shown = in_place(show, &place) => shown,
+        () = &mut stops => Err("interrupted; the workers were killed".into()),
+    };
+    // The server takes everything with it.
+    if server.is_none() && !show.keep {
+        let removed = timeout(PATIENCE, place.remove()).await;
+        return shown.and_then(|is_good| removed?.map(|()| is_good));
+    }
+    shown
+}
+
+fn not_started(error: ServerError) -> Failure {
+    match error {
+        ServerError::Missing { what } => format!(
+            "PostgreSQL is not installed here ({what} is missing): install it, with \
+             `apt-get install postgresql` or `cargo xtask setup`, or name one that runs with \
+             `--url postgres://user:password@host:port/database`"
+        )
+        .into(),
+        error => error.into(),
+    }
+}
+
+async fn in_place(show: &Show, place: &Place) -> Result<bool, Failure> {
+    let plan = Plan::new(show.transfers, show.accounts, show.seed);
+    let pool = place.connect(CONNECTIONS).await?;
+    place.create(&pool, &plan).await?;
+    let watch = Arc::new(Watch::new(pool.clone(), place.inbox(&pool).await?));
+    let (transfers, apart) = match show.is_apart {
+        false => ("each in one transaction with its done-mark", ""),
+        true => (
+            "each in a transaction, and ",
+            "done in another one: --apart",
+        ),
+    };
+    say::line(format_args!(
+        "{} transfers between {} accounts are accepted, and booked by {WORKERS} worker processes,\n\
+         {transfers}{apart}. A worker has its accounts for {} at a time, unless it renews that.\n",
+        grouped(show.transfers),
+        grouped(show.accounts),
+        seconds(TTL),
+    ));
+    // Two workers can have all accounts, and none takes all of them.
+    let keys = show.accounts.div_ceil(2) as usize;
+    let mut crew = Crew::new(place.clone(), keys, show.work, show.is_apart);
+    for _ in 0..WORKERS {
+        crew.start().await?;
+    }
+    let transfers = u64::from(show.transfers);
+    let mut course = Course {
+        crew,
+        progress: Progress::start(Arc::clone(&watch), transfers),
+        began: Instant::now(),
+        watch: &watch,
+        transfers,
+    };
+    tokio::try_join!(feed(&plan, &watch), course.run())?;
+    let elapsed = course.began.elapsed();
+    drop(course.progress);
+    let tallies = course.crew.stop().await?;
+    let verdict = Verdict::of(&plan, &watch.books().await?);
+    say::line(format_args!("\n{}{verdict}", told(&tallies, elapsed)));
+    pool.close().await;
+    Ok(verdict.is_good())
+}
+
+/// What is done to the workers.
+struct Course<'a> {
+    crew: Crew,
+    progress: Progress,
+    began: Instant,
+    watch: &'a Watch,
+    transfers: u64,
+}
+
+impl Course<'_> {
+    async fn run(&mut self) -> Result<(), Failure> {
+        self.say(format_args!("{WORKERS} workers begin"));
+
+        self.booked(self.transfers / 5).await?;
+        let (killed, since) = self.busiest().await?;
+        let at = Instant::now();
+        self.crew.kill(&killed).await?;
+        let accounts = since.of(&killed);
+        let waited = accounts.len();
+        self.say(format_args!(
+            "{killed} is killed (SIGKILL), with messages waiting in {waited} accounts of its own"
+        ));
+        let next = self.crew.start().await?;
+        self.say(format_args!("{next} takes its place"));
+        self.taken_over(&killed, accounts, &since).await?;
+        let took = seconds(at.elapsed());
+        self.say(format_args!(
+            "all {waited} accounts are booked by others, {took} after the kill"
+        ));
+
+        self.booked(self.transfers / 2).await?;
+        let (paused, since) = self.busiest().await?;
+        let at = Instant::now();
+        self.crew.signal(&paused, "STOP").await?;
+        let accounts = since.of(&paused);
+        let waited = accounts.len();
+        self.say(format_args!(
+            "{paused} is paused (SIGSTOP), with messages waiting in {waited} accounts of its own"
+        ));
+        self.taken_over(&paused, accounts, &since).await?;
+        let took = seconds(at.elapsed());
+        self.say(format_args!(
+            "all {waited} accounts are booked by others, {took} after the pause"
+        ));
+        self.crew.signal(&paused, "CONT").await?;
+        self.say(format_args!(
+            "{paused} goes on, in the middle of what it was doing"
+        ));
+
+        self.booked(self.transfers).await?;
+        self.say(format_args!("nothing waits any more"));
+        Ok(())
+    }
+
+    /// Waits until so many transfers are booked.
+    async fn booked(&mut self, transfers: u64) -> Result<(), Failure> {
+        let (mut most, mut since) = (0, Instant::now());
+        loop {
+            let (booked, waiting) = self.watch.booked().await?;
+            if booked >= transfers {
+                return Ok(());
+            }
+            self.crew.check()?;
+            if booked > most {
+                (most, since) = (booked, Instant::now());
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(format!("{waiting} messages wait, and none of them is booked").into());
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// The worker with the most accounts.
+    async fn busiest(&mut self) -> Result<(String, Holdings), Failure> {
+        let since = Instant::now();
+        loop {
+            self.crew.check()?;
+            let holdings = self.watch.holdings().await?;
+            let most = holdings
+                .accounts
+                .iter()
+                .max_by_key(|(_, accounts)| accounts.len());
+            if let Some((worker, _)) = most {
+                return Ok((worker.clone(), holdings));
+            }
+            if since.elapsed() > PATIENCE {
+                return Err("no worker has an account in which something waits".into());
+            }
+            sleep(LOOK / 10).await;
+        }
+    }
+
+    /// Waits until others have booked in all of these accounts.
+    async fn taken_over(
+        &mut self,
+        worker: &str,
+        accounts: &[i32],
+        since: &Holdings,
+    ) -> Result<(), Failure> {
+        let began = Instant::now();
+        while self.watch.taken_over(worker, accounts, since).await? < accounts.len() {
+            if began.elapsed() > PATIENCE {
+                return Err(format!("the accounts of {worker} are not taken over").into());
+            }
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    fn say(&self, text: impl Display) {
+        let at = seconds(self.began.elapsed());
+        self.progress.say(format_args!("{at:>8}  {text}"));
+    }
+}
+
+/// What the workers have counted.
+fn told(tallies: &[Arc<Tally>], elapsed: Duration) -> String {
+    let sum = |of: fn(&Tally) -> u64| grouped(tallies.iter().map(|tally| of(tally)).sum::<u64>());
+    let stale = tallies.iter().filter(|tally| tally.stale() > 0);
+    let stale: Vec<String> = stale
+        .map(|tally| format!("{} of {}", grouped(tally.stale()), tally.name))
+        .collect();
+    let stale = match stale.is_empty() {
+        true => "0".to_owned(),
+        false => stale.join(", "),
+    };
+    let lines = [
+        ("took", seconds(elapsed)),
+        (
+            "stale commits",
+            format!("{stale}: refused, because others had the account"),
+        ),
+        (
+            "done before",
+            format!(
+                "{}: handled once more, and nothing changed",
+                sum(Tally::earlier)
+            ),
+        ),
+        (
+            "failed",
+            format!("{}: rolled back, and tried again", sum(Tally::failed)),
+        ),
+    ];
+    let mut text = String::new();
+    for (name, value) in lines {
+        let _ = writeln!(text, "{name:<16}{value}");
+    }
+    text
+}
+
+/// Ctrl-C, or what a service manager sends.
+async fn stop_signal() {
+    let pressed = async {
+        if signal::ctrl_c().await.is_err() {
+            pending::<()>().await;
+        }
+    };
+    let terminated = async {
+        match signal::unix::signal(signal::unix::SignalKind::terminate()) {
+            Ok(mut signals) => _ = signals.recv().await,
+            Err(_) => pending().await,
+        }
+    };
+    tokio::select! {
+        () = pressed => {}
+        () = terminated => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_do_without_postgresql_is_said() {
+        let text = not_started(ServerError::Missing { what: "initdb" }).to_string();
+        for part in ["initdb is missing", "install", "--url postgres://"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
