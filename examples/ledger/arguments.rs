@@ -7,16 +7,18 @@ use clap::{Parser, Subcommand};
 /// Transfers between accounts, in order for each account, each booked once
 ///
 /// Three worker processes book them from an inbox in PostgreSQL, effects and done-marks in one
-/// transaction. One is killed in the middle, and one is paused until others have its accounts. At the
-/// end each balance must be what the same transfers give when they are applied one by one.
+/// transaction. One is killed in the middle, one is paused until others have its accounts, and one
+/// answer in 100 to a commit is thrown away, as a network does. At the end each balance must be what the
+/// same transfers give when they are applied one by one.
 ///
 /// Exit status: 0 if the books balance, 1 if not, 2 if it could not run.
 #[derive(Debug, Parser)]
 #[command(name = "ledger")]
 pub(crate) struct Arguments {
     /// Your PostgreSQL, as postgres://user:password@host:port/database; a schema of its own is made
-    /// there, and removed at the end [default: a server that is started for this run alone]
-    #[arg(long, hide_default_value = true)]
+    /// there, and removed at the end; without it, a server is started for
+    /// this run alone
+    #[arg(long)]
     url: Option<String>,
 
     /// How many transfers
@@ -32,7 +34,7 @@ pub(crate) struct Arguments {
     seed: u64,
 
     /// How many milliseconds a handler works before it books
-    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=1_000))]
+    #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=1_000))]
     work: u64,
 
     /// Book in a transaction of its own, without the done-mark: see what goes wrong then

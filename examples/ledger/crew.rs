@@ -42,6 +42,7 @@ pub(crate) struct Tally {
     stale: AtomicU64,
     earlier: AtomicU64,
     failed: AtomicU64,
+    lost: AtomicU64,
 }
 
 impl Tally {
@@ -51,6 +52,7 @@ impl Tally {
             Word::Stale => &self.stale,
             Word::Earlier => &self.earlier,
             Word::Failed => &self.failed,
+            Word::Lost => &self.lost,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -65,6 +67,10 @@ impl Tally {
 
     pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 }
 

@@ -15,8 +15,9 @@
 //! ```
 //!
 //! It starts itself three more times, as *workers*. One is killed with SIGKILL in the middle, and one is
-//! paused for longer than its claims last, so that others have its accounts when it goes on. At the end
-//! the books are compared with the same transfers, applied one by one.
+//! paused for longer than its claims last, so that others have its accounts when it goes on. One
+//! answer in 100 to a commit is thrown away, as a network does. At the end the books are compared with the
+//! same transfers, applied one by one.
 //!
 //! | to read | what is in it |
 //! | --- | --- |

@@ -55,20 +55,22 @@ impl Place {
         &self.schema
     }
 
-    /// Connections whose tables are those of the schema.
-    pub(crate) async fn connect(&self, connections: u32) -> Result<PgPool, Failure> {
+    /// Connections whose tables are those of the schema. The server knows them by the name.
+    pub(crate) async fn connect(&self, name: &str, connections: u32) -> Result<PgPool, Failure> {
         let is_postgres = ["postgres://", "postgresql://"];
         let is_postgres = is_postgres.iter().any(|start| self.url.starts_with(start));
         let options = PgConnectOptions::from_str(&self.url).ok();
         let options = options
             .filter(|_| is_postgres)
             .ok_or("--url is not of the form postgres://user:password@host:port/database")?;
-        let options = options.application_name("ledger").options([
-            ("search_path", self.schema.as_str()),
-            ("idle_in_transaction_session_timeout", IDLE),
-            // Nothing to say about what is there already.
-            ("client_min_messages", "warning"),
-        ]);
+        let options = options
+            .application_name(&format!("{} {name}", self.schema))
+            .options([
+                ("search_path", self.schema.as_str()),
+                ("idle_in_transaction_session_timeout", IDLE),
+                // Nothing to say about what is there already.
+                ("client_min_messages", "warning"),
+            ]);
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(Duration::from_secs(5));
@@ -103,7 +105,7 @@ impl Place {
 
     /// Removes all of it.
     pub(crate) async fn remove(&self) -> Result<(), Failure> {
-        let pool = self.connect(1).await?;
+        let pool = self.connect("end", 1).await?;
         let schema = AssertSqlSafe(format!("drop schema if exists {} cascade", self.schema));
         sqlx::query(schema).execute(&pool).await?;
         pool.close().await;
@@ -123,7 +125,10 @@ mod tests {
             "mysql://me:secret@localhost/x",
             "postgres://me:secret@:x:/",
         ] {
-            let error = Place::new(url.to_owned()).connect(1).await.unwrap_err();
+            let error = Place::new(url.to_owned())
+                .connect("test", 1)
+                .await
+                .unwrap_err();
             let text = error.to_string();
             assert!(text.contains("--url") && !text.contains("secret"), "{text}");
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use keylane_testkit::servers::{Postgres, ServerError};
 use tokio::signal;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::arguments::Show;
 use crate::crew::{Crew, Tally};
@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::say::{grouped, seconds};
 use crate::watch::{Holdings, Watch};
-use crate::worker::TTL;
+use crate::worker::{LOST, TTL};
 use crate::{Failure, say};
 
 const WORKERS: usize = 3;
@@ -81,19 +81,17 @@ fn not_started(error: ServerError) -> Failure {
 
 async fn in_place(show: &Show, place: &Place) -> Result<bool, Failure> {
     let plan = Plan::new(show.transfers, show.accounts, show.seed);
-    let pool = place.connect(CONNECTIONS).await?;
+    let pool = place.connect("demo", CONNECTIONS).await?;
     place.create(&pool, &plan).await?;
     let watch = Arc::new(Watch::new(pool.clone(), place.inbox(&pool).await?));
-    let (transfers, apart) = match show.is_apart {
-        false => ("each in one transaction with its done-mark", ""),
-        true => (
-            "each in a transaction, and ",
-            "done in another one: --apart",
-        ),
+    let how = match show.is_apart {
+        false => "each in one transaction with its done-mark",
+        true => "each in a transaction, and marked as done in another one",
     };
     say::line(format_args!(
         "{} transfers between {} accounts are accepted, and booked by {WORKERS} worker processes,\n\
-         {transfers}{apart}. A worker has its accounts for {} at a time, unless it renews that.\n",
+         {how}. A worker that says nothing for {}\n\
+         loses its accounts to the others.\n",
         grouped(show.transfers),
         grouped(show.accounts),
         seconds(TTL),
@@ -117,7 +115,10 @@ async fn in_place(show: &Show, place: &Place) -> Result<bool, Failure> {
     drop(course.progress);
     let tallies = course.crew.stop().await?;
     let verdict = Verdict::of(&plan, &watch.books().await?);
-    say::line(format_args!("\n{}{verdict}", told(&tallies, elapsed)));
+    say::line(format_args!(
+        "\n{}{verdict}",
+        told(&tallies, elapsed, show.is_apart)
+    ));
     pool.close().await;
     Ok(verdict.is_good())
 }
@@ -162,6 +163,7 @@ impl Course<'_> {
             "{paused} is paused (SIGSTOP), with messages waiting in {waited} accounts of its own"
         ));
         self.taken_over(&paused, accounts, &since).await?;
+        sleep_until(at + TTL).await;
         let took = seconds(at.elapsed());
         self.say(format_args!(
             "all {waited} accounts are booked by others, {took} after the pause"
@@ -239,7 +241,7 @@ impl Course<'_> {
 }
 
 /// What the workers have counted.
-fn told(tallies: &[Arc<Tally>], elapsed: Duration) -> String {
+fn told(tallies: &[Arc<Tally>], elapsed: Duration, is_apart: bool) -> String {
     let sum = |of: fn(&Tally) -> u64| grouped(tallies.iter().map(|tally| of(tally)).sum::<u64>());
     let stale = tallies.iter().filter(|tally| tally.stale() > 0);
     let stale: Vec<String> = stale
@@ -249,27 +251,28 @@ fn told(tallies: &[Arc<Tally>], elapsed: Duration) -> String {
         true => "0".to_owned(),
         false => stale.join(", "),
     };
-    let lines = [
-        ("took", seconds(elapsed)),
-        (
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<16}{value}");
+    line("took", seconds(elapsed));
+    line(
+        "failed",
+        format!("{}: rolled back, and tried again", sum(Tally::failed)),
+    );
+    line(
+        "answers lost",
+        format!("{}: one commit in {LOST} is not heard of", sum(Tally::lost)),
+    );
+    // Nothing notices, where nothing asks.
+    if !is_apart {
+        line(
             "stale commits",
             format!("{stale}: refused, because others had the account"),
-        ),
-        (
+        );
+        let earlier = sum(Tally::earlier);
+        line(
             "done before",
-            format!(
-                "{}: handled once more, and nothing changed",
-                sum(Tally::earlier)
-            ),
-        ),
-        (
-            "failed",
-            format!("{}: rolled back, and tried again", sum(Tally::failed)),
-        ),
-    ];
-    let mut text = String::new();
-    for (name, value) in lines {
-        let _ = writeln!(text, "{name:<16}{value}");
+            format!("{earlier}: handled once more, and nothing changed"),
+        );
     }
     text
 }

@@ -52,7 +52,7 @@ fn the_books_balance_over_a_kill_and_a_pause() {
 #[test]
 fn without_the_transaction_the_books_do_not_balance() {
     let arguments = ["--transfers", "1000", "--accounts", "12", "--apart"];
-    let (output, said) = started(&[&arguments[..], &["--work", "20"]].concat());
+    let (output, said) = started(&arguments);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(said.contains("BOOKS DO NOT BALANCE"), "{said}");
     assert!(!said.contains("booked twice    0 "), "{said}");
@@ -105,8 +105,8 @@ fn nothing_is_left_after_an_interruption() {
     let mut lines = BufReader::new(output).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.ends_with("workers begin")));
     let id = child.id().to_string();
-    assert!(!children(&id).is_empty());
     let workers = children(&id);
+    assert!(workers.len() >= 3, "{workers:?}");
     let sent = Command::new("kill").args(["-INT", &id]).status();
     assert!(sent.expect("`kill` is there").success());
     assert_eq!(child.wait().expect("it ends").code(), Some(2));

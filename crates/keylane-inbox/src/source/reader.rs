@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use keylane::source::{
-    Deliveries, Delivery, Features, Outcome, RawMessage, Received, Settlement, Source,
-    SourceError, SourceLetter, StartGuard,
+    Deliveries, Delivery, Features, Outcome, RawMessage, Received, Settlement, Source, SourceError,
+    SourceLetter, StartGuard,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
