@@ -122,7 +122,10 @@ mod tests {
             let refused = refused * 100 / transfers as usize;
             assert!((3..50).contains(&refused), "{refused} %");
             let balances = expected.accounts.iter().map(Account::balance);
-            assert_eq!(balances.clone().sum::<i64>(), plan.openings.iter().sum());
+            assert_eq!(
+                balances.clone().sum::<i64>(),
+                plan.openings.iter().sum::<i64>()
+            );
             assert!(balances.min() >= Some(0));
             assert_ne!(plan.reversed().accounts, expected.accounts);
         }

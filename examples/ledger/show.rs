@@ -137,37 +137,23 @@ impl Course<'_> {
         self.say(format_args!("{WORKERS} workers begin"));
 
         self.booked(self.transfers / 5).await?;
-        let (killed, since) = self.busiest().await?;
+        let killed = self.busiest().await?;
         let at = Instant::now();
         self.crew.kill(&killed).await?;
-        let accounts = since.of(&killed);
-        let waited = accounts.len();
-        self.say(format_args!(
-            "{killed} is killed (SIGKILL), with messages waiting in {waited} accounts of its own"
-        ));
+        self.say(format_args!("{killed} is killed (SIGKILL)"));
+        let since = self.watch.holdings().await?;
         let next = self.crew.start().await?;
         self.say(format_args!("{next} takes its place"));
-        self.taken_over(&killed, accounts, &since).await?;
-        let took = seconds(at.elapsed());
-        self.say(format_args!(
-            "all {waited} accounts are booked by others, {took} after the kill"
-        ));
+        self.taken_over(&killed, &since, at).await?;
 
         self.booked(self.transfers / 2).await?;
-        let (paused, since) = self.busiest().await?;
+        let paused = self.busiest().await?;
         let at = Instant::now();
         self.crew.signal(&paused, "STOP").await?;
-        let accounts = since.of(&paused);
-        let waited = accounts.len();
-        self.say(format_args!(
-            "{paused} is paused (SIGSTOP), with messages waiting in {waited} accounts of its own"
-        ));
-        self.taken_over(&paused, accounts, &since).await?;
+        self.say(format_args!("{paused} is paused (SIGSTOP)"));
+        let since = self.watch.holdings().await?;
+        self.taken_over(&paused, &since, at).await?;
         sleep_until(at + TTL).await;
-        let took = seconds(at.elapsed());
-        self.say(format_args!(
-            "all {waited} accounts are booked by others, {took} after the pause"
-        ));
         self.crew.signal(&paused, "CONT").await?;
         self.say(format_args!(
             "{paused} goes on, in the middle of what it was doing"
@@ -198,17 +184,13 @@ impl Course<'_> {
     }
 
     /// The worker with the most accounts.
-    async fn busiest(&mut self) -> Result<(String, Holdings), Failure> {
+    async fn busiest(&mut self) -> Result<String, Failure> {
         let since = Instant::now();
         loop {
             self.crew.check()?;
-            let holdings = self.watch.holdings().await?;
-            let most = holdings
-                .accounts
-                .iter()
-                .max_by_key(|(_, accounts)| accounts.len());
-            if let Some((worker, _)) = most {
-                return Ok((worker.clone(), holdings));
+            let accounts = self.watch.holdings().await?.accounts.into_iter();
+            if let Some((worker, _)) = accounts.max_by_key(|(_, accounts)| accounts.len()) {
+                return Ok(worker);
             }
             if since.elapsed() > PATIENCE {
                 return Err("no worker has an account in which something waits".into());
@@ -217,21 +199,27 @@ impl Course<'_> {
         }
     }
 
-    /// Waits until others have booked in all of these accounts.
+    /// Waits until others have booked in all accounts of a worker in which something waits.
     async fn taken_over(
         &mut self,
         worker: &str,
-        accounts: &[i32],
         since: &Holdings,
+        stopped_at: Instant,
     ) -> Result<(), Failure> {
-        let began = Instant::now();
-        while self.watch.taken_over(worker, accounts, since).await? < accounts.len() {
-            if began.elapsed() > PATIENCE {
+        let had = since.of(worker).len();
+        loop {
+            if let Some(taken) = self.watch.taken_over(worker, since).await? {
+                let took = seconds(stopped_at.elapsed());
+                self.say(format_args!(
+                    "others have {taken} of its {had} accounts with messages, after {took}"
+                ));
+                return Ok(());
+            }
+            if stopped_at.elapsed() > PATIENCE {
                 return Err(format!("the accounts of {worker} are not taken over").into());
             }
             sleep(LOOK).await;
         }
-        Ok(())
     }
 
     fn say(&self, text: impl Display) {

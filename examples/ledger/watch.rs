@@ -64,34 +64,49 @@ impl Watch {
             order by account, place desc";
         let last: Vec<(i32, String, i64)> = sqlx::query_as(last).fetch_all(&self.pool).await?;
         let place = last.iter().map(|last| last.2).max().unwrap_or(0);
-        let waiting = self.inbox.scan(0, MOST, usize::MAX).await?;
-        let waiting = waiting.iter().map(|message| message.key.to_vec());
-        let waiting: HashSet<Vec<u8>> = waiting.collect();
+        let busy = self.busy().await?;
         let mut accounts: HashMap<String, Vec<i32>> = HashMap::new();
         for (account, worker, _) in last {
-            if waiting.contains(&account.to_be_bytes()[..]) {
+            if busy.contains(&account.to_be_bytes()[..]) {
                 accounts.entry(worker).or_default().push(account);
             }
         }
         Ok(Holdings { accounts, place })
     }
 
-    /// In how many of these accounts others have booked since.
+    /// In which of the accounts of a worker others have booked since; `None` while something waits in
+    /// one in which they have not.
     pub(crate) async fn taken_over(
         &self,
         worker: &str,
-        accounts: &[i32],
         since: &Holdings,
-    ) -> Result<usize, Failure> {
-        let others = "select count(distinct account) from bookings
+    ) -> Result<Option<usize>, Failure> {
+        let accounts = since.of(worker);
+        let others = "select distinct account from bookings
             where place > $1 and account = any($2) and worker <> $3";
-        let others: i64 = sqlx::query_scalar(others)
+        let others: Vec<i32> = sqlx::query_scalar(others)
             .bind(since.place)
             .bind(accounts)
             .bind(worker)
-            .fetch_one(&self.pool)
+            .fetch_all(&self.pool)
             .await?;
-        Ok(others as usize)
+        if others.len() < accounts.len() {
+            // It may have been told to commit the last of an account just before it was stopped.
+            let busy = self.busy().await?;
+            let is_taken = |account: &i32| {
+                others.contains(account) || !busy.contains(&account.to_be_bytes()[..])
+            };
+            if !accounts.iter().all(is_taken) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(others.len()))
+    }
+
+    /// The keys for which something waits.
+    async fn busy(&self) -> Result<HashSet<Vec<u8>>, Failure> {
+        let waiting = self.inbox.scan(0, MOST, usize::MAX).await?;
+        Ok(waiting.iter().map(|message| message.key.to_vec()).collect())
     }
 
     pub(crate) async fn books(&self) -> Result<Books, Failure> {

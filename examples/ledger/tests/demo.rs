@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use keylane_testkit::servers::Postgres;
+
 /// The example, as cargo has built it beside its tests.
 fn example() -> Command {
     let test = std::env::current_exe().expect("a test knows where it is");
@@ -32,9 +34,9 @@ fn the_books_balance_over_a_kill_and_a_pause() {
     assert!(output.status.success(), "{output:?}");
     let parts = [
         "is killed (SIGKILL)",
-        "after the kill\n",
         "is paused (SIGSTOP)",
-        "after the pause\n",
+        " accounts with messages, after ",
+        "goes on, in the middle",
         "lost            0 of 1,000\n",
         "booked twice    0 of 1,000\n",
         "refused         0 wrongly; ",
@@ -45,6 +47,28 @@ fn the_books_balance_over_a_kill_and_a_pause() {
     ];
     for part in parts {
         assert!(said.contains(part), "without {part:?}: {said}");
+    }
+    assert!(!said.contains("done before     0:"), "{said}");
+}
+
+/// Your own server: what is made there is removed, unless it is to be kept.
+#[tokio::test]
+async fn a_database_of_yours_is_left_as_it_was() {
+    let server = Postgres::start().await.expect("PostgreSQL is installed");
+    let url = server.create_database().await.expect("it is created");
+    let database = url.rsplit('/').next().expect("a name");
+    for (keep, left) in [(&["--keep"][..], "1\n"), (&[], "1\n")] {
+        let arguments = [&["--url", &url, "--transfers", "300"], keep].concat();
+        let (output, said) = started(&arguments);
+        assert!(output.status.success(), "{output:?}");
+        assert!(
+            said.contains("verdict         the books balance\n"),
+            "{said}"
+        );
+        assert!(!said.contains(Postgres::PASSWORD), "{said}");
+        let schemas = "select count(*) from pg_namespace where nspname like 'ledger%'";
+        let schemas = server.execute(database, schemas).await;
+        assert_eq!(schemas.expect("it answers"), left, "{keep:?}");
     }
 }
 
