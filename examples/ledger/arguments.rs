@@ -22,7 +22,8 @@ pub(crate) struct Arguments {
     url: Option<String>,
 
     /// How many transfers
-    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(200..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 5_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(200..=1_000_000))]
     transfers: u32,
 
     /// Between how many accounts

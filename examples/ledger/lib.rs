@@ -9,9 +9,9 @@
 //! ```text
 //!  transfers ──► inbox in PostgreSQL ──► three worker processes: a lane for each account
 //!                        ▲                         │
-//!                        │                 ┌───────┴─── one transaction ───────────────┐
+//!                        │                 ┌───────┴─── one transaction ─────────────────┐
 //!                        └─────────────────┤ credit message, booking, balance, done-mark │
-//!                                          └───────────────────────────────────────────┘
+//!                                          └─────────────────────────────────────────────┘
 //! ```
 //!
 //! It starts itself three more times, as *workers*. One is killed with SIGKILL in the middle, and one is
