@@ -150,12 +150,6 @@ async fn chaos(kind: Kind, serializable: bool) {
         worker.stop().await;
     }
     place.no_open_transactions().await;
-    assert_eq!(
-        place
-            .number("select count(*) from keylane_workers where name <> ''")
-            .await,
-        0
-    );
     drop(proxy);
 }
 
