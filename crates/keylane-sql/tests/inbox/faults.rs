@@ -364,6 +364,6 @@ async fn cut_accept(kind: Kind) {
     proxy.heal();
     sleep(Duration::from_millis(100)).await;
     println!("{kind:?}: {refused} accepts were cut off, {was_stored} were known when repeated");
-    assert!(refused > 3);
+    assert!(refused > 0);
     place.no_open_transactions().await;
 }
