@@ -90,7 +90,7 @@ async fn chaos(kind: Kind, serializable: bool) {
         workers.push(Worker::start(&address, number, &log, work).await);
     }
     let goal = match serializable {
-        true => messages() / 2,
+        true => messages() / 4,
         false => messages(),
     };
     let began = Instant::now();

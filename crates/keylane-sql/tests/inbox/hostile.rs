@@ -184,8 +184,7 @@ async fn consume(inbox: &SqlInbox, count: usize, fails: bool) -> Vec<RawMessage>
         sleep(Duration::from_millis(10)).await;
     }
     intake.stop().await;
-    let handled = handled.lock().unwrap().clone();
-    handled
+    handled.lock().unwrap().clone()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
