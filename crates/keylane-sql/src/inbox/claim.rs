@@ -94,6 +94,10 @@ impl SqlInbox {
     /// With it the effects of a handler happen once: an attempt that fails, is dropped or dies leaves
     /// nothing behind, and one that was committed is not made again.
     ///
+    /// A process that is paused in the middle keeps the locks of what it has written. Let the database
+    /// end such transactions sooner than claims do: `idle_in_transaction_session_timeout` below
+    /// [`ttl`](super::SourceSettings::ttl), or `wait_timeout`.
+    ///
     /// # Errors
     ///
     /// [`SqlError`] if the database cannot be reached.

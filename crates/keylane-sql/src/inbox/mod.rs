@@ -161,7 +161,9 @@ impl SqlInbox {
     /// transactional outbox, or inbox.
     ///
     /// The keys of the messages are locked until the transaction ends. To keep two transactions
-    /// from waiting for each other, accept all messages of one in one call.
+    /// from waiting for each other, accept all messages of one in one call. A process that is paused
+    /// in the middle keeps its locks, and those who accept for the same keys wait: let the database
+    /// end such transactions (`idle_in_transaction_session_timeout`, or `wait_timeout`).
     ///
     /// # Errors
     ///

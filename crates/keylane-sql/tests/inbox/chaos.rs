@@ -49,6 +49,11 @@ async fn postgres_keeps_order_and_loses_nothing() {
     chaos(Kind::Postgres, false).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_keeps_order_and_loses_nothing() {
+    chaos(Kind::MariaDb, false).await;
+}
+
 /// Where transactions give way to each other instead of waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn serializable_postgres_keeps_order_and_loses_nothing() {

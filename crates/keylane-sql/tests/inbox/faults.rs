@@ -45,6 +45,17 @@ async fn postgres_recovers_from_resets_and_slowness() {
     recovers(Kind::Postgres, &[Fault::Reset, Fault::Refuse, Fault::Slow]).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_recovers_from_cuts() {
+    let faults = [Fault::CutBothWays, Fault::CutToServer, Fault::CutToClient];
+    recovers(Kind::MariaDb, &faults).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_recovers_from_resets_and_slowness() {
+    recovers(Kind::MariaDb, &[Fault::Reset, Fault::Refuse, Fault::Slow]).await;
+}
+
 /// All at the same time, each with a database of its own.
 async fn recovers(kind: Kind, faults: &[Fault]) {
     let tests = Vec::from_iter(
@@ -197,6 +208,11 @@ async fn a_late_done_mark_removes_nothing() {
     late_done_mark(Kind::Postgres).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_done_mark_removes_nothing_in_mariadb() {
+    late_done_mark(Kind::MariaDb).await;
+}
+
 async fn late_done_mark(kind: Kind) {
     let place = Place::new(kind).await;
     let (proxy, address) = by_proxy(&place).await;
@@ -241,6 +257,11 @@ async fn a_late_claim_keeps_no_key() {
     late_claim(Kind::Postgres).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_claim_keeps_no_key_in_mariadb() {
+    late_claim(Kind::MariaDb).await;
+}
+
 async fn late_claim(kind: Kind) {
     let place = Place::new(kind).await;
     let (proxy, address) = by_proxy(&place).await;
@@ -258,11 +279,16 @@ async fn late_claim(kind: Kind) {
     let there = Worker::start(&place.address, 1, &log, slow).await;
     inbox.accept_message(message(1, 1)).await.unwrap();
     until(HEALED, || log.position() > 2).await;
-    // By now `here` has lost its claims, and its row is gone.
+    // By now `here` has lost its claims.
+    let alive = match kind {
+        Kind::Postgres => "select count(*) from keylane_workers where runs_out > now()",
+        Kind::MariaDb => "select count(*) from keylane_workers where runs_out > utc_timestamp(6)",
+    };
     let until_gone = async {
-        while place.number("select count(*) from keylane_workers").await > 1 {
+        while place.number(alive).await > 1 {
             sleep(Duration::from_millis(50)).await;
         }
+        sleep(Duration::from_secs(2)).await;
     };
     timeout(HEALED, until_gone).await.unwrap();
     let more = (2..=50).map(|id| message(id, id));
@@ -314,6 +340,11 @@ async fn a_claim_that_was_given_up_keeps_no_key() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_accept_that_is_cut_off_may_be_stored() {
     cut_accept(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_accept_that_is_cut_off_may_be_stored_in_mariadb() {
+    cut_accept(Kind::MariaDb).await;
 }
 
 async fn cut_accept(kind: Kind) {

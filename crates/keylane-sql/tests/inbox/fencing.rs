@@ -36,6 +36,11 @@ async fn postgres_takes_nothing_from_a_paused_worker() {
     paused(Kind::Postgres, true, pauses()).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_takes_nothing_from_a_paused_worker() {
+    paused(Kind::MariaDb, true, pauses()).await;
+}
+
 /// The twin without tokens: the same pauses, and stale effects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_tokens_a_paused_worker_has_stale_effects() {

@@ -50,6 +50,11 @@ async fn postgres_keeps_all_bytes() {
     all_bytes(Kind::Postgres).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_keeps_all_bytes() {
+    all_bytes(Kind::MariaDb).await;
+}
+
 /// What comes out is what went in: as a message of a source, and as a dead letter.
 async fn all_bytes(kind: Kind) {
     let place = Place::new(kind).await;
@@ -94,6 +99,11 @@ async fn all_bytes(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_keeps_letters_with_any_error() {
     letters(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_keeps_letters_with_any_error() {
+    letters(Kind::MariaDb).await;
 }
 
 async fn letters(kind: Kind) {
@@ -192,6 +202,11 @@ async fn postgres_takes_what_is_too_large_for_no_other() {
     limits(Kind::Postgres).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_takes_what_is_too_large_for_no_other() {
+    limits(Kind::MariaDb).await;
+}
+
 /// What is beyond a limit is refused before the database hears of it, and all of its call with it.
 async fn limits(kind: Kind) {
     let place = Place::new(kind).await;
@@ -214,6 +229,11 @@ async fn limits(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_has_tables_of_odd_names() {
     odd_names(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_has_tables_of_odd_names() {
+    odd_names(Kind::MariaDb).await;
 }
 
 /// Names that are words of the language, of both cases, as long as they may be, and in another

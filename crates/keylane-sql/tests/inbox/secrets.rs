@@ -69,17 +69,22 @@ async fn postgres_shows_no_password() {
     shows_none(Kind::Postgres).await;
 }
 
+#[tokio::test]
+async fn mariadb_shows_no_password() {
+    shows_none(Kind::MariaDb).await;
+}
+
 async fn shows_none(kind: Kind) {
-    let traced = Traced::default();
-    let _guard = tracing::subscriber::set_default(traced.clone());
     let server = Own::start(kind).await;
     let place = server.place().await.migrated().await;
+    // A user whose password is the canary. Not traced: the statement shows it.
+    place.execute(create_user(kind)).await;
+    let traced = Traced::default();
+    let _guard = tracing::subscriber::set_default(traced.clone());
     // One that is refused.
     let error = Database::connect(&place.address_with_password(CANARY)).await;
     let error = error.unwrap_err();
     let mut shown = format!("{error:?} {error}");
-    // A user whose password is the canary.
-    place.execute(create_user(kind)).await;
     let mut user = place.address_with_password(CANARY);
     user = user.replacen("keylane:", "canary:", 1);
     let database = Database::connect(&user).await.unwrap();

@@ -89,7 +89,8 @@ type Call = JoinHandle<Said>;
 /// What a call to the database has come to.
 enum Said {
     Turn(Box<Turn>, Result<Answer, SqlError>),
-    Lanes(Result<Vec<Found>, SqlError>),
+    /// `None`: the claims have ended.
+    Lanes(Result<Option<Vec<Found>>, SqlError>),
 }
 
 impl SqlInbox {
@@ -315,8 +316,10 @@ impl Source for SqlSource {
                     return Ok(());
                 }
                 if let Some(retry_at) = self.retry_at {
-                    tokio::time::sleep_until(retry_at).await;
+                    let _ =
+                        tokio::time::timeout_at(retry_at, lost.wait_for(|is_lost| *is_lost)).await;
                     self.retry_at = None;
+                    continue;
                 }
                 self.begin_call(0);
             }
@@ -427,8 +430,16 @@ impl SqlSource {
         let (inbox, worker) = (self.inbox.clone(), session.worker);
         if self.is_uncertain || Instant::now() >= self.look_at {
             self.look_at = Instant::now() + self.settings.ttl;
+            let ttl = self.settings.ttl;
             self.call = Some(tokio::spawn(async move {
-                Said::Lanes(inbox.limited(inbox.shared.backend.lanes_of(worker)).await)
+                let backend = &inbox.shared.backend;
+                let found = inbox.limited(async {
+                    let found = backend.lanes_of(worker).await?;
+                    // Alive now, it was then: what is missing was left by us, and not freed.
+                    let is_alive = backend.renew(worker, ttl).await?;
+                    Ok(is_alive.then_some(found))
+                });
+                Said::Lanes(found.await)
             }));
             return;
         }
@@ -479,7 +490,7 @@ impl SqlSource {
             }
             Some(Said::Lanes(Ok(found))) => {
                 self.is_uncertain = false;
-                if !self.lanes.adopt(&found) {
+                if !found.is_some_and(|found| self.lanes.adopt(&found)) {
                     self.lose();
                 }
                 Ok(())

@@ -101,10 +101,13 @@ impl SourceSettings {
         self
     }
 
-    /// What this process is called in the table of workers, for those who look at it.
+    /// What this process is called in the table of workers, for those who look at it. Its first 64
+    /// characters are kept, without control characters.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        let name = name.into();
+        let kept = name.chars().filter(|character| !character.is_control());
+        self.name = kept.take(64).collect();
         self
     }
 }
