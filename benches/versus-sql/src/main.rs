@@ -61,6 +61,12 @@ struct Arguments {
     /// Writes all figures into this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Sets something in the server, for example `synchronous_commit=off`; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    server_setting: Vec<String>,
+    /// Writes the log of the server into this file.
+    #[arg(long, value_name = "FILE")]
+    server_log: Option<PathBuf>,
     /// Only names the workloads and the queues.
     #[arg(long)]
     list: bool,
@@ -114,6 +120,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     let server = outer.block_on(Postgres::start())?;
     let version = outer.block_on(server.execute("postgres", "show server_version"))?;
     eprintln!("PostgreSQL {}", version.trim());
+    outer.block_on(set_up(&server, &arguments.server_setting))?;
     let mut results = Results {
         serial: apart(async { Ok(results::serial().await) })?,
         ..Results::default()
@@ -145,7 +152,28 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     if let Some(file) = &arguments.json {
         write_json(arguments, &results, &bars, version.trim(), file)?;
     }
-    drop(server);
+    if let Some(file) = &arguments.server_log {
+        fs::write(file, server.log())?;
+    }
+    Ok(())
+}
+
+async fn set_up(server: &Postgres, settings: &[String]) -> Result<(), Error> {
+    for setting in settings {
+        let (name, value) = setting.split_once('=').ok_or("NAME=VALUE is needed")?;
+        let value = value.replace('\'', "''");
+        // Those of libraries are unknown to the server before it has loaded them.
+        let whose = match name.contains('.') {
+            true => format!("role {}", Postgres::USER),
+            false => "system".to_owned(),
+        };
+        let set = format!("alter {whose} set {name} = '{value}'");
+        server.execute("postgres", &set).await?;
+        eprintln!("{name} = {value}");
+    }
+    server
+        .execute("postgres", "select pg_reload_conf()")
+        .await?;
     Ok(())
 }
 
