@@ -24,9 +24,10 @@ use crate::Error;
 use crate::message::Message;
 use crate::work::Work;
 
-/// Named queues that the keys are spread over. Each look for jobs locks all queues that are free,
-/// so more of them are not faster.
-const QUEUES: u64 = 1_024;
+/// Named queues that the keys are spread over. Each look for jobs locks all queues that are free: one
+/// worker is the slower the more of them there are, and several get in each other's way if there
+/// are few.
+const QUEUES: [u64; 2] = [1_024, 10_000];
 
 /// Jobs that a worker takes at once.
 const TAKEN: usize = 2_048;
@@ -62,13 +63,14 @@ impl TaskHandler for Job {
 impl Graphile {
     pub(super) async fn open(address: &str, setup: Setup, is_ordered: bool) -> Result<Self, Error> {
         let pool = PgPool::connect(address).await?;
+        let usual = QUEUES[usize::from(setup.workers > 1)];
         let queues = std::env::var("VERSUS_GRAPHILE_QUEUES");
         let queues = queues.ok().and_then(|queues| queues.parse().ok());
         let graphile = Self {
             pool,
             address: address.to_owned(),
             workers: setup.workers,
-            queues: is_ordered.then(|| queues.unwrap_or(QUEUES).min(setup.keys)),
+            queues: is_ordered.then(|| queues.unwrap_or(usual).min(setup.keys)),
             base: Utc::now() - TimeDelta::hours(24),
             enqueued: AtomicI64::new(0),
             running: Vec::new(),
