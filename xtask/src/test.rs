@@ -10,6 +10,7 @@ use crate::job::{Job, Shows};
 use crate::schedules;
 use crate::setup;
 use crate::steps::Steps;
+use crate::versus::{VERSUS, VERSUS_SQL};
 use crate::workspace::{self, cargo};
 
 /// A program of tests takes half a minute at most on an idle machine, an example a quarter of one;
@@ -63,9 +64,6 @@ const SERVICES_AND_METRICS: &[&str] = &[
     "keylane/metrics",
 ];
 
-/// The comparison with the rivals, a workspace of its own.
-const VERSUS: &str = "--manifest-path=benches/versus/Cargo.toml";
-
 /// Everything a change must pass: set-up, format, lints, docs, tests, 260,000 schedules, examples
 ///
 /// Stops at the first of the lints, docs and builds that fails; tests and examples all run. The
@@ -74,7 +72,7 @@ const VERSUS: &str = "--manifest-path=benches/versus/Cargo.toml";
 /// many.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Build the comparison with the rivals too (heavy: they bring their own dependencies)
+    /// Build the comparisons with the rivals too (heavy: they bring their own dependencies)
     #[arg(long)]
     with_versus: bool,
 }
@@ -91,6 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
     steps.run("format", cargo(["fmt", "--all", "--check"]))?;
     steps.run("format, versus", cargo(["fmt", VERSUS, "--check"]))?;
+    steps.run("format, versus-sql", cargo(["fmt", VERSUS_SQL, "--check"]))?;
 
     steps.run("lints", lints(ALL_BUT_EXAMPLES))?;
     // With their own dependencies' features, as their first reader builds them. For the tests they
@@ -107,6 +106,8 @@ fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
 
     if args.with_versus {
         steps.run("build, versus", cargo(["build", "--release", VERSUS]))?;
+        let build = cargo(["build", "--release", VERSUS_SQL]);
+        steps.run("build, versus-sql", build)?;
     }
     Ok(())
 }

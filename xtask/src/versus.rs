@@ -4,24 +4,32 @@ use crate::Error;
 use crate::process;
 use crate::workspace::cargo;
 
+/// The comparison with the rivals, a workspace of its own.
+pub(crate) const VERSUS: &str = "--manifest-path=benches/versus/Cargo.toml";
+
+/// The one on PostgreSQL, another one.
+pub(crate) const VERSUS_SQL: &str = "--manifest-path=benches/versus-sql/Cargo.toml";
+
 /// Compare keylane with its rivals in one run (results in target/versus)
 ///
 /// The rivals are a workspace of their own, built on first use. Everything after `--` goes to the
 /// comparison, for example `-- --quick` or `-- --help`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Compare keylane-sql with other queues on PostgreSQL instead
+    #[arg(long)]
+    sql: bool,
     /// For the comparison
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     versus: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let mut versus = cargo([
-        "run",
-        "--release",
-        "--manifest-path=benches/versus/Cargo.toml",
-        "--",
-    ]);
+    let manifest = match args.sql {
+        true => VERSUS_SQL,
+        false => VERSUS,
+    };
+    let mut versus = cargo(["run", "--release", manifest, "--"]);
     versus.args(&args.versus);
     if process::run(versus, None)?.success() {
         Ok(())
