@@ -47,6 +47,8 @@ struct Scale {
     drains: u64,
     /// Pauses of processes past their leases, on each database.
     pauses: u64,
+    /// Messages of a run with an inbox in tables whose connections and server are killed.
+    chaos: u64,
     /// Of the first 2,000 system calls of an inbox, how many fail.
     syscalls: u64,
     /// How long the decoders are fuzzed, in seconds.
@@ -67,6 +69,7 @@ const SOAK: Scale = Scale {
     kills: 2_000,
     drains: 5_000,
     pauses: 1_000,
+    chaos: 50_000,
     syscalls: 2_000,
     fuzzing_s: 600,
     passed: 5_000_000,
@@ -94,6 +97,14 @@ const DRAINS_FILTER: &str = "drains_under_load";
 /// The tests of `keylane-sql` that pause processes past their leases read from here how often.
 const PAUSES: &str = "KEYLANE_LEASE_PAUSES";
 const PAUSES_FILTER: &str = "fencing::";
+
+/// The same for a worker of an inbox in tables.
+const INBOX_PAUSES: &str = "KEYLANE_INBOX_PAUSES";
+
+/// The tests of `keylane-sql` that kill connections and servers read from here how many messages there
+/// are.
+const CHAOS: &str = "KEYLANE_CHAOS_MESSAGES";
+const CHAOS_FILTER: &str = "chaos::";
 
 /// The test of `keylane-inbox` that makes system calls fail reads from here how many.
 const SYSCALLS: &str = "KEYLANE_SYSCALLS";
@@ -150,6 +161,7 @@ impl Scale {
             kills,
             drains,
             pauses,
+            chaos,
             syscalls,
             fuzzing_s,
             passed,
@@ -163,6 +175,7 @@ impl Scale {
                 kills: kills / 10,
                 drains: drains / 10,
                 pauses: pauses / 10,
+                chaos: chaos / 10,
                 syscalls: syscalls / 10,
                 fuzzing_s: fuzzing_s / 10,
                 passed: passed / 10,
@@ -176,6 +189,7 @@ impl Scale {
                 kills: kills * 10,
                 drains: drains * 10,
                 pauses: pauses * 10,
+                chaos: chaos * 10,
                 fuzzing_s: fuzzing_s * 10,
                 passed: passed * 10,
                 // There are no more of them.
@@ -196,6 +210,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         kills,
         drains,
         pauses,
+        chaos,
         syscalls,
         fuzzing_s,
         passed,
@@ -215,6 +230,12 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
     let mut paused = cargo(["test", "-p", "keylane-sql", "--test", "leases"]);
     paused.args(["--", PAUSES_FILTER, "--nocapture"]);
     paused.env(PAUSES, pauses.to_string());
+    let mut workers_paused = cargo(["test", "-p", "keylane-sql", "--test", "inbox"]);
+    workers_paused.args(["--", PAUSES_FILTER, "--nocapture"]);
+    workers_paused.env(INBOX_PAUSES, pauses.to_string());
+    let mut in_chaos = cargo(["test", "-p", "keylane-sql", "--test", "inbox"]);
+    in_chaos.args(["--", CHAOS_FILTER, "--nocapture"]);
+    in_chaos.env(CHAOS, chaos.to_string());
     let mut failed = inbox(&["--test", "syscalls"], SYSCALLS_FILTER);
     failed.env(SYSCALLS, syscalls.to_string());
     let mut fuzzed = inbox(&["--lib"], FUZZ_FILTER);
@@ -243,6 +264,11 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         (format!("inbox killed {kills} times"), killed),
         (format!("spool killed {kills} times"), spool_killed),
         (format!("{pauses} holders of leases paused"), paused),
+        (
+            format!("{pauses} workers of inboxes paused"),
+            workers_paused,
+        ),
+        (format!("{chaos} messages in chaos"), in_chaos),
         (format!("{syscalls} system calls fail"), failed),
         (format!("decoders fuzzed for {fuzzing_s} s"), fuzzed),
         ("power fails".to_owned(), powerless),
@@ -340,6 +366,7 @@ mod tests {
             kills: 200,
             drains: 500,
             pauses: 100,
+            chaos: 5_000,
             syscalls: 200,
             fuzzing_s: 60,
             passed: 500_000,
@@ -353,6 +380,7 @@ mod tests {
             kills: 20_000,
             drains: 50_000,
             pauses: 10_000,
+            chaos: 500_000,
             syscalls: 2_000,
             fuzzing_s: 6_000,
             passed: 50_000_000,
@@ -377,6 +405,8 @@ mod tests {
             "KEYLANE_KILLS=2000 ",
             "KEYLANE_SPOOL_KILLS=500 ",
             "KEYLANE_LEASE_PAUSES=1000 ",
+            "KEYLANE_INBOX_PAUSES=1000 ",
+            "KEYLANE_CHAOS_MESSAGES=50000 ",
             "KEYLANE_SYSCALLS=2000 ",
             "KEYLANE_FUZZ=600 ",
             "KEYLANE_INBOX_POWER=all ",

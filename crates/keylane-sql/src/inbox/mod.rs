@@ -73,7 +73,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A durable inbox in PostgreSQL, MySQL or MariaDB, shared by any number of processes.
 ///
-/// It is an [`InboxStore`]: [`inbox`](Self::inbox) gives the handle that accepts messages and shows
+/// It is an [`InboxStore`](keylane_inbox::InboxStore): [`inbox`](Self::inbox) gives the handle that accepts messages and shows
 /// dead letters. What was accepted is committed. A handle is cheap to clone, and all clones are the
 /// same inbox.
 ///
