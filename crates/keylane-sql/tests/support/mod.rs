@@ -167,7 +167,7 @@ impl Place {
             Kind::MariaDb => {
                 "select cast(p.id as signed) from information_schema.innodb_trx
                  join information_schema.processlist p on p.id = trx_mysql_thread_id
-                 where p.db = database()"
+                 where p.db = database() and p.command = 'Sleep'"
             }
         };
         self.numbers(statement).await.len()
