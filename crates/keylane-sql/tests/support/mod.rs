@@ -159,6 +159,13 @@ impl Place {
 
     /// Connections to this database that are in a transaction, and idle.
     pub(crate) async fn open_transactions(&self) -> usize {
+        // InnoDB shows an old list of transactions while it is read more often than every 100 ms,
+        // whoever reads it.
+        static READS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+        let _alone = READS.lock().await;
+        if self.kind == Kind::MariaDb {
+            tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+        }
         let statement = match self.kind {
             Kind::Postgres => {
                 "select pid::bigint from pg_stat_activity
