@@ -5,10 +5,12 @@
 pub mod backlog;
 pub mod bars;
 pub mod contenders;
+#[path = "../../versus/src/glob.rs"]
 pub mod glob;
 pub mod latency;
 pub mod measure;
 pub mod message;
+#[path = "../../versus/src/number.rs"]
 pub mod number;
 pub mod results;
 pub mod work;

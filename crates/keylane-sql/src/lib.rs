@@ -20,5 +20,6 @@ pub mod error;
 mod lent;
 mod literals;
 mod migrations;
+mod times;
 
 pub use sqlx;

@@ -153,7 +153,7 @@ async fn handle(
         tokio::spawn(async move {
             work.handle(message).await;
             drop(permit);
-            // Nobody listens at the end of a measurement.
+            // At the end of a measurement the receiver is gone.
             let _ = done.send(id);
         });
     }

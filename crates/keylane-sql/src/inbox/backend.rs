@@ -31,8 +31,6 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
 
     async fn letters(&self, after: u64, limit: u64) -> Result<Vec<Letter>, SqlError>;
 
-    async fn letter(&self, sequence: u64) -> Result<Option<Letter>, SqlError>;
-
     async fn redrive(&self, sequences: &[u64]) -> Result<BTreeSet<u64>, SqlError>;
 
     async fn purge_letters(&self, sequences: &[u64]) -> Result<BTreeSet<u64>, SqlError>;
@@ -43,6 +41,7 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
 
     async fn tail(&self) -> Result<u64, SqlError>;
 
+    /// All but `live_bytes`.
     async fn stats(&self) -> Result<Stats, SqlError>;
 
     /// Removes up to so many marks that are older. Returns how many.
@@ -81,9 +80,6 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
         claimed: Claimed,
         dead: &Dead,
     ) -> Result<bool, SqlError>;
-
-    /// Whether [`listen`](Self::listen) hears of messages.
-    fn tells(&self) -> bool;
 
     /// Wakes the source when messages are accepted, as long as the task is not aborted. `None`:
     /// this database tells nothing.

@@ -36,8 +36,6 @@ pub use source::{Position, SourceSettings, SqlSource};
 
 mod store;
 
-mod times;
-
 mod transaction;
 pub use transaction::InTransaction;
 
@@ -49,9 +47,10 @@ mod turn_tests;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use keylane_inbox::error::{AcceptError, StoreError};
 use keylane_inbox::store::{Tail, check_limits};
@@ -258,8 +257,8 @@ impl SqlInbox {
                     called => return called,
                 }
                 // Not all at the same time.
-                let share = (Arc::as_ptr(&shared) as usize as u32 ^ pause.subsec_nanos()) % 7 + 1;
-                tokio::time::sleep(pause * share / 7).await;
+                let share = RandomState::new().hash_one(SystemTime::now()) % 7 + 1;
+                tokio::time::sleep(pause * share as u32 / 7).await;
                 pause = (pause * 2).min(PAUSE);
             }
             inbox.limited(call(shared)).await

@@ -139,10 +139,6 @@ fn start_of(key: &[u8]) -> Vec<u8> {
 }
 
 /// Times to live are at most a day.
-fn micros(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
-}
-
 /// Another owner has the lease, for so many microseconds by the clock of the server. `None`: it was
 /// granted to that owner while the statement ran.
 fn taken(micros: Option<i64>, wish: &Wish) -> Answer {

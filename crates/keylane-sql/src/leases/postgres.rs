@@ -6,10 +6,11 @@ use std::sync::Arc;
 use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
-use super::{id_of, micros, start_of, taken};
+use super::{id_of, start_of, taken};
 use crate::error::SqlError;
 use crate::lent::Lent;
 use crate::tables::{Quote, Tables};
+use crate::times::micros;
 
 /// A token is drawn in `do update` when the row is locked. `not exists` keeps the rows of others
 /// from being locked at all; what comes between that and the lock is seen by `where`.

@@ -300,7 +300,7 @@ async fn late_claim(kind: Kind) {
     there.stop().await;
 }
 
-/// A claim that was given up, and is granted when nobody waits for it any more, keeps no key from
+/// A claim that was given up, and is granted when its caller waits for it no more, keeps no key from
 /// being handled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_was_given_up_keeps_no_key() {

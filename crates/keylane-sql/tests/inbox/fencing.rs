@@ -1,7 +1,5 @@
 //! Processes that are paused in the middle of a handler, for longer than their claims last.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +7,12 @@ use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::{Database, Settings, SourceSettings, SqlInbox, Tables, sqlx};
+use sqlx::mysql::MySqlPoolOptions;
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
+use crate::support::process::{Process, end_with_parent};
 use crate::support::{Kind, Place};
 
 const TTL: Duration = Duration::from_secs(1);
@@ -23,33 +23,32 @@ const TAKEOVER: Duration = Duration::from_secs(2);
 /// What a busy machine adds to it.
 const BUSY: Duration = Duration::from_secs(4);
 
-/// Pairs of workers, each with an inbox of its own.
-const PAIRS: usize = 4;
-
-/// How often a worker is paused, over all pairs: 20 unless set.
+/// How often a worker is paused, over all pairs: 100 unless set.
 fn pauses() -> usize {
-    std::env::var("KEYLANE_INBOX_PAUSES").map_or(20, |count| count.parse().unwrap())
+    std::env::var("KEYLANE_INBOX_PAUSES").map_or(100, |count| count.parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_takes_nothing_from_a_paused_worker() {
-    paused(Kind::Postgres, true, pauses()).await;
+    paused(Kind::Postgres, true, 8, pauses()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mariadb_takes_nothing_from_a_paused_worker() {
-    paused(Kind::MariaDb, true, pauses()).await;
+    paused(Kind::MariaDb, true, 8, pauses()).await;
 }
 
 /// The twin without tokens: the same pauses, and stale effects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_tokens_a_paused_worker_has_stale_effects() {
-    paused(Kind::Postgres, false, 8).await;
+    paused(Kind::Postgres, false, 2, 8).await;
 }
 
-async fn paused(kind: Kind, fenced: bool, pauses: usize) {
-    let rounds = pauses.div_ceil(PAIRS);
-    let pairs = (0..PAIRS).map(|_| tokio::spawn(pause_workers(kind, fenced, rounds)));
+/// Pairs of workers, each with an inbox of its own.
+async fn paused(kind: Kind, fenced: bool, pairs: usize, pauses: usize) {
+    let rounds = pauses.div_ceil(pairs);
+    let count = rounds * pairs;
+    let pairs = (0..pairs).map(|_| tokio::spawn(pause_workers(kind, fenced, rounds)));
     let (mut longest, mut effects, mut stale) = (Duration::ZERO, 0, 0);
     for pair in Vec::from_iter(pairs) {
         let (takeover, written, late) = pair.await.unwrap();
@@ -59,7 +58,7 @@ async fn paused(kind: Kind, fenced: bool, pauses: usize) {
     }
     println!(
         "{kind:?}: {} pauses, {effects} effects, {stale} of them stale, taken over within {longest:?}",
-        rounds * PAIRS
+        count
     );
     assert!(longest < TTL + TAKEOVER + BUSY, "{longest:?}");
     assert_eq!(stale == 0, fenced, "{stale} stale effects");
@@ -79,7 +78,7 @@ async fn pause_workers(kind: Kind, fenced: bool, rounds: usize) -> (Duration, us
     place.execute(effects).await;
     let inbox = place.inbox().await.inbox();
     let mut accepted = 0;
-    let mut workers = [Worker::start(&place, fenced), Worker::start(&place, fenced)];
+    let mut workers = [worker(&place, fenced), worker(&place, fenced)];
     let mut longest = Duration::ZERO;
     for _ in 0..rounds {
         let more = (accepted + 1..=accepted + 20)
@@ -90,18 +89,18 @@ async fn pause_workers(kind: Kind, fenced: bool, rounds: usize) -> (Duration, us
         one.forget();
         other.forget();
         let holder = tokio::select! {
-            () = one.runs() => 0,
-            () = other.runs() => 1,
+            () = one.says() => 0,
+            () = other.says() => 1,
         };
         // In the middle of the handler: it works for longer than this takes.
         workers[holder].signal("STOP");
         let since = Instant::now();
         let next = 1 - holder;
         workers[next].forget();
-        workers[next].runs().await;
+        workers[next].says().await;
         longest = longest.max(since.elapsed());
         // And has written something.
-        workers[next].runs().await;
+        workers[next].says().await;
         workers[holder].signal("CONT");
         let handled = async {
             while place.number("select count(*) from keylane_messages").await > 0 {
@@ -144,62 +143,13 @@ impl Place {
     }
 }
 
-/// A process that consumes.
-struct Worker {
-    child: Child,
-    running: mpsc::UnboundedReceiver<()>,
-}
-
-impl Worker {
-    fn start(place: &Place, fenced: bool) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "fencing::child", "--nocapture"])
-            .env("KEYLANE_INBOX_CHILD", &place.address)
-            .env("KEYLANE_INBOX_FENCED", u8::from(fenced).to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, running) = mpsc::unbounded_channel();
-        let output = child.stdout.take().unwrap();
-        std::thread::spawn(move || tell_when_running(output, &sender));
-        Self { child, running }
-    }
-
-    /// Waits until a handler is in its middle.
-    async fn runs(&mut self) {
-        let running = timeout(Duration::from_secs(60), self.running.recv()).await;
-        running
-            .expect("a key is taken over")
-            .expect("the process lives");
-    }
-
-    /// What was said before.
-    fn forget(&mut self) {
-        while self.running.try_recv().is_ok() {}
-    }
-
-    fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &id]).status();
-        assert!(sent.unwrap().success());
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // Also one that is stopped.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn tell_when_running(output: ChildStdout, running: &mpsc::UnboundedSender<()>) {
-    for line in BufReader::new(output).lines().map_while(Result::ok) {
-        if line.ends_with("runs") && running.send(()).is_err() {
-            return;
-        }
-    }
+/// A process that consumes. It says when a handler is in its middle.
+fn worker(place: &Place, fenced: bool) -> Process {
+    let variables = [
+        ("KEYLANE_INBOX_CHILD", place.address.as_str()),
+        ("KEYLANE_INBOX_FENCED", if fenced { "1" } else { "0" }),
+    ];
+    Process::start("fencing::child", "runs", &variables)
 }
 
 /// A worker. Nothing, unless it is started by the tests above.
@@ -213,17 +163,23 @@ fn child() {
         false => Kind::MariaDb,
     };
     let fenced = std::env::var("KEYLANE_INBOX_FENCED").unwrap() == "1";
-    // Its standard input is closed when the process that has started it ends, whichever way.
-    std::thread::spawn(|| {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        std::process::exit(0);
-    });
+    end_with_parent();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(work(kind, address, fenced));
 }
 
 async fn work(kind: Kind, address: String, fenced: bool) {
-    let database = Database::connect(&address).await.unwrap();
+    // Few connections: there are many of these processes.
+    let database = match kind {
+        Kind::Postgres => {
+            let pool = PgPoolOptions::new().max_connections(3);
+            Database::postgres(pool.connect(&address).await.unwrap())
+        }
+        Kind::MariaDb => {
+            let pool = MySqlPoolOptions::new().max_connections(3);
+            Database::mysql(pool.connect(&address).await.unwrap())
+        }
+    };
     let inbox = SqlInbox::open(&database, &Tables::new(), Settings::new()).await;
     let inbox = inbox.unwrap();
     let handler = move |message: RawMessage| {

@@ -28,14 +28,28 @@ async fn postgres_reads_no_table_as_a_whole() {
         if known == "now" {
             place.execute(analyze).await;
         }
+        leave_lanes_of_the_dead(&place).await;
         let before = read_by_scans(&place).await;
         consume(&place, 20_000).await;
+        let still = "select count(*) from keylane_lanes where worker < 0";
+        assert_eq!(place.number(still).await, 0, "they are freed");
         let read = read_by_scans(&place).await - before;
         assert!(
             read < 10_000,
             "looked at {known}: {read} rows by sequential scans"
         );
     }
+}
+
+/// Workers that have died with some hundred lanes.
+async fn leave_lanes_of_the_dead(place: &Place) {
+    let workers = "insert into keylane_workers (id, name, runs_out)
+        select -n, 'dead', now() from generate_series(1, 5) as n
+        on conflict (id) do update set runs_out = now()";
+    place.execute(workers).await;
+    let lanes = "update keylane_lanes set worker = -1 - get_byte(lane, 0) % 5
+        where lane in (select lane from keylane_lanes where worker is null order by ready_at desc limit 500)";
+    place.execute(lanes).await;
 }
 
 async fn fill(place: &Place) {
@@ -86,6 +100,8 @@ pub(crate) async fn consume(place: &Place, count: usize) {
             .collect();
         source.settle(&done).await.unwrap();
     }
+    // Meanwhile dead workers are looked for.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
     source.close().await.unwrap();
     place.database.close().await;
 }

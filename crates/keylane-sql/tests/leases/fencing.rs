@@ -1,16 +1,14 @@
 //! Processes that are paused past their leases or killed, and write nothing that is stale.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use keylane_leases::{Leases, Settings, Token};
 use keylane_sql::{Database, SqlLeases, Tables, sqlx};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+use crate::support::process::{Process, end_with_parent};
 use crate::support::{Kind, Place};
 
 const TTL: Duration = Duration::from_millis(400);
@@ -62,10 +60,7 @@ async fn paused(kind: Kind, fenced: bool, pauses: usize) {
 
 /// Returns the longest time from a pause to the takeover.
 async fn pause_holders(place: &Place, key: usize, fenced: bool, rounds: usize) -> Duration {
-    let mut workers = [
-        Worker::start(place, key, fenced),
-        Worker::start(place, key, fenced),
-    ];
+    let mut workers = [worker(place, key, fenced), worker(place, key, fenced)];
     let mut holder = first_to_hold(&mut workers).await;
     let mut longest = Duration::ZERO;
     for round in 0..rounds {
@@ -74,7 +69,7 @@ async fn pause_holders(place: &Place, key: usize, fenced: bool, rounds: usize) -
         workers[holder].signal("STOP");
         let since = Instant::now();
         let other = 1 - holder;
-        workers[other].holds().await;
+        workers[other].says().await;
         longest = longest.max(since.elapsed());
         workers[holder].signal("CONT");
         holder = other;
@@ -82,11 +77,11 @@ async fn pause_holders(place: &Place, key: usize, fenced: bool, rounds: usize) -
     longest
 }
 
-async fn first_to_hold(workers: &mut [Worker; 2]) -> usize {
+async fn first_to_hold(workers: &mut [Process; 2]) -> usize {
     let [one, other] = workers;
     tokio::select! {
-        () = one.holds() => 0,
-        () = other.holds() => 1,
+        () = one.says() => 0,
+        () = other.says() => 1,
     }
 }
 
@@ -95,72 +90,30 @@ async fn a_killed_holder_is_followed_by_another() {
     for kind in [Kind::Postgres, Kind::MariaDb] {
         let place = Place::new(kind).await;
         make_sink(&place).await;
-        let mut worker = Worker::start(&place, 0, true);
+        let mut holder = worker(&place, 0, true);
         for _ in 0..5 {
-            worker.holds().await;
+            holder.says().await;
             // Waits for the key, beside the one that has it.
-            let next = Worker::start(&place, 0, true);
+            let next = worker(&place, 0, true);
             tokio::time::sleep(TTL).await;
-            worker.child.kill().unwrap();
-            worker = next;
+            // It is killed.
+            drop(std::mem::replace(&mut holder, next));
         }
-        worker.holds().await;
+        holder.says().await;
         let (writes, stale) = judge(&place).await;
         assert!(writes > 0 && stale == 0, "{writes} writes, {stale} stale");
     }
 }
 
-/// A process that waits for a key, writes under its lease until it is lost, and waits again.
-struct Worker {
-    child: Child,
-    held: mpsc::UnboundedReceiver<()>,
-}
-
-impl Worker {
-    fn start(place: &Place, key: usize, fenced: bool) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "fencing::child", "--nocapture"])
-            .env("KEYLANE_LEASES_CHILD", &place.address)
-            .env("KEYLANE_LEASES_KEY", key.to_string())
-            .env("KEYLANE_LEASES_FENCED", u8::from(fenced).to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, held) = mpsc::unbounded_channel();
-        let output = child.stdout.take().unwrap();
-        std::thread::spawn(move || tell_when_held(output, &sender));
-        Self { child, held }
-    }
-
-    /// Waits until it has acquired the key once more, and written.
-    async fn holds(&mut self) {
-        let held = timeout(Duration::from_secs(60), self.held.recv()).await;
-        held.expect("a key is taken over")
-            .expect("the process lives");
-    }
-
-    fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &id]).status();
-        assert!(sent.unwrap().success());
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // Also one that is stopped.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn tell_when_held(output: ChildStdout, held: &mpsc::UnboundedSender<()>) {
-    for line in BufReader::new(output).lines().map_while(Result::ok) {
-        if line.ends_with("holds") && held.send(()).is_err() {
-            return;
-        }
-    }
+/// A process that waits for a key, writes under its lease until it is lost, and waits again. It says
+/// when it has acquired the key and written.
+fn worker(place: &Place, key: usize, fenced: bool) -> Process {
+    let variables = [
+        ("KEYLANE_LEASES_CHILD", place.address.as_str()),
+        ("KEYLANE_LEASES_KEY", &key.to_string()),
+        ("KEYLANE_LEASES_FENCED", if fenced { "1" } else { "0" }),
+    ];
+    Process::start("fencing::child", "holds", &variables)
 }
 
 /// A worker. Nothing, unless it is started by the tests above.
@@ -181,14 +134,6 @@ fn child() {
     end_with_parent();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(work(kind, &address, key, fenced));
-}
-
-/// Its standard input is closed when the process that has started it ends, whichever way.
-fn end_with_parent() {
-    std::thread::spawn(|| {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        std::process::exit(0);
-    });
 }
 
 async fn work(kind: Kind, address: &str, key: i32, fenced: bool) {

@@ -1,5 +1,7 @@
 //! A database of its own for each test, on servers that the tests of this binary share.
 
+pub(crate) mod process;
+
 use std::sync::Arc;
 
 use keylane_leases::{Leases, Settings};
@@ -159,8 +161,8 @@ impl Place {
 
     /// Connections to this database that are in a transaction, and idle.
     pub(crate) async fn open_transactions(&self) -> usize {
-        // InnoDB shows an old list of transactions while it is read more often than every 100 ms,
-        // whoever reads it.
+        // InnoDB shows an old list of transactions while its readers, all together, read it more
+        // often than every 100 ms.
         static READS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
         let _alone = READS.lock().await;
         if self.kind == Kind::MariaDb {

@@ -5,7 +5,7 @@
 //! locked in the order of their lanes.
 //!
 //! A row of `lanes` is there exactly if that of `keys` is: both come in one transaction and go in one
-//! that has the lock of the key. So whoever has that lock knows by it whether the lane is there, and
+//! that has the lock of the key. The transaction that has that lock knows by it whether the lane is there, and
 //! does not touch a row of `lanes` that is: an insert that finds its row would lock it until the
 //! commit, and a consumer would wait for a transaction of the user's.
 

@@ -10,7 +10,7 @@ use crate::literals::hex;
 use crate::tables::Tables;
 
 /// Whether the lane is ours is read with a lock, and so not by the snapshot of the transaction. The
-/// lane stays locked until the commit: nobody can claim it in between.
+/// lane stays locked until the commit: no worker can claim it in between.
 pub(in super::super) async fn commit(
     mut lent: Lent<sqlx::MySql>,
     tables: &Tables,

@@ -30,9 +30,10 @@ use keylane_inbox::{NewMessage, StoredMessage};
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlPool, Row};
 
-use super::{headers, times};
+use super::headers;
 use crate::error::SqlError;
 use crate::tables::Tables;
+use crate::times;
 
 /// How many rows one statement names. With many more, the databases would not use their indexes.
 const MOST: usize = 1_000;

@@ -1,4 +1,4 @@
-//! Reading, settling and dead letters, whoever asks.
+//! The calls of the store and of the source, except accepts and turns.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::error::SqlError;
 use crate::inbox::backend::{Backend, Dead};
 use crate::inbox::item::Items;
 use crate::inbox::lane::LaneId;
-use crate::inbox::times::{self, micros};
 use crate::inbox::turn::{Answer, Claimed, Found, Turn};
 use crate::lent::Lent;
 use crate::literals::{hex, joined, table};
+use crate::times::{self, micros};
 
 /// All that a letter keeps of its message.
 const KEPT: &str =
@@ -43,16 +43,6 @@ impl MySql {
         };
         let rows = rows.await;
         connection.end_or_close(rows)
-    }
-
-    async fn some_letters(&self, after: u64, limit: u64) -> Result<Vec<Letter>, SqlError> {
-        let select = format!(
-            "select {MESSAGE}, attempts, kind, error,
-                timestampdiff(microsecond, '1970-01-01', dead_lettered_at) as dead_lettered_at_us
-             from {{letters}} messages where sequence > {after} order by sequence limit {limit}"
-        );
-        let rows = self.rows([select]).await?;
-        rows.iter().map(letter_of).collect()
     }
 
     /// What the server says of `messages` has its next number, and is never out of date.
@@ -128,17 +118,13 @@ impl Backend for MySql {
     }
 
     async fn letters(&self, after: u64, limit: u64) -> Result<Vec<Letter>, SqlError> {
-        self.some_letters(after, limit).await
-    }
-
-    async fn letter(&self, sequence: u64) -> Result<Option<Letter>, SqlError> {
-        let Some(before) = sequence.checked_sub(1) else {
-            return Ok(None);
-        };
-        let mut letters = self.some_letters(before, 1).await?;
-        Ok(letters
-            .pop()
-            .filter(|letter| letter.message.sequence == sequence))
+        let select = format!(
+            "select {MESSAGE}, attempts, kind, error,
+                timestampdiff(microsecond, '1970-01-01', dead_lettered_at) as dead_lettered_at_us
+             from {{letters}} messages where sequence > {after} order by sequence limit {limit}"
+        );
+        let rows = self.rows([select]).await?;
+        rows.iter().map(letter_of).collect()
     }
 
     async fn redrive(&self, sequences: &[u64]) -> Result<BTreeSet<u64>, SqlError> {
@@ -232,8 +218,6 @@ impl Backend for MySql {
         stats.versions = row.get("versions");
         stats.file_bytes = row.get("file_bytes");
         stats.tail = self.tail().await?;
-        stats.live_bytes =
-            stats.waiting_bytes + stats.letters_bytes + 48 * stats.known + 40 * stats.versions;
         Ok(stats)
     }
 
@@ -349,10 +333,6 @@ impl Backend for MySql {
             .rows([BEGIN, &lock, &insert, &delete, "commit"])
             .await?;
         Ok(rows.iter().any(|row| row.get::<i64, _>("is_ours") == 1))
-    }
-
-    fn tells(&self) -> bool {
-        false
     }
 
     fn listen(&self, _: Arc<Notify>) -> Option<JoinHandle<()>> {

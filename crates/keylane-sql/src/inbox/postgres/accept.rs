@@ -5,7 +5,7 @@
 //! grow in the order of its commits, and a message that commits late is not passed by a later one of
 //! its key. Rows are locked in the order of their lanes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use keylane_inbox::Accepted;
 use sqlx::{PgConnection, Row};
@@ -96,9 +96,9 @@ pub(in super::super) async fn accept_on(
             .fetch_all(&mut *connection)
             .await?;
         if fresh.len() < marks.len() {
-            let fresh: Vec<Vec<u8>> = fresh.iter().map(|row| row.get("mark")).collect();
+            let fresh: HashSet<&[u8]> = fresh.iter().map(|row| row.get("mark")).collect();
             let older: Vec<&[u8]> = (marks.iter().copied())
-                .filter(|mark| !fresh.iter().any(|fresh| fresh == mark))
+                .filter(|mark| !fresh.contains(mark))
                 .collect();
             let rows = sqlx::query(text(tables, KNOWN))
                 .bind(&older)

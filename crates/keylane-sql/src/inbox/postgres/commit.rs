@@ -6,7 +6,7 @@ use crate::inbox::claim::{Claim, Finish};
 use crate::lent::Lent;
 use crate::tables::Tables;
 
-/// The lane stays locked until the commit: nobody can claim it in between.
+/// The lane stays locked until the commit: no worker can claim it in between.
 const DONE: &str = "
     with ours as (
         select lane from {lanes} where lane = $1 and token = $2 and worker = $3 for share

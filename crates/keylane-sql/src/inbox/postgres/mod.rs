@@ -18,9 +18,10 @@ use keylane_inbox::{NewMessage, StoredMessage};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
-use super::{headers, times};
+use super::headers;
 use crate::error::SqlError;
 use crate::tables::{Quote, Tables};
+use crate::times;
 
 pub(super) struct Postgres {
     pool: PgPool,
@@ -53,6 +54,10 @@ fn text(tables: &Tables, template: &str) -> AssertSqlSafe<String> {
 /// Numbers above what the column takes name nothing.
 fn to_column(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn count_column(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 fn columns(numbers: &[u64]) -> Vec<i64> {

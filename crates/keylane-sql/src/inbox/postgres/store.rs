@@ -1,4 +1,4 @@
-//! Reading, settling and dead letters, whoever asks.
+//! The calls of the store and of the source, except accepts and turns.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,16 +12,19 @@ use sqlx::{AssertSqlSafe, Postgres as Db, Row};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::{MESSAGE, Postgres, columns, from_column, message_of, to_column};
+use super::{MESSAGE, Postgres, columns, count_column, from_column, message_of, to_column};
 use crate::error::SqlError;
 use crate::inbox::backend::{Backend, Dead};
 use crate::inbox::item::Items;
 use crate::inbox::lane::LaneId;
-use crate::inbox::times::{self, micros};
 use crate::inbox::turn::{Answer, Claimed, Found, Turn};
 use crate::lent::Lent;
+use crate::times::{self, micros};
 
 type Bound<'q> = Query<'q, Db, PgArguments>;
+
+/// What a letter keeps of its message.
+const KEPT: &str = "sequence, lane, key, payload, id, version, headers, accepted_at";
 
 /// A page by a running total of the bytes before each row.
 const SCAN: &str = "
@@ -49,10 +52,8 @@ const BURY: &str = "
         where messages.sequence = dead.sequence
         returning messages.*, dead.attempts as tried, dead.kind, dead.error
     )
-    insert into {letters}
-        (sequence, lane, key, payload, id, version, headers, accepted_at, attempts, kind, error)
-    select sequence, lane, key, payload, id, version, headers, accepted_at, tried, kind, error
-    from moved
+    insert into {letters} ({kept}, attempts, kind, error)
+    select {kept}, tried, kind, error from moved
 ";
 
 const DEAD_LETTER: &str = "
@@ -63,10 +64,8 @@ const DEAD_LETTER: &str = "
         where messages.sequence = $4 and messages.lane = ours.lane
         returning messages.*
     ), kept as (
-        insert into {letters}
-            (sequence, lane, key, payload, id, version, headers, accepted_at, attempts, kind, error)
-        select sequence, lane, key, payload, id, version, headers, accepted_at, $5, $6, $7
-        from moved
+        insert into {letters} ({kept}, attempts, kind, error)
+        select {kept}, $5, $6, $7 from moved
     )
     select count(*) as ours from ours
 ";
@@ -90,9 +89,7 @@ const REDRIVE: &str = "
         on conflict (lane) do update set last = excluded.last, redriven = excluded.redriven
         returning lane
     ), stored as (
-        insert into {messages} (sequence, lane, key, payload, id, version, headers, accepted_at)
-        select sequence, lane, key, payload, id, version, headers, accepted_at
-        from letter join locked using (lane)
+        insert into {messages} ({kept}) select {kept} from letter join locked using (lane)
         returning sequence
     ), woken as (
         insert into {lanes} (lane, ready_at)
@@ -143,21 +140,29 @@ const RENEW: &str = "
     where id = $1 and runs_out > clock_timestamp()
 ";
 
+/// Lanes of workers that are named in `dead`, one index scan for each: joined otherwise, the planner
+/// might read all lanes.
+const FREED: &str = "
+    update {lanes} lanes
+    set worker = null, ready_at = clock_timestamp(), crashes = least(lanes.crashes + 1, 1000)
+    from (
+        select orphan.lane
+        from dead cross join lateral (
+            select lane from {lanes} orphans where orphans.worker = dead.id
+            limit $1 for update skip locked
+        ) as orphan
+        limit $1
+    ) as orphaned
+    where lanes.lane = orphaned.lane
+    returning lanes.lane
+";
+
 /// A worker that has run out can neither renew nor claim any more, so its lanes may go one part after
 /// the other. Its row stays for a minute: a turn that had begun in time may bring more of them.
 const FREE_DEAD: &str = "
     with dead as materialized (
         select id from {workers} where runs_out <= clock_timestamp()
-    ), freed as (
-        update {lanes} lanes
-        set worker = null, ready_at = clock_timestamp(), crashes = least(lanes.crashes + 1, 1000)
-        from (
-            select lane from {lanes} where worker in (select id from dead)
-            limit $1 for update skip locked
-        ) as orphaned
-        where lanes.lane = orphaned.lane
-        returning lanes.lane
-    ), gone as (
+    ), freed as ({freed}), gone as (
         delete from {workers} workers using dead
         where workers.id = dead.id
           and workers.runs_out < clock_timestamp() - interval '1 minute'
@@ -167,20 +172,18 @@ const FREE_DEAD: &str = "
 ";
 
 /// A turn that has taken more than that minute leaves lanes of a worker that is not there any more.
+/// From each worker that has lanes to the next one it is one step in the index.
 const FREE_ORPHANS: &str = "
-    with freed as (
-        update {lanes} lanes
-        set worker = null, ready_at = clock_timestamp(), crashes = least(lanes.crashes + 1, 1000)
-        from (
-            select lane from {lanes} orphans
-            where worker is not null
-              and not exists (select from {workers} workers where workers.id = orphans.worker)
-            limit $1 for update skip locked
-        ) as orphaned
-        where lanes.lane = orphaned.lane
-          and not exists (select from {workers} workers where workers.id = lanes.worker)
-        returning lanes.lane
-    )
+    with recursive holders (id) as (
+        select min(worker) from {lanes}
+        union all
+        select (select min(worker) from {lanes} lanes where lanes.worker > holders.id)
+        from holders where holders.id is not null
+    ), dead as materialized (
+        select id from holders
+        where id is not null
+          and not exists (select from {workers} workers where workers.id = holders.id)
+    ), freed as ({freed})
     select count(*) as freed from freed
 ";
 
@@ -210,15 +213,14 @@ impl Postgres {
         Ok(connection.end(done)?.rows_affected())
     }
 
+    /// A statement that moves messages to the letters, or back.
+    fn of_letters(&self, template: &str) -> AssertSqlSafe<String> {
+        self.text(&template.replace("{kept}", KEPT))
+    }
+
     /// A statement that reads messages.
     fn of_messages(&self, template: &str) -> AssertSqlSafe<String> {
         self.text(&template.replace("{columns}", MESSAGE))
-    }
-
-    async fn some_letters(&self, after: u64, limit: u64) -> Result<Vec<Letter>, SqlError> {
-        let query = sqlx::query(self.of_messages(LETTERS));
-        let query = query.bind(to_column(after)).bind(to_column(limit));
-        self.rows(query).await?.iter().map(letter_of).collect()
     }
 }
 
@@ -261,13 +263,13 @@ impl Backend for Postgres {
             let sequences: Vec<u64> = dead.iter().map(|dead| dead.sequence).collect();
             let attempts: Vec<i32> = dead
                 .iter()
-                .map(|dead| attempts_column(dead.attempts))
+                .map(|dead| count_column(dead.attempts))
                 .collect();
             let kinds: Vec<i16> = dead.iter().map(|dead| dead.kind.code().into()).collect();
             let errors: Vec<&[u8]> = (dead.iter())
                 .map(|dead| Letter::cut_error(&dead.error).as_bytes())
                 .collect();
-            let query = sqlx::query(self.text(BURY))
+            let query = sqlx::query(self.of_letters(BURY))
                 .bind(columns(&sequences))
                 .bind(attempts)
                 .bind(kinds)
@@ -278,21 +280,13 @@ impl Backend for Postgres {
     }
 
     async fn letters(&self, after: u64, limit: u64) -> Result<Vec<Letter>, SqlError> {
-        self.some_letters(after, limit).await
-    }
-
-    async fn letter(&self, sequence: u64) -> Result<Option<Letter>, SqlError> {
-        let Some(before) = sequence.checked_sub(1) else {
-            return Ok(None);
-        };
-        let mut letters = self.some_letters(before, 1).await?;
-        Ok(letters
-            .pop()
-            .filter(|letter| letter.message.sequence == sequence))
+        let query = sqlx::query(self.of_messages(LETTERS));
+        let query = query.bind(to_column(after)).bind(to_column(limit));
+        self.rows(query).await?.iter().map(letter_of).collect()
     }
 
     async fn redrive(&self, sequences: &[u64]) -> Result<BTreeSet<u64>, SqlError> {
-        let query = sqlx::query(self.text(REDRIVE));
+        let query = sqlx::query(self.of_letters(REDRIVE));
         let query = query.bind(columns(sequences)).bind(self.tables.channel());
         let rows = self.rows(query).await?;
         Ok(rows
@@ -346,8 +340,6 @@ impl Backend for Postgres {
         stats.versions = from_column(row, "versions");
         stats.tail = from_column(row, "tail");
         stats.file_bytes = from_column(row, "file_bytes");
-        stats.live_bytes =
-            stats.waiting_bytes + stats.letters_bytes + 48 * stats.known + 40 * stats.versions;
         Ok(stats)
     }
 
@@ -372,13 +364,15 @@ impl Backend for Postgres {
     }
 
     async fn free_dead(&self, most: u32) -> Result<u64, SqlError> {
-        let query = sqlx::query(self.text(FREE_DEAD)).bind(i64::from(most));
+        let query =
+            sqlx::query(self.text(&FREE_DEAD.replace("{freed}", FREED))).bind(i64::from(most));
         let rows = self.rows(query).await?;
         Ok(rows.first().map_or(0, |row| from_column(row, "freed")))
     }
 
     async fn free_orphans(&self, most: u32) -> Result<u64, SqlError> {
-        let query = sqlx::query(self.text(FREE_ORPHANS)).bind(i64::from(most));
+        let query =
+            sqlx::query(self.text(&FREE_ORPHANS.replace("{freed}", FREED))).bind(i64::from(most));
         let rows = self.rows(query).await?;
         Ok(rows.first().map_or(0, |row| from_column(row, "freed")))
     }
@@ -404,20 +398,16 @@ impl Backend for Postgres {
         claimed: Claimed,
         dead: &Dead,
     ) -> Result<bool, SqlError> {
-        let query = sqlx::query(self.text(DEAD_LETTER))
+        let query = sqlx::query(self.of_letters(DEAD_LETTER))
             .bind(to_column(worker))
             .bind(claimed.lane.as_ref())
             .bind(to_column(claimed.token))
             .bind(to_column(dead.sequence))
-            .bind(attempts_column(dead.attempts))
+            .bind(count_column(dead.attempts))
             .bind(i16::from(dead.kind.code()))
             .bind(Letter::cut_error(&dead.error).as_bytes());
         let rows = self.rows(query).await?;
         Ok(rows.first().is_some_and(|row| from_column(row, "ours") > 0))
-    }
-
-    fn tells(&self) -> bool {
-        true
     }
 
     fn listen(&self, wake: Arc<Notify>) -> Option<JoinHandle<()>> {
@@ -427,10 +417,6 @@ impl Backend for Postgres {
             wake,
         ))
     }
-}
-
-fn attempts_column(attempts: u32) -> i32 {
-    i32::try_from(attempts).unwrap_or(i32::MAX)
 }
 
 fn letter_of(row: &PgRow) -> Result<Letter, SqlError> {

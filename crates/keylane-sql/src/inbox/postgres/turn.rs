@@ -9,7 +9,7 @@ use keylane_inbox::StoredMessage;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::{Postgres, from_column, message_of, to_column};
+use super::{Postgres, count_column, from_column, message_of, to_column};
 use crate::error::SqlError;
 use crate::inbox::lane::LaneId;
 use crate::inbox::turn::{Answer, Brought, Claimed, Found, Turn};
@@ -125,7 +125,7 @@ impl Postgres {
             .map(|tried| to_column(tried.1))
             .collect();
         let attempts: Vec<i32> = (turn.attempts.iter())
-            .map(|tried| i32::try_from(tried.2).unwrap_or(i32::MAX))
+            .map(|tried| count_column(tried.2))
             .collect();
         let want_lanes: Vec<Vec<u8>> = turn.fetch.iter().map(|want| lane(&want.claimed)).collect();
         let want_tokens: Vec<i64> = (turn.fetch.iter())
@@ -208,8 +208,4 @@ fn brought(lane: LaneId, row: &PgRow) -> Result<Brought, SqlError> {
 
 fn lane_of(row: &PgRow, name: &str) -> LaneId {
     LaneId::from_bytes(row.get(name))
-}
-
-fn count_column(count: u32) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }

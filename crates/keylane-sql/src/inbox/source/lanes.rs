@@ -33,10 +33,9 @@ pub(super) struct Lanes {
     resting: Vec<LaneId>,
     done: Vec<(Claimed, u64)>,
     attempts: Vec<(Claimed, u64, u32)>,
-    /// Messages that are handed over, or about to be, and their bytes.
-    out: usize,
+    /// Bytes of messages that are handed over, or about to be.
     bytes: usize,
-    /// Whether there may be lanes that nobody has.
+    /// Whether there may be lanes that no worker has.
     claims: bool,
     /// Whether to look at all lanes that are ours.
     checks: bool,
@@ -106,7 +105,6 @@ impl Lanes {
             resting: Vec::new(),
             done: Vec::new(),
             attempts: Vec::new(),
-            out: 0,
             bytes: 0,
             claims: true,
             checks: false,
@@ -168,7 +166,6 @@ impl Lanes {
             return;
         };
         let token = lane.token;
-        self.out -= 1;
         self.bytes -= bytes;
         if !is_told {
             lane.untold += 1;
@@ -187,7 +184,6 @@ impl Lanes {
         };
         lane.starts_over = true;
         let token = lane.token;
-        self.out -= 1;
         self.bytes -= bytes;
         if attempts > 0 {
             let claimed = Claimed { lane: id, token };
@@ -196,20 +192,18 @@ impl Lanes {
         self.queue(id);
     }
 
-    /// An attempt is about to start that must be noted first. False: the message is not here.
-    pub(super) fn note_attempt(&mut self, id: LaneId, sequence: u64, attempts: u32) -> bool {
+    /// An attempt is about to start that must be noted first, unless the message is not here any more.
+    pub(super) fn note_attempt(&mut self, id: LaneId, sequence: u64, attempts: u32) {
         let Some(lane) = self.lanes.get(&id) else {
-            return false;
+            return;
         };
-        let is_here = lane.out.contains_key(&sequence);
-        if is_here {
+        if lane.out.contains_key(&sequence) {
             let claimed = Claimed {
                 lane: id,
                 token: lane.token,
             };
             self.attempts.push((claimed, sequence, attempts));
         }
-        is_here
     }
 
     /// What to say and to ask now, with room for so many messages. It may be empty.
@@ -439,7 +433,6 @@ impl Lanes {
         lane.after = lane.after.max(sequence);
         lane.has_versions |= message.version.is_some();
         lane.out.insert(sequence, bytes);
-        self.out += 1;
         self.bytes += bytes;
         if lane.suspects == 0 {
             return applied.ready.push(Ready {

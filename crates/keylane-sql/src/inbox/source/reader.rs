@@ -78,8 +78,6 @@ pub struct SqlSource {
     retry_at: Option<Instant>,
     wake: Arc<Notify>,
     starts: Arc<Starts>,
-    /// Nothing tells this source of new messages.
-    is_deaf: bool,
     poll: Duration,
     poll_at: Instant,
 }
@@ -152,7 +150,6 @@ impl SqlInbox {
             retry_at: None,
             starts: Arc::new(Starts::new(Arc::clone(&wake))),
             wake,
-            is_deaf: !self.shared.backend.tells(),
             poll: FIRST_POLL,
             poll_at: Instant::now(),
             settings,
@@ -212,7 +209,10 @@ impl Source for SqlSource {
                 turn.leave.clear();
                 if !turn.is_empty() {
                     let told = self.inbox.limited(backend.turn(&turn)).await;
-                    told.map_err(SourceError::failed)?;
+                    if let Err(error) = told {
+                        self.lanes.take_back(turn);
+                        return Err(SourceError::failed(error));
+                    }
                 }
                 let found = self.inbox.limited(backend.lanes_of(session.worker)).await;
                 let found = found.map_err(SourceError::failed)?;
@@ -323,7 +323,7 @@ impl Source for SqlSource {
                 }
                 self.begin_call(0);
             }
-            // While this waits, nobody else hears that the claims have ended.
+            // While this waits, nothing else hears that the claims have ended.
             tokio::select! {
                 biased;
                 _ = lost.wait_for(|is_lost| *is_lost) => {}
@@ -529,9 +529,10 @@ impl SqlSource {
 
     fn poll_later(&mut self) {
         let longest = self.settings.poll;
-        let wait = match self.is_deaf {
-            true => self.poll.min(longest),
-            false => longest,
+        let is_told = self.session.as_ref().is_some_and(|session| session.is_told);
+        let wait = match is_told {
+            true => longest,
+            false => self.poll.min(longest),
         };
         self.poll = (self.poll * 2).min(longest);
         self.poll_at = Instant::now() + wait;

@@ -14,7 +14,7 @@ use crate::error::SqlError;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Most lanes of them that are freed in one statement.
-const FREED: u32 = 1_000;
+const FREED: u32 = 256;
 
 /// How often what is old is removed.
 const TIDY: Duration = Duration::from_secs(60);
@@ -23,6 +23,8 @@ const TIDY: Duration = Duration::from_secs(60);
 pub(super) struct Session {
     pub(super) worker: u64,
     lost: watch::Sender<bool>,
+    /// Whether the database tells of new messages.
+    pub(super) is_told: bool,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -37,7 +39,7 @@ impl Session {
         let asked_at = Instant::now();
         let worker = inbox.limited(inbox.shared.backend.join(name, ttl)).await?;
         let lost = watch::Sender::new(false);
-        let tasks = vec![
+        let mut tasks = vec![
             tokio::spawn(renew(
                 inbox.clone(),
                 (worker, ttl),
@@ -46,13 +48,14 @@ impl Session {
             )),
             tokio::spawn(look_after(inbox.clone(), Arc::clone(wake))),
         ];
-        let tasks = tasks
-            .into_iter()
-            .chain(inbox.shared.backend.listen(Arc::clone(wake)));
+        let listens = inbox.shared.backend.listen(Arc::clone(wake));
+        let is_told = listens.is_some();
+        tasks.extend(listens);
         Ok(Self {
             worker,
             lost,
-            tasks: tasks.collect(),
+            is_told,
+            tasks,
         })
     }
 
@@ -116,14 +119,17 @@ async fn look_after(inbox: SqlInbox, wake: Arc<Notify>) {
     let mut tidied_at = Instant::now();
     loop {
         tokio::time::sleep(LOOK).await;
-        match inbox.limited(inbox.shared.backend.free_dead(FREED)).await {
-            Ok(0) => {}
-            Ok(freed) => {
-                tracing::info!(target: "keylane", freed, "keys of a worker that has died are free");
-                wake.notify_one();
-            }
-            Err(error) => {
-                tracing::warn!(target: "keylane", %error, "dead workers were not looked for");
+        loop {
+            match inbox.limited(inbox.shared.backend.free_dead(FREED)).await {
+                Ok(0) => break,
+                Ok(freed) => {
+                    tracing::info!(target: "keylane", freed, "keys of a worker that has died are free");
+                    wake.notify_one();
+                }
+                Err(error) => {
+                    tracing::warn!(target: "keylane", %error, "dead workers were not looked for");
+                    break;
+                }
             }
         }
         if tidied_at.elapsed() >= TIDY {

@@ -60,7 +60,7 @@ fn id(key: u8) -> LaneId {
 struct Database {
     /// By key: at which point it is, and when a letter was redriven.
     keys: HashMap<LaneId, (u64, u64)>,
-    /// The token of each lane that is ours; 0: it is nobody's.
+    /// The token of each lane that is ours; 0: no worker has it.
     lanes: BTreeMap<LaneId, u64>,
     messages: BTreeMap<(LaneId, u64), u32>,
     locked: HashSet<LaneId>,

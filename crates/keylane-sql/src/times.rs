@@ -1,15 +1,15 @@
-//! Times as the databases tell them.
+//! Times as the databases tell and take them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The year 9999, beyond which no clock is.
 const LATEST_MS: u64 = 253_402_300_799_999;
 
-pub(super) fn from_millis(millis: u64) -> SystemTime {
+pub(crate) fn from_millis(millis: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(millis.min(LATEST_MS))
 }
 
-pub(super) fn micros(time: Duration) -> i64 {
+pub(crate) fn micros(time: Duration) -> i64 {
     // A thousand years, which every database can add to now.
     const MOST: u128 = 1_000 * 365 * 86_400 * 1_000_000;
     i64::try_from(time.as_micros().min(MOST)).expect("it is below the most")
