@@ -9,6 +9,11 @@ pub(crate) fn from_millis(millis: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(millis.min(LATEST_MS))
 }
 
+/// Seconds since 1970.
+pub(crate) fn from_seconds(seconds: f64) -> SystemTime {
+    from_millis((seconds * 1_000.0) as u64)
+}
+
 pub(crate) fn micros(time: Duration) -> i64 {
     // A thousand years, which every database can add to now.
     const MOST: u128 = 1_000 * 365 * 86_400 * 1_000_000;

@@ -16,7 +16,7 @@ use std::fmt;
 
 use keylane_inbox::{NewMessage, StoredMessage};
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, PgPool, Row};
+use sqlx::{AssertSqlSafe, ColumnIndex, PgPool, Row};
 
 use super::headers;
 use crate::error::SqlError;
@@ -64,27 +64,31 @@ fn columns(numbers: &[u64]) -> Vec<i64> {
     numbers.iter().map(|number| to_column(*number)).collect()
 }
 
-fn from_column(row: &PgRow, name: &str) -> u64 {
-    row.get::<i64, _>(name).unsigned_abs()
+fn from_column(row: &PgRow, column: impl ColumnIndex<PgRow>) -> u64 {
+    row.get::<i64, _>(column).unsigned_abs()
 }
 
-/// The columns of a message, with these names.
-const MESSAGE: &str = "sequence, key, payload, id, version::text as version, headers,
-    (extract(epoch from accepted_at) * 1000)::bigint as accepted_at_ms";
+/// The columns of a message. They are the first ones of each statement that reads messages.
+const MESSAGE: &str = "sequence, key, payload, id, version::text, headers,
+    date_part('epoch', accepted_at)";
+const SEQUENCE: usize = 0;
+const KEY: usize = 1;
+const PAYLOAD: usize = 2;
+const ID: usize = 3;
+const VERSION: usize = 4;
+const HEADERS: usize = 5;
+const ACCEPTED_AT: usize = 6;
 
 fn message_of(row: &PgRow) -> Result<StoredMessage, SqlError> {
-    let sequence = from_column(row, "sequence");
+    let sequence = from_column(row, SEQUENCE);
     let damaged = || SqlError::damaged(sequence);
-    let mut message = NewMessage::new(
-        row.get::<Vec<u8>, _>("key"),
-        row.get::<Vec<u8>, _>("payload"),
-    );
-    message.id = row.get::<Option<Vec<u8>>, _>("id").map(Into::into);
-    message.version = match row.get::<Option<&str>, _>("version") {
+    let mut message = NewMessage::new(row.get::<Vec<u8>, _>(KEY), row.get::<Vec<u8>, _>(PAYLOAD));
+    message.id = row.get::<Option<Vec<u8>>, _>(ID).map(Into::into);
+    message.version = match row.get::<Option<&str>, _>(VERSION) {
         None => None,
         Some(version) => Some(version.parse().map_err(|_| damaged())?),
     };
-    message.headers = headers::decode(row.get("headers")).ok_or_else(damaged)?;
-    let accepted_at = times::from_millis(from_column(row, "accepted_at_ms"));
+    message.headers = headers::decode(row.get(HEADERS)).ok_or_else(damaged)?;
+    let accepted_at = times::from_seconds(row.get(ACCEPTED_AT));
     Ok(StoredMessage::new(sequence, accepted_at, message))
 }

@@ -72,7 +72,7 @@ const DEAD_LETTER: &str = "
 
 const LETTERS: &str = "
     select {columns}, attempts, kind, error,
-        (extract(epoch from dead_lettered_at) * 1000)::bigint as dead_lettered_at_ms
+        date_part('epoch', dead_lettered_at) as dead_lettered_at
     from {letters} where sequence > $1 order by sequence limit $2
 ";
 
@@ -426,6 +426,6 @@ fn letter_of(row: &PgRow) -> Result<Letter, SqlError> {
     let kind =
         u8::try_from(row.get::<i16, _>("kind")).map_or(LetterKind::Other, LetterKind::from_code);
     let error = String::from_utf8(row.get("error")).map_err(|_| damaged())?;
-    let at = times::from_millis(from_column(row, "dead_lettered_at_ms"));
+    let at = times::from_seconds(row.get("dead_lettered_at"));
     Ok(Letter::new(message, attempts, kind, error, at))
 }

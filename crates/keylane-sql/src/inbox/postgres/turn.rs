@@ -5,11 +5,12 @@
 //! the snapshot: where they differ, another worker had the lane in between, and what that one has done
 //! would be seen as waiting.
 
-use keylane_inbox::StoredMessage;
+use std::collections::HashMap;
+
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::{Postgres, count_column, from_column, message_of, to_column};
+use super::{PAYLOAD, Postgres, SEQUENCE, count_column, from_column, message_of, to_column};
 use crate::error::SqlError;
 use crate::inbox::lane::LaneId;
 use crate::inbox::turn::{Answer, Brought, Claimed, Found, Turn};
@@ -29,14 +30,12 @@ const TURN: &str = "
         ) as claim
     ), removed as (
         delete from {messages} messages
-        using unnest($5::bytea[], $6::bigint[]) as done (lane, sequence)
-        where messages.lane = done.lane and messages.sequence = done.sequence
-          and (done.lane in (select lane from ours)) is true
+        where messages.sequence = any($5) and (messages.lane in (select lane from ours)) is true
     ), noted as (
         update {messages} messages set attempts = tried.attempts
-        from unnest($7::bytea[], $8::bigint[], $9::integer[]) as tried (lane, sequence, attempts)
-        where messages.lane = tried.lane and messages.sequence = tried.sequence
-          and (tried.lane in (select lane from ours)) is true
+        from unnest($6::bigint[], $7::integer[]) as tried (sequence, attempts)
+        where messages.sequence = tried.sequence
+          and (messages.lane in (select lane from ours)) is true
     ), unchanged as materialized (
         select ours.lane
         from ours cross join lateral (
@@ -55,7 +54,7 @@ const TURN: &str = "
             select runs_out > clock_timestamp() from {workers} where id = $1
         )
         order by ready_at
-        limit $10
+        limit $8
         for update skip locked
     ), claimed as (
         update {lanes} lanes set worker = $1, token = nextval('{tokens}')
@@ -63,7 +62,7 @@ const TURN: &str = "
         returning lanes.lane, lanes.token, lanes.crashes
     ), wanted as materialized (
         select want.lane, claim.token, claim.crashes, want.after, want.count
-        from unnest($11::bytea[], $12::bigint[], $13::bigint[], $14::integer[])
+        from unnest($9::bytea[], $10::bigint[], $11::bigint[], $12::integer[])
             as want (lane, token, after, count)
         cross join lateral (
             select token, crashes from {lanes} lanes
@@ -71,8 +70,8 @@ const TURN: &str = "
             offset 0
         ) as claim
         union all
-        select lane, token, crashes, 0, $15 from claimed
-    ), page as materialized (
+        select lane, token, crashes, 0, $13 from claimed
+    ), page as (
         select wanted.lane as of_lane, message.*
         from wanted cross join lateral (
             select * from {messages} messages
@@ -80,76 +79,59 @@ const TURN: &str = "
             order by messages.sequence limit wanted.count
         ) as message
     ), sized as (
-        select *, sum(octet_length(payload)) over (order by of_lane, sequence)
+        select *, sum(octet_length(payload)) over (rows unbounded preceding)
             - octet_length(payload) as before
         from page
     )
-    select 0 as what, lane as of_lane, null::bigint as token, null::bigint as last,
-        null::bigint as redriven, null::smallint as crashes,
-        null::bigint as sequence, null::bytea as key, null::bytea as payload, null::bytea as id,
-        null::text as version, null::bytea as headers, null::bigint as accepted_at_ms,
-        null::integer as attempts
+    select null::bigint as sequence, null::bytea as key, null::bytea as payload, null::bytea as id,
+        null::text as version, null::bytea as headers, null::double precision as accepted_at,
+        0 as what, lane as of_lane, null::integer as attempts, null::smallint as crashes,
+        null::bigint as token, null::bigint as last, null::bigint as redriven
     from ours
     union all
-    select 1, lane, null, null, null, null, null, null, null, null, null, null, null, null
+    select null, null, null, null, null, null, null, 1, lane, null, null, null, null, null
     from drained
     union all
-    select 2, wanted.lane, wanted.token, key.last, key.redriven, wanted.crashes,
-        null, null, null, null, null, null, null, null
+    select null, null, null, null, null, null, null,
+        2, wanted.lane, null, wanted.crashes, wanted.token, key.last, key.redriven
     from wanted cross join lateral (
         select last, redriven from {keys} keys where keys.lane = wanted.lane offset 0
     ) as key
     union all
-    select 3, of_lane, null, null, null, null, sequence, key,
-        case when before < $16 or before = 0 then payload end, id, version::text,
-        headers, (extract(epoch from accepted_at) * 1000)::bigint, attempts
+    select sequence, key, case when before < $14 or before = 0 then payload end, id, version::text,
+        headers, date_part('epoch', accepted_at),
+        3, of_lane, attempts, null, null, null, null
     from sized
-    order by what, of_lane, sequence
 ";
 
 impl Postgres {
     pub(super) async fn take_turn(&self, turn: &Turn) -> Result<Answer, SqlError> {
-        let (mut lanes, mut tokens, mut lasts) = (Vec::new(), Vec::new(), Vec::new());
-        for (claimed, last) in turn.said() {
-            lanes.push(claimed.lane.0.to_vec());
-            tokens.push(to_column(claimed.token));
-            lasts.push(last.map(to_column));
-        }
-        let lane = |claimed: &Claimed| claimed.lane.0.to_vec();
-        let done_lanes: Vec<Vec<u8>> = turn.done.iter().map(|done| lane(&done.0)).collect();
+        let said = turn.said();
+        let lanes: Vec<&[u8]> = said.keys().map(|claimed| claimed.lane.as_ref()).collect();
+        let tokens: Vec<i64> = (said.keys())
+            .map(|claimed| to_column(claimed.token))
+            .collect();
+        let lasts: Vec<Option<i64>> = said.values().map(|last| last.map(to_column)).collect();
         let done: Vec<i64> = turn.done.iter().map(|done| to_column(done.1)).collect();
-        let tried_lanes: Vec<Vec<u8>> = turn.attempts.iter().map(|tried| lane(&tried.0)).collect();
-        let tried: Vec<i64> = turn
-            .attempts
-            .iter()
-            .map(|tried| to_column(tried.1))
-            .collect();
-        let attempts: Vec<i32> = (turn.attempts.iter())
-            .map(|tried| count_column(tried.2))
-            .collect();
-        let want_lanes: Vec<Vec<u8>> = turn.fetch.iter().map(|want| lane(&want.claimed)).collect();
-        let want_tokens: Vec<i64> = (turn.fetch.iter())
-            .map(|want| to_column(want.claimed.token))
-            .collect();
-        let after: Vec<i64> = turn
-            .fetch
-            .iter()
-            .map(|want| to_column(want.after))
-            .collect();
-        let counts: Vec<i32> = turn
-            .fetch
-            .iter()
-            .map(|want| count_column(want.count))
-            .collect();
+        let tried = turn.attempts.iter();
+        let (tried, attempts): (Vec<i64>, Vec<i32>) = tried
+            .map(|(_, sequence, attempts)| (to_column(*sequence), count_column(*attempts)))
+            .unzip();
+        let want = turn.fetch.iter();
+        let want_lanes: Vec<&[u8]> = want.map(|want| want.claimed.lane.as_ref()).collect();
+        let want = turn.fetch.iter();
+        let want_tokens: Vec<i64> = want.map(|want| to_column(want.claimed.token)).collect();
+        let want = turn.fetch.iter();
+        let (after, counts): (Vec<i64>, Vec<i32>) = want
+            .map(|want| (to_column(want.after), count_column(want.count)))
+            .unzip();
         let mut connection = Lent::from(&self.pool).await?;
         let rows = sqlx::query(self.text(TURN))
             .bind(to_column(turn.worker))
             .bind(lanes)
             .bind(tokens)
             .bind(lasts)
-            .bind(done_lanes)
             .bind(done)
-            .bind(tried_lanes)
             .bind(tried)
             .bind(attempts)
             .bind(i64::from(turn.claim))
@@ -161,27 +143,59 @@ impl Postgres {
             .bind(to_column(turn.bytes))
             .fetch_all(connection.get())
             .await;
-        let mut answer = Answer::default();
-        for row in connection.end(rows)? {
-            let lane = lane_of(&row, "of_lane");
-            match row.get::<i32, _>("what") {
-                0 => answer.ours.push(lane),
-                1 => answer.drained.push(lane),
-                2 => answer.lanes.push(Found {
-                    claimed: Claimed {
-                        lane,
-                        token: from_column(&row, "token"),
-                    },
-                    last: from_column(&row, "last"),
-                    redriven: from_column(&row, "redriven"),
-                    crashes: row.get::<i16, _>("crashes").unsigned_abs(),
-                }),
-                _ if row.get::<Option<&[u8]>, _>("payload").is_none() => answer.left_out.push(lane),
-                _ => answer.messages.push(brought(lane, &row)?),
-            }
-        }
-        Ok(answer)
+        answer_of(&connection.end(rows)?)
     }
+}
+
+/// Columns of the answer after those of a message.
+const WHAT: usize = 7;
+const OF_LANE: usize = 8;
+const ATTEMPTS: usize = 9;
+const CRASHES: usize = 10;
+const TOKEN: usize = 11;
+const LAST: usize = 12;
+const REDRIVEN: usize = 13;
+
+fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
+    let mut answer = Answer::default();
+    // The first message of each lane that was too much.
+    let mut cut: HashMap<LaneId, u64> = HashMap::new();
+    for row in rows {
+        let lane = LaneId::from_bytes(row.get(OF_LANE));
+        match row.get::<i32, _>(WHAT) {
+            0 => answer.ours.push(lane),
+            1 => answer.drained.push(lane),
+            2 => answer.lanes.push(Found {
+                claimed: Claimed {
+                    lane,
+                    token: from_column(row, TOKEN),
+                },
+                last: from_column(row, LAST),
+                redriven: from_column(row, REDRIVEN),
+                crashes: row.get::<i16, _>(CRASHES).unsigned_abs(),
+            }),
+            _ if row.get::<Option<&[u8]>, _>(PAYLOAD).is_none() => {
+                let sequence = from_column(row, SEQUENCE);
+                let first = cut.entry(lane).or_insert(sequence);
+                *first = sequence.min(*first);
+                answer.left_out.push(lane);
+            }
+            _ => answer.messages.push(Brought {
+                lane,
+                attempts: row.get::<i32, _>(ATTEMPTS).unsigned_abs(),
+                message: message_of(row)?,
+            }),
+        }
+    }
+    // The rows of a lane come in their order as it is; nothing in the statement says so.
+    (answer.messages).sort_unstable_by_key(|brought| brought.message.sequence);
+    if !cut.is_empty() {
+        (answer.messages).retain(|brought| {
+            let first = cut.get(&brought.lane);
+            first.is_none_or(|first| brought.message.sequence < *first)
+        });
+    }
+    Ok(answer)
 }
 
 pub(super) fn found_of(row: &PgRow) -> Found {
@@ -194,16 +208,6 @@ pub(super) fn found_of(row: &PgRow) -> Found {
         redriven: from_column(row, "redriven"),
         crashes: row.get::<i16, _>("crashes").unsigned_abs(),
     }
-}
-
-fn brought(lane: LaneId, row: &PgRow) -> Result<Brought, SqlError> {
-    let message: StoredMessage = message_of(row)?;
-    let attempts = row.get::<i32, _>("attempts").unsigned_abs();
-    Ok(Brought {
-        lane,
-        attempts,
-        message,
-    })
 }
 
 fn lane_of(row: &PgRow, name: &str) -> LaneId {

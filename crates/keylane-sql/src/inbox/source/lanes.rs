@@ -14,6 +14,9 @@ const MOST: usize = 1_024;
 /// Most lanes that are claimed by one.
 const CLAIMS: usize = 512;
 
+/// So many messages of a lane are asked for at least: each lane costs more than a message.
+const SHARE: usize = 16;
+
 /// So many messages of a lane are looked at one by one after a worker has died with it. It is the
 /// most that a worker has of a lane by default; one of them may be what killed it.
 const SUSPECTS: u32 = 256;
@@ -220,6 +223,13 @@ impl Lanes {
             false => 0,
         };
         turn.bytes = self.limits.bytes.saturating_sub(self.bytes).max(1) as u64;
+        let free = match self.claims {
+            true => self.limits.keys.saturating_sub(self.lanes.len()),
+            false => 0,
+        };
+        // All have a share of the room, so that no few lanes take all of it.
+        let share = room / (self.busy.len() + free).max(1);
+        let share = share.clamp(SHARE.min(self.limits.window), self.limits.window);
         let mut kept = VecDeque::new();
         while turn.leave.len() + turn.fetch.len() < MOST
             && let Some(id) = self.busy.pop_front()
@@ -239,7 +249,7 @@ impl Lanes {
                     turn.leave.push((claimed, last));
                 }
                 Wish::Messages(count) if room > 0 => {
-                    let count = count.min(room);
+                    let count = count.min(share).min(room);
                     room -= count;
                     turn.fetch.push(Fetch {
                         claimed,
@@ -255,11 +265,10 @@ impl Lanes {
         if std::mem::take(&mut self.checks) {
             self.check_all(&mut turn);
         }
-        let free = self.limits.keys.saturating_sub(self.lanes.len());
-        if self.claims && room > 0 && free > 0 {
-            let claims = free.min(room).min(CLAIMS);
-            turn.claim = claims as u32;
-            turn.window = (room / claims).clamp(1, self.limits.window) as u32;
+        if room > 0 && free > 0 {
+            let share = share.min(room);
+            turn.claim = free.min(room / share).min(CLAIMS) as u32;
+            turn.window = share as u32;
         }
         turn
     }

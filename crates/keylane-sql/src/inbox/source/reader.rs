@@ -66,6 +66,8 @@ pub struct SqlSource {
     opening: u64,
     lanes: Lanes,
     ready: VecDeque<Ready>,
+    /// How many more messages there is room for, in `ready` as well.
+    room: usize,
     recalled: Vec<Position>,
     /// Messages that are letters of this inbox already, and have not settled.
     kept: HashSet<u64>,
@@ -141,6 +143,7 @@ impl SqlInbox {
             opening: 0,
             lanes: Lanes::new(limits),
             ready: VecDeque::new(),
+            room: 0,
             recalled: Vec::new(),
             kept: HashSet::new(),
             call: None,
@@ -249,12 +252,13 @@ impl Source for SqlSource {
                 let delivery = self.delivery(ready);
                 into.push(delivery);
             }
+            self.room = into.room();
             if !into.is_empty() {
                 return Ok(Received::Messages);
             }
             let mut lost = session.watch();
             self.note_wanted();
-            self.begin_call(into.room());
+            self.begin_call();
             let rests = self.lanes.has_resting();
             let (retry_at, poll_at) = (self.retry_at, self.poll_at);
             tokio::select! {
@@ -300,8 +304,12 @@ impl Source for SqlSource {
                 }
             }
         }
-        // What is done need not wait for the next call of `receive`.
-        self.begin_call(0);
+        // What is done need not wait for the next call of `receive`. It makes room, unless there is to
+        // be none.
+        if self.room > 0 {
+            self.room += settled.len();
+        }
+        self.begin_call();
         Ok(())
     }
 
@@ -321,7 +329,7 @@ impl Source for SqlSource {
                     self.retry_at = None;
                     continue;
                 }
-                self.begin_call(0);
+                self.begin_call();
             }
             // While this waits, nothing else hears that the claims have ended.
             tokio::select! {
@@ -386,6 +394,8 @@ impl Source for SqlSource {
     }
 
     async fn close(&mut self) -> Result<(), SourceError> {
+        // Nothing more is claimed.
+        self.room = 0;
         let confirmed = self.confirm().await;
         if let Some(session) = self.session.take() {
             let left = self.inbox.shared.backend.leave(session.worker);
@@ -420,7 +430,7 @@ impl SqlSource {
     }
 
     /// Says what there is to say and asks for more, unless a call is under way or failed just now.
-    fn begin_call(&mut self, room: usize) {
+    fn begin_call(&mut self) {
         if self.call.is_some() || self.retry_at.is_some() {
             return;
         }
@@ -445,7 +455,7 @@ impl SqlSource {
         }
         let turn = self
             .lanes
-            .turn(worker, room.saturating_sub(self.ready.len()));
+            .turn(worker, self.room.saturating_sub(self.ready.len()));
         if turn.is_empty() {
             return;
         }
