@@ -36,13 +36,22 @@ impl Turn {
     /// The lanes about which something is said, in their order, with the point at which each is
     /// left.
     pub(super) fn said(&self) -> BTreeMap<Claimed, Option<u64>> {
-        let done = self.done.iter().map(|done| (done.0, None));
-        let tried = self.attempts.iter().map(|tried| (tried.0, None));
-        let leave = self
-            .leave
-            .iter()
-            .map(|(claimed, last)| (*claimed, Some(*last)));
-        done.chain(tried).chain(leave).collect()
+        let told = self.told().map(|claimed| (claimed, None));
+        let leave = self.leave.iter();
+        let leave = leave.map(|(claimed, last)| (*claimed, Some(*last)));
+        told.chain(leave).collect()
+    }
+
+    /// The lane of each done-mark and of each attempt.
+    pub(super) fn told(&self) -> impl Iterator<Item = Claimed> {
+        let tried = self.attempts.iter().map(|tried| tried.0);
+        self.done.iter().map(|done| done.0).chain(tried)
+    }
+
+    /// How many messages it asks for at most.
+    pub(super) fn asked(&self) -> usize {
+        let fetched: usize = self.fetch.iter().map(|fetch| fetch.count as usize).sum();
+        fetched + self.claim as usize * self.window as usize
     }
 
     pub(super) fn is_empty(&self) -> bool {

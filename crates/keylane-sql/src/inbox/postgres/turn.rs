@@ -1,9 +1,9 @@
 //! One round trip of a source.
 //!
 //! Its claims read the messages of a lane in the same statement that claims it, and so by one
-//! snapshot. `free` has the tokens as they are when the rows are locked, `claimed` looks for them in
-//! the snapshot: where they differ, another worker had the lane in between, and what that one has done
-//! would be seen as waiting.
+//! snapshot. `free` has the places of the rows as they are when they are locked, `claimed` looks there
+//! by the snapshot: it does not see a row that was changed in between. Another worker had that lane,
+//! and what that one has done would be seen as waiting.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ const TURN: &str = "
     ), forgotten as (
         delete from {keys} keys using unchanged where keys.lane = unchanged.lane
     ), free as materialized (
-        select lane, token from {lanes}
+        select ctid from {lanes}
         where worker is null and ready_at <= clock_timestamp() and (
             select runs_out > clock_timestamp() from {workers} where id = $1
         )
@@ -58,7 +58,7 @@ const TURN: &str = "
         for update skip locked
     ), claimed as (
         update {lanes} lanes set worker = $1, token = nextval('{tokens}')
-        from free where lanes.lane = free.lane and lanes.token = free.token
+        where lanes.ctid = any(array(select ctid from free))
         returning lanes.lane, lanes.token, lanes.crashes
     ), wanted as materialized (
         select want.lane, claim.token, claim.crashes, want.after, want.count

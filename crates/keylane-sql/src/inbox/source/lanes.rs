@@ -1,5 +1,9 @@
 //! The lanes that a source has claimed: what of them is handed over, and what to say and to ask in
 //! the next round trip. Pure.
+//!
+//! Two round trips may be under way at a time, on two connections, and the database may do the second
+//! one first. So a lane is asked for, or left, in one of them only; and it is left when nothing is under
+//! way that is said about it in the other one: that would find the lane gone.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -10,6 +14,10 @@ use super::super::turn::{Answer, Claimed, Fetch, Found, Turn};
 
 /// Most lanes to fetch from or to leave in one round trip.
 const MOST: usize = 1_024;
+
+/// Most messages that one asks for. A source may have twice as many by default, so that two round
+/// trips at a time have as much to do each.
+const ASKED: usize = 4_096;
 
 /// Most lanes that are claimed by one.
 const CLAIMS: usize = 512;
@@ -38,10 +46,19 @@ pub(super) struct Lanes {
     attempts: Vec<(Claimed, u64, u32)>,
     /// Bytes of messages that are handed over, or about to be.
     bytes: usize,
+    /// What the turns under way ask for.
+    asked: Asked,
     /// Whether there may be lanes that no worker has.
     claims: bool,
     /// Whether to look at all lanes that are ours.
     checks: bool,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    messages: usize,
+    bytes: usize,
+    lanes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,10 +87,12 @@ struct Lane {
     has_versions: bool,
     /// It could not be left, and nothing has changed since.
     is_stuck: bool,
-    /// It is in `busy`, or in the turn under way.
+    /// It is in `busy`, or a turn under way asks for it or leaves it.
     is_queued: bool,
-    /// Messages that are done, and may still be there.
+    /// How many done-marks and attempts are to be said, or may not have been heard.
     untold: usize,
+    /// How many of them are in turns under way.
+    telling: usize,
     /// A message that is handed over once its attempt is noted.
     suspect: Option<(StoredMessage, u32)>,
 }
@@ -109,14 +128,20 @@ impl Lanes {
             done: Vec::new(),
             attempts: Vec::new(),
             bytes: 0,
+            asked: Asked::default(),
             claims: true,
             checks: false,
         }
     }
 
-    /// Whether everything that has settled is told.
+    /// How much there is to say.
+    pub(super) fn unsaid(&self) -> usize {
+        self.done.len() + self.attempts.len()
+    }
+
+    /// Whether everything that has settled is told, once no turn is under way.
     pub(super) fn is_told(&self) -> bool {
-        self.done.is_empty() && self.attempts.is_empty()
+        self.unsaid() == 0
     }
 
     pub(super) fn has_resting(&self) -> bool {
@@ -189,6 +214,7 @@ impl Lanes {
         let token = lane.token;
         self.bytes -= bytes;
         if attempts > 0 {
+            lane.untold += 1;
             let claimed = Claimed { lane: id, token };
             self.attempts.push((claimed, sequence, attempts));
         }
@@ -197,10 +223,11 @@ impl Lanes {
 
     /// An attempt is about to start that must be noted first, unless the message is not here any more.
     pub(super) fn note_attempt(&mut self, id: LaneId, sequence: u64, attempts: u32) {
-        let Some(lane) = self.lanes.get(&id) else {
+        let Some(lane) = self.lanes.get_mut(&id) else {
             return;
         };
         if lane.out.contains_key(&sequence) {
+            lane.untold += 1;
             let claimed = Claimed {
                 lane: id,
                 token: lane.token,
@@ -218,13 +245,19 @@ impl Lanes {
         // All of it: a lane that is left takes its done-marks along.
         turn.done = std::mem::take(&mut self.done);
         turn.attempts = std::mem::take(&mut self.attempts);
-        let mut room = match self.bytes < self.limits.bytes {
-            true => room,
-            false => 0,
+        let bytes = self
+            .limits
+            .bytes
+            .saturating_sub(self.bytes + self.asked.bytes);
+        let mut room = match bytes {
+            0 => 0,
+            _ => room.saturating_sub(self.asked.messages).min(ASKED),
         };
-        turn.bytes = self.limits.bytes.saturating_sub(self.bytes).max(1) as u64;
+        // The other half is for another turn beside this one.
+        turn.bytes = bytes.div_ceil(2).max(1) as u64;
+        let known = self.lanes.len() + self.asked.lanes;
         let free = match self.claims {
-            true => self.limits.keys.saturating_sub(self.lanes.len()),
+            true => self.limits.keys.saturating_sub(known),
             false => 0,
         };
         // All have a share of the room, so that no few lanes take all of it.
@@ -244,6 +277,8 @@ impl Lanes {
             lane.start_over();
             match lane.wish(self.limits.window) {
                 Wish::Nothing => lane.is_queued = false,
+                // When that is heard, it is queued again.
+                Wish::Leave if lane.telling > 0 => lane.is_queued = false,
                 Wish::Leave => {
                     let last = lane.last;
                     turn.leave.push((claimed, last));
@@ -270,69 +305,119 @@ impl Lanes {
             turn.claim = free.min(room / share).min(CLAIMS) as u32;
             turn.window = share as u32;
         }
+        self.begin(&turn);
         turn
     }
 
+    /// A turn is under way.
+    fn begin(&mut self, turn: &Turn) {
+        let asked = turn.asked();
+        self.asked.messages += asked;
+        self.asked.lanes += turn.claim as usize;
+        if asked > 0 {
+            self.asked.bytes += turn.bytes as usize;
+        }
+        for claimed in turn.told() {
+            if let Some(lane) = self.claimed(claimed) {
+                lane.telling += 1;
+            }
+        }
+    }
+
+    /// A turn is not under way any more. `is_heard`: what it has said is known.
+    fn end(&mut self, turn: &Turn, is_heard: bool) {
+        let asked = turn.asked();
+        self.asked.messages -= asked;
+        self.asked.lanes -= turn.claim as usize;
+        if asked > 0 {
+            self.asked.bytes -= turn.bytes as usize;
+        }
+        for claimed in turn.told() {
+            let Some(lane) = self.claimed(claimed) else {
+                continue;
+            };
+            lane.telling -= 1;
+            lane.untold -= usize::from(is_heard);
+            if lane.telling == 0 {
+                self.queue(claimed.lane);
+            }
+        }
+    }
+
     /// Asks for none of the messages of the lanes that are waited for.
-    fn check_all(&self, turn: &mut Turn) {
-        let asked: HashSet<LaneId> = turn.fetch.iter().map(|fetch| fetch.claimed.lane).collect();
-        let waited_for = (self.lanes.iter())
-            .filter(|(id, lane)| !lane.out.is_empty() && !asked.contains(*id))
-            .map(|(id, lane)| Fetch {
+    fn check_all(&mut self, turn: &mut Turn) {
+        let waited_for =
+            (self.lanes.iter_mut()).filter(|(_, lane)| !lane.out.is_empty() && !lane.is_queued);
+        turn.fetch.extend(waited_for.map(|(id, lane)| {
+            lane.is_queued = true;
+            Fetch {
                 claimed: Claimed {
                     lane: *id,
                     token: lane.token,
                 },
                 after: lane.after,
                 count: 0,
-            });
-        turn.fetch.extend(waited_for);
+            }
+        }));
     }
 
     /// A turn was not answered: what was said is said again. What was asked may have been granted,
     /// see [`adopt`](Self::adopt).
     pub(super) fn take_back(&mut self, turn: Turn) {
+        self.end(&turn, false);
+        let leave = turn.leave.iter().map(|leave| leave.0);
+        for claimed in leave.chain(turn.fetch.iter().map(|fetch| fetch.claimed)) {
+            if let Some(lane) = self.claimed(claimed) {
+                lane.is_queued = false;
+                self.queue(claimed.lane);
+            }
+        }
         self.done.splice(0..0, turn.done);
         self.attempts.splice(0..0, turn.attempts);
-        let lanes = turn.leave.iter().map(|(claimed, _)| claimed.lane);
-        let fetched = turn.fetch.iter().filter(|fetch| fetch.count > 0);
-        let lanes = lanes.chain(fetched.map(|fetch| fetch.claimed.lane));
-        for lane in lanes {
-            if let Some(state) = self.lanes.get_mut(&lane) {
-                state.is_queued = false;
-            }
-            self.queue(lane);
-        }
+        self.forget_the_unclaimed();
     }
 
-    /// After an answer was lost: these are our lanes, and no others. False: one is not ours any more
-    /// that was not about to be left.
+    /// Says nothing more of lanes that are not ours any more: they could be left because nothing
+    /// waited in them.
+    fn forget_the_unclaimed(&mut self) {
+        let lanes = &self.lanes;
+        let is_ours = |claimed: &Claimed| {
+            let lane = lanes.get(&claimed.lane);
+            lane.is_some_and(|lane| lane.token == claimed.token)
+        };
+        self.done.retain(|(claimed, _)| is_ours(claimed));
+        self.attempts.retain(|(claimed, ..)| is_ours(claimed));
+    }
+
+    /// The lane of a claim, if it is that claim that we have now.
+    fn claimed(&mut self, claimed: Claimed) -> Option<&mut Lane> {
+        let lane = self.lanes.get_mut(&claimed.lane);
+        lane.filter(|lane| lane.token == claimed.token)
+    }
+
+    /// After an answer was lost, and while no turn is under way: these are our lanes, and no others.
+    /// False: one is not ours any more that was not about to be left.
     pub(super) fn adopt(&mut self, found: &[Found]) -> bool {
-        let mut gone: HashMap<LaneId, u64> = (self.lanes.iter())
-            .map(|(id, lane)| (*id, lane.token))
+        let theirs: HashMap<LaneId, u64> = (found.iter())
+            .map(|found| (found.claimed.lane, found.claimed.token))
             .collect();
+        let window = self.limits.window;
+        let is_left = |lane: &Lane| lane.wish(window) == Wish::Leave;
+        let is_there = |id: &LaneId, lane: &Lane| theirs.get(id) == Some(&lane.token);
+        if !(self.lanes.iter()).all(|(id, lane)| is_there(id, lane) || is_left(lane)) {
+            return false;
+        }
+        self.lanes.retain(|id, lane| is_there(id, lane));
+        self.busy.retain(|id| self.lanes.contains_key(id));
         for found in found {
-            let Claimed { lane: id, token } = found.claimed;
-            let known = gone.remove(&id);
-            if known.is_some_and(|known| known != token) {
-                return false;
-            }
-            if known.is_none() {
-                self.lanes
-                    .insert(id, Lane::new(found, self.limits.exact_starts));
+            let id = found.claimed.lane;
+            if !self.lanes.contains_key(&id) {
+                let lane = Lane::new(found, self.limits.exact_starts);
+                self.lanes.insert(id, lane);
                 self.queue(id);
             }
         }
-        for id in gone.into_keys() {
-            match self.lanes.get(&id) {
-                Some(lane) if lane.wish(self.limits.window) == Wish::Leave => {
-                    self.lanes.remove(&id);
-                    self.done.retain(|(claimed, _)| claimed.lane != id);
-                    self.attempts.retain(|(claimed, ..)| claimed.lane != id);
-                }
-                _ => return false,
-            }
-        }
+        self.forget_the_unclaimed();
         true
     }
 
@@ -344,20 +429,16 @@ impl Lanes {
             .chain(turn.leave.iter().map(|leave| leave.0.lane));
         let ours: HashSet<LaneId> = answer.ours.into_iter().collect();
         applied.is_lost = !said.into_iter().all(|lane| ours.contains(&lane));
-        for lane in &answer.drained {
-            self.lanes.remove(lane);
-        }
-        for (claimed, _) in &turn.done {
-            if let Some(lane) = self.lanes.get_mut(&claimed.lane) {
-                lane.untold -= 1;
-                if lane.starts_over {
-                    self.queue(claimed.lane);
-                }
+        let drained: HashSet<LaneId> = answer.drained.into_iter().collect();
+        for (claimed, _) in &turn.leave {
+            if drained.contains(&claimed.lane) && self.claimed(*claimed).is_some() {
+                self.lanes.remove(&claimed.lane);
             }
         }
+        self.end(turn, true);
         for (claimed, _) in &turn.leave {
             // It is still here: a message was accepted, or is about to be.
-            if let Some(lane) = self.lanes.get_mut(&claimed.lane) {
+            if let Some(lane) = self.claimed(*claimed) {
                 lane.is_queued = false;
                 if lane.is_stuck {
                     self.resting.push(claimed.lane);
@@ -376,18 +457,20 @@ impl Lanes {
             *available.entry(*lane).or_default() += 1;
         }
         let left_out: HashSet<LaneId> = answer.left_out.into_iter().collect();
-        let mut restarting = HashSet::new();
         let claimed = answer.lanes.len() - asked.len().min(answer.lanes.len());
         for found in &answer.lanes {
             let id = found.claimed.lane;
             let count = asked.remove(&id);
-            let lane = self
-                .lanes
-                .entry(id)
-                .or_insert_with(|| Lane::new(found, self.limits.exact_starts));
-
+            let new = || Lane::new(found, self.limits.exact_starts);
+            let lane = self.lanes.entry(id).or_insert_with(new);
+            if lane.token != found.claimed.token {
+                // The answer to the turn that has left it is still on its way.
+                *lane = new();
+            }
             if count == Some(0) {
+                lane.is_queued = false;
                 lane.see_redriven(found, &mut applied);
+                self.queue(id);
                 continue;
             }
             let was_exhausted_at = lane.last;
@@ -402,9 +485,7 @@ impl Lanes {
             lane.last = found.last;
             lane.is_exhausted = !has_more;
             lane.is_queued = false;
-            if lane.see_redriven(found, &mut applied) {
-                restarting.insert(id);
-            }
+            lane.see_redriven(found, &mut applied);
             self.queue(id);
         }
         applied.is_lost |= !asked.is_empty();
@@ -414,14 +495,12 @@ impl Lanes {
             self.hand_over_suspect(*claimed, *sequence, &mut applied);
         }
         for brought in answer.messages {
-            if !restarting.contains(&brought.lane) {
-                self.bring(
-                    brought.lane,
-                    brought.message,
-                    brought.attempts,
-                    &mut applied,
-                );
-            }
+            self.bring(
+                brought.lane,
+                brought.message,
+                brought.attempts,
+                &mut applied,
+            );
         }
         applied
     }
@@ -431,7 +510,8 @@ impl Lanes {
             return;
         };
         let (sequence, bytes) = (message.sequence, message.payload.len());
-        if lane.out.contains_key(&sequence) {
+        // What has come back meanwhile, or waits again, is in front of it.
+        if lane.starts_over || lane.out.contains_key(&sequence) {
             return;
         }
         if lane.suspects > 0 && !lane.out.is_empty() {
@@ -455,6 +535,7 @@ impl Lanes {
             lane: id,
             token: lane.token,
         };
+        lane.untold += 1;
         self.attempts.push((claimed, sequence, attempts + 1));
         lane.suspect = Some((message, attempts));
     }
@@ -514,23 +595,22 @@ impl Lane {
             is_stuck: false,
             is_queued: false,
             untold: 0,
+            telling: 0,
             suspect: None,
         }
     }
 
-    /// Whether letters have come to be in front of what is handed over: that is to come back.
-    fn see_redriven(&mut self, found: &Found, applied: &mut Applied) -> bool {
-        let has_changed = std::mem::replace(&mut self.redriven, found.redriven) != found.redriven;
-        if has_changed {
+    /// If letters have come to be in front of what is handed over, that is to come back.
+    fn see_redriven(&mut self, found: &Found, applied: &mut Applied) {
+        if std::mem::replace(&mut self.redriven, found.redriven) != found.redriven {
             self.starts_over = true;
             let out = self.out.keys();
             (applied.recalled).extend(out.map(|sequence| (found.claimed.lane, *sequence)));
         }
-        has_changed
     }
 
     /// Reads from its beginning again, if it is to and nothing of it is out. What is done must be
-    /// gone by then, and is told in a turn before.
+    /// gone by then, and attempts must be noted: they are told in a turn before.
     fn start_over(&mut self) {
         if self.starts_over && self.out.is_empty() && self.untold == 0 {
             self.starts_over = false;

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use keylane::source::{
     Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
     SourceError, SourceLetter, StartGuard,
@@ -25,6 +27,10 @@ use super::lanes::{Lanes, Limits, Ready};
 use super::session::Session;
 use super::settings::SourceSettings;
 use crate::error::SqlError;
+
+/// With so much to say, a second turn begins beside the first. With less, what there is to say waits
+/// for the answer, and for more of it: many small turns would cost the database more.
+const BULK: usize = 1_024;
 
 /// How long a lane rests that could not be left because one who accepts has its key.
 const REST: Duration = Duration::from_millis(100);
@@ -71,8 +77,8 @@ pub struct SqlSource {
     recalled: Vec<Position>,
     /// Messages that are letters of this inbox already, and have not settled.
     kept: HashSet<u64>,
-    call: Option<Call>,
-    /// An answer was lost: it is not known what is claimed.
+    calls: FuturesUnordered<Call>,
+    /// It is to be seen what is claimed: an answer was lost, or some time has passed.
     is_uncertain: bool,
     /// When to see what is claimed in any case: a turn that was given up may be done much later.
     look_at: Instant,
@@ -146,7 +152,7 @@ impl SqlInbox {
             room: 0,
             recalled: Vec::new(),
             kept: HashSet::new(),
-            call: None,
+            calls: FuturesUnordered::new(),
             is_uncertain: false,
             look_at: Instant::now() + settings.ttl,
             failures: 0,
@@ -192,11 +198,9 @@ impl Source for SqlSource {
         (self.retry_at, self.failures) = (None, 0);
         if self.session.as_ref().is_none_or(Session::is_lost) {
             // What it still answers is of claims that have ended.
-            self.call = None;
+            self.calls.clear();
         }
-        if let Some(call) = self.call.as_mut() {
-            let said = call.await;
-            self.call = None;
+        while let Some(said) = self.calls.next().await {
             let _ = self.follow(said.ok());
             self.ready.clear();
             self.recalled.clear();
@@ -264,11 +268,8 @@ impl Source for SqlSource {
             tokio::select! {
                 biased;
                 _ = lost.wait_for(|is_lost| *is_lost) => {}
-                // By reference: a dropped `receive` does not stop the call.
-                said = said(&mut self.call) => {
-                    self.call = None;
-                    self.follow(said)?;
-                }
+                // By reference: a dropped `receive` does not stop the calls.
+                said = said(&mut self.calls) => self.follow(said)?,
                 () = self.wake.notified() => self.lanes.look(),
                 () = tokio::time::sleep_until(retry_at.unwrap_or(until)), if retry_at.is_some() => {
                     self.retry_at = None;
@@ -319,7 +320,7 @@ impl Source for SqlSource {
                 return Err(SourceError::failed("the claims of this worker have ended"));
             };
             let mut lost = session.watch();
-            if self.call.is_none() {
+            if self.calls.is_empty() {
                 if self.lanes.is_told() {
                     return Ok(());
                 }
@@ -335,10 +336,7 @@ impl Source for SqlSource {
             tokio::select! {
                 biased;
                 _ = lost.wait_for(|is_lost| *is_lost) => {}
-                said = said(&mut self.call) => {
-                    self.call = None;
-                    self.follow(said)?;
-                }
+                said = said(&mut self.calls) => self.follow(said)?,
             }
         }
     }
@@ -422,16 +420,16 @@ impl SqlSource {
         let lost = Generation(self.opening);
         self.session = None;
         // What it still answers is of claims that have ended.
-        self.call = None;
+        self.calls.clear();
         self.recalled.clear();
         self.lanes = Lanes::new(limits(&self.settings));
         self.ready.clear();
         Ok(Received::Lost(vec![lost]))
     }
 
-    /// Says what there is to say and asks for more, unless a call is under way or failed just now.
+    /// Says what there is to say and asks for more, unless calls are under way or one failed just now.
     fn begin_call(&mut self) {
-        if self.call.is_some() || self.retry_at.is_some() {
+        if self.retry_at.is_some() {
             return;
         }
         let Some(session) = self.session.as_ref().filter(|session| !session.is_lost()) else {
@@ -439,9 +437,14 @@ impl SqlSource {
         };
         let (inbox, worker) = (self.inbox.clone(), session.worker);
         if self.is_uncertain || Instant::now() >= self.look_at {
+            // Turns change what there is to see.
+            if !self.calls.is_empty() {
+                return;
+            }
+            self.is_uncertain = true;
             self.look_at = Instant::now() + self.settings.ttl;
             let ttl = self.settings.ttl;
-            self.call = Some(tokio::spawn(async move {
+            self.calls.push(tokio::spawn(async move {
                 let backend = &inbox.shared.backend;
                 let found = inbox.limited(async {
                     let found = backend.lanes_of(worker).await?;
@@ -453,13 +456,17 @@ impl SqlSource {
             }));
             return;
         }
+        let most = if self.lanes.unsaid() < BULK { 1 } else { 2 };
+        if self.calls.len() >= most {
+            return;
+        }
         let turn = self
             .lanes
             .turn(worker, self.room.saturating_sub(self.ready.len()));
         if turn.is_empty() {
             return;
         }
-        self.call = Some(tokio::spawn(async move {
+        self.calls.push(tokio::spawn(async move {
             let answer = inbox.limited(inbox.shared.backend.turn(&turn)).await;
             Said::Turn(Box::new(turn), answer)
         }));
@@ -589,10 +596,10 @@ impl SqlSource {
     }
 }
 
-/// Waits for a call that is under way. `None`: the runtime ends.
-async fn said(call: &mut Option<Call>) -> Option<Said> {
-    match call {
-        Some(call) => call.await.ok(),
+/// Waits for one of the calls that are under way. `None`: the runtime ends.
+async fn said(calls: &mut FuturesUnordered<Call>) -> Option<Said> {
+    match calls.next().await {
+        Some(said) => said.ok(),
         None => std::future::pending().await,
     }
 }

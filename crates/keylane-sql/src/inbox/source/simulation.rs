@@ -15,10 +15,14 @@ const WORKER: u64 = 7;
 enum Step {
     /// Messages of these keys are accepted.
     Accept(Vec<u8>),
-    /// A round trip; the answer may be lost, and the database may not have been reached.
-    Turn {
+    /// A round trip begins, unless two are under way.
+    Begin,
+    /// The first or the last of those that are under way is done, or does not reach the database; and
+    /// is answered, or the answer is lost.
+    Do(bool),
+    Answer {
+        first: bool,
         is_lost: bool,
-        arrives: bool,
     },
     /// The first message of a key is handled.
     Handle(u8),
@@ -38,9 +42,11 @@ fn step() -> impl Strategy<Value = Step> {
     let key = 0_u8..5;
     prop_oneof![
         3 => prop::collection::vec(key.clone(), 1..8).prop_map(Step::Accept),
-        6 => (0_u8..10, any::<bool>()).prop_map(|(lost, arrives)| Step::Turn {
+        6 => Just(Step::Begin),
+        6 => any::<bool>().prop_map(Step::Do),
+        6 => (0_u8..10, any::<bool>()).prop_map(|(lost, first)| Step::Answer {
             is_lost: lost == 0,
-            arrives,
+            first,
         }),
         8 => key.clone().prop_map(Step::Handle),
         1 => key.clone().prop_map(Step::GiveBack),
@@ -183,6 +189,10 @@ struct World {
     letters: HashMap<LaneId, Vec<u64>>,
     handled: HashSet<u64>,
     redriven: HashSet<u64>,
+    /// How often messages were started, as we have said.
+    attempts: HashMap<u64, u32>,
+    /// Turns, and what the database has done about them.
+    calls: VecDeque<(Turn, Option<Answer>)>,
     is_uncertain: bool,
 }
 
@@ -195,6 +205,8 @@ impl World {
             letters: HashMap::new(),
             handled: HashSet::new(),
             redriven: HashSet::new(),
+            attempts: HashMap::new(),
+            calls: VecDeque::new(),
             is_uncertain: false,
         }
     }
@@ -208,7 +220,9 @@ impl World {
                     }
                 }
             }
-            Step::Turn { is_lost, arrives } => self.turn(*is_lost, *arrives),
+            Step::Begin => self.begin(),
+            Step::Do(first) => self.carry_out(*first),
+            Step::Answer { first, is_lost } => self.answer(*first, *is_lost),
             Step::Handle(key) => self.handle(id(*key)),
             Step::GiveBack(key) => self.give_back(id(*key)),
             Step::Letter(key) => self.letter(id(*key)),
@@ -223,25 +237,57 @@ impl World {
         }
     }
 
-    fn turn(&mut self, is_lost: bool, arrives: bool) {
-        if std::mem::take(&mut self.is_uncertain) {
-            let found = self.database.lanes_of();
-            assert!(self.lanes.adopt(&found), "nothing was taken from us");
-            return;
-        }
-        let out: usize = self.handed.values().map(VecDeque::len).sum();
-        let turn = self.lanes.turn(WORKER, 20_usize.saturating_sub(out));
-        if is_lost {
-            if arrives {
-                let _ = self.database.turn(&turn);
+    fn begin(&mut self) {
+        if self.is_uncertain {
+            if self.calls.is_empty() {
+                self.is_uncertain = false;
+                let found = self.database.lanes_of();
+                assert!(self.lanes.adopt(&found), "nothing was taken from us");
             }
-            self.lanes.take_back(turn);
-            self.is_uncertain = true;
-            return;
+        } else if self.calls.len() < 2 {
+            let out: usize = self.handed.values().map(VecDeque::len).sum();
+            let turn = self.lanes.turn(WORKER, 20_usize.saturating_sub(out));
+            self.calls.push_back((turn, None));
         }
-        let answer = self.database.turn(&turn);
-        let applied = self.lanes.apply(&turn, answer);
-        self.apply(applied);
+    }
+
+    fn call(&mut self, first: bool) -> Option<&mut (Turn, Option<Answer>)> {
+        match first {
+            true => self.calls.front_mut(),
+            false => self.calls.back_mut(),
+        }
+    }
+
+    fn carry_out(&mut self, first: bool) {
+        if let Some((turn, None)) = self.call(first) {
+            let turn = turn.clone();
+            let answer = self.database.turn(&turn);
+            self.call(first).expect("it is under way").1 = Some(answer);
+        }
+    }
+
+    fn answer(&mut self, first: bool, is_lost: bool) {
+        match self.call(first) {
+            None => return,
+            // It is never carried out.
+            Some((_, None)) if !is_lost => return,
+            Some(_) => {}
+        }
+        let call = match first {
+            true => self.calls.pop_front(),
+            false => self.calls.pop_back(),
+        };
+        let (turn, answer) = call.expect("it is under way");
+        match answer.filter(|_| !is_lost) {
+            None => {
+                self.lanes.take_back(turn);
+                self.is_uncertain = true;
+            }
+            Some(answer) => {
+                let applied = self.lanes.apply(&turn, answer);
+                self.apply(applied);
+            }
+        }
     }
 
     fn apply(&mut self, applied: Applied) {
@@ -251,6 +297,8 @@ impl World {
             assert!(!self.handled.contains(&sequence), "{sequence} was done");
             let handed = self.handed.entry(ready.lane).or_default();
             assert!(!handed.contains(&sequence), "{sequence} is out");
+            let attempts = self.attempts.get(&sequence).copied().unwrap_or(0);
+            assert_eq!(ready.attempts, attempts, "attempts of {sequence}");
             handed.push_back(sequence);
         }
         // What has not started comes back, and what runs goes on.
@@ -287,7 +335,9 @@ impl World {
 
     fn give_back(&mut self, lane: LaneId) {
         for sequence in self.handed.remove(&lane).unwrap_or_default() {
-            self.lanes.give_back(lane, sequence, 1);
+            let attempts = self.attempts.entry(sequence).or_default();
+            *attempts += 1;
+            self.lanes.give_back(lane, sequence, *attempts);
         }
     }
 
@@ -305,6 +355,7 @@ impl World {
         {
             self.database.redrive(lane, sequence);
             self.redriven.insert(sequence);
+            self.attempts.remove(&sequence);
         }
     }
 
@@ -312,12 +363,17 @@ impl World {
     fn finish(&mut self) {
         self.database.locked.clear();
         for _ in 0..500 {
-            if self.database.messages.is_empty() && self.database.lanes.is_empty() {
+            let nothing_waits = self.database.messages.is_empty() && self.database.lanes.is_empty();
+            if nothing_waits && self.calls.is_empty() && !self.is_uncertain {
                 assert!(self.lanes.is_told(), "and told");
                 return;
             }
-            self.lanes.look();
-            self.turn(false, true);
+            if self.calls.is_empty() {
+                self.lanes.look();
+                self.begin();
+            }
+            self.carry_out(true);
+            self.answer(true, false);
             for key in 0..5 {
                 while self
                     .handed
