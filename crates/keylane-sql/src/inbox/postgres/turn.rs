@@ -21,10 +21,10 @@ use crate::lent::Lent;
 /// lanes a worker, and would compare all with all.
 const TURN: &str = "
     with ours as materialized (
-        select said.lane, said.last
+        select said.lane, said.last, claim.ctid as place
         from unnest($2::bytea[], $3::bigint[], $4::bigint[]) as said (lane, token, last)
         cross join lateral (
-            select from {lanes} lanes
+            select ctid from {lanes} lanes
             where lanes.lane = said.lane and lanes.token = said.token and (lanes.worker = $1) is true
             for share
         ) as claim
@@ -37,17 +37,17 @@ const TURN: &str = "
         where messages.sequence = tried.sequence
           and (messages.lane in (select lane from ours)) is true
     ), unchanged as materialized (
-        select ours.lane
+        select ours.place as of_lane, key.ctid as of_key
         from ours cross join lateral (
-            select from {keys} keys
+            select ctid from {keys} keys
             where keys.lane = ours.lane and keys.last = ours.last
             for update skip locked
         ) as key
     ), drained as (
-        delete from {lanes} lanes using unchanged where lanes.lane = unchanged.lane
+        delete from {lanes} lanes where lanes.ctid = any(array(select of_lane from unchanged))
         returning lanes.lane
     ), forgotten as (
-        delete from {keys} keys using unchanged where keys.lane = unchanged.lane
+        delete from {keys} keys where keys.ctid = any(array(select of_key from unchanged))
     ), free as materialized (
         select ctid from {lanes}
         where worker is null and ready_at <= clock_timestamp() and (

@@ -20,9 +20,10 @@ const MOST: usize = 1_024;
 const ASKED: usize = 4_096;
 
 /// Most lanes that are claimed by one.
-const CLAIMS: usize = 512;
+const CLAIMS: usize = 1_024;
 
-/// So many messages of a lane are asked for at least: each lane costs more than a message.
+/// So many messages of a lane are asked for at least, if lanes have so many: each lane costs more than
+/// a message.
 const SHARE: usize = 16;
 
 /// So many messages of a lane are looked at one by one after a worker has died with it. It is the
@@ -48,6 +49,8 @@ pub(super) struct Lanes {
     bytes: usize,
     /// What the turns under way ask for.
     asked: Asked,
+    /// How many messages the lanes had that were claimed last, on the average; and one more.
+    depth: usize,
     /// Whether there may be lanes that no worker has.
     claims: bool,
     /// Whether to look at all lanes that are ours.
@@ -129,6 +132,7 @@ impl Lanes {
             attempts: Vec::new(),
             bytes: 0,
             asked: Asked::default(),
+            depth: SHARE,
             claims: true,
             checks: false,
         }
@@ -262,7 +266,8 @@ impl Lanes {
         };
         // All have a share of the room, so that no few lanes take all of it.
         let share = room / (self.busy.len() + free).max(1);
-        let share = share.clamp(SHARE.min(self.limits.window), self.limits.window);
+        let least = self.depth.min(SHARE).min(self.limits.window);
+        let share = share.clamp(least, self.limits.window);
         let mut kept = VecDeque::new();
         while turn.leave.len() + turn.fetch.len() < MOST
             && let Some(id) = self.busy.pop_front()
@@ -458,6 +463,13 @@ impl Lanes {
         }
         let left_out: HashSet<LaneId> = answer.left_out.into_iter().collect();
         let claimed = answer.lanes.len() - asked.len().min(answer.lanes.len());
+        let of_claims = available
+            .iter()
+            .filter(|(lane, _)| !asked.contains_key(lane));
+        let found: u32 = of_claims.map(|(_, count)| count).sum();
+        if claimed > 0 {
+            self.depth = (found as usize).div_ceil(claimed) + 1;
+        }
         for found in &answer.lanes {
             let id = found.claimed.lane;
             let count = asked.remove(&id);

@@ -34,7 +34,7 @@ impl SourceSettings {
     /// The defaults.
     pub fn new() -> Self {
         Self {
-            keys: 1_024,
+            keys: 2_048,
             window: 256,
             bytes: 64 << 20,
             ttl: Duration::from_secs(15),
@@ -44,7 +44,7 @@ impl SourceSettings {
         }
     }
 
-    /// Most keys that are claimed at a time; 1,024 by default, and at least 1. The others are left
+    /// Most keys that are claimed at a time; 2,048 by default, and at least 1. The others are left
     /// to other processes: set it to what the handlers of this one can work on at a time, and a few
     /// more.
     #[must_use]
