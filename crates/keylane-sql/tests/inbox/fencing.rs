@@ -9,7 +9,7 @@ use keylane_inbox::NewMessage;
 use keylane_sql::{Database, Settings, SourceSettings, SqlInbox, Tables, sqlx};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, MySqlPool, PgConnection, PgPool, Row};
 use tokio::time::{Instant, timeout};
 
 use crate::support::process::{Process, end_with_parent};
@@ -170,23 +170,27 @@ fn child() {
 
 async fn work(kind: Kind, address: String, fenced: bool) {
     // Few connections: there are many of these processes.
-    let database = match kind {
+    let sink = match kind {
         Kind::Postgres => {
-            let pool = PgPoolOptions::new().max_connections(3);
-            Database::postgres(pool.connect(&address).await.unwrap())
+            let pool = PgPoolOptions::new().max_connections(4);
+            Sink::Postgres(pool.connect(&address).await.unwrap())
         }
         Kind::MariaDb => {
-            let pool = MySqlPoolOptions::new().max_connections(3);
-            Database::mysql(pool.connect(&address).await.unwrap())
+            let pool = MySqlPoolOptions::new().max_connections(4);
+            Sink::MySql(pool.connect(&address).await.unwrap())
         }
+    };
+    let database = match &sink {
+        Sink::Postgres(pool) => Database::postgres(pool.clone()),
+        Sink::MySql(pool) => Database::mysql(pool.clone()),
     };
     let inbox = SqlInbox::open(&database, &Tables::new(), Settings::new()).await;
     let inbox = inbox.unwrap();
     let handler = move |message: RawMessage| {
-        let address = address.clone();
+        let sink = sink.clone();
         async move {
             let id = i64::from_be_bytes(message.payload[..].try_into().unwrap());
-            effect(kind, &address, id, fenced).await.unwrap();
+            sink.effect(id, fenced).await.unwrap();
             Ok::<(), std::io::Error>(())
         }
     };
@@ -204,47 +208,50 @@ async fn work(kind: Kind, address: String, fenced: bool) {
     drop(intake);
 }
 
-/// Reads the token of the lane, computes for a while, and writes under that token: if it is fenced,
-/// only while it is the one of the lane.
-async fn effect(kind: Kind, address: &str, id: i64, fenced: bool) -> Result<(), sqlx::Error> {
-    match kind {
-        Kind::Postgres => {
-            let mut connection = PgConnection::connect(address).await?;
-            let lane = "lane = sha256('key')";
-            let read = format!("select token from keylane_lanes where {lane}");
-            let read = sqlx::query_scalar(AssertSqlSafe(read));
-            let token: i64 = read.fetch_one(&mut connection).await?;
-            compute();
-            let only = match fenced {
-                true => format!("from keylane_lanes where {lane} and token = {token} for share"),
-                false => String::new(),
-            };
-            let write = format!(
-                "with ours as (select 1 {only})
-                 insert into effects (id, token) select {id}, {token} from ours"
-            );
-            sqlx::raw_sql(AssertSqlSafe(write))
-                .execute(&mut connection)
-                .await?;
-            connection.close().await
+#[derive(Clone)]
+enum Sink {
+    Postgres(PgPool),
+    MySql(MySqlPool),
+}
+
+impl Sink {
+    /// Reads the token of the lane, computes for a while, and writes under that token: if it is
+    /// fenced, only while it is the one of the lane.
+    async fn effect(&self, id: i64, fenced: bool) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Postgres(pool) => {
+                let lane = "lane = sha256('key')";
+                let read = format!("select token from keylane_lanes where {lane}");
+                let read = sqlx::query_scalar(AssertSqlSafe(read));
+                let token: i64 = read.fetch_one(pool).await?;
+                compute();
+                let only = match fenced {
+                    true => {
+                        format!("from keylane_lanes where {lane} and token = {token} for share")
+                    }
+                    false => String::new(),
+                };
+                let write = format!(
+                    "with ours as (select 1 {only})
+                     insert into effects (id, token) select {id}, {token} from ours"
+                );
+                sqlx::raw_sql(AssertSqlSafe(write)).execute(pool).await?;
+            }
+            Self::MySql(pool) => {
+                let lane = "lane = unhex(sha2('key', 256))";
+                let read = format!("select cast(token as signed) from keylane_lanes where {lane}");
+                let read = sqlx::query_scalar(AssertSqlSafe(read));
+                let token: i64 = read.fetch_one(pool).await?;
+                compute();
+                let only = match fenced {
+                    true => format!("from keylane_lanes where {lane} and token = {token}"),
+                    false => String::new(),
+                };
+                let write = format!("insert into effects (id, token) select {id}, {token} {only}");
+                sqlx::raw_sql(AssertSqlSafe(write)).execute(pool).await?;
+            }
         }
-        Kind::MariaDb => {
-            let mut connection = MySqlConnection::connect(address).await?;
-            let lane = "lane = unhex(sha2('key', 256))";
-            let read = format!("select cast(token as signed) from keylane_lanes where {lane}");
-            let read = sqlx::query_scalar(AssertSqlSafe(read));
-            let token: i64 = read.fetch_one(&mut connection).await?;
-            compute();
-            let only = match fenced {
-                true => format!("from keylane_lanes where {lane} and token = {token}"),
-                false => String::new(),
-            };
-            let write = format!("insert into effects (id, token) select {id}, {token} {only}");
-            sqlx::raw_sql(AssertSqlSafe(write))
-                .execute(&mut connection)
-                .await?;
-            connection.close().await
-        }
+        Ok(())
     }
 }
 
