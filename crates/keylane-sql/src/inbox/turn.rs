@@ -13,6 +13,9 @@ pub(super) struct Claimed {
     pub(super) token: u64,
 }
 
+/// Most lanes that are claimed in one round trip.
+pub(super) const MOST_CLAIMED: usize = 1_000;
+
 /// What a source says, and what it wants.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turn {
@@ -30,6 +33,8 @@ pub(super) struct Turn {
     pub(super) window: u32,
     /// How many bytes of payloads to bring in all; one message is brought however large it is.
     pub(super) bytes: u64,
+    /// How often there was something new before it began. The database is not told.
+    pub(super) looks: u64,
 }
 
 impl Turn {

@@ -26,9 +26,6 @@ use crate::inbox::turn::{Answer, Brought, Claimed, Fetch, Found, Turn};
 use crate::lent::Lent;
 use crate::literals::{hex, table};
 
-/// How many lanes one round trip claims at most.
-const MOST_CLAIMED: u32 = 1_000;
-
 /// What the results say, in their column `what`.
 const OURS: i64 = 0;
 const GONE: i64 = 1;
@@ -124,7 +121,7 @@ fn changes(turn: &Turn) -> Vec<String> {
         statements.push(format!(
             "update {} straight_join {{messages}} messages force index (primary)
                 on messages.sequence = said.sequence and messages.lane = said.lane
-             set messages.attempts = said.attempts",
+             set messages.attempts = greatest(messages.attempts, said.attempts)",
             ours(&tried),
         ));
     }
@@ -148,7 +145,7 @@ fn changes(turn: &Turn) -> Vec<String> {
         ));
     }
     if turn.claim > 0 {
-        statements.extend(claim(worker, turn.claim.min(MOST_CLAIMED)));
+        statements.extend(claim(worker, turn.claim));
     }
     statements
 }

@@ -32,7 +32,7 @@ const TURN: &str = "
         delete from {messages} messages
         where messages.sequence = any($5) and (messages.lane in (select lane from ours)) is true
     ), noted as (
-        update {messages} messages set attempts = tried.attempts
+        update {messages} messages set attempts = greatest(messages.attempts, tried.attempts)
         from unnest($6::bigint[], $7::integer[]) as tried (sequence, attempts)
         where messages.sequence = tried.sequence
           and (messages.lane in (select lane from ours)) is true

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use keylane_inbox::StoredMessage;
 
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Claimed, Fetch, Found, Turn};
+use super::super::turn::{Answer, Claimed, Fetch, Found, MOST_CLAIMED, Turn};
 
 /// Most lanes to fetch from or to leave in one round trip.
 const MOST: usize = 1_024;
@@ -18,9 +18,6 @@ const MOST: usize = 1_024;
 /// Most messages that one asks for. A source may have twice as many by default, so that two round
 /// trips at a time have as much to do each.
 const ASKED: usize = 4_096;
-
-/// Most lanes that are claimed by one.
-const CLAIMS: usize = 1_024;
 
 /// So many messages of a lane are asked for at least, if lanes have so many: each lane costs more than
 /// a message.
@@ -55,6 +52,8 @@ pub(super) struct Lanes {
     claims: bool,
     /// Whether to look at all lanes that are ours.
     checks: bool,
+    /// How often there was something new.
+    looks: u64,
 }
 
 #[derive(Debug, Default)]
@@ -135,6 +134,7 @@ impl Lanes {
             depth: SHARE,
             claims: true,
             checks: false,
+            looks: 0,
         }
     }
 
@@ -155,6 +155,7 @@ impl Lanes {
     /// There may be something new: a message was accepted, or it is time to look.
     pub(super) fn look(&mut self) {
         self.claims = true;
+        self.looks += 1;
         self.wake_resting();
         let mut versioned = Vec::new();
         for (id, lane) in &mut self.lanes {
@@ -244,6 +245,7 @@ impl Lanes {
     pub(super) fn turn(&mut self, worker: u64, room: usize) -> Turn {
         let mut turn = Turn {
             worker,
+            looks: self.looks,
             ..Turn::default()
         };
         // All of it: a lane that is left takes its done-marks along.
@@ -307,7 +309,7 @@ impl Lanes {
         }
         if room > 0 && free > 0 {
             let share = share.min(room);
-            turn.claim = free.min(room / share).min(CLAIMS) as u32;
+            turn.claim = free.min(room / share).min(MOST_CLAIMED) as u32;
             turn.window = share as u32;
         }
         self.begin(&turn);
@@ -351,8 +353,10 @@ impl Lanes {
 
     /// Asks for none of the messages of the lanes that are waited for.
     fn check_all(&mut self, turn: &mut Turn) {
-        let waited_for =
-            (self.lanes.iter_mut()).filter(|(_, lane)| !lane.out.is_empty() && !lane.is_queued);
+        // Those as well for whose messages there was no room.
+        let busy: HashSet<LaneId> = self.busy.iter().copied().collect();
+        let waited_for = (self.lanes.iter_mut())
+            .filter(|(id, lane)| !lane.out.is_empty() && (!lane.is_queued || busy.contains(*id)));
         turn.fetch.extend(waited_for.map(|(id, lane)| {
             lane.is_queued = true;
             Fetch {
@@ -364,6 +368,8 @@ impl Lanes {
                 count: 0,
             }
         }));
+        let lanes = &self.lanes;
+        (self.busy).retain(|id| lanes.get(id).is_some_and(|lane| lane.out.is_empty()));
     }
 
     /// A turn was not answered: what was said is said again. What was asked may have been granted,
@@ -462,6 +468,7 @@ impl Lanes {
             *available.entry(*lane).or_default() += 1;
         }
         let left_out: HashSet<LaneId> = answer.left_out.into_iter().collect();
+        let is_latest = turn.looks == self.looks;
         let claimed = answer.lanes.len() - asked.len().min(answer.lanes.len());
         let of_claims = available
             .iter()
@@ -470,7 +477,11 @@ impl Lanes {
         if claimed > 0 {
             self.depth = (found as usize).div_ceil(claimed) + 1;
         }
-        for found in &answer.lanes {
+        // Those that were left out altogether come first the next time.
+        let served: HashSet<LaneId> = answer.messages.iter().map(|one| one.lane).collect();
+        let mut found_lanes = answer.lanes;
+        found_lanes.sort_by_key(|found| served.contains(&found.claimed.lane));
+        for found in &found_lanes {
             let id = found.claimed.lane;
             let count = asked.remove(&id);
             let new = || Lane::new(found, self.limits.exact_starts);
@@ -478,6 +489,7 @@ impl Lanes {
             if lane.token != found.claimed.token {
                 // The answer to the turn that has left it is still on its way.
                 *lane = new();
+                self.busy.retain(|busy| *busy != id);
             }
             if count == Some(0) {
                 lane.is_queued = false;
@@ -495,14 +507,15 @@ impl Lanes {
                 && count.is_some()
                 && was_exhausted_at == found.last;
             lane.last = found.last;
-            lane.is_exhausted = !has_more;
+            // What comes late may be in front of what versions wait for.
+            lane.is_exhausted = !has_more && (is_latest || !lane.has_versions);
             lane.is_queued = false;
             lane.see_redriven(found, &mut applied);
             self.queue(id);
         }
         applied.is_lost |= !asked.is_empty();
-        // Fewer than were asked for: there are no others.
-        self.claims &= turn.claim == 0 || claimed >= turn.claim as usize;
+        // Fewer than were asked for: there are no others, unless they have come meanwhile.
+        self.claims &= turn.claim == 0 || claimed >= turn.claim as usize || !is_latest;
         for (claimed, sequence, _) in &turn.attempts {
             self.hand_over_suspect(*claimed, *sequence, &mut applied);
         }
@@ -570,6 +583,13 @@ impl Lanes {
             attempts,
             noted: attempts + 1,
         });
+    }
+
+    /// A lane is asked for or left once at a time.
+    #[cfg(test)]
+    pub(super) fn assert_sound(&self) {
+        let busy: HashSet<&LaneId> = self.busy.iter().collect();
+        assert_eq!(busy.len(), self.busy.len(), "a lane is queued twice");
     }
 
     fn queue(&mut self, id: LaneId) {

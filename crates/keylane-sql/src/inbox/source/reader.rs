@@ -488,15 +488,22 @@ impl SqlSource {
                     self.poll = FIRST_POLL;
                 }
                 self.ready.extend(applied.ready);
-                let opening = self.opening;
-                let recalled = applied.recalled.into_iter();
-                self.recalled
-                    .extend(recalled.map(|(lane, sequence)| Position {
-                        sequence,
-                        lane,
-                        noted: 0,
-                        opening,
-                    }));
+                for (lane, sequence) in applied.recalled {
+                    let mut ready = self.ready.iter();
+                    match ready.position(|ready| ready.message.sequence == sequence) {
+                        // It is not handed over yet.
+                        Some(at) => {
+                            self.ready.remove(at);
+                            self.lanes.give_back(lane, sequence, 0);
+                        }
+                        None => self.recalled.push(Position {
+                            sequence,
+                            lane,
+                            noted: 0,
+                            opening: self.opening,
+                        }),
+                    }
+                }
                 Ok(())
             }
             Some(Said::Turn(turn, Err(error))) => {

@@ -212,6 +212,7 @@ impl World {
     }
 
     fn step(&mut self, step: &Step) {
+        self.lanes.assert_sound();
         match step {
             Step::Accept(keys) => {
                 for lane in keys.iter().map(|key| id(*key)) {
@@ -405,4 +406,58 @@ proptest! {
         }
         world.finish();
     }
+}
+
+fn whole(world: &mut World) {
+    world.begin();
+    world.carry_out(true);
+    world.answer(true, false);
+}
+
+/// A lane that was left, and whose answer is lost while another turn claims it anew, is asked for
+/// once at a time.
+#[test]
+fn a_lane_that_is_claimed_anew_is_queued_once() {
+    let limits = Limits {
+        keys: 8,
+        window: 4,
+        bytes: 1_000,
+        exact_starts: true,
+    };
+    let mut world = World::new(limits);
+    world.database.accept(id(0));
+    whole(&mut world);
+    world.handle(id(0));
+    // It is left, and claimed anew beside that.
+    world.begin();
+    world.carry_out(true);
+    for _ in 0..8 {
+        world.database.accept(id(0));
+    }
+    world.lanes.look();
+    world.begin();
+    world.carry_out(false);
+    world.answer(true, true);
+    world.answer(true, false);
+    world.begin();
+    world.lanes.assert_sound();
+    world.finish();
+}
+
+/// A message that is told while a turn is under way that has not seen it is asked for at once.
+#[test]
+fn what_is_told_during_a_turn_is_claimed() {
+    let limits = Limits {
+        keys: 8,
+        window: 4,
+        bytes: 1_000,
+        exact_starts: true,
+    };
+    let mut world = World::new(limits);
+    world.begin();
+    world.carry_out(true);
+    world.database.accept(id(0));
+    world.lanes.look();
+    world.answer(true, false);
+    assert!(world.lanes.turn(WORKER, 20).claim > 0);
 }
