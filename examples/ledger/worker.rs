@@ -23,7 +23,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(2);
 
 /// How many handlers run at once, and how many connections there are for them and for the source.
 const HANDLERS: usize = 12;
-const CONNECTIONS: u32 = 16;
+const CONNECTIONS: u32 = HANDLERS as u32 + 5;
 
 /// Of so many commits the answer to one is thrown away, as a network does: the message is handled once
 /// more.

@@ -59,7 +59,7 @@ async fn command(opened: &Opened, command: Command, out: &mut Output) -> Result<
             purge(store, selection, out).await
         }
         Command::Stats => Ok(out.stats(&store.stats().await?)?),
-        Command::Check => check(store, out).await,
+        Command::Check => check(opened, store, out).await,
         Command::Compact => compact(opened, out).await,
     }
 }
@@ -159,7 +159,9 @@ fn all_found(wanted: &[u64], found: &[u64]) -> Result<(), Failure> {
 }
 
 /// The checksums of the pages of a file were verified when it was opened. Here every record is read.
-async fn check(store: &dyn InboxStore, out: &mut Output) -> Result<(), Failure> {
+/// Reads everything. In a database, what is read page by page need not be what was there at one time,
+/// so it is compared with nothing.
+async fn check(opened: &Opened, store: &dyn InboxStore, out: &mut Output) -> Result<(), Failure> {
     let (mut messages, mut letters, mut after) = (0, 0, 0);
     while let Some(page) = waiting_after(store, after).await? {
         messages += page.len() as u64;
@@ -172,8 +174,13 @@ async fn check(store: &dyn InboxStore, out: &mut Output) -> Result<(), Failure> 
         after = last.message.sequence;
         letters += page.len() as u64;
     }
-    let stats = store.stats().await?;
-    if (stats.waiting, stats.letters) != (messages, letters) {
+    let stats = match opened {
+        Opened::Embedded(_) => Some(store.stats().await?),
+        _ => None,
+    };
+    if let Some(stats) = stats
+        && (stats.waiting, stats.letters) != (messages, letters)
+    {
         return Err(Failure::Other(format!(
             "{messages} messages and {letters} letters were read, and there should be {} and {}",
             stats.waiting, stats.letters

@@ -12,7 +12,10 @@ pub(super) struct MarkGuard(pub(super) Arc<Marks>);
 
 impl StartGuard<Position> for MarkGuard {
     fn starts(&self, slot: u32, position: &Position, attempt: u32) -> Result<(), BoxError> {
-        Ok(self.0.start(slot, position.sequence, attempt)?)
+        self.0.start(slot, position.sequence, attempt).map_err(|error| {
+            tracing::error!(target: "keylane", %error, "an attempt was not counted; its key waits");
+            error.into()
+        })
     }
 
     fn settles(&self, slot: u32, position: &Position, outcome: Outcome) {

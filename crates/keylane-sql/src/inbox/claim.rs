@@ -65,7 +65,9 @@ impl fmt::Debug for Claim {
 
 /// What a handler writes, and that its message is done, in one transaction: both, or nothing.
 ///
-/// Dropped, it is rolled back.
+/// Dropped, it is rolled back. A handler that returns `Ok` without a [commit](Self::commit) has handled
+/// its message all the same, and what it wrote in the transaction is gone.
+#[must_use = "without a commit it is rolled back"]
 pub struct SqlTransaction {
     connection: Connection,
     inbox: SqlInbox,

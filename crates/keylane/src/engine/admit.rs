@@ -245,7 +245,8 @@ impl<T: Spec> Engine<T> {
             mut envelope,
             work,
         } = job;
-        tracing::error!(target: "keylane", %why, "a source cannot count an attempt; its key waits");
+        // The source says it louder where that is a fault.
+        tracing::debug!(target: "keylane", %why, "an attempt waits until its source has counted it");
         let members = envelope.obligation.take_members();
         if !members.is_empty() {
             self.put_back(tally, key.as_ref(), hash, members);

@@ -360,7 +360,8 @@ pub trait StartGuard<P>: Send + Sync {
     /// # Errors
     ///
     /// The attempt does not start. Its key waits, and the attempt is asked for again after 100
-    /// milliseconds.
+    /// milliseconds. Where that is a fault, and not part of the plan, log it: the engine does so at
+    /// the level `DEBUG` only.
     fn starts(&self, slot: u32, position: &P, attempt: u32) -> Result<(), BoxError>;
 
     /// The message has settled. Called before the next message of its key starts. Of a message that
