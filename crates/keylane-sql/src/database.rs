@@ -74,6 +74,14 @@ impl Database {
         Self(Pool::MySql(pool))
     }
 
+    /// How many connections there may be.
+    pub(crate) fn most(&self) -> u32 {
+        match &self.0 {
+            Pool::Postgres(pool) => pool.options().get_max_connections(),
+            Pool::MySql(pool) => pool.options().get_max_connections(),
+        }
+    }
+
     /// Closes the connections, once those in use have come back.
     pub async fn close(&self) {
         match &self.0 {

@@ -31,9 +31,7 @@ pub enum OpenError {
         known: u32,
     },
     /// The tables are not there, or are of an older version.
-    #[error(
-        "the tables are of version {found}, and this program needs {needed}: migrate them first"
-    )]
+    #[error("{}", older(*found, *needed))]
     Older {
         /// Of the tables; 0 if there are none.
         found: u32,
@@ -43,6 +41,19 @@ pub enum OpenError {
     /// What the database says.
     #[error(transparent)]
     Sql(#[from] SqlError),
+}
+
+fn older(found: u32, needed: u32) -> String {
+    match found {
+        0 => {
+            "there are no tables of keylane under this prefix and in this schema: is it the right \
+            database? A service makes them by `Database::migrate`"
+                .to_owned()
+        }
+        _ => format!(
+            "the tables are of version {found}, and this program needs {needed}: migrate them first"
+        ),
+    }
 }
 
 /// Why a handler's transaction was not committed.
@@ -98,7 +109,9 @@ impl SqlError {
     pub(crate) fn unreadable_address() -> Self {
         Self {
             kind: ErrorKind::Address,
-            message: "it is not of the form postgres://user:password@host:port/database".to_owned(),
+            message: "it is not of the form postgres://user:password@host:port/database; in the user and \
+                the password, @ is written %40, : %3A, / %2F, # %23, ? %3F and % %25"
+                .to_owned(),
         }
     }
 

@@ -1,17 +1,27 @@
 //! Effects that are committed together with the done-mark of their message.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use keylane::source::RawMessage;
 use sqlx::{MySqlConnection, PgConnection};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::SqlInbox;
 use super::lane::LaneId;
 use super::turn::Claimed;
-use crate::database::Pool;
+use crate::database::{Database, Pool};
 use crate::error::{CommitError, SqlError};
 use crate::lent::Lent;
+
+/// Connections that are kept for the source: see the README.
+const OF_SOURCE: u32 = 5;
+
+/// How many transactions of handlers there may be at a time.
+pub(super) fn begins(database: &Database) -> usize {
+    database.most().saturating_sub(OF_SOURCE).max(1) as usize
+}
 
 /// The claim under which a message was handed over. Keep it in what you decode, and a handler can
 /// [finish in a transaction](SqlInbox::begin).
@@ -72,6 +82,7 @@ pub struct SqlTransaction {
     connection: Connection,
     inbox: SqlInbox,
     claim: Claim,
+    _permit: OwnedSemaphorePermit,
 }
 
 enum Connection {
@@ -95,6 +106,9 @@ impl SqlInbox {
     ///
     /// With it the effects of a handler happen once: an attempt that fails, is dropped or dies leaves
     /// nothing behind, and one that was committed is not made again.
+    ///
+    /// Five connections of the pool are kept for the source, which renews its claims by them. When
+    /// handlers have all others, further calls wait until one of them has ended its transaction.
     ///
     /// A process that is paused in the middle keeps the locks of what it has written. Let the database
     /// end such transactions sooner than claims do: `idle_in_transaction_session_timeout` below
@@ -128,6 +142,9 @@ impl SqlInbox {
     /// }
     /// ```
     pub async fn begin(&self, claim: Claim) -> Result<SqlTransaction, SqlError> {
+        let begins = Arc::clone(&self.shared.begins);
+        let permit = begins.acquire_owned().await;
+        let permit = permit.expect("it is never closed");
         let connection = match &self.shared.database.0 {
             Pool::Postgres(pool) => {
                 let mut lent = Lent::from(pool).await?;
@@ -146,6 +163,7 @@ impl SqlInbox {
             connection,
             inbox: self.clone(),
             claim,
+            _permit: permit,
         })
     }
 }
@@ -192,6 +210,7 @@ impl SqlTransaction {
             connection,
             inbox,
             claim,
+            _permit,
         } = self;
         let tables = &inbox.shared.tables;
         let finished = match connection {

@@ -55,7 +55,7 @@ use std::time::{Duration, SystemTime};
 use keylane_inbox::error::{AcceptError, StoreError};
 use keylane_inbox::store::{Tail, check_limits};
 use keylane_inbox::{Accepted, Inbox, NewMessage};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::database::{Database, Pool};
@@ -110,6 +110,8 @@ struct Shared {
     database: Database,
     tables: Tables,
     settings: Settings,
+    /// For transactions that handlers begin.
+    begins: Arc<Semaphore>,
     tail: watch::Sender<Tail>,
     /// What this handle has redriven, and was not asked for yet.
     redriven: Mutex<VecDeque<u64>>,
@@ -142,6 +144,7 @@ impl SqlInbox {
                 database: database.clone(),
                 tables: tables.clone(),
                 settings,
+                begins: Arc::new(Semaphore::new(claim::begins(database))),
                 tail: watch::Sender::new(tail),
                 redriven: Mutex::default(),
                 is_closed: AtomicBool::new(false),
@@ -150,7 +153,8 @@ impl SqlInbox {
         })
     }
 
-    /// What accepts messages, and shows dead letters.
+    /// What accepts messages, and shows dead letters. What [`Inbox`] says of directories, and of one
+    /// process at a time, does not hold for tables.
     pub fn inbox(&self) -> Inbox {
         Inbox::with_store(Arc::new(self.clone()))
     }

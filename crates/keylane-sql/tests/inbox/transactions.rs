@@ -9,7 +9,11 @@ use keylane::source::{RawMessage, Source};
 use keylane::{Dispatcher, Intake, OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::error::CommitError;
-use keylane_sql::{Claim, Committed, SourceSettings, SqlInbox, SqlTransaction, sqlx};
+use keylane_sql::{
+    Claim, Committed, Database, Settings, SourceSettings, SqlInbox, SqlTransaction, Tables, sqlx,
+};
+use sqlx::mysql::MySqlPoolOptions;
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 use tokio::time::sleep;
 
@@ -217,5 +221,55 @@ async fn messages_commit_with_the_transaction_that_accepts_them() {
         ];
         assert_eq!(payloads, expected, "{kind:?}");
         assert_eq!(place.number("select count(*) from sold").await, 2);
+    }
+}
+
+/// More handlers than connections: they wait for each other, and none fails for want of one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handlers_wait_for_connections() {
+    for kind in KINDS {
+        let (place, _) = payments(kind, 0).await;
+        let wait = Duration::from_millis(500);
+        let database = match kind {
+            Kind::Postgres => {
+                let pool = PgPoolOptions::new()
+                    .max_connections(7)
+                    .acquire_timeout(wait);
+                Database::postgres(pool.connect(&place.address).await.unwrap())
+            }
+            Kind::MariaDb => {
+                let pool = MySqlPoolOptions::new()
+                    .max_connections(7)
+                    .acquire_timeout(wait);
+                Database::mysql(pool.connect(&place.address).await.unwrap())
+            }
+        };
+        let inbox = SqlInbox::open(&database, &Tables::new(), Settings::new()).await;
+        let inbox = inbox.unwrap();
+        let each = (0..12).map(|number| NewMessage::new(format!("{number}"), number.to_string()));
+        inbox.inbox().accept_many(each).await.unwrap();
+        let handler = {
+            let inbox = inbox.clone();
+            move |payment: Payment| {
+                let inbox = inbox.clone();
+                async move {
+                    let mut transaction = inbox.begin(payment.claim).await?;
+                    write(&mut transaction, kind, payment.number).await?;
+                    sleep(Duration::from_millis(300)).await;
+                    let _ = transaction.commit().await?;
+                    Ok::<(), BoxError>(())
+                }
+            }
+        };
+        let payments = Dispatcher::builder(|payment: &Payment| payment.number)
+            .on_exhausted(OnExhausted::AtSource)
+            .spawn(handler)
+            .unwrap();
+        let intake = payments.consume(source(&inbox)).unwrap();
+        until_empty(&inbox).await;
+        stop(intake).await;
+        let effects = place.number("select count(*) from effects").await;
+        let letters = place.number("select count(*) from keylane_letters").await;
+        assert_eq!((effects, letters), (12, 0), "{kind:?}");
     }
 }
