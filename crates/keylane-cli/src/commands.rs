@@ -159,8 +159,8 @@ fn all_found(wanted: &[u64], found: &[u64]) -> Result<(), Failure> {
 }
 
 /// The checksums of the pages of a file were verified when it was opened. Here every record is read.
-/// Reads everything. In a database, what is read page by page need not be what was there at one time,
-/// so it is compared with nothing.
+/// In a database, what is read page by page need not be what was there at one time, so it is compared
+/// with nothing.
 async fn check(opened: &Opened, store: &dyn InboxStore, out: &mut Output) -> Result<(), Failure> {
     let (mut messages, mut letters, mut after) = (0, 0, 0);
     while let Some(page) = waiting_after(store, after).await? {
@@ -176,7 +176,7 @@ async fn check(opened: &Opened, store: &dyn InboxStore, out: &mut Output) -> Res
     }
     let stats = match opened {
         Opened::Embedded(_) => Some(store.stats().await?),
-        _ => None,
+        Opened::Tables(_) => None,
     };
     if let Some(stats) = stats
         && (stats.waiting, stats.letters) != (messages, letters)

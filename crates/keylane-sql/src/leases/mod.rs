@@ -138,7 +138,6 @@ fn start_of(key: &[u8]) -> Vec<u8> {
     key[..key.len().min(SHOWN)].to_vec()
 }
 
-/// Times to live are at most a day.
 /// Another owner has the lease, for so many microseconds by the clock of the server. `None`: it was
 /// granted to that owner while the statement ran.
 fn taken(micros: Option<i64>, wish: &Wish) -> Answer {

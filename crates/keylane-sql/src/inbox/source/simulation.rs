@@ -408,25 +408,24 @@ proptest! {
     }
 }
 
-fn whole(world: &mut World) {
-    world.begin();
-    world.carry_out(true);
-    world.answer(true, false);
+fn roomy() -> World {
+    World::new(Limits {
+        keys: 8,
+        window: 4,
+        bytes: 1_000,
+        exact_starts: true,
+    })
 }
 
 /// A lane that was left, and whose answer is lost while another turn claims it anew, is asked for
 /// once at a time.
 #[test]
 fn a_lane_that_is_claimed_anew_is_queued_once() {
-    let limits = Limits {
-        keys: 8,
-        window: 4,
-        bytes: 1_000,
-        exact_starts: true,
-    };
-    let mut world = World::new(limits);
+    let mut world = roomy();
     world.database.accept(id(0));
-    whole(&mut world);
+    world.begin();
+    world.carry_out(true);
+    world.answer(true, false);
     world.handle(id(0));
     // It is left, and claimed anew beside that.
     world.begin();
@@ -447,13 +446,7 @@ fn a_lane_that_is_claimed_anew_is_queued_once() {
 /// A message that is told while a turn is under way that has not seen it is asked for at once.
 #[test]
 fn what_is_told_during_a_turn_is_claimed() {
-    let limits = Limits {
-        keys: 8,
-        window: 4,
-        bytes: 1_000,
-        exact_starts: true,
-    };
-    let mut world = World::new(limits);
+    let mut world = roomy();
     world.begin();
     world.carry_out(true);
     world.database.accept(id(0));
