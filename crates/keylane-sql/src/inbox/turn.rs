@@ -1,6 +1,6 @@
 //! What a source and the database say to each other in one round trip.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use keylane_inbox::StoredMessage;
 
@@ -24,9 +24,8 @@ pub(super) struct Turn {
     pub(super) done: Vec<(Claimed, u64)>,
     /// How often messages were started.
     pub(super) attempts: Vec<(Claimed, u64, u32)>,
-    /// Lanes in which nothing waits: each goes, if nothing was accepted since its key was at this
-    /// point.
-    pub(super) leave: Vec<(Claimed, u64)>,
+    /// Lanes in which nothing waits.
+    pub(super) leave: Vec<Leave>,
     pub(super) fetch: Vec<Fetch>,
     /// How many more lanes to claim, and how many messages of each to bring.
     pub(super) claim: u32,
@@ -38,13 +37,10 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// The lanes about which something is said, in their order, with the point at which each is
-    /// left.
-    pub(super) fn said(&self) -> BTreeMap<Claimed, Option<u64>> {
-        let told = self.told().map(|claimed| (claimed, None));
-        let leave = self.leave.iter();
-        let leave = leave.map(|(claimed, last)| (*claimed, Some(*last)));
-        told.chain(leave).collect()
+    /// The lanes about which something is said, in their order.
+    pub(super) fn said(&self) -> BTreeSet<Claimed> {
+        let leave = self.leave.iter().map(|leave| leave.claimed);
+        self.told().chain(leave).collect()
     }
 
     /// The lane of each done-mark and of each attempt.
@@ -68,6 +64,22 @@ impl Turn {
     }
 }
 
+/// A lane is left: it goes, if nothing was accepted since its key was at this point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leave {
+    pub(super) claimed: Claimed,
+    pub(super) last: u64,
+    pub(super) place: Place,
+}
+
+/// Where a database has seen the rows of a lane and of its key, if it looks them up faster by that.
+/// They may have moved: then a lane is not left, and is found at another place the next time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) of_lane: u64,
+    pub(super) of_key: u64,
+}
+
 /// The next messages of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fetch {
@@ -79,10 +91,10 @@ pub(super) struct Fetch {
 /// What the database says.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// The lanes about which something was said, and that are still ours.
-    pub(super) ours: Vec<LaneId>,
-    /// The lanes that are gone: nothing waited in them.
-    pub(super) drained: Vec<LaneId>,
+    /// The lanes about which something was said, and that are not ours any more.
+    pub(super) lost: Vec<LaneId>,
+    /// The lanes that were to be left, and are not gone.
+    pub(super) stayed: Vec<LaneId>,
     /// The lanes that were asked for, and are ours, and those that were claimed.
     pub(super) lanes: Vec<Found>,
     pub(super) messages: Vec<Brought>,
@@ -100,6 +112,7 @@ pub(super) struct Found {
     pub(super) redriven: u64,
     /// How many workers have died with it since it was last well.
     pub(super) crashes: u16,
+    pub(super) place: Place,
 }
 
 #[derive(Debug)]

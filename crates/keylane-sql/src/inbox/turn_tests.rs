@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use super::backend::{Backend, Dead};
 use super::item;
 use super::lane::LaneId;
-use super::turn::{Answer, Claimed, Fetch, Found, Turn};
+use super::turn::{Answer, Claimed, Fetch, Found, Leave, Turn};
 use super::{mysql, postgres};
 use crate::database::{Database, Pool};
 use crate::tables::Tables;
@@ -147,12 +147,12 @@ fn fetches(worker: u64, claimed: Claimed, after: u64, count: u32) -> Turn {
 }
 
 /// Nothing waits in it, as far as this worker knows.
-async fn leave(backend: &Shared, worker: u64, claimed: Claimed, last: u64) -> Answer {
-    let turn = Turn {
-        leave: vec![(claimed, last)],
-        ..says(worker)
-    };
-    backend.turn(&turn).await.unwrap()
+fn left(found: &Found) -> Leave {
+    Leave {
+        claimed: found.claimed,
+        last: found.last,
+        place: found.place,
+    }
 }
 
 async fn waiting(backend: &Shared) -> Vec<u64> {
@@ -166,7 +166,7 @@ async fn lanes_are_claimed_with_their_first_messages(backend: Shared) {
     let all = accept(&backend, &messages).await;
     let worker = join(&backend).await;
     let answer = backend.turn(&claiming(worker, 10, 1)).await.unwrap();
-    assert!(answer.ours.is_empty() && answer.drained.is_empty());
+    assert!(answer.lost.is_empty() && answer.stayed.is_empty());
     let found: BTreeSet<LaneId> = answer
         .lanes
         .iter()
@@ -270,10 +270,10 @@ async fn done_messages_go(backend: Shared) {
         ..says(worker)
     };
     let answer = backend.turn(&turn).await.unwrap();
-    assert_eq!(answer.ours, [lane("a")]);
+    assert!(answer.lost.is_empty());
     assert_eq!(waiting(&backend).await, all[1..]);
     let answer = backend.turn(&turn).await.unwrap();
-    assert_eq!(answer.ours, [lane("a")], "also once more");
+    assert!(answer.lost.is_empty(), "also once more");
 }
 
 async fn attempts_are_noted(backend: Shared) {
@@ -285,7 +285,7 @@ async fn attempts_are_noted(backend: Shared) {
         ..fetches(worker, claimed, 0, 10)
     };
     let answer = backend.turn(&turn).await.unwrap();
-    assert_eq!(answer.ours, [lane("a")]);
+    assert!(answer.lost.is_empty());
     let answer = backend
         .turn(&fetches(worker, claimed, 0, 10))
         .await
@@ -302,67 +302,74 @@ async fn an_empty_lane_goes(backend: Shared) {
         .lanes
         .iter()
         .find(|found| found.claimed.lane == lane("a"));
-    let Found { claimed, last, .. } = *a.unwrap();
+    let a = *a.unwrap();
     let turn = Turn {
-        done: vec![(claimed, all[0])],
-        leave: vec![(claimed, last)],
+        done: vec![(a.claimed, all[0])],
+        leave: vec![left(&a)],
         ..says(worker)
     };
     let answer = backend.turn(&turn).await.unwrap();
-    assert_eq!(
-        (&answer.ours[..], &answer.drained[..]),
-        (&[lane("a")][..], &[lane("a")][..])
-    );
+    assert!(answer.lost.is_empty() && answer.stayed.is_empty());
     assert_eq!(waiting(&backend).await, all[1..]);
     assert_eq!(backend.lanes_of(worker).await.unwrap().len(), 1);
-    // Once more it is not ours, and nothing is said to be gone.
-    let answer = backend.turn(&turn).await.unwrap();
-    assert!(answer.ours.is_empty() && answer.drained.is_empty());
+    // Once more it is not ours, and is not said to be gone.
+    let is_lost = |answer: Answer| {
+        let lane = [lane("a")];
+        (&answer.lost[..], &answer.stayed[..]) == (&lane[..], &lane[..])
+    };
+    assert!(is_lost(backend.turn(&turn).await.unwrap()));
     // The key comes back, under a higher token.
     let again = accept(&backend, &[message("a", "3")]).await;
     assert!(again[0] > all[1]);
     let found = claim_one(&backend, worker).await;
-    assert!(found.claimed.token > claimed.token);
-    let answer = backend.turn(&turn).await.unwrap();
-    assert!(answer.drained.is_empty(), "the claim before");
+    assert!(found.claimed.token > a.claimed.token);
+    assert!(
+        is_lost(backend.turn(&turn).await.unwrap()),
+        "the claim before"
+    );
     assert_eq!(waiting(&backend).await, [all[1], again[0]]);
 }
 
 async fn a_lane_stays_if_its_key_was_accepted_since(backend: Shared) {
     let all = accept(&backend, &[message("a", "1")]).await;
     let worker = join(&backend).await;
-    let Found { claimed, last, .. } = claim_one(&backend, worker).await;
+    let found = claim_one(&backend, worker).await;
+    let claimed = found.claimed;
     let later = accept(&backend, &[message("a", "2")]).await;
     let turn = Turn {
         done: vec![(claimed, all[0])],
-        leave: vec![(claimed, last)],
+        leave: vec![left(&found)],
         ..fetches(worker, claimed, all[0], 10)
     };
     let answer = backend.turn(&turn).await.unwrap();
-    assert_eq!(answer.ours, [lane("a")]);
-    assert!(answer.drained.is_empty());
+    assert!(answer.lost.is_empty());
+    assert_eq!(answer.stayed, [lane("a")]);
     assert_eq!(sequences(&answer, lane("a")), later);
-    let last = answer.lanes[0].last;
     let turn = Turn {
         done: vec![(claimed, later[0])],
-        leave: vec![(claimed, last)],
+        leave: vec![left(&answer.lanes[0])],
         ..says(worker)
     };
     let answer = backend.turn(&turn).await.unwrap();
-    assert_eq!(answer.drained, [lane("a")]);
+    assert!(answer.stayed.is_empty());
+    assert!(backend.lanes_of(worker).await.unwrap().is_empty());
 }
 
 async fn a_stale_token_does_nothing(backend: Shared) {
     let all = accept(&backend, &[message("a", "1"), message("a", "2")]).await;
     let (worker, other) = (join(&backend).await, join(&backend).await);
-    let Found { claimed, last, .. } = claim_one(&backend, worker).await;
+    let claimed = claim_one(&backend, worker).await.claimed;
     backend.leave(worker).await.unwrap();
     let found = claim_one(&backend, other).await;
     assert!(found.claimed.token > claimed.token);
     let says = |worker, claimed| Turn {
         done: vec![(claimed, all[0])],
         attempts: vec![(claimed, all[1], 9)],
-        leave: vec![(claimed, last)],
+        // It is at the same place.
+        leave: vec![Leave {
+            claimed,
+            ..left(&found)
+        }],
         ..fetches(worker, claimed, 0, 10)
     };
     // By the one who had it; by him under its token now; and by the other under the one before.
@@ -373,13 +380,15 @@ async fn a_stale_token_does_nothing(backend: Shared) {
         };
         says(worker, claimed)
     };
+    let a = [lane("a")];
     for turn in [
         says(worker, claimed),
         mix(worker, found.claimed.token),
         mix(other, claimed.token),
     ] {
         let answer = backend.turn(&turn).await.unwrap();
-        assert!(answer.ours.is_empty() && answer.drained.is_empty() && answer.lanes.is_empty());
+        assert_eq!((&answer.lost[..], &answer.stayed[..]), (&a[..], &a[..]));
+        assert!(answer.lanes.is_empty());
     }
     assert_eq!(waiting(&backend).await, all);
     let answer = backend
@@ -512,9 +521,12 @@ async fn redriven_letters_are_seen(backend: Shared) {
     assert_ne!(answer.lanes[0].last, found.last);
     // When its lane is gone.
     backend.settle(&[all[1]], &[dead]).await.unwrap();
-    let last = answer.lanes[0].last;
-    let answer = leave(&backend, worker, found.claimed, last).await;
-    assert_eq!(answer.drained, [lane("a")]);
+    let turn = Turn {
+        leave: vec![left(&answer.lanes[0])],
+        ..says(worker)
+    };
+    assert!(backend.turn(&turn).await.unwrap().stayed.is_empty());
+    assert!(backend.lanes_of(worker).await.unwrap().is_empty());
     assert!(claim(&backend, worker, 10).await.lanes.is_empty());
     backend.redrive(&[all[0]]).await.unwrap();
     let answer = claim(&backend, worker, 10).await;
@@ -563,7 +575,7 @@ async fn accepts_and_turns_at_once(backend: Shared) {
                     turn.done
                         .extend(brought.iter().map(|n| (found.claimed, *n)));
                     if brought.is_empty() {
-                        turn.leave.push((found.claimed, found.last));
+                        turn.leave.push(left(found));
                     }
                     handed.fetch_add(brought.len(), std::sync::atomic::Ordering::SeqCst);
                     seen.extend(brought.into_iter().map(|n| (found.claimed, n)));
@@ -582,7 +594,7 @@ async fn accepts_and_turns_at_once(backend: Shared) {
                 for found in backend.lanes_of(worker).await.unwrap() {
                     let after = turn.done.iter().filter(|done| done.0 == found.claimed);
                     let after = after.map(|done| done.1).max().unwrap_or(0);
-                    let is_left = turn.leave.iter().any(|left| left.0 == found.claimed);
+                    let is_left = turn.leave.iter().any(|left| left.claimed == found.claimed);
                     if !is_left {
                         turn.fetch.push(Fetch {
                             claimed: found.claimed,
@@ -662,7 +674,7 @@ async fn what_was_done_meanwhile_is_not_brought() {
 
     sqlx::raw_sql("rollback").execute(&mut other).await.unwrap();
     let answer = waits.await.unwrap();
-    assert_eq!(answer.ours, [claimed.lane]);
+    assert!(answer.lost.is_empty());
     assert!(!sequences(&answer, lane("shared")).contains(&first));
     // It is there for the next turn.
     let answer = claim(&backend, slow, 10).await;

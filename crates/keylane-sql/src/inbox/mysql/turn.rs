@@ -15,6 +15,8 @@
 //! select for each lane, because neither database could limit the rows of each lane otherwise without
 //! reading all of them.
 
+use std::collections::HashSet;
+
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
@@ -22,7 +24,7 @@ use super::script::Script;
 use super::{BEGIN, MESSAGE, MySql, message_of};
 use crate::error::SqlError;
 use crate::inbox::lane::LaneId;
-use crate::inbox::turn::{Answer, Brought, Claimed, Fetch, Found, Turn};
+use crate::inbox::turn::{Answer, Brought, Claimed, Fetch, Found, Leave, Place, Turn};
 use crate::lent::Lent;
 use crate::literals::{hex, table};
 
@@ -54,12 +56,12 @@ impl MySql {
         let rows = rows.await;
         let rows = connection.end_or_close(rows)?;
         let mut answer = Answer::default();
-        let mut gone = Vec::new();
+        let (mut ours, mut gone) = (HashSet::new(), HashSet::new());
         for row in rows {
             let lane = lane_of(&row);
             match row.get::<i64, _>("what") {
-                OURS => answer.ours.push(lane),
-                GONE => gone.push(lane),
+                OURS => drop(ours.insert(lane)),
+                GONE => drop(gone.insert(lane)),
                 FOUND => answer.lanes.push(found_of(&row)),
                 _ => match row.get::<Option<u64>, _>("sequence") {
                     Some(_) => answer.messages.push(brought(lane, &row)?),
@@ -67,13 +69,12 @@ impl MySql {
                 },
             }
         }
-        answer.ours.sort_unstable();
-        answer.ours.dedup();
-        // It was ours when the transaction began, so no other has removed it.
-        answer.drained = gone;
-        answer
-            .drained
-            .retain(|lane| answer.ours.binary_search(lane).is_ok());
+        let said = turn.said().into_iter().map(|claimed| claimed.lane);
+        answer.lost = said.filter(|lane| !ours.contains(lane)).collect();
+        let leave = turn.leave.iter().map(|leave| leave.claimed.lane);
+        // One that is gone was ours when the transaction began, so no other has removed it.
+        let is_left = |lane: &LaneId| gone.contains(lane) && ours.contains(lane);
+        answer.stayed = leave.filter(|lane| !is_left(lane)).collect();
         Ok(answer)
     }
 }
@@ -92,7 +93,8 @@ fn changes(turn: &Turn) -> Vec<String> {
             format!("{sequence} as sequence, {attempts} as attempts"),
         )
     });
-    let drained = (turn.leave.iter()).map(|(claimed, last)| (claimed, format!("{last} as last")));
+    let drained =
+        (turn.leave.iter()).map(|Leave { claimed, last, .. }| (claimed, format!("{last} as last")));
     let said = turn.said();
     // What is said about each lane, joined with it if it is ours.
     let ours = |said: &str| {
@@ -102,7 +104,7 @@ fn changes(turn: &Turn) -> Vec<String> {
         )
     };
     let said = said
-        .keys()
+        .iter()
         .map(|claimed| (claimed, "0 as nothing".to_owned()));
     if let Some(said) = constants(said) {
         let ours = ours(&said);
@@ -284,6 +286,7 @@ pub(super) fn found_of(row: &MySqlRow) -> Found {
         last: row.get("last"),
         redriven: row.get("redriven"),
         crashes: row.get("crashes"),
+        place: Place::default(),
     }
 }
 

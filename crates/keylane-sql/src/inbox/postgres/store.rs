@@ -195,7 +195,8 @@ const LEAVE: &str = "
 ";
 
 const LANES_OF: &str = "
-    select lanes.lane, lanes.token, lanes.crashes, keys.last, keys.redriven
+    select lanes.lane, lanes.token, lanes.crashes, keys.last, keys.redriven,
+        tidsend(lanes.ctid) as place, tidsend(keys.ctid) as of_key
     from {lanes} lanes join {keys} keys using (lane)
     where lanes.worker = $1
 ";

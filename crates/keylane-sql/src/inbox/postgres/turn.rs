@@ -13,71 +13,92 @@ use sqlx::postgres::PgRow;
 use super::{PAYLOAD, Postgres, SEQUENCE, count_column, from_column, message_of, to_column};
 use crate::error::SqlError;
 use crate::inbox::lane::LaneId;
-use crate::inbox::turn::{Answer, Brought, Claimed, Found, Turn};
+use crate::inbox::turn::{Answer, Brought, Claimed, Found, Place, Turn};
 use crate::lent::Lent;
 
 /// Joins of what was sent are lateral, and its memberships hashed (`is true` keeps them from becoming
 /// joins, and from choosing an index): the planner knows neither how many rows an array has nor how many
 /// lanes a worker, and would compare all with all.
+///
+/// A lane that is left needs no look into an index: its row and that of its key are where they were
+/// seen, or it stays. A token is of one claim only.
 const TURN: &str = "
-    with ours as materialized (
-        select said.lane, said.last, claim.ctid as place
-        from unnest($2::bytea[], $3::bigint[], $4::bigint[]) as said (lane, token, last)
-        cross join lateral (
-            select ctid from {lanes} lanes
-            where lanes.lane = said.lane and lanes.token = said.token and (lanes.worker = $1) is true
+    with leaving as materialized (
+        select * from unnest($2::bytea[], $3::bigint[], $4::bigint[], $5::text[]::tid[], $6::text[]::tid[])
+            as leaving (lane, token, last, place, of_key)
+    ), unchanged as materialized (
+        select leaving.token, leaving.place, key.ctid as of_key
+        from leaving cross join lateral (
+            select ctid from {keys} keys
+            where keys.ctid = leaving.of_key and keys.lane = leaving.lane and keys.last = leaving.last
+            for update skip locked
+        ) as key
+    ), drained as (
+        delete from {lanes} lanes
+        where lanes.ctid = any(array(select place from unchanged))
+          and (lanes.token in (select token from unchanged)) is true and lanes.worker = $1
+        returning lanes.lane
+    ), forgotten as (
+        delete from {keys} keys
+        where keys.ctid = any(array(select of_key from unchanged))
+          and (keys.lane in (select lane from drained)) is true
+    ), told as materialized (
+        select lane, token from leaving where (lane in (select lane from drained)) is not true
+        union all
+        select * from unnest($7::bytea[], $8::bigint[])
+    ), ours as materialized (
+        select lane from drained
+        union all
+        select claim.lane
+        from told cross join lateral (
+            select lane from {lanes} lanes
+            where lanes.lane = told.lane and lanes.token = told.token and (lanes.worker = $1) is true
             for share
         ) as claim
     ), removed as (
         delete from {messages} messages
-        where messages.sequence = any($5) and (messages.lane in (select lane from ours)) is true
+        where messages.sequence = any($9) and (messages.lane in (select lane from ours)) is true
     ), noted as (
         update {messages} messages set attempts = greatest(messages.attempts, tried.attempts)
-        from unnest($6::bigint[], $7::integer[]) as tried (sequence, attempts)
+        from unnest($10::bigint[], $11::integer[]) as tried (sequence, attempts)
         where messages.sequence = tried.sequence
           and (messages.lane in (select lane from ours)) is true
-    ), unchanged as materialized (
-        select ours.place as of_lane, key.ctid as of_key
-        from ours cross join lateral (
-            select ctid from {keys} keys
-            where keys.lane = ours.lane and keys.last = ours.last
-            for update skip locked
-        ) as key
-    ), drained as (
-        delete from {lanes} lanes where lanes.ctid = any(array(select of_lane from unchanged))
-        returning lanes.lane
-    ), forgotten as (
-        delete from {keys} keys where keys.ctid = any(array(select of_key from unchanged))
     ), free as materialized (
         select ctid from {lanes}
         where worker is null and ready_at <= clock_timestamp() and (
             select runs_out > clock_timestamp() from {workers} where id = $1
         )
         order by ready_at
-        limit $8
+        limit $12
         for update skip locked
     ), claimed as (
         update {lanes} lanes set worker = $1, token = nextval('{tokens}')
         where lanes.ctid = any(array(select ctid from free))
-        returning lanes.lane, lanes.token, lanes.crashes
+        returning lanes.lane, lanes.token, lanes.crashes, lanes.ctid
     ), wanted as materialized (
-        select want.lane, claim.token, claim.crashes, want.after, want.count
-        from unnest($9::bytea[], $10::bigint[], $11::bigint[], $12::integer[])
-            as want (lane, token, after, count)
-        cross join lateral (
-            select token, crashes from {lanes} lanes
-            where lanes.lane = want.lane and lanes.token = want.token and (lanes.worker = $1) is true
-            offset 0
-        ) as claim
-        union all
-        select lane, token, crashes, 0, $13 from claimed
+        select claim.*, key.last, key.redriven, tidsend(claim.ctid) as place, tidsend(key.ctid) as of_key
+        from (
+            select want.lane, claim.token, claim.crashes, claim.ctid, want.after, want.count
+            from unnest($13::bytea[], $14::bigint[], $15::bigint[], $16::integer[])
+                as want (lane, token, after, count)
+            cross join lateral (
+                select token, crashes, ctid from {lanes} lanes
+                where lanes.lane = want.lane and lanes.token = want.token and (lanes.worker = $1) is true
+                offset 0
+            ) as claim
+            union all
+            select lane, token, crashes, ctid, 0, $17 from claimed
+        ) as claim cross join lateral (
+            select last, redriven, ctid from {keys} keys where keys.lane = claim.lane offset 0
+        ) as key
     ), page as (
-        select wanted.lane as of_lane, message.*
-        from wanted cross join lateral (
-            select * from {messages} messages
+        select wanted.lane as of_lane, token, last, redriven, crashes, place, of_key, message.*
+        from wanted left join lateral (
+            select sequence, key, payload, id, version, headers, accepted_at, attempts
+            from {messages} messages
             where messages.lane = wanted.lane and messages.sequence > wanted.after
             order by messages.sequence limit wanted.count
-        ) as message
+        ) as message on true
     ), sized as (
         select *, sum(octet_length(payload)) over (rows unbounded preceding)
             - octet_length(payload) as before
@@ -86,57 +107,58 @@ const TURN: &str = "
     select null::bigint as sequence, null::bytea as key, null::bytea as payload, null::bytea as id,
         null::text as version, null::bytea as headers, null::double precision as accepted_at,
         0 as what, lane as of_lane, null::integer as attempts, null::smallint as crashes,
-        null::bigint as token, null::bigint as last, null::bigint as redriven
-    from ours
-    union all
-    select null, null, null, null, null, null, null, 1, lane, null, null, null, null, null
-    from drained
+        null::bigint as token, null::bigint as last, null::bigint as redriven,
+        null::bytea as place, null::bytea as of_key
+    from told where (lane in (select lane from ours)) is not true
     union all
     select null, null, null, null, null, null, null,
-        2, wanted.lane, null, wanted.crashes, wanted.token, key.last, key.redriven
-    from wanted cross join lateral (
-        select last, redriven from {keys} keys where keys.lane = wanted.lane offset 0
-    ) as key
+        1, lane, null, null, null, null, null, null, null
+    from leaving where (lane in (select lane from drained)) is not true
     union all
-    select sequence, key, case when before < $14 or before = 0 then payload end, id, version::text,
+    select sequence, key, case when before < $18 or before = 0 then payload end, id, version::text,
         headers, date_part('epoch', accepted_at),
-        3, of_lane, attempts, null, null, null, null
+        2, of_lane, attempts, crashes, token, last, redriven, place, of_key
     from sized
 ";
 
 impl Postgres {
     pub(super) async fn take_turn(&self, turn: &Turn) -> Result<Answer, SqlError> {
-        let said = turn.said();
-        let lanes: Vec<&[u8]> = said.keys().map(|claimed| claimed.lane.as_ref()).collect();
-        let tokens: Vec<i64> = (said.keys())
-            .map(|claimed| to_column(claimed.token))
-            .collect();
-        let lasts: Vec<Option<i64>> = said.values().map(|last| last.map(to_column)).collect();
+        let leave = &turn.leave;
+        let (left, left_tokens) = claims(leave.iter().map(|leave| &leave.claimed));
+        let lasts: Vec<i64> = leave.iter().map(|leave| to_column(leave.last)).collect();
+        let of_lanes: Vec<String> = leave.iter().map(|leave| tid(leave.place.of_lane)).collect();
+        let of_keys: Vec<String> = leave.iter().map(|leave| tid(leave.place.of_key)).collect();
+        let mut said = turn.said();
+        for leave in leave {
+            said.remove(&leave.claimed);
+        }
+        let (told, told_tokens) = claims(said.iter());
         let done: Vec<i64> = turn.done.iter().map(|done| to_column(done.1)).collect();
         let tried = turn.attempts.iter();
         let (tried, attempts): (Vec<i64>, Vec<i32>) = tried
             .map(|(_, sequence, attempts)| (to_column(*sequence), count_column(*attempts)))
             .unzip();
         let want = turn.fetch.iter();
-        let want_lanes: Vec<&[u8]> = want.map(|want| want.claimed.lane.as_ref()).collect();
-        let want = turn.fetch.iter();
-        let want_tokens: Vec<i64> = want.map(|want| to_column(want.claimed.token)).collect();
-        let want = turn.fetch.iter();
+        let (wanted, wanted_tokens) = claims(want.clone().map(|want| &want.claimed));
         let (after, counts): (Vec<i64>, Vec<i32>) = want
             .map(|want| (to_column(want.after), count_column(want.count)))
             .unzip();
         let mut connection = Lent::from(&self.pool).await?;
         let rows = sqlx::query(self.text(TURN))
             .bind(to_column(turn.worker))
-            .bind(lanes)
-            .bind(tokens)
+            .bind(left)
+            .bind(left_tokens)
             .bind(lasts)
+            .bind(of_lanes)
+            .bind(of_keys)
+            .bind(told)
+            .bind(told_tokens)
             .bind(done)
             .bind(tried)
             .bind(attempts)
             .bind(i64::from(turn.claim))
-            .bind(want_lanes)
-            .bind(want_tokens)
+            .bind(wanted)
+            .bind(wanted_tokens)
             .bind(after)
             .bind(counts)
             .bind(count_column(turn.window))
@@ -147,6 +169,24 @@ impl Postgres {
     }
 }
 
+/// The lanes and the tokens of claims.
+fn claims<'a>(claimed: impl Iterator<Item = &'a Claimed>) -> (Vec<&'a [u8]>, Vec<i64>) {
+    claimed
+        .map(|claimed| (claimed.lane.as_ref(), to_column(claimed.token)))
+        .unzip()
+}
+
+/// A place as the database writes it: the block, and the row within it.
+fn tid(place: u64) -> String {
+    format!("({},{})", place >> 16, place & 0xffff)
+}
+
+/// A place as `tidsend` returns it. One of another length is the place of nothing.
+fn place(bytes: &[u8]) -> u64 {
+    let number = |byte: u64, next: &u8| byte << 8 | u64::from(*next);
+    bytes.iter().fold(0, number)
+}
+
 /// Columns of the answer after those of a message.
 const WHAT: usize = 7;
 const OF_LANE: usize = 8;
@@ -155,6 +195,12 @@ const CRASHES: usize = 10;
 const TOKEN: usize = 11;
 const LAST: usize = 12;
 const REDRIVEN: usize = 13;
+const PLACE: usize = 14;
+const OF_KEY: usize = 15;
+
+/// What a row of the answer says.
+const LOST: i32 = 0;
+const STAYED: i32 = 1;
 
 fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
     let mut answer = Answer::default();
@@ -163,31 +209,43 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
     for row in rows {
         let lane = LaneId::from_bytes(row.get(OF_LANE));
         match row.get::<i32, _>(WHAT) {
-            0 => answer.ours.push(lane),
-            1 => answer.drained.push(lane),
-            2 => answer.lanes.push(Found {
-                claimed: Claimed {
-                    lane,
-                    token: from_column(row, TOKEN),
-                },
-                last: from_column(row, LAST),
-                redriven: from_column(row, REDRIVEN),
-                crashes: row.get::<i16, _>(CRASHES).unsigned_abs(),
-            }),
-            _ if row.get::<Option<&[u8]>, _>(PAYLOAD).is_none() => {
-                let sequence = from_column(row, SEQUENCE);
-                let first = cut.entry(lane).or_insert(sequence);
-                *first = sequence.min(*first);
-                answer.left_out.push(lane);
+            LOST => {
+                answer.lost.push(lane);
+                continue;
             }
-            _ => answer.messages.push(Brought {
-                lane,
-                attempts: row.get::<i32, _>(ATTEMPTS).unsigned_abs(),
-                message: message_of(row)?,
-            }),
+            STAYED => {
+                answer.stayed.push(lane);
+                continue;
+            }
+            _ => {}
         }
+        // Each row of a lane has what is known of it; a lane without messages has one row.
+        if answer
+            .lanes
+            .last()
+            .is_none_or(|last| last.claimed.lane != lane)
+        {
+            answer.lanes.push(found(row, lane));
+        }
+        let Some(sequence) = row.get::<Option<i64>, _>(SEQUENCE).map(i64::unsigned_abs) else {
+            continue;
+        };
+        if row.get::<Option<&[u8]>, _>(PAYLOAD).is_none() {
+            let first = cut.entry(lane).or_insert(sequence);
+            *first = sequence.min(*first);
+            answer.left_out.push(lane);
+            continue;
+        }
+        answer.messages.push(Brought {
+            lane,
+            attempts: row.get::<i32, _>(ATTEMPTS).unsigned_abs(),
+            message: message_of(row)?,
+        });
     }
-    // The rows of a lane come in their order as it is; nothing in the statement says so.
+    // The rows of a lane come together, and in their order, as it is; nothing in the statement says
+    // so.
+    (answer.lanes).sort_unstable_by_key(|found| found.claimed);
+    (answer.lanes).dedup_by_key(|found| found.claimed);
     (answer.messages).sort_unstable_by_key(|brought| brought.message.sequence);
     if !cut.is_empty() {
         (answer.messages).retain(|brought| {
@@ -196,6 +254,22 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
         });
     }
     Ok(answer)
+}
+
+fn found(row: &PgRow, lane: LaneId) -> Found {
+    Found {
+        claimed: Claimed {
+            lane,
+            token: from_column(row, TOKEN),
+        },
+        last: from_column(row, LAST),
+        redriven: from_column(row, REDRIVEN),
+        crashes: row.get::<i16, _>(CRASHES).unsigned_abs(),
+        place: Place {
+            of_lane: place(row.get(PLACE)),
+            of_key: place(row.get(OF_KEY)),
+        },
+    }
 }
 
 pub(super) fn found_of(row: &PgRow) -> Found {
@@ -207,6 +281,10 @@ pub(super) fn found_of(row: &PgRow) -> Found {
         last: from_column(row, "last"),
         redriven: from_column(row, "redriven"),
         crashes: row.get::<i16, _>("crashes").unsigned_abs(),
+        place: Place {
+            of_lane: place(row.get("place")),
+            of_key: place(row.get("of_key")),
+        },
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use keylane_inbox::StoredMessage;
 
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Claimed, Fetch, Found, MOST_CLAIMED, Turn};
+use super::super::turn::{Answer, Claimed, Fetch, Found, Leave, MOST_CLAIMED, Place, Turn};
 
 /// Most lanes to fetch from or to leave in one round trip.
 const MOST: usize = 1_024;
@@ -80,6 +80,7 @@ struct Lane {
     after: u64,
     last: u64,
     redriven: u64,
+    place: Place,
     /// How many more messages are looked at one by one.
     suspects: u32,
     /// When its key was at `last`, nothing waited above `after`.
@@ -287,8 +288,11 @@ impl Lanes {
                 // When that is heard, it is queued again.
                 Wish::Leave if lane.telling > 0 => lane.is_queued = false,
                 Wish::Leave => {
-                    let last = lane.last;
-                    turn.leave.push((claimed, last));
+                    turn.leave.push(Leave {
+                        claimed,
+                        last: lane.last,
+                        place: lane.place,
+                    });
                 }
                 Wish::Messages(count) if room > 0 => {
                     let count = count.min(share).min(room);
@@ -376,7 +380,7 @@ impl Lanes {
     /// see [`adopt`](Self::adopt).
     pub(super) fn take_back(&mut self, turn: Turn) {
         self.end(&turn, false);
-        let leave = turn.leave.iter().map(|leave| leave.0);
+        let leave = turn.leave.iter().map(|leave| leave.claimed);
         for claimed in leave.chain(turn.fetch.iter().map(|fetch| fetch.claimed)) {
             if let Some(lane) = self.claimed(claimed) {
                 lane.is_queued = false;
@@ -434,20 +438,18 @@ impl Lanes {
 
     /// What the database has answered to a turn.
     pub(super) fn apply(&mut self, turn: &Turn, answer: Answer) -> Applied {
-        let mut applied = Applied::default();
-        let said = (turn.done.iter().map(|done| done.0.lane))
-            .chain(turn.attempts.iter().map(|tried| tried.0.lane))
-            .chain(turn.leave.iter().map(|leave| leave.0.lane));
-        let ours: HashSet<LaneId> = answer.ours.into_iter().collect();
-        applied.is_lost = !said.into_iter().all(|lane| ours.contains(&lane));
-        let drained: HashSet<LaneId> = answer.drained.into_iter().collect();
-        for (claimed, _) in &turn.leave {
-            if drained.contains(&claimed.lane) && self.claimed(*claimed).is_some() {
+        let mut applied = Applied {
+            is_lost: !answer.lost.is_empty(),
+            ..Applied::default()
+        };
+        let stayed: HashSet<LaneId> = answer.stayed.into_iter().collect();
+        for Leave { claimed, .. } in &turn.leave {
+            if !stayed.contains(&claimed.lane) && self.claimed(*claimed).is_some() {
                 self.lanes.remove(&claimed.lane);
             }
         }
         self.end(turn, true);
-        for (claimed, _) in &turn.leave {
+        for Leave { claimed, .. } in &turn.leave {
             // It is still here: a message was accepted, or is about to be.
             if let Some(lane) = self.claimed(*claimed) {
                 lane.is_queued = false;
@@ -477,10 +479,12 @@ impl Lanes {
         if claimed > 0 {
             self.depth = (found as usize).div_ceil(claimed) + 1;
         }
-        // Those that were left out altogether come first the next time.
-        let served: HashSet<LaneId> = answer.messages.iter().map(|one| one.lane).collect();
         let mut found_lanes = answer.lanes;
-        found_lanes.sort_by_key(|found| served.contains(&found.claimed.lane));
+        if !left_out.is_empty() {
+            // Those that were left out altogether come first the next time.
+            let served: HashSet<LaneId> = answer.messages.iter().map(|one| one.lane).collect();
+            found_lanes.sort_by_key(|found| served.contains(&found.claimed.lane));
+        }
         for found in &found_lanes {
             let id = found.claimed.lane;
             let count = asked.remove(&id);
@@ -506,7 +510,7 @@ impl Lanes {
                 && available == 0
                 && count.is_some()
                 && was_exhausted_at == found.last;
-            lane.last = found.last;
+            (lane.last, lane.place) = (found.last, found.place);
             // What comes late may be in front of what versions wait for.
             lane.is_exhausted = !has_more && (is_latest || !lane.has_versions);
             lane.is_queued = false;
@@ -616,6 +620,7 @@ impl Lane {
             after: 0,
             last: found.last,
             redriven: found.redriven,
+            place: found.place,
             suspects: match found.crashes {
                 0 => 0,
                 _ if exact_starts => 0,

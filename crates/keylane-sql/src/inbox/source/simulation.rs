@@ -6,7 +6,7 @@ use keylane_inbox::{NewMessage, StoredMessage};
 use proptest::prelude::*;
 
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Brought, Claimed, Found, Turn};
+use super::super::turn::{Answer, Brought, Claimed, Found, Leave, Place, Turn};
 use super::lanes::{Applied, Lanes, Limits};
 
 const WORKER: u64 = 7;
@@ -102,14 +102,18 @@ impl Database {
         };
         // All reads are of what was there before.
         let (messages, keys) = (self.messages.clone(), self.keys.clone());
-        for (claimed, last) in turn.said() {
+        for claimed in turn.said() {
             assert!(is_ours(&self.lanes, &claimed), "{claimed:?} is not ours");
-            answer.ours.push(claimed.lane);
-            let unchanged = last.is_some_and(|last| self.keys[&claimed.lane].0 == last);
-            if unchanged && !self.locked.contains(&claimed.lane) {
-                self.lanes.remove(&claimed.lane);
-                self.keys.remove(&claimed.lane);
-                answer.drained.push(claimed.lane);
+        }
+        let mut drained = Vec::new();
+        for Leave { claimed, last, .. } in &turn.leave {
+            let lane = claimed.lane;
+            if self.keys[&lane].0 == *last && !self.locked.contains(&lane) {
+                self.lanes.remove(&lane);
+                self.keys.remove(&lane);
+                drained.push(lane);
+            } else {
+                answer.stayed.push(lane);
             }
         }
         for (claimed, sequence) in &turn.done {
@@ -120,7 +124,7 @@ impl Database {
                 *noted = *attempts;
             }
         }
-        for lane in &answer.drained {
+        for lane in &drained {
             let left = self.messages.keys().filter(|(of, _)| of == lane).count();
             assert_eq!(left, 0, "a lane went with {left} messages in it");
         }
@@ -146,6 +150,7 @@ impl Database {
                 last,
                 redriven,
                 crashes: 0,
+                place: Place::default(),
             });
             let waiting = messages.range((claimed.lane, after + 1)..=(claimed.lane, u64::MAX));
             for ((lane, sequence), attempts) in waiting.take(count as usize) {
@@ -175,6 +180,7 @@ impl Database {
             last: self.keys[lane].0,
             redriven: self.keys[lane].1,
             crashes: 0,
+            place: Place::default(),
         });
         found.collect()
     }
