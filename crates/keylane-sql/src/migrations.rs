@@ -72,22 +72,24 @@ const MIGRATIONS: &[Migration] = &[
             error bytea not null,
             dead_lettered_at timestamptz not null default clock_timestamp()
         )",
-            // Locked by those who accept, until they commit.
+            // Locked by those who accept, until they commit. Each of them adds to `last`; it is 1 in the
+            // transaction that makes the row.
             "create table if not exists {keys} (
             lane bytea primary key,
             last bigint not null,
             redriven bigint not null default 0
         ) with (fillfactor = 70)",
-            // Changed by those who consume.
+            // Changed by those who consume. There is one for each key: it comes and goes with that, and
+            // needs no index to say so. Half of a page is for claims of the other half.
             "create table if not exists {lanes} (
-            lane bytea primary key,
+            lane bytea not null,
             worker bigint,
             token bigint not null default 0,
             ready_at timestamptz not null,
             crashes smallint not null default 0
-        ) with (fillfactor = 70)",
+        ) with (fillfactor = 50)",
             "create index if not exists {.lanes_ready} on {lanes} (ready_at) where worker is null",
-            "create index if not exists {.lanes_worker} on {lanes} (worker) where worker is not null",
+            "create index if not exists {.lanes_worker} on {lanes} (worker, lane) where worker is not null",
             "create table if not exists {workers} (
             id bigint primary key default nextval('{tokens}'),
             name text not null,

@@ -21,10 +21,10 @@ const STORE: &str = "
         select * from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::bytea[])
             with ordinality as i (lane, key, payload, id, version, headers, place)
     ), locked as (
-        insert into {keys} (lane, last)
-        select lane, nextval('{tokens}') from (select distinct lane from item order by lane) as lanes
-        on conflict (lane) do update set last = excluded.last
-        returning lane
+        insert into {keys} as known (lane, last)
+        select distinct lane, 1 from item order by lane
+        on conflict (lane) do update set last = known.last + 1
+        returning lane, last
     ), stored as (
         insert into {messages} (sequence, lane, key, payload, id, version, headers)
         select nextval('{sequence}'), lane, key, payload, id, version::numeric, headers
@@ -32,8 +32,7 @@ const STORE: &str = "
         returning sequence
     ), woken as (
         insert into {lanes} (lane, ready_at)
-        select lane, clock_timestamp() from locked order by lane
-        on conflict (lane) do nothing
+        select lane, clock_timestamp() from locked where last = 1
         returning lane
     )
     select sequence, (

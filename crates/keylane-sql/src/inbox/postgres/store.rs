@@ -83,18 +83,16 @@ const REDRIVE: &str = "
     with letter as (
         delete from {letters} where sequence = any($1) returning *
     ), locked as (
-        insert into {keys} (lane, last, redriven)
-        select lane, nextval('{tokens}'), nextval('{tokens}')
-        from (select distinct lane from letter order by lane) as lanes
-        on conflict (lane) do update set last = excluded.last, redriven = excluded.redriven
-        returning lane
+        insert into {keys} as known (lane, last, redriven)
+        select distinct lane, 1, 1 from letter order by lane
+        on conflict (lane) do update set last = known.last + 1, redriven = known.last + 1
+        returning lane, last
     ), stored as (
         insert into {messages} ({kept}) select {kept} from letter join locked using (lane)
         returning sequence
     ), woken as (
         insert into {lanes} (lane, ready_at)
-        select lane, clock_timestamp() from locked order by lane
-        on conflict (lane) do nothing
+        select lane, clock_timestamp() from locked where last = 1
     )
     select sequence, (select pg_notify($2, '')::text) as told from stored
 ";
@@ -146,14 +144,14 @@ const FREED: &str = "
     update {lanes} lanes
     set worker = null, ready_at = clock_timestamp(), crashes = least(lanes.crashes + 1, 1000)
     from (
-        select orphan.lane
+        select orphan.ctid as place
         from dead cross join lateral (
-            select lane from {lanes} orphans where orphans.worker = dead.id
+            select ctid from {lanes} orphans where orphans.worker = dead.id
             limit $1 for update skip locked
         ) as orphan
         limit $1
     ) as orphaned
-    where lanes.lane = orphaned.lane
+    where lanes.ctid = orphaned.place
     returning lanes.lane
 ";
 

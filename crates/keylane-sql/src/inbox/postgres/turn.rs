@@ -36,7 +36,7 @@ const TURN: &str = "
     ), drained as (
         delete from {lanes} lanes
         where lanes.ctid = any(array(select place from unchanged))
-          and (lanes.token in (select token from unchanged)) is true and lanes.worker = $1
+          and (lanes.token in (select token from unchanged)) is true and (lanes.worker = $1) is true
         returning lanes.lane
     ), forgotten as (
         delete from {keys} keys
@@ -52,7 +52,7 @@ const TURN: &str = "
         select claim.lane
         from told cross join lateral (
             select lane from {lanes} lanes
-            where lanes.lane = told.lane and lanes.token = told.token and (lanes.worker = $1) is true
+            where lanes.worker = $1 and lanes.lane = told.lane and lanes.token = told.token
             for share
         ) as claim
     ), removed as (
@@ -83,7 +83,7 @@ const TURN: &str = "
                 as want (lane, token, after, count)
             cross join lateral (
                 select token, crashes, ctid from {lanes} lanes
-                where lanes.lane = want.lane and lanes.token = want.token and (lanes.worker = $1) is true
+                where lanes.worker = $1 and lanes.lane = want.lane and lanes.token = want.token
                 offset 0
             ) as claim
             union all
