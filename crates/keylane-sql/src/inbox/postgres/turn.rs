@@ -5,7 +5,7 @@
 //! by the snapshot: it does not see a row that was changed in between. Another worker had that lane,
 //! and what that one has done would be seen as waiting.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -37,13 +37,15 @@ const TURN: &str = "
         delete from {lanes} lanes
         where lanes.ctid = any(array(select place from unchanged))
           and (lanes.token in (select token from unchanged)) is true and (lanes.worker = $1) is true
-        returning lanes.lane
+        returning lanes.lane, lanes.token
     ), forgotten as (
-        delete from {keys} keys
-        where keys.ctid = any(array(select of_key from unchanged))
-          and (keys.lane in (select lane from drained)) is true
+        delete from {keys} keys where keys.ctid = any(array(
+            select of_key from unchanged where (token in (select token from drained)) is true
+        ))
+    ), stayed as materialized (
+        select lane, token from leaving where (token in (select token from drained)) is not true
     ), told as materialized (
-        select lane, token from leaving where (lane in (select lane from drained)) is not true
+        select * from stayed
         union all
         select * from unnest($7::bytea[], $8::bigint[])
     ), ours as materialized (
@@ -113,7 +115,7 @@ const TURN: &str = "
     union all
     select null, null, null, null, null, null, null,
         1, lane, null, null, null, null, null, null, null
-    from leaving where (lane in (select lane from drained)) is not true
+    from stayed
     union all
     select sequence, key, case when before < $18 or before = 0 then payload end, id, version::text,
         headers, date_part('epoch', accepted_at),
@@ -128,11 +130,11 @@ impl Postgres {
         let lasts: Vec<i64> = leave.iter().map(|leave| to_column(leave.last)).collect();
         let of_lanes: Vec<String> = leave.iter().map(|leave| tid(leave.place.of_lane)).collect();
         let of_keys: Vec<String> = leave.iter().map(|leave| tid(leave.place.of_key)).collect();
-        let mut said = turn.said();
-        for leave in leave {
-            said.remove(&leave.claimed);
-        }
-        let (told, told_tokens) = claims(said.iter());
+        let leaving: HashSet<u64> = leave.iter().map(|leave| leave.claimed.token).collect();
+        let told = turn.told().filter(|told| !leaving.contains(&told.token));
+        // Each once, and locked in the order of their lanes.
+        let told: BTreeSet<Claimed> = told.collect();
+        let (told, told_tokens) = claims(told.iter());
         let done: Vec<i64> = turn.done.iter().map(|done| to_column(done.1)).collect();
         let tried = turn.attempts.iter();
         let (tried, attempts): (Vec<i64>, Vec<i32>) = tried
@@ -244,8 +246,8 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
     }
     // The rows of a lane come together, and in their order, as it is; nothing in the statement says
     // so.
-    (answer.lanes).sort_unstable_by_key(|found| found.claimed);
-    (answer.lanes).dedup_by_key(|found| found.claimed);
+    (answer.lanes).sort_unstable_by_key(|found| found.claimed.token);
+    (answer.lanes).dedup_by_key(|found| found.claimed.token);
     (answer.messages).sort_unstable_by_key(|brought| brought.message.sequence);
     if !cut.is_empty() {
         (answer.messages).retain(|brought| {

@@ -30,7 +30,7 @@ use crate::error::SqlError;
 
 /// With so much to say, a second turn begins beside the first. With less, what there is to say waits
 /// for the answer, and for more of it: many small turns would cost the database more.
-const BULK: usize = 512;
+const BULK: usize = 1_024;
 
 /// How long a lane rests that could not be left because one who accepts has its key.
 const REST: Duration = Duration::from_millis(100);
