@@ -80,9 +80,11 @@ const MIGRATIONS: &[Migration] = &[
             redriven bigint not null default 0
         ) with (fillfactor = 70)",
             // Changed by those who consume. There is one for each key: it comes and goes with that, and
-            // needs no index to say so. Half of a page is for claims of the other half.
+            // needs no index to say so. `of_key` is where the row of the key was made; it may have moved.
+            // Half of a page is for claims of the other half.
             "create table if not exists {lanes} (
             lane bytea not null,
+            of_key tid,
             worker bigint,
             token bigint not null default 0,
             ready_at timestamptz not null,

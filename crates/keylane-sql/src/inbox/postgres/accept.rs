@@ -24,15 +24,15 @@ const STORE: &str = "
         insert into {keys} as known (lane, last)
         select distinct lane, 1 from item order by lane
         on conflict (lane) do update set last = known.last + 1
-        returning lane, last
+        returning lane, last, known.ctid as of_key
     ), stored as (
         insert into {messages} (sequence, lane, key, payload, id, version, headers)
         select nextval('{sequence}'), lane, key, payload, id, version::numeric, headers
         from (select item.* from item join locked using (lane) order by place) as in_order
         returning sequence
     ), woken as (
-        insert into {lanes} (lane, ready_at)
-        select lane, clock_timestamp() from locked where last = 1
+        insert into {lanes} (lane, of_key, ready_at)
+        select lane, of_key, clock_timestamp() from locked where last = 1
         returning lane
     )
     select sequence, (

@@ -76,22 +76,27 @@ const TURN: &str = "
     ), claimed as (
         update {lanes} lanes set worker = $1, token = nextval('{tokens}')
         where lanes.ctid = any(array(select ctid from free))
-        returning lanes.lane, lanes.token, lanes.crashes, lanes.ctid
+        returning lanes.lane, lanes.token, lanes.crashes, lanes.ctid, lanes.of_key
     ), wanted as materialized (
-        select claim.*, key.last, key.redriven, tidsend(claim.ctid) as place, tidsend(key.ctid) as of_key
+        select claim.lane, claim.token, claim.crashes, claim.after, claim.count, key.last, key.redriven,
+            tidsend(claim.ctid) as place, tidsend(key.ctid) as of_key
         from (
-            select want.lane, claim.token, claim.crashes, claim.ctid, want.after, want.count
+            select want.lane, claim.token, claim.crashes, claim.ctid, claim.of_key, want.after, want.count
             from unnest($13::bytea[], $14::bigint[], $15::bigint[], $16::integer[])
                 as want (lane, token, after, count)
             cross join lateral (
-                select token, crashes, ctid from {lanes} lanes
+                select token, crashes, ctid, of_key from {lanes} lanes
                 where lanes.worker = $1 and lanes.lane = want.lane and lanes.token = want.token
                 offset 0
             ) as claim
             union all
-            select lane, token, crashes, ctid, 0, $17 from claimed
+            select lane, token, crashes, ctid, of_key, 0, $17 from claimed
         ) as claim cross join lateral (
-            select last, redriven, ctid from {keys} keys where keys.lane = claim.lane offset 0
+            select last, redriven, ctid from {keys} keys
+            where keys.ctid = claim.of_key and keys.lane = claim.lane
+            union all
+            select last, redriven, ctid from {keys} keys where keys.lane = claim.lane
+            limit 1
         ) as key
     ), page as (
         select wanted.lane as of_lane, token, last, redriven, crashes, place, of_key, message.*

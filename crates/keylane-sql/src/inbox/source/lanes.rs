@@ -97,7 +97,7 @@ struct Lane {
     /// How many of them are in turns under way.
     telling: usize,
     /// A message that is handed over once its attempt is noted.
-    suspect: Option<(StoredMessage, u32)>,
+    suspect: Option<Box<(StoredMessage, u32)>>,
 }
 
 /// A message to be handed over.
@@ -566,7 +566,7 @@ impl Lanes {
         };
         lane.untold += 1;
         self.attempts.push((claimed, sequence, attempts + 1));
-        lane.suspect = Some((message, attempts));
+        lane.suspect = Some(Box::new((message, attempts)));
     }
 
     /// The attempt of a message is noted: it may start.
@@ -576,8 +576,8 @@ impl Lanes {
         };
         let noted = lane
             .suspect
-            .take_if(|(suspect, _)| suspect.sequence == sequence);
-        let Some((message, attempts)) = noted else {
+            .take_if(|suspect| suspect.0.sequence == sequence);
+        let Some((message, attempts)) = noted.map(|noted| *noted) else {
             return;
         };
         lane.suspects -= 1;
