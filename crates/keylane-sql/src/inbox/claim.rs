@@ -11,6 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::SqlInbox;
 use super::lane::LaneId;
 use super::turn::Claimed;
+use super::uncommitted;
 use crate::database::{Database, Pool};
 use crate::error::{CommitError, SqlError};
 use crate::lent::Lent;
@@ -55,6 +56,11 @@ impl Claim {
         self.claimed.token
     }
 
+    /// What names the message while it is under this claim.
+    fn message(&self) -> uncommitted::Claimed {
+        (self.claimed.token, self.sequence)
+    }
+
     pub(super) fn to_bytes(self) -> Bytes {
         let mut bytes = self.claimed.lane.0.to_vec();
         for number in [self.worker, self.claimed.token, self.sequence] {
@@ -75,14 +81,39 @@ impl fmt::Debug for Claim {
 
 /// What a handler writes, and that its message is done, in one transaction: both, or nothing.
 ///
-/// Dropped, it is rolled back. A handler that returns `Ok` without a [commit](Self::commit) has handled
-/// its message all the same, and what it wrote in the transaction is gone.
+/// Dropped, it is rolled back. If the attempt returns `Ok` then, with neither a
+/// [commit](Self::commit) nor a [rollback](Self::rollback), its message becomes a dead letter: what the
+/// handler believes to have written is gone, and the message is not.
 #[must_use = "without a commit it is rolled back"]
 pub struct SqlTransaction {
     connection: Connection,
+    open: Open,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// That a transaction has neither committed nor rolled back.
+struct Open {
     inbox: SqlInbox,
     claim: Claim,
-    _permit: OwnedSemaphorePermit,
+    is_ended: bool,
+}
+
+impl Open {
+    fn end(mut self) {
+        self.is_ended = true;
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let uncommitted = &self.inbox.shared.uncommitted;
+        if self.is_ended {
+            // An attempt may have dropped another one before.
+            uncommitted.remove(self.claim.message());
+        } else {
+            uncommitted.add(self.claim.message());
+        }
+    }
 }
 
 enum Connection {
@@ -161,8 +192,11 @@ impl SqlInbox {
         };
         Ok(SqlTransaction {
             connection,
-            inbox: self.clone(),
-            claim,
+            open: Open {
+                inbox: self.clone(),
+                claim,
+                is_ended: false,
+            },
             _permit: permit,
         })
     }
@@ -208,20 +242,45 @@ impl SqlTransaction {
     pub async fn commit(self) -> Result<Committed, CommitError> {
         let Self {
             connection,
-            inbox,
-            claim,
+            open,
             _permit,
         } = self;
-        let tables = &inbox.shared.tables;
+        let (tables, claim) = (&open.inbox.shared.tables, open.claim);
         let finished = match connection {
             Connection::Postgres(lent) => super::postgres::commit(lent, tables, claim).await?,
             Connection::MySql(lent) => super::mysql::commit(lent, tables, claim).await?,
         };
-        match finished {
-            Finish { is_ours: false, .. } => Err(CommitError::Lost),
-            Finish { was_here: true, .. } => Ok(Committed::Now),
-            Finish { .. } => Ok(Committed::Earlier),
+        let committed = match finished {
+            Finish { is_ours: false, .. } => return Err(CommitError::Lost),
+            Finish { was_here: true, .. } => Committed::Now,
+            Finish { .. } => Committed::Earlier,
+        };
+        open.end();
+        Ok(committed)
+    }
+
+    /// Leaves nothing of what was written. If the handler returns `Ok`, its message is done.
+    ///
+    /// # Errors
+    ///
+    /// [`SqlError`] if the database is not heard: nothing is left then, either.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the transaction is dropped.
+    pub async fn rollback(self) -> Result<(), SqlError> {
+        match self.connection {
+            Connection::Postgres(mut lent) => {
+                let ended = sqlx::raw_sql("rollback").execute(lent.get()).await;
+                lent.end_or_close(ended)?;
+            }
+            Connection::MySql(mut lent) => {
+                let ended = sqlx::raw_sql("rollback").execute(lent.get()).await;
+                lent.end_or_close(ended)?;
+            }
         }
+        self.open.end();
+        Ok(())
     }
 }
 
@@ -235,7 +294,7 @@ pub(super) struct Finish {
 impl fmt::Debug for SqlTransaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlTransaction")
-            .field("claim", &self.claim)
+            .field("claim", &self.open.claim)
             .finish_non_exhaustive()
     }
 }

@@ -41,6 +41,8 @@ pub use transaction::InTransaction;
 
 mod turn;
 
+mod uncommitted;
+
 #[cfg(test)]
 mod turn_tests;
 
@@ -63,6 +65,7 @@ use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::tables::Tables;
 use backend::Backend;
 use item::Within;
+use uncommitted::Uncommitted;
 
 /// How often a transaction is made again that was in the way of another one.
 const TRIES: u32 = 10;
@@ -112,6 +115,7 @@ struct Shared {
     settings: Settings,
     /// For transactions that handlers begin.
     begins: Arc<Semaphore>,
+    uncommitted: Arc<Uncommitted>,
     tail: watch::Sender<Tail>,
     /// What this handle has redriven, and was not asked for yet.
     redriven: Mutex<VecDeque<u64>>,
@@ -145,6 +149,7 @@ impl SqlInbox {
                 tables: tables.clone(),
                 settings,
                 begins: Arc::new(Semaphore::new(claim::begins(database))),
+                uncommitted: Arc::default(),
                 tail: watch::Sender::new(tail),
                 redriven: Mutex::default(),
                 is_closed: AtomicBool::new(false),

@@ -273,3 +273,62 @@ async fn handlers_wait_for_connections() {
         assert_eq!((effects, letters), (12, 0), "{kind:?}");
     }
 }
+
+/// A handler that drops its transaction and returns `Ok`: what it has written is gone, and its message
+/// is kept as a letter. With a rollback the message is done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_not_done_by_a_transaction_that_was_dropped() {
+    for kind in KINDS {
+        let (place, inbox) = payments(kind, 4).await;
+        let is_mended = Arc::new(AtomicUsize::new(0));
+        let handler = {
+            let (inbox, is_mended) = (inbox.clone(), Arc::clone(&is_mended));
+            move |payment: Payment| {
+                let (inbox, is_mended) = (inbox.clone(), Arc::clone(&is_mended));
+                async move {
+                    // An attempt before that fails is no matter.
+                    if payment.number == 3 && is_mended.fetch_add(1, Ordering::SeqCst) == 0 {
+                        drop(inbox.begin(payment.claim).await?);
+                        return Err("only this attempt".into());
+                    }
+                    if payment.number == 3 {
+                        return Ok(());
+                    }
+                    let mut transaction = inbox.begin(payment.claim).await?;
+                    write(&mut transaction, kind, payment.number).await?;
+                    match payment.number {
+                        1 if is_mended.load(Ordering::SeqCst) == 0 => drop(transaction),
+                        2 => transaction.rollback().await?,
+                        _ => drop(transaction.commit().await?),
+                    }
+                    Ok::<(), BoxError>(())
+                }
+            }
+        };
+        let payments = Dispatcher::builder(|_: &Payment| "account")
+            .retry(Retry::fixed(Duration::from_millis(5)).max_attempts(3))
+            .on_exhausted(OnExhausted::AtSource)
+            .spawn(handler)
+            .unwrap();
+        let intake = payments.consume(source(&inbox)).unwrap();
+        until_empty(&inbox).await;
+        let kept = inbox.inbox().letters();
+        let letters = kept.list(0, 10).await.unwrap();
+        let [letter] = &letters[..] else {
+            panic!("{letters:?}")
+        };
+        assert_eq!(letter.message.payload, "1");
+        assert!(letter.error.contains("without a commit"), "{letter:?}");
+        assert_eq!(place.number("select count(*) from effects").await, 1);
+        let sequence = letter.message.sequence;
+        assert_eq!(kept.redrive([sequence]).await.unwrap(), [sequence]);
+        until_empty(&inbox).await;
+        stop(intake).await;
+        for number in [0, 1] {
+            let effects = format!("select count(*) from effects where number = {number}");
+            assert_eq!(place.number(&effects).await, 1);
+        }
+        assert_eq!(place.number("select count(*) from effects").await, 2);
+        assert!(kept.list(0, 10).await.unwrap().is_empty());
+    }
+}

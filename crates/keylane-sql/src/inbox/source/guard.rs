@@ -1,4 +1,4 @@
-//! Attempts that are noted before they start.
+//! Attempts that are noted before they start, and those that have dropped their transactions.
 //!
 //! The first attempt at a message that is handed over needs no note: if the worker dies with it, its
 //! lane is known to have had a death, and the messages in it are looked at one by one from then on.
@@ -13,6 +13,7 @@ use keylane::source::{Outcome, StartGuard};
 use tokio::sync::Notify;
 
 use super::super::lane::LaneId;
+use super::super::uncommitted::Uncommitted;
 use super::reader::Position;
 
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(super) struct Starts {
     /// How many messages there are in it: hardly ever any.
     count: AtomicUsize,
     wake: Arc<Notify>,
+    uncommitted: Arc<Uncommitted>,
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +30,9 @@ struct Noted {
     /// Attempts that are in the rows, or about to be, by sequence.
     attempts: HashMap<u64, Attempt>,
     wanted: Vec<(LaneId, u64, u32)>,
+    /// Messages that have settled as done by an attempt that has dropped its transaction, and the number
+    /// of that attempt.
+    dropped: HashMap<u64, u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,12 +42,30 @@ struct Attempt {
 }
 
 impl Starts {
-    pub(super) fn new(wake: Arc<Notify>) -> Self {
+    pub(super) fn new(wake: Arc<Notify>, uncommitted: Arc<Uncommitted>) -> Self {
         Self {
             noted: Mutex::default(),
             count: AtomicUsize::new(0),
             wake,
+            uncommitted,
         }
+    }
+
+    /// The number of the attempt by which a message is done, if that has dropped its transaction.
+    pub(super) fn take_dropped(&self, sequence: u64) -> Option<u32> {
+        match self.count.load(Ordering::Relaxed) {
+            0 => None,
+            _ => self.change(|noted| noted.dropped.remove(&sequence)),
+        }
+    }
+
+    /// Changes what is noted.
+    fn change<T>(&self, change: impl FnOnce(&mut Noted) -> T) -> T {
+        let mut noted = self.noted();
+        let changed = change(&mut noted);
+        let count = noted.attempts.len() + noted.dropped.len();
+        self.count.store(count, Ordering::Relaxed);
+        changed
     }
 
     /// Attempts that are to be noted.
@@ -67,32 +90,39 @@ impl Starts {
 
 impl StartGuard<Position> for Starts {
     fn starts(&self, _: u32, position: &Position, attempt: u32) -> Result<(), BoxError> {
+        // By an attempt before.
+        self.uncommitted.remove(position.message());
         if attempt <= position.noted {
             return Ok(());
         }
-        let mut noted = self.noted();
-        let known = noted.attempts.entry(position.sequence).or_default();
-        if known.noted >= attempt {
+        let is_noted = self.change(|noted| {
+            let known = noted.attempts.entry(position.sequence).or_default();
+            if known.noted < attempt && known.wanted < attempt {
+                known.wanted = attempt;
+                let wanted = (position.lane, position.sequence, attempt);
+                noted.wanted.push(wanted);
+                return false;
+            }
+            known.noted >= attempt
+        });
+        if is_noted {
             return Ok(());
         }
-        let is_new = known.wanted < attempt;
-        known.wanted = attempt;
-        if is_new {
-            noted
-                .wanted
-                .push((position.lane, position.sequence, attempt));
-        }
-        self.count.store(noted.attempts.len(), Ordering::Relaxed);
-        drop(noted);
         self.wake.notify_one();
         Err("its start is being noted".into())
     }
 
-    fn settles(&self, _: u32, position: &Position, _: Outcome) {
-        if self.count.load(Ordering::Relaxed) > 0 {
-            let mut noted = self.noted();
-            noted.attempts.remove(&position.sequence);
-            self.count.store(noted.attempts.len(), Ordering::Relaxed);
+    fn settles(&self, _: u32, position: &Position, outcome: Outcome) {
+        let is_dropped = self.uncommitted.remove(position.message());
+        if is_dropped || self.count.load(Ordering::Relaxed) > 0 {
+            self.change(|noted| {
+                let attempt = noted.attempts.remove(&position.sequence);
+                if is_dropped && outcome == Outcome::Done {
+                    let noted_before = attempt.map_or(0, |attempt| attempt.noted);
+                    let attempt = position.noted.max(noted_before);
+                    noted.dropped.insert(position.sequence, attempt);
+                }
+            });
         }
     }
 }

@@ -13,6 +13,7 @@ use keylane::source::{
     Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
     SourceError, SourceLetter, StartGuard,
 };
+use keylane_inbox::LetterKind;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -21,7 +22,8 @@ use super::super::SqlInbox;
 use super::super::backend::Dead;
 use super::super::claim::Claim;
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Found, Turn};
+use super::super::turn::{Answer, Claimed, Found, Turn};
+use super::super::uncommitted;
 use super::guard::Starts;
 use super::lanes::{Lanes, Limits, Ready};
 use super::session::Session;
@@ -50,6 +52,8 @@ pub struct Position {
     /// Its sequence in the inbox.
     pub sequence: u64,
     pub(super) lane: LaneId,
+    /// Of the claim of its lane.
+    token: u64,
     /// The last attempt that needs no note.
     pub(super) noted: u32,
     /// The opening of the source that has handed it over: a settlement of an older one is stale.
@@ -63,6 +67,13 @@ impl PartialEq for Position {
 }
 
 impl Eq for Position {}
+
+impl Position {
+    /// What names it while it is under its claim.
+    pub(super) fn message(&self) -> uncommitted::Claimed {
+        (self.token, self.sequence)
+    }
+}
 
 /// An inbox in tables as the source of a dispatcher: see [`SqlInbox::source`].
 pub struct SqlSource {
@@ -97,6 +108,8 @@ enum Said {
     Turn(Box<Turn>, Result<Answer, SqlError>),
     /// `None`: the claims have ended.
     Lanes(Result<Option<Vec<Found>>, SqlError>),
+    /// Whether a message is a letter now. False: the claims have ended.
+    Letter(Position, Result<bool, SqlError>),
 }
 
 impl SqlInbox {
@@ -157,7 +170,10 @@ impl SqlInbox {
             look_at: Instant::now() + settings.ttl,
             failures: 0,
             retry_at: None,
-            starts: Arc::new(Starts::new(Arc::clone(&wake))),
+            starts: Arc::new(Starts::new(
+                Arc::clone(&wake),
+                Arc::clone(&self.shared.uncommitted),
+            )),
             wake,
             poll: FIRST_POLL,
             poll_at: Instant::now(),
@@ -290,6 +306,7 @@ impl Source for SqlSource {
             position, outcome, ..
         } in settled
         {
+            let dropped_by = self.starts.take_dropped(position.sequence);
             if position.opening != self.opening {
                 continue;
             }
@@ -298,6 +315,7 @@ impl Source for SqlSource {
                     self.lanes
                         .give_back(position.lane, position.sequence, *attempts);
                 }
+                _ if let Some(attempt) = dropped_by => self.keep_uncommitted(position, attempt),
                 _ => {
                     // Its letter is in its place, or waits again already.
                     let is_told = self.kept.remove(&position.sequence);
@@ -499,6 +517,7 @@ impl SqlSource {
                         None => self.recalled.push(Position {
                             sequence,
                             lane,
+                            token: 0,
                             noted: 0,
                             opening: self.opening,
                         }),
@@ -520,8 +539,47 @@ impl SqlSource {
                 Ok(())
             }
             Some(Said::Lanes(Err(error))) => self.fail(error),
+            Some(Said::Letter(position, Ok(true))) => {
+                self.lanes.settle(position.lane, position.sequence, true);
+                Ok(())
+            }
+            Some(Said::Letter(_, Ok(false))) => {
+                self.lose();
+                Ok(())
+            }
+            Some(Said::Letter(position, Err(error))) => {
+                // It is handled again, and has another chance to commit.
+                self.lanes.give_back(position.lane, position.sequence, 0);
+                self.fail(error)
+            }
             None => Err(SourceError::failed("the runtime ends")),
         }
+    }
+
+    /// Its handler has returned `Ok`, and what that wrote is rolled back: it becomes a letter.
+    fn keep_uncommitted(&mut self, position: &Position, attempts: u32) {
+        const WHY: &str =
+            "its handler returned Ok, but had dropped its transaction without a commit";
+        let sequence = position.sequence;
+        tracing::error!(target: "keylane", sequence, "a message becomes a dead letter: {WHY}");
+        let dead = Dead {
+            sequence,
+            attempts,
+            kind: LetterKind::Failed,
+            error: WHY.to_owned(),
+        };
+        let claimed = Claimed {
+            lane: position.lane,
+            token: position.token,
+        };
+        let Some(worker) = self.session.as_ref().map(|session| session.worker) else {
+            return;
+        };
+        let (inbox, position) = (self.inbox.clone(), position.clone());
+        self.calls.push(tokio::spawn(async move {
+            let kept = inbox.shared.backend.dead_letter(worker, claimed, &dead);
+            Said::Letter(position, inbox.limited(kept).await)
+        }));
     }
 
     fn lose(&self) {
@@ -591,6 +649,7 @@ impl SqlSource {
         let position = Position {
             sequence,
             lane,
+            token: claimed.map_or(0, |claimed| claimed.token),
             noted: match self.settings.exact_starts {
                 true => noted,
                 false => attempts + 1,
