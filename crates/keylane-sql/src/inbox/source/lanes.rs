@@ -54,6 +54,7 @@ pub(super) struct Lanes {
     checks: bool,
     /// How often there was something new.
     looks: u64,
+    turns: usize,
 }
 
 #[derive(Debug, Default)]
@@ -136,6 +137,7 @@ impl Lanes {
             claims: true,
             checks: false,
             looks: 0,
+            turns: 0,
         }
     }
 
@@ -271,6 +273,14 @@ impl Lanes {
         let share = room / (self.busy.len() + free).max(1);
         let least = self.depth.min(SHARE).min(self.limits.window);
         let share = share.clamp(least, self.limits.window);
+        // A quarter of the room is for lanes that wait, so that none waits for all that is in others;
+        // of less than four, all of it in some turns.
+        self.turns = self.turns.wrapping_add(1);
+        let kept_free = match free {
+            0 => 0,
+            _ => (room + self.turns % 4) / 4,
+        };
+        room -= kept_free;
         let mut kept = VecDeque::new();
         while turn.leave.len() + turn.fetch.len() < MOST
             && let Some(id) = self.busy.pop_front()
@@ -311,6 +321,7 @@ impl Lanes {
         if std::mem::take(&mut self.checks) {
             self.check_all(&mut turn);
         }
+        room += kept_free;
         if room > 0 && free > 0 {
             let share = share.min(room);
             turn.claim = free.min(room / share).min(MOST_CLAIMED) as u32;

@@ -414,13 +414,15 @@ proptest! {
     }
 }
 
+const LIMITS: Limits = Limits {
+    keys: 8,
+    window: 4,
+    bytes: 1_000,
+    exact_starts: true,
+};
+
 fn roomy() -> World {
-    World::new(Limits {
-        keys: 8,
-        window: 4,
-        bytes: 1_000,
-        exact_starts: true,
-    })
+    World::new(LIMITS)
 }
 
 /// A lane that was left, and whose answer is lost while another turn claims it anew, is asked for
@@ -459,4 +461,32 @@ fn what_is_told_during_a_turn_is_claimed() {
     world.lanes.look();
     world.answer(true, false);
     assert!(world.lanes.turn(WORKER, 20).claim > 0);
+}
+
+/// More is waiting in a lane that is ours than there is room for, and goes on waiting: a lane that comes
+/// then is claimed all the same.
+#[test]
+fn a_lane_does_not_wait_for_all_that_is_in_others() {
+    let mut world = World::new(Limits {
+        window: 64,
+        ..LIMITS
+    });
+    (0..1_000).for_each(|_| world.database.accept(id(0)));
+    let turn = |world: &mut World| {
+        world.begin();
+        world.carry_out(true);
+        world.answer(true, false);
+    };
+    turn(&mut world);
+    turn(&mut world);
+    world.database.accept(id(1));
+    world.lanes.look();
+    for _ in 0..20 {
+        world.handle(id(0));
+        turn(&mut world);
+        if world.handed.contains_key(&id(1)) {
+            return;
+        }
+    }
+    panic!("it waits for what is in the other one");
 }
