@@ -35,19 +35,13 @@ pub(crate) struct Args {
 /// Where the inbox is.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Place {
-    /// The directory of the inbox.
-    #[arg(short, long, value_name = "DIR", default_value = ".", global = true)]
-    pub(crate) dir: PathBuf,
+    /// The directory of the inbox. Without it and without a database: where the command is given.
+    #[arg(short, long, value_name = "DIR", global = true)]
+    pub(crate) dir: Option<PathBuf>,
     /// The database of the inbox, instead of a directory: postgres://user:password@host/database, or
-    /// mysql://… A password in a command line can be seen by others: better in the environment.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "KEYLANE_INBOX_URL",
-        hide_env_values = true,
-        global = true,
-        conflicts_with = "dir"
-    )]
+    /// mysql://… A password in a command line can be seen by others: better in the variable
+    /// KEYLANE_INBOX_URL, which is read where there is neither --url nor --dir.
+    #[arg(long, value_name = "URL", global = true, conflicts_with = "dir")]
     pub(crate) url: Option<String>,
     /// What the names of its tables begin with.
     #[arg(long, value_name = "PREFIX", default_value = "keylane_", global = true)]
@@ -76,6 +70,9 @@ pub(crate) enum Command {
         /// The messages that wait, instead of the letters.
         #[arg(long)]
         waiting: bool,
+        /// Only those of this key.
+        #[arg(long, value_parser = text::parse)]
+        key: Option<text::Bytes>,
         /// Only those with a higher sequence.
         #[arg(long, value_name = "SEQ", default_value_t = 0)]
         after: u64,
@@ -121,4 +118,7 @@ pub(crate) enum Command {
     Check,
     /// Makes the file as short as it can be. Not in a database.
     Compact,
+    /// Makes the tables of a database, or brings them to the version of this program. A service does
+    /// so by itself if it calls `Database::migrate`, which needs the right to make tables.
+    Migrate,
 }

@@ -7,13 +7,18 @@ use serde_json::json;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
-use crate::opened::Opened;
+use crate::opened::{Opened, migrate};
 use crate::output::Output;
 use crate::selection::{PAGE, Selection, waiting_after};
+use crate::text::Bytes;
 
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
-    let opened = Opened::open(&args.place).await?;
     let mut out = Output::new(args.json, args.full);
+    if let Command::Migrate = args.command {
+        migrate(&args.place).await?;
+        return Ok(out.done("the tables are up to date", json!({ "migrated": true }))?);
+    }
+    let opened = Opened::open(&args.place).await?;
     let done = command(&opened, args.command, &mut out).await;
     let closed = opened.store().close().await;
     done?;
@@ -24,15 +29,17 @@ async fn command(opened: &Opened, command: Command, out: &mut Output) -> Result<
     let store = opened.store();
     match command {
         Command::List {
-            waiting: false,
+            waiting,
+            key,
             after,
             limit,
-        } => list_letters(store, after, limit, out).await,
-        Command::List {
-            waiting: true,
-            after,
-            limit,
-        } => list_waiting(store, after, limit, out).await,
+        } => {
+            let wanted = |found: &[u8]| key.as_ref().is_none_or(|Bytes(key)| key == found);
+            match waiting {
+                false => list_letters(store, after, limit, wanted, out).await,
+                true => list_waiting(store, after, limit, wanted, out).await,
+            }
+        }
         Command::Show { sequence } => show(store, sequence, out).await,
         Command::Redrive {
             sequences,
@@ -44,7 +51,7 @@ async fn command(opened: &Opened, command: Command, out: &mut Output) -> Result<
                 None if all => Selection::All,
                 None => Selection::These(sequences),
             };
-            redrive(store, selection, out).await
+            redrive(store, selection.find(store).await?, out).await
         }
         Command::Purge {
             sequences,
@@ -56,11 +63,12 @@ async fn command(opened: &Opened, command: Command, out: &mut Output) -> Result<
                 None if all => Selection::All,
                 None => Selection::These(sequences),
             };
-            purge(store, selection, out).await
+            purge(store, selection.find(store).await?, out).await
         }
         Command::Stats => Ok(out.stats(&store.stats().await?)?),
         Command::Check => check(opened, store, out).await,
         Command::Compact => compact(opened, out).await,
+        Command::Migrate => Ok(()),
     }
 }
 
@@ -68,36 +76,38 @@ async fn list_letters(
     store: &dyn InboxStore,
     mut after: u64,
     limit: usize,
+    wanted: impl Fn(&[u8]) -> bool,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let mut left = limit;
-    loop {
-        let page = store.letters(after, left.min(PAGE)).await?;
-        let Some(last) = page.last() else {
-            return Ok(());
-        };
+    while left > 0 {
+        let page = store.letters(after, PAGE).await?;
+        let Some(last) = page.last() else { break };
         after = last.message.sequence;
-        left -= page.len();
-        for letter in &page {
+        let page = page.iter().filter(|letter| wanted(&letter.message.key));
+        for letter in page.take(left) {
+            left -= 1;
             out.letter_row(letter)?;
         }
     }
+    Ok(())
 }
 
 async fn list_waiting(
     store: &dyn InboxStore,
     mut after: u64,
     limit: usize,
+    wanted: impl Fn(&[u8]) -> bool,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let mut left = limit;
-    while let Some(page) = waiting_after(store, after).await? {
-        for message in &page {
-            if left == 0 {
-                return Ok(());
-            }
+    while left > 0
+        && let Some(page) = waiting_after(store, after).await?
+    {
+        after = page.last().map_or(after, |message| message.sequence);
+        let page = page.iter().filter(|message| wanted(&message.key));
+        for message in page.take(left) {
             left -= 1;
-            after = message.sequence;
             out.message_row(message)?;
         }
     }
@@ -118,11 +128,10 @@ async fn show(store: &dyn InboxStore, sequence: u64, out: &mut Output) -> Result
 
 async fn redrive(
     store: &dyn InboxStore,
-    selection: Selection,
+    wanted: Vec<u64>,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let mut redriven = Vec::new();
-    let wanted = selection.find(store).await?;
     for page in wanted.chunks(PAGE) {
         redriven.extend(store.redrive(page.to_vec()).await?);
     }
@@ -133,13 +142,8 @@ async fn redrive(
     all_found(&wanted, &redriven)
 }
 
-async fn purge(
-    store: &dyn InboxStore,
-    selection: Selection,
-    out: &mut Output,
-) -> Result<(), Failure> {
+async fn purge(store: &dyn InboxStore, wanted: Vec<u64>, out: &mut Output) -> Result<(), Failure> {
     let mut purged = Vec::new();
-    let wanted = selection.find(store).await?;
     for page in wanted.chunks(PAGE) {
         purged.extend(store.purge_letters(page.to_vec()).await?);
     }

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use keylane_inbox::{Header, Letter, Stats, StoredMessage};
 use serde_json::{Map, Value, json};
 
-use crate::text::escape;
+use crate::text::{escape, unquoted};
 
 pub(crate) struct Output {
     json: bool,
@@ -38,7 +38,7 @@ impl Output {
             let fields = self.letter_fields(letter);
             return writeln!(self.out, "{}", Value::Object(fields));
         }
-        let error = escape(letter.error.as_bytes(), self.full);
+        let error = unquoted(&letter.error, self.full);
         writeln!(
             self.out,
             "{:>10}  {}  {:>3} attempts  {:<11}  key {:<20}  {error}",
@@ -119,7 +119,7 @@ impl Output {
         for (name, value) in [
             ("attempts", json!(letter.attempts)),
             ("kind", json!(letter.kind.to_string())),
-            ("error", json!(escape(letter.error.as_bytes(), self.full))),
+            ("error", json!(unquoted(&letter.error, self.full))),
             ("dead_lettered_at", json!(time(letter.dead_lettered_at))),
         ] {
             fields.insert(name.into(), value);

@@ -22,27 +22,42 @@ pub(crate) enum Selection {
 impl Selection {
     /// Their sequences.
     pub(crate) async fn find(self, store: &dyn InboxStore) -> Result<Vec<u64>, Failure> {
-        let wanted: Box<dyn Fn(&Letter) -> bool> = match self {
-            Self::These(sequences) => return Ok(sequences),
-            Self::All => Box::new(|_| true),
-            Self::OfKey(Bytes(key)) => Box::new(move |letter| letter.message.key == key),
+        match self {
+            Self::These(sequences) => Ok(sequences),
+            Self::All => find(store, |_| true).await,
+            Self::OfKey(Bytes(key)) => {
+                let found = find(store, |letter| letter.message.key == key).await?;
+                match found.is_empty() {
+                    // It may be misspelt.
+                    true => Err(Failure::Other(
+                        "there are no letters of this key".to_owned(),
+                    )),
+                    false => Ok(found),
+                }
+            }
             Self::OlderThan(time) => {
                 let until = SystemTime::now().checked_sub(time);
                 let until = until.unwrap_or(SystemTime::UNIX_EPOCH);
-                Box::new(move |letter| letter.dead_lettered_at < until)
+                find(store, |letter| letter.dead_lettered_at < until).await
             }
-        };
-        let mut found = Vec::new();
-        let mut after = 0;
-        loop {
-            let page = store.letters(after, PAGE).await?;
-            let Some(last) = page.last() else {
-                return Ok(found);
-            };
-            after = last.message.sequence;
-            let page = page.iter().filter(|letter| wanted(letter));
-            found.extend(page.map(|letter| letter.message.sequence));
         }
+    }
+}
+
+async fn find(
+    store: &dyn InboxStore,
+    is_wanted: impl Fn(&Letter) -> bool,
+) -> Result<Vec<u64>, Failure> {
+    let mut found = Vec::new();
+    let mut after = 0;
+    loop {
+        let page = store.letters(after, PAGE).await?;
+        let Some(last) = page.last() else {
+            return Ok(found);
+        };
+        after = last.message.sequence;
+        let page = page.iter().filter(|letter| is_wanted(letter));
+        found.extend(page.map(|letter| letter.message.sequence));
     }
 }
 

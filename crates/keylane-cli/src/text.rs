@@ -18,6 +18,12 @@ pub(crate) fn escape(bytes: &[u8], full: bool) -> String {
     }
 }
 
+/// A text that is shown without quotes around it, and never read again.
+pub(crate) fn unquoted(text: &str, full: bool) -> String {
+    let escaped = escape(text.as_bytes(), full);
+    escaped.replace("\\\"", "\"").replace("\\'", "'")
+}
+
 /// Reads what [`escape`] has written.
 pub(crate) fn parse(text: &str) -> Result<Bytes, String> {
     let mut bytes = Vec::new();
@@ -79,6 +85,12 @@ mod tests {
         for wrong in ["\\", "\\q", "\\x", "\\x1", "\\xzz", "\\x+1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn quotes_in_errors_are_quotes() {
+        let text = "it's \"no\"\n\u{1b}[1m";
+        assert_eq!(unquoted(text, true), r#"it's "no"\n\x1b[1m"#);
     }
 
     #[test]

@@ -51,6 +51,20 @@ fn commands_work(url: &str) {
     assert_eq!(list.lines().count(), 3, "{list}");
     assert!(list.contains("\\x1b[2Jno answer to 1"), "{list}");
     assert_eq!(ok(url, &["list", "--waiting"]).lines().count(), 2);
+    assert_eq!(ok(url, &["list", "--key", "user-8"]).lines().count(), 1);
+    let of_key = ok(url, &["list", "--waiting", "--key", "user-8"]);
+    assert!(
+        of_key.lines().count() == 1 && of_key.contains(" 4 "),
+        "{of_key}"
+    );
+    assert_eq!(ok(url, &["list", "--limit", "2"]).lines().count(), 2);
+    let (code, _, error) = run(url, &["redrive", "--key", "user-9"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("no letters of this key"), "{error}");
+    // What is said in the command line goes before what is in the environment.
+    let (code, _, error) = run(url, &["--dir", "/nowhere", "list"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("/nowhere"), "{error}");
     assert!(ok(url, &["show", "2"]).contains("user-8"));
     let shown = ok(url, &["show", "5", "--json"]);
     assert!(shown.contains("\"sequence\":5"), "{shown}");
@@ -60,7 +74,8 @@ fn commands_work(url: &str) {
     let (code, _, error) = run(url, &["purge", "2"]);
     assert_eq!(code, 1);
     assert!(error.contains("2 is no letter"), "{error}");
-    assert!(ok(url, &["stats"]).contains('4'));
+    let stats = ok(url, &["stats"]);
+    assert!(stats.starts_with("waiting            4\n"), "{stats}");
     let checked = ok(url, &["check"]);
     assert_eq!(checked, "4 messages and 0 letters read: all is well\n");
     let (code, _, error) = run(url, &["compact"]);
@@ -70,6 +85,11 @@ fn commands_work(url: &str) {
     let (code, _, error) = run(url, &["list", "--prefix", "other_"]);
     assert_eq!(code, 1);
     assert!(error.contains("migrate"), "{error}");
+    for _ in 0..2 {
+        let migrated = ok(url, &["migrate", "--prefix", "other_"]);
+        assert_eq!(migrated, "the tables are up to date\n");
+    }
+    assert_eq!(ok(url, &["list", "--prefix", "other_"]), "");
     let (code, _, error) = run(url, &["list", "--prefix", "no\"name"]);
     assert_eq!(code, 1);
     assert!(error.contains("no name"), "{error}");

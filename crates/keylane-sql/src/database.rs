@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{MySqlPool, PgPool};
+use sqlx::{ConnectOptions, MySqlPool, PgPool};
 
 use crate::error::SqlError;
 
 /// How long a call waits for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
+
+/// How long it takes at most to learn why none comes.
+const WHY: Duration = Duration::from_secs(1);
 
 /// A database: PostgreSQL, MySQL or MariaDB. Cheap to clone.
 ///
@@ -49,14 +52,19 @@ impl Database {
                 let options = PgConnectOptions::from_str(address);
                 let options = options.map_err(|_| SqlError::unreadable_address())?;
                 let pool = PgPoolOptions::new().acquire_timeout(ACQUIRE);
-                let pool = pool.connect_with(options);
-                Ok(Self::postgres(pool.await?))
+                match pool.connect_with(options.clone()).await {
+                    Err(sqlx::Error::PoolTimedOut) => Err(why(options.connect()).await),
+                    pool => Ok(Self::postgres(pool?)),
+                }
             }
             "mysql" | "mariadb" => {
                 let options = MySqlConnectOptions::from_str(address);
                 let options = options.map_err(|_| SqlError::unreadable_address())?;
                 let pool = MySqlPoolOptions::new().acquire_timeout(ACQUIRE);
-                Ok(Self::mysql(pool.connect_with(options).await?))
+                match pool.connect_with(options.clone()).await {
+                    Err(sqlx::Error::PoolTimedOut) => Err(why(options.connect()).await),
+                    pool => Ok(Self::mysql(pool?)),
+                }
             }
             // Without a colon it may be a password.
             _ if !address.contains("://") => Err(SqlError::unreadable_address()),
@@ -88,6 +96,14 @@ impl Database {
             Pool::Postgres(pool) => pool.close().await,
             Pool::MySql(pool) => pool.close().await,
         }
+    }
+}
+
+/// Why a pool could not connect: it only says that it has not.
+async fn why<C>(connect: impl Future<Output = Result<C, sqlx::Error>>) -> SqlError {
+    match tokio::time::timeout(WHY, connect).await {
+        Ok(Err(error)) => error.into(),
+        Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut.into(),
     }
 }
 
