@@ -265,8 +265,8 @@ async fn done_messages_go(backend: Shared) {
         .find(|found| found.claimed.lane == lane("a"));
     let a = a.unwrap().claimed;
     let turn = Turn {
-        // One is not there.
-        done: vec![(a, all[0]), (a, 77_777)],
+        // The last one is of another lane, and one is not there.
+        done: vec![(a, all[0]), (a, all[2]), (a, 77_777)],
         ..says(worker)
     };
     let answer = backend.turn(&turn).await.unwrap();

@@ -20,10 +20,6 @@ use crate::lent::Lent;
 /// joins, and from choosing an index): the planner knows neither how many rows an array has nor how many
 /// lanes a worker, and would compare all with all.
 ///
-/// What is removed or noted is chosen before, and not by a subquery in the condition: where a row was
-/// changed since, the database looks at its condition again, and with it at lanes that are deleted by
-/// then.
-///
 /// A lane that is left needs no look into an index: its row and that of its key are where they were
 /// seen, or it stays. A token is of one claim only.
 const TURN: &str = "
@@ -53,34 +49,29 @@ const TURN: &str = "
         union all
         select * from unnest($7::bytea[], $8::bigint[])
     ), ours as materialized (
-        select token from drained
+        select lane from drained
         union all
-        select claim.token
+        select claim.lane
         from told cross join lateral (
-            select token from {lanes} lanes
+            select lane from {lanes} lanes
             where lanes.worker = $1 and lanes.lane = told.lane and lanes.token = told.token
             for share
         ) as claim
     ), removed as (
-        delete from {messages} messages where messages.sequence = any(array(
-            select sequence from unnest($9::bigint[], $10::bigint[]) as done (token, sequence)
-            where (token in (select token from ours)) is true
-        ))
+        delete from {messages} messages
+        where messages.sequence = any($9) and (messages.lane in (select lane from ours)) is true
     ), noted as (
         update {messages} messages set attempts = greatest(messages.attempts, tried.attempts)
-        from (
-            select sequence, attempts
-            from unnest($11::bigint[], $12::bigint[], $13::integer[]) as tried (token, sequence, attempts)
-            where (token in (select token from ours)) is true
-        ) as tried
+        from unnest($10::bigint[], $11::integer[]) as tried (sequence, attempts)
         where messages.sequence = tried.sequence
+          and (messages.lane in (select lane from ours)) is true
     ), free as materialized (
         select ctid from {lanes}
         where worker is null and ready_at <= clock_timestamp() and (
             select runs_out > clock_timestamp() from {workers} where id = $1
         )
         order by ready_at
-        limit $14
+        limit $12
         for update skip locked
     ), claimed as (
         update {lanes} lanes set worker = $1, token = nextval('{tokens}')
@@ -91,7 +82,7 @@ const TURN: &str = "
             tidsend(claim.ctid) as place, tidsend(key.ctid) as of_key
         from (
             select want.lane, claim.token, claim.crashes, claim.ctid, claim.of_key, want.after, want.count
-            from unnest($15::bytea[], $16::bigint[], $17::bigint[], $18::integer[])
+            from unnest($13::bytea[], $14::bigint[], $15::bigint[], $16::integer[])
                 as want (lane, token, after, count)
             cross join lateral (
                 select token, crashes, ctid, of_key from {lanes} lanes
@@ -99,7 +90,7 @@ const TURN: &str = "
                 offset 0
             ) as claim
             union all
-            select lane, token, crashes, ctid, of_key, 0, $19 from claimed
+            select lane, token, crashes, ctid, of_key, 0, $17 from claimed
         ) as claim cross join lateral (
             select last, redriven, ctid from {keys} keys
             where keys.ctid = claim.of_key and keys.lane = claim.lane
@@ -125,13 +116,13 @@ const TURN: &str = "
         0 as what, lane as of_lane, null::integer as attempts, null::smallint as crashes,
         null::bigint as token, null::bigint as last, null::bigint as redriven,
         null::bytea as place, null::bytea as of_key
-    from told where (token in (select token from ours)) is not true
+    from told where (lane in (select lane from ours)) is not true
     union all
     select null, null, null, null, null, null, null,
         1, lane, null, null, null, null, null, null, null
     from stayed
     union all
-    select sequence, key, case when before < $20 or before = 0 then payload end, id, version::text,
+    select sequence, key, case when before < $18 or before = 0 then payload end, id, version::text,
         headers, date_part('epoch', accepted_at),
         2, of_lane, attempts, crashes, token, last, redriven, place, of_key
     from sized
@@ -149,12 +140,11 @@ impl Postgres {
         // Each once, and locked in the order of their lanes.
         let told: BTreeSet<Claimed> = told.collect();
         let (told, told_tokens) = claims(told.iter());
-        let done = turn.done.iter();
-        let (done_tokens, done) = messages(done.map(|(claimed, done)| (claimed, done)));
+        let done: Vec<i64> = turn.done.iter().map(|done| to_column(done.1)).collect();
         let tried = turn.attempts.iter();
-        let (tried_tokens, tried) = messages(tried.map(|(claimed, tried, _)| (claimed, tried)));
-        let attempts = turn.attempts.iter();
-        let attempts: Vec<i32> = attempts.map(|tried| count_column(tried.2)).collect();
+        let (tried, attempts): (Vec<i64>, Vec<i32>) = tried
+            .map(|(_, sequence, attempts)| (to_column(*sequence), count_column(*attempts)))
+            .unzip();
         let want = turn.fetch.iter();
         let (wanted, wanted_tokens) = claims(want.clone().map(|want| &want.claimed));
         let (after, counts): (Vec<i64>, Vec<i32>) = want
@@ -170,9 +160,7 @@ impl Postgres {
             .bind(of_keys)
             .bind(told)
             .bind(told_tokens)
-            .bind(done_tokens)
             .bind(done)
-            .bind(tried_tokens)
             .bind(tried)
             .bind(attempts)
             .bind(i64::from(turn.claim))
@@ -192,12 +180,6 @@ impl Postgres {
 fn claims<'a>(claimed: impl Iterator<Item = &'a Claimed>) -> (Vec<&'a [u8]>, Vec<i64>) {
     claimed
         .map(|claimed| (claimed.lane.as_ref(), to_column(claimed.token)))
-        .unzip()
-}
-
-/// The tokens and the sequences of messages.
-fn messages<'a>(said: impl Iterator<Item = (&'a Claimed, &'a u64)>) -> (Vec<i64>, Vec<i64>) {
-    said.map(|(claimed, sequence)| (to_column(claimed.token), to_column(*sequence)))
         .unzip()
 }
 
