@@ -47,7 +47,7 @@ fn older(found: u32, needed: u32) -> String {
     match found {
         0 => {
             "there are no tables of keylane under this prefix and in this schema: is it the right \
-            database? A service makes them by `Database::migrate`"
+            database? `Database::migrate` makes them, and `keylane-inbox migrate`"
                 .to_owned()
         }
         _ => format!(

@@ -133,7 +133,8 @@ pub enum Committed {
 }
 
 impl SqlInbox {
-    /// Begins a transaction for the handler of a message.
+    /// Begins a transaction for the handler of a message. End it by a [commit](SqlTransaction::commit)
+    /// or a [rollback](SqlTransaction::rollback) before the handler returns `Ok`.
     ///
     /// With it the effects of a handler happen once: an attempt that fails, is dropped or dies leaves
     /// nothing behind, and one that was committed is not made again.

@@ -12,6 +12,7 @@ mod letters;
 mod plans;
 mod plans_mariadb;
 mod rig;
+mod rights;
 mod secrets;
 mod source;
 mod store;
