@@ -49,6 +49,8 @@ struct Scale {
     pauses: u64,
     /// Messages of a run with an inbox in tables whose connections and server are killed.
     chaos: u64,
+    /// Metadata of commits to Kafka that are written and read.
+    round_trips: u64,
     /// Of the first 2,000 system calls of an inbox, how many fail.
     syscalls: u64,
     /// How long the decoders are fuzzed, in seconds.
@@ -70,6 +72,7 @@ const SOAK: Scale = Scale {
     drains: 5_000,
     pauses: 1_000,
     chaos: 50_000,
+    round_trips: 1_000_000,
     syscalls: 2_000,
     fuzzing_s: 600,
     passed: 5_000_000,
@@ -105,6 +108,9 @@ const INBOX_PAUSES: &str = "KEYLANE_INBOX_PAUSES";
 /// are.
 const CHAOS: &str = "KEYLANE_CHAOS_MESSAGES";
 const CHAOS_FILTER: &str = "chaos::";
+
+/// The test of `keylane-kafka` that writes and reads the metadata of commits reads from here how often.
+const ROUND_TRIPS: &str = "KEYLANE_KAFKA_ROUND_TRIPS";
 
 /// The test of `keylane-inbox` that makes system calls fail reads from here how many.
 const SYSCALLS: &str = "KEYLANE_SYSCALLS";
@@ -162,6 +168,7 @@ impl Scale {
             drains,
             pauses,
             chaos,
+            round_trips,
             syscalls,
             fuzzing_s,
             passed,
@@ -176,6 +183,7 @@ impl Scale {
                 drains: drains / 10,
                 pauses: pauses / 10,
                 chaos: chaos / 10,
+                round_trips: round_trips / 10,
                 syscalls: syscalls / 10,
                 fuzzing_s: fuzzing_s / 10,
                 passed: passed / 10,
@@ -190,6 +198,7 @@ impl Scale {
                 drains: drains * 10,
                 pauses: pauses * 10,
                 chaos: chaos * 10,
+                round_trips: round_trips * 10,
                 fuzzing_s: fuzzing_s * 10,
                 passed: passed * 10,
                 // There are no more of them.
@@ -211,6 +220,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         drains,
         pauses,
         chaos,
+        round_trips,
         syscalls,
         fuzzing_s,
         passed,
@@ -236,6 +246,15 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
     let mut in_chaos = cargo(["test", "-p", "keylane-sql", "--test", "inbox"]);
     in_chaos.args(["--", CHAOS_FILTER, "--nocapture"]);
     in_chaos.env(CHAOS, chaos.to_string());
+    let mut round = cargo([
+        "test",
+        "--release",
+        "-p",
+        "keylane-kafka",
+        "--test",
+        "metadata",
+    ]);
+    round.env(ROUND_TRIPS, round_trips.to_string());
     let mut failed = inbox(&["--test", "syscalls"], SYSCALLS_FILTER);
     failed.env(SYSCALLS, syscalls.to_string());
     let mut fuzzed = inbox(&["--lib"], FUZZ_FILTER);
@@ -269,6 +288,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
             workers_paused,
         ),
         (format!("{chaos} messages in chaos"), in_chaos),
+        (format!("{round_trips} metadata of commits"), round),
         (format!("{syscalls} system calls fail"), failed),
         (format!("decoders fuzzed for {fuzzing_s} s"), fuzzed),
         ("power fails".to_owned(), powerless),
@@ -367,6 +387,7 @@ mod tests {
             drains: 500,
             pauses: 100,
             chaos: 5_000,
+            round_trips: 100_000,
             syscalls: 200,
             fuzzing_s: 60,
             passed: 500_000,
@@ -381,6 +402,7 @@ mod tests {
             drains: 50_000,
             pauses: 10_000,
             chaos: 500_000,
+            round_trips: 10_000_000,
             syscalls: 2_000,
             fuzzing_s: 6_000,
             passed: 50_000_000,
@@ -407,6 +429,7 @@ mod tests {
             "KEYLANE_LEASE_PAUSES=1000 ",
             "KEYLANE_INBOX_PAUSES=1000 ",
             "KEYLANE_CHAOS_MESSAGES=50000 ",
+            "KEYLANE_KAFKA_ROUND_TRIPS=1000000 ",
             "KEYLANE_SYSCALLS=2000 ",
             "KEYLANE_FUZZ=600 ",
             "KEYLANE_INBOX_POWER=all ",
