@@ -399,7 +399,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(6_000))]
 
     #[test]
     fn all_messages_are_handled_in_order(
@@ -461,6 +461,47 @@ fn what_is_told_during_a_turn_is_claimed() {
     world.lanes.look();
     world.answer(true, false);
     assert!(world.lanes.turn(WORKER, 20).claim > 0);
+}
+
+/// What is done of a lane is told in a turn that is under way: the lane is not left beside it, where the
+/// database may do that first.
+#[test]
+fn a_lane_is_left_when_all_of_it_is_told() {
+    let mut world = roomy();
+    world.database.accept(id(0));
+    world.database.accept(id(0));
+    world.begin();
+    world.carry_out(true);
+    world.answer(true, false);
+    world.handle(id(0));
+    world.begin();
+    world.handle(id(0));
+    world.begin();
+    world.carry_out(false);
+    world.carry_out(true);
+    world.finish();
+}
+
+/// A lane is left, and claimed anew by a turn that is answered first: it is ours under the new token.
+#[test]
+fn a_lane_that_is_claimed_anew_has_another_token() {
+    let mut world = roomy();
+    world.database.accept(id(0));
+    world.begin();
+    world.carry_out(true);
+    world.answer(true, false);
+    world.handle(id(0));
+    world.begin();
+    world.carry_out(true);
+    world.database.accept(id(0));
+    world.lanes.look();
+    world.begin();
+    world.carry_out(false);
+    world.answer(false, false);
+    world.answer(true, false);
+    assert_eq!(world.handed[&id(0)].len(), 1);
+    world.handle(id(0));
+    world.finish();
 }
 
 /// More is waiting in a lane that is ours than there is room for, and goes on waiting: a lane that comes
