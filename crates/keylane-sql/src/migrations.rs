@@ -90,6 +90,8 @@ const MIGRATIONS: &[Migration] = &[
             ready_at timestamptz not null,
             crashes smallint not null default 0
         ) with (fillfactor = 50)",
+            // Without a key to name its rows by, a publication of all tables would stop all claims.
+            "alter table {lanes} replica identity full",
             "create index if not exists {.lanes_ready} on {lanes} (ready_at) where worker is null",
             "create index if not exists {.lanes_worker} on {lanes} (worker, lane) where worker is not null",
             "create table if not exists {workers} (

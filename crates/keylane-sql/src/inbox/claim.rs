@@ -31,7 +31,12 @@ pub struct Claim {
     pub(super) worker: u64,
     pub(super) claimed: Claimed,
     pub(super) sequence: u64,
+    /// Of the source that has handed it over.
+    pub(super) opening: u64,
 }
+
+/// How a claim is written down: the lane, and four numbers.
+const BYTES: usize = 32 + 4 * 8;
 
 impl Claim {
     /// The claim of a message, if it comes from an inbox in tables.
@@ -40,14 +45,15 @@ impl Claim {
         let (lane, numbers) = position.split_first_chunk::<32>()?;
         let mut numbers = numbers.chunks_exact(8);
         let mut number = || Some(u64::from_le_bytes(numbers.next()?.try_into().ok()?));
-        let (worker, token, sequence) = (number()?, number()?, number()?);
+        let (worker, token, sequence, opening) = (number()?, number()?, number()?, number()?);
         let lane = LaneId(*lane);
         Some(Self {
             worker,
             claimed: Claimed { lane, token },
             sequence,
+            opening,
         })
-        .filter(|_| position.len() == 56)
+        .filter(|_| position.len() == BYTES)
     }
 
     /// The number of the claim. Of a key, a later claim has a higher one: what writes elsewhere can
@@ -56,14 +62,14 @@ impl Claim {
         self.claimed.token
     }
 
-    /// What names the message while it is under this claim.
-    fn message(&self) -> uncommitted::Claimed {
-        (self.claimed.token, self.sequence)
+    fn in_hand(&self) -> uncommitted::InHand {
+        (self.opening, self.sequence)
     }
 
     pub(super) fn to_bytes(self) -> Bytes {
         let mut bytes = self.claimed.lane.0.to_vec();
-        for number in [self.worker, self.claimed.token, self.sequence] {
+        let Claimed { token, .. } = self.claimed;
+        for number in [self.worker, token, self.sequence, self.opening] {
             bytes.extend(number.to_le_bytes());
         }
         bytes.into()
@@ -106,12 +112,11 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let uncommitted = &self.inbox.shared.uncommitted;
-        if self.is_ended {
-            // An attempt may have dropped another one before.
-            uncommitted.remove(self.claim.message());
-        } else {
-            uncommitted.add(self.claim.message());
+        let message = self.claim.in_hand();
+        match self.is_ended {
+            // The attempt may have dropped another one before.
+            true => drop(uncommitted::remove(message)),
+            false => uncommitted::add(message),
         }
     }
 }
@@ -134,7 +139,8 @@ pub enum Committed {
 
 impl SqlInbox {
     /// Begins a transaction for the handler of a message. End it by a [commit](SqlTransaction::commit)
-    /// or a [rollback](SqlTransaction::rollback) before the handler returns `Ok`.
+    /// or a [rollback](SqlTransaction::rollback) before the handler returns `Ok`. In a handler of
+    /// batches it is for the message of the claim alone, and so is what happens if it is dropped.
     ///
     /// With it the effects of a handler happen once: an attempt that fails, is dropped or dies leaves
     /// nothing behind, and one that was committed is not made again.
@@ -313,12 +319,13 @@ mod tests {
                 token: u64::MAX,
             },
             sequence: 3,
+            opening: 9,
         };
         let mut raw = RawMessage::new("payload");
         assert_eq!(Claim::of(&raw), None);
         raw.position = Some(claim.to_bytes());
         assert_eq!(Claim::of(&raw), Some(claim));
-        for end in 0..56 {
+        for end in 0..BYTES {
             raw.position = Some(claim.to_bytes().slice(..end));
             assert_eq!(Claim::of(&raw), None, "{end}");
         }

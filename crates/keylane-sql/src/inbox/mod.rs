@@ -65,7 +65,6 @@ use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::tables::Tables;
 use backend::Backend;
 use item::Within;
-use uncommitted::Uncommitted;
 
 /// How often a transaction is made again that was in the way of another one.
 const TRIES: u32 = 10;
@@ -115,7 +114,6 @@ struct Shared {
     settings: Settings,
     /// For transactions that handlers begin.
     begins: Arc<Semaphore>,
-    uncommitted: Arc<Uncommitted>,
     tail: watch::Sender<Tail>,
     /// What this handle has redriven, and was not asked for yet.
     redriven: Mutex<VecDeque<u64>>,
@@ -149,7 +147,6 @@ impl SqlInbox {
                 tables: tables.clone(),
                 settings,
                 begins: Arc::new(Semaphore::new(claim::begins(database))),
-                uncommitted: Arc::default(),
                 tail: watch::Sender::new(tail),
                 redriven: Mutex::default(),
                 is_closed: AtomicBool::new(false),

@@ -5,33 +5,31 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The token of the claim of a message, and its sequence.
-pub(super) type Claimed = (u64, u64);
+/// A message in the hands of a source: the opening of the source, of which there is one in a process,
+/// and the sequence.
+pub(super) type InHand = (u64, u64);
 
-#[derive(Debug, Default)]
-pub(super) struct Uncommitted {
-    messages: Mutex<HashSet<Claimed>>,
-    /// How many there are: hardly ever any.
-    count: AtomicUsize,
+/// Of all inboxes in this process: a handler may begin its transaction on another handle than its
+/// source is of.
+static MESSAGES: LazyLock<Mutex<HashSet<InHand>>> = LazyLock::new(Mutex::default);
+
+/// How many there are: hardly ever any.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) fn add(message: InHand) {
+    change(|messages| messages.insert(message));
 }
 
-impl Uncommitted {
-    pub(super) fn add(&self, message: Claimed) {
-        self.change(|messages| messages.insert(message));
-    }
+/// Whether it was there.
+pub(super) fn remove(message: InHand) -> bool {
+    COUNT.load(Ordering::Acquire) > 0 && change(|messages| messages.remove(&message))
+}
 
-    /// Whether it was there.
-    pub(super) fn remove(&self, message: Claimed) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.change(|messages| messages.remove(&message))
-    }
-
-    fn change(&self, change: impl FnOnce(&mut HashSet<Claimed>) -> bool) -> bool {
-        let messages = self.messages.lock();
-        let mut messages = messages.unwrap_or_else(PoisonError::into_inner);
-        let changed = change(&mut messages);
-        self.count.store(messages.len(), Ordering::Release);
-        changed
-    }
+fn change(change: impl FnOnce(&mut HashSet<InHand>) -> bool) -> bool {
+    let mut messages = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let changed = change(&mut messages);
+    COUNT.store(messages.len(), Ordering::Release);
+    changed
 }

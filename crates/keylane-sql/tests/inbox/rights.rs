@@ -17,6 +17,8 @@ const POSTGRES: &str = "
     create role few login password 'few-rights';
     grant select, insert, update, delete on all tables in schema public to few;
     grant usage, select on all sequences in schema public to few;
+    -- Rows of all tables need something to name them by then.
+    create publication everything for all tables;
 ";
 
 const MARIADB: &str = "

@@ -282,7 +282,8 @@ async fn a_message_is_not_done_by_a_transaction_that_was_dropped() {
         let (place, inbox) = payments(kind, 4).await;
         let is_mended = Arc::new(AtomicUsize::new(0));
         let handler = {
-            let (inbox, is_mended) = (inbox.clone(), Arc::clone(&is_mended));
+            // The source is of another handle.
+            let (inbox, is_mended) = (place.inbox().await, Arc::clone(&is_mended));
             move |payment: Payment| {
                 let (inbox, is_mended) = (inbox.clone(), Arc::clone(&is_mended));
                 async move {
@@ -331,4 +332,47 @@ async fn a_message_is_not_done_by_a_transaction_that_was_dropped() {
         assert_eq!(place.number("select count(*) from effects").await, 2);
         assert!(kept.list(0, 10).await.unwrap().is_empty());
     }
+}
+
+/// The letter of such a message cannot be kept for a while: the message waits for that, and does not run
+/// again behind those after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_transaction_waits_for_its_letter() {
+    let (place, _) = payments(Kind::Postgres, 3).await;
+    let settings = Settings::new().call_limit(Duration::from_millis(300));
+    let inbox = SqlInbox::open(&place.database, &Tables::new(), settings);
+    let inbox = inbox.await.unwrap();
+    let mut other = PgConnection::connect(&place.address).await.unwrap();
+    let lock = "begin; lock table keylane_letters in access exclusive mode";
+    sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
+    let starts = Arc::new(AtomicUsize::new(0));
+    let handler = {
+        let (inbox, starts) = (inbox.clone(), Arc::clone(&starts));
+        move |payment: Payment| {
+            let (inbox, starts) = (inbox.clone(), Arc::clone(&starts));
+            async move {
+                starts.fetch_add(1, Ordering::SeqCst);
+                let transaction = inbox.begin(payment.claim).await?;
+                match payment.number {
+                    0 => drop(transaction),
+                    _ => drop(transaction.commit().await?),
+                }
+                Ok::<(), BoxError>(())
+            }
+        }
+    };
+    let payments = Dispatcher::builder(|_: &Payment| "account")
+        .on_exhausted(OnExhausted::AtSource)
+        .spawn(handler)
+        .unwrap();
+    let intake = payments.consume(source(&inbox)).unwrap();
+    // Some calls fail.
+    sleep(Duration::from_millis(1_000)).await;
+    sqlx::raw_sql("rollback").execute(&mut other).await.unwrap();
+    until_empty(&inbox).await;
+    stop(intake).await;
+    assert_eq!(starts.load(Ordering::SeqCst), 3, "each once");
+    let letters = inbox.inbox().letters().list(0, 10).await.unwrap();
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].message.payload, "0");
 }

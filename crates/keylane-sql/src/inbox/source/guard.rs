@@ -13,7 +13,7 @@ use keylane::source::{Outcome, StartGuard};
 use tokio::sync::Notify;
 
 use super::super::lane::LaneId;
-use super::super::uncommitted::Uncommitted;
+use super::super::uncommitted::{self, InHand};
 use super::reader::Position;
 
 #[derive(Debug)]
@@ -22,7 +22,6 @@ pub(super) struct Starts {
     /// How many messages there are in it: hardly ever any.
     count: AtomicUsize,
     wake: Arc<Notify>,
-    uncommitted: Arc<Uncommitted>,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +31,7 @@ struct Noted {
     wanted: Vec<(LaneId, u64, u32)>,
     /// Messages that have settled as done by an attempt that has dropped its transaction, and the number
     /// of that attempt.
-    dropped: HashMap<u64, u32>,
+    dropped: HashMap<InHand, u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,21 +41,25 @@ struct Attempt {
 }
 
 impl Starts {
-    pub(super) fn new(wake: Arc<Notify>, uncommitted: Arc<Uncommitted>) -> Self {
+    pub(super) fn new(wake: Arc<Notify>) -> Self {
         Self {
             noted: Mutex::default(),
             count: AtomicUsize::new(0),
             wake,
-            uncommitted,
         }
     }
 
     /// The number of the attempt by which a message is done, if that has dropped its transaction.
-    pub(super) fn take_dropped(&self, sequence: u64) -> Option<u32> {
+    pub(super) fn take_dropped(&self, message: InHand) -> Option<u32> {
         match self.count.load(Ordering::Relaxed) {
             0 => None,
-            _ => self.change(|noted| noted.dropped.remove(&sequence)),
+            _ => self.change(|noted| noted.dropped.remove(&message)),
         }
+    }
+
+    /// What is of another opening of the source is never asked for.
+    pub(super) fn forget_all_but(&self, opening: u64) {
+        self.change(|noted| noted.dropped.retain(|message, _| message.0 == opening));
     }
 
     /// Changes what is noted.
@@ -91,7 +94,7 @@ impl Starts {
 impl StartGuard<Position> for Starts {
     fn starts(&self, _: u32, position: &Position, attempt: u32) -> Result<(), BoxError> {
         // By an attempt before.
-        self.uncommitted.remove(position.message());
+        uncommitted::remove(position.in_hand());
         if attempt <= position.noted {
             return Ok(());
         }
@@ -113,14 +116,14 @@ impl StartGuard<Position> for Starts {
     }
 
     fn settles(&self, _: u32, position: &Position, outcome: Outcome) {
-        let is_dropped = self.uncommitted.remove(position.message());
+        let is_dropped = uncommitted::remove(position.in_hand());
         if is_dropped || self.count.load(Ordering::Relaxed) > 0 {
             self.change(|noted| {
                 let attempt = noted.attempts.remove(&position.sequence);
                 if is_dropped && outcome == Outcome::Done {
                     let noted_before = attempt.map_or(0, |attempt| attempt.noted);
                     let attempt = position.noted.max(noted_before);
-                    noted.dropped.insert(position.sequence, attempt);
+                    noted.dropped.insert(position.in_hand(), attempt);
                 }
             });
         }

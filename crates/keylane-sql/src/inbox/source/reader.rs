@@ -22,7 +22,7 @@ use super::super::SqlInbox;
 use super::super::backend::Dead;
 use super::super::claim::Claim;
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Claimed, Found, Turn};
+use super::super::turn::{Answer, Found, Turn};
 use super::super::uncommitted;
 use super::guard::Starts;
 use super::lanes::{Lanes, Limits, Ready};
@@ -52,8 +52,6 @@ pub struct Position {
     /// Its sequence in the inbox.
     pub sequence: u64,
     pub(super) lane: LaneId,
-    /// Of the claim of its lane.
-    token: u64,
     /// The last attempt that needs no note.
     pub(super) noted: u32,
     /// The opening of the source that has handed it over: a settlement of an older one is stale.
@@ -69,9 +67,8 @@ impl PartialEq for Position {
 impl Eq for Position {}
 
 impl Position {
-    /// What names it while it is under its claim.
-    pub(super) fn message(&self) -> uncommitted::Claimed {
-        (self.token, self.sequence)
+    pub(super) fn in_hand(&self) -> uncommitted::InHand {
+        (self.opening, self.sequence)
     }
 }
 
@@ -89,6 +86,8 @@ pub struct SqlSource {
     /// Messages that are letters of this inbox already, and have not settled.
     kept: HashSet<u64>,
     calls: FuturesUnordered<Call>,
+    /// How many of them make letters: these hold nothing up.
+    letters: usize,
     /// It is to be seen what is claimed: an answer was lost, or some time has passed.
     is_uncertain: bool,
     /// When to see what is claimed in any case: a turn that was given up may be done much later.
@@ -108,8 +107,8 @@ enum Said {
     Turn(Box<Turn>, Result<Answer, SqlError>),
     /// `None`: the claims have ended.
     Lanes(Result<Option<Vec<Found>>, SqlError>),
-    /// Whether a message is a letter now. False: the claims have ended.
-    Letter(Position, Result<bool, SqlError>),
+    /// Whether a message is a letter now. False: the claims have ended. With how many attempts it had.
+    Letter(Position, u32, Result<bool, SqlError>),
 }
 
 impl SqlInbox {
@@ -166,14 +165,12 @@ impl SqlInbox {
             recalled: Vec::new(),
             kept: HashSet::new(),
             calls: FuturesUnordered::new(),
+            letters: 0,
             is_uncertain: false,
             look_at: Instant::now() + settings.ttl,
             failures: 0,
             retry_at: None,
-            starts: Arc::new(Starts::new(
-                Arc::clone(&wake),
-                Arc::clone(&self.shared.uncommitted),
-            )),
+            starts: Arc::new(Starts::new(Arc::clone(&wake))),
             wake,
             poll: FIRST_POLL,
             poll_at: Instant::now(),
@@ -208,13 +205,13 @@ impl Source for SqlSource {
     }
 
     async fn open(&mut self) -> Result<(), SourceError> {
-        self.opening = OPENINGS.fetch_add(1, Ordering::Relaxed) + 1;
+        self.begin_opening();
         self.ready.clear();
         self.recalled.clear();
         (self.retry_at, self.failures) = (None, 0);
         if self.session.as_ref().is_none_or(Session::is_lost) {
             // What it still answers is of claims that have ended.
-            self.calls.clear();
+            self.drop_calls();
         }
         while let Some(said) = self.calls.next().await {
             let _ = self.follow(said.ok());
@@ -256,7 +253,7 @@ impl Source for SqlSource {
         let until = into.until();
         loop {
             let Some(session) = &self.session else {
-                self.opening = OPENINGS.fetch_add(1, Ordering::Relaxed) + 1;
+                self.begin_opening();
                 self.join().await?;
                 continue;
             };
@@ -306,7 +303,7 @@ impl Source for SqlSource {
             position, outcome, ..
         } in settled
         {
-            let dropped_by = self.starts.take_dropped(position.sequence);
+            let dropped_by = self.starts.take_dropped(position.in_hand());
             if position.opening != self.opening {
                 continue;
             }
@@ -423,6 +420,21 @@ impl Source for SqlSource {
 }
 
 impl SqlSource {
+    fn begin_opening(&mut self) {
+        self.opening = OPENINGS.fetch_add(1, Ordering::Relaxed) + 1;
+        self.starts.forget_all_but(self.opening);
+    }
+
+    /// Turns, and looks at what is claimed, that are under way.
+    fn turns(&self) -> usize {
+        self.calls.len() - self.letters
+    }
+
+    fn drop_calls(&mut self) {
+        self.calls.clear();
+        self.letters = 0;
+    }
+
     async fn join(&mut self) -> Result<(), SourceError> {
         let (name, ttl) = (&self.settings.name, self.settings.ttl);
         let session = Session::begin(&self.inbox, name, ttl, &self.wake).await;
@@ -438,7 +450,7 @@ impl SqlSource {
         let lost = Generation(self.opening);
         self.session = None;
         // What it still answers is of claims that have ended.
-        self.calls.clear();
+        self.drop_calls();
         self.recalled.clear();
         self.lanes = Lanes::new(limits(&self.settings));
         self.ready.clear();
@@ -456,7 +468,7 @@ impl SqlSource {
         let (inbox, worker) = (self.inbox.clone(), session.worker);
         if self.is_uncertain || Instant::now() >= self.look_at {
             // Turns change what there is to see.
-            if !self.calls.is_empty() {
+            if self.turns() > 0 {
                 return;
             }
             self.is_uncertain = true;
@@ -475,7 +487,7 @@ impl SqlSource {
             return;
         }
         let most = if self.lanes.unsaid() < BULK { 1 } else { 2 };
-        if self.calls.len() >= most {
+        if self.turns() >= most {
             return;
         }
         let turn = self
@@ -491,6 +503,9 @@ impl SqlSource {
     }
 
     fn follow(&mut self, said: Option<Said>) -> Result<(), SourceError> {
+        if let Some(Said::Letter(..)) = said {
+            self.letters -= 1;
+        }
         match said {
             Some(Said::Turn(turn, Ok(answer))) => {
                 self.failures = 0;
@@ -517,7 +532,6 @@ impl SqlSource {
                         None => self.recalled.push(Position {
                             sequence,
                             lane,
-                            token: 0,
                             noted: 0,
                             opening: self.opening,
                         }),
@@ -539,17 +553,18 @@ impl SqlSource {
                 Ok(())
             }
             Some(Said::Lanes(Err(error))) => self.fail(error),
-            Some(Said::Letter(position, Ok(true))) => {
+            Some(Said::Letter(position, _, Ok(true))) => {
                 self.lanes.settle(position.lane, position.sequence, true);
                 Ok(())
             }
-            Some(Said::Letter(_, Ok(false))) => {
+            Some(Said::Letter(.., Ok(false))) => {
                 self.lose();
                 Ok(())
             }
-            Some(Said::Letter(position, Err(error))) => {
-                // It is handled again, and has another chance to commit.
-                self.lanes.give_back(position.lane, position.sequence, 0);
+            Some(Said::Letter(position, attempts, Err(error))) => {
+                // It will never be one. It is handled again, and has another chance to commit.
+                self.lanes
+                    .give_back(position.lane, position.sequence, attempts);
                 self.fail(error)
             }
             None => Err(SourceError::failed("the runtime ends")),
@@ -568,17 +583,28 @@ impl SqlSource {
             kind: LetterKind::Failed,
             error: WHY.to_owned(),
         };
-        let claimed = Claimed {
-            lane: position.lane,
-            token: position.token,
-        };
-        let Some(worker) = self.session.as_ref().map(|session| session.worker) else {
+        let claimed = self.lanes.claim_of(position.lane);
+        let (Some(claimed), Some(session)) = (claimed, &self.session) else {
             return;
         };
+        let (worker, mut lost) = (session.worker, session.watch());
         let (inbox, position) = (self.inbox.clone(), position.clone());
+        self.letters += 1;
         self.calls.push(tokio::spawn(async move {
-            let kept = inbox.shared.backend.dead_letter(worker, claimed, &dead);
-            Said::Letter(position, inbox.limited(kept).await)
+            // As long as it is held, its lane is not left, and `confirm` waits for it.
+            let mut pause = PAUSES.0;
+            let kept = loop {
+                let kept = inbox.shared.backend.dead_letter(worker, claimed, &dead);
+                let kept = inbox.limited(kept).await;
+                if !kept.as_ref().is_err_and(SqlError::is_retryable) {
+                    break kept;
+                }
+                tokio::select! {
+                    _ = lost.wait_for(|is_lost| *is_lost) => break Ok(false),
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSES.1),
+                }
+            };
+            Said::Letter(position, attempts, kept)
         }));
     }
 
@@ -643,13 +669,13 @@ impl SqlSource {
                     worker: session.worker,
                     claimed,
                     sequence,
+                    opening: self.opening,
                 };
                 claim.to_bytes()
             });
         let position = Position {
             sequence,
             lane,
-            token: claimed.map_or(0, |claimed| claimed.token),
             noted: match self.settings.exact_starts {
                 true => noted,
                 false => attempts + 1,
