@@ -340,8 +340,9 @@ async fn a_message_is_not_done_by_a_transaction_that_was_dropped() {
 async fn a_dropped_transaction_waits_for_its_letter() {
     let (place, _) = payments(Kind::Postgres, 3).await;
     let settings = Settings::new().call_limit(Duration::from_millis(300));
-    let inbox = SqlInbox::open(&place.database, &Tables::new(), settings);
-    let inbox = inbox.await.unwrap();
+    let inbox = SqlInbox::open(&place.database, &Tables::new(), settings)
+        .await
+        .unwrap();
     let mut other = PgConnection::connect(&place.address).await.unwrap();
     let lock = "begin; lock table keylane_letters in access exclusive mode";
     sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
