@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, Postgres as Db, Row};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use super::turn::found;
 use super::{MESSAGE, Postgres, columns, count_column, from_column, message_of, to_column};
 use crate::error::SqlError;
 use crate::inbox::backend::{Backend, Dead};
@@ -193,7 +194,7 @@ const LEAVE: &str = "
 ";
 
 const LANES_OF: &str = "
-    select lanes.lane, lanes.token, lanes.crashes, keys.last, keys.redriven,
+    select lanes.lane, lanes.crashes, lanes.token, keys.last, keys.redriven,
         tidsend(lanes.ctid) as place, tidsend(keys.ctid) as of_key
     from {lanes} lanes join {keys} keys using (lane)
     where lanes.worker = $1
@@ -384,7 +385,10 @@ impl Backend for Postgres {
     async fn lanes_of(&self, worker: u64) -> Result<Vec<Found>, SqlError> {
         let query = sqlx::query(self.text(LANES_OF)).bind(to_column(worker));
         let rows = self.rows(query).await?;
-        Ok(rows.iter().map(super::turn::found_of).collect())
+        let found = rows
+            .iter()
+            .map(|row| found(row, LaneId::from_bytes(row.get(0)), 1));
+        Ok(found.collect())
     }
 
     async fn turn(&self, turn: &Turn) -> Result<Answer, SqlError> {

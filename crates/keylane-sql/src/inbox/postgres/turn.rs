@@ -232,7 +232,7 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
             .last()
             .is_none_or(|last| last.claimed.lane != lane)
         {
-            answer.lanes.push(found(row, lane));
+            answer.lanes.push(found(row, lane, CRASHES));
         }
         let Some(sequence) = row.get::<Option<i64>, _>(SEQUENCE).map(i64::unsigned_abs) else {
             continue;
@@ -263,38 +263,21 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
     Ok(answer)
 }
 
-fn found(row: &PgRow, lane: LaneId) -> Found {
+/// What is known of a lane. Its columns are in the order of those of the answer, from that of the
+/// crashes on, which is at `crashes`.
+pub(super) fn found(row: &PgRow, lane: LaneId, crashes: usize) -> Found {
+    let column = |column: usize| crashes + column - CRASHES;
     Found {
         claimed: Claimed {
             lane,
-            token: from_column(row, TOKEN),
+            token: from_column(row, column(TOKEN)),
         },
-        last: from_column(row, LAST),
-        redriven: from_column(row, REDRIVEN),
-        crashes: row.get::<i16, _>(CRASHES).unsigned_abs(),
+        last: from_column(row, column(LAST)),
+        redriven: from_column(row, column(REDRIVEN)),
+        crashes: row.get::<i16, _>(crashes).unsigned_abs(),
         place: Place {
-            of_lane: place(row.get(PLACE)),
-            of_key: place(row.get(OF_KEY)),
+            of_lane: place(row.get(column(PLACE))),
+            of_key: place(row.get(column(OF_KEY))),
         },
     }
-}
-
-pub(super) fn found_of(row: &PgRow) -> Found {
-    Found {
-        claimed: Claimed {
-            lane: lane_of(row, "lane"),
-            token: from_column(row, "token"),
-        },
-        last: from_column(row, "last"),
-        redriven: from_column(row, "redriven"),
-        crashes: row.get::<i16, _>("crashes").unsigned_abs(),
-        place: Place {
-            of_lane: place(row.get("place")),
-            of_key: place(row.get("of_key")),
-        },
-    }
-}
-
-fn lane_of(row: &PgRow, name: &str) -> LaneId {
-    LaneId::from_bytes(row.get(name))
 }

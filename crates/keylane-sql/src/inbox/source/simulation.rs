@@ -258,6 +258,13 @@ impl World {
         }
     }
 
+    /// A turn that is done and answered, while no other is under way.
+    fn round_trip(&mut self) {
+        self.begin();
+        self.carry_out(true);
+        self.answer(true, false);
+    }
+
     fn call(&mut self, first: bool) -> Option<&mut (Turn, Option<Answer>)> {
         match first {
             true => self.calls.front_mut(),
@@ -431,9 +438,7 @@ fn roomy() -> World {
 fn a_lane_that_is_claimed_anew_is_queued_once() {
     let mut world = roomy();
     world.database.accept(id(0));
-    world.begin();
-    world.carry_out(true);
-    world.answer(true, false);
+    world.round_trip();
     world.handle(id(0));
     // It is left, and claimed anew beside that.
     world.begin();
@@ -470,9 +475,7 @@ fn a_lane_is_left_when_all_of_it_is_told() {
     let mut world = roomy();
     world.database.accept(id(0));
     world.database.accept(id(0));
-    world.begin();
-    world.carry_out(true);
-    world.answer(true, false);
+    world.round_trip();
     world.handle(id(0));
     world.begin();
     world.handle(id(0));
@@ -487,9 +490,7 @@ fn a_lane_is_left_when_all_of_it_is_told() {
 fn a_lane_that_is_claimed_anew_has_another_token() {
     let mut world = roomy();
     world.database.accept(id(0));
-    world.begin();
-    world.carry_out(true);
-    world.answer(true, false);
+    world.round_trip();
     world.handle(id(0));
     world.begin();
     world.carry_out(true);
@@ -513,18 +514,13 @@ fn a_lane_does_not_wait_for_all_that_is_in_others() {
         ..LIMITS
     });
     (0..1_000).for_each(|_| world.database.accept(id(0)));
-    let turn = |world: &mut World| {
-        world.begin();
-        world.carry_out(true);
-        world.answer(true, false);
-    };
-    turn(&mut world);
-    turn(&mut world);
+    world.round_trip();
+    world.round_trip();
     world.database.accept(id(1));
     world.lanes.look();
     for _ in 0..20 {
         world.handle(id(0));
-        turn(&mut world);
+        world.round_trip();
         if world.handed.contains_key(&id(1)) {
             return;
         }
