@@ -80,11 +80,13 @@ const MIGRATIONS: &[Migration] = &[
             redriven bigint not null default 0
         ) with (fillfactor = 70)",
             // Changed by those who consume. There is one for each key: it comes and goes with that, and
-            // needs no index to say so. `of_key` is where the row of the key was made; it may have moved.
+            // needs no index to say so. `of_key` is where the row of the key was made, and `only_message`
+            // where the message was, if it came with one; both may have moved.
             // Half of a page is for claims of the other half.
             "create table if not exists {lanes} (
             lane bytea not null,
             of_key tid,
+            only_message tid,
             worker bigint,
             token bigint not null default 0,
             ready_at timestamptz not null,
@@ -93,7 +95,7 @@ const MIGRATIONS: &[Migration] = &[
             // Without a key to name its rows by, a publication of all tables would stop all claims.
             "alter table {lanes} replica identity full",
             "create index if not exists {.lanes_ready} on {lanes} (ready_at) where worker is null",
-            "create index if not exists {.lanes_worker} on {lanes} (worker, lane) where worker is not null",
+            "create index if not exists {.lanes_worker} on {lanes} (worker, token) where worker is not null",
             "create table if not exists {workers} (
             id bigint primary key default nextval('{tokens}'),
             name text not null,

@@ -67,8 +67,9 @@ impl Claim {
     }
 
     pub(super) fn to_bytes(self) -> Bytes {
-        let mut bytes = self.claimed.lane.0.to_vec();
-        let Claimed { token, .. } = self.claimed;
+        let Claimed { lane, token } = self.claimed;
+        let mut bytes = Vec::with_capacity(BYTES);
+        bytes.extend(lane.0);
         for number in [self.worker, token, self.sequence, self.opening] {
             bytes.extend(number.to_le_bytes());
         }

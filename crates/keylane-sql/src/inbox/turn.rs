@@ -30,8 +30,14 @@ pub(super) struct Turn {
     /// How many more lanes to claim, and how many messages of each to bring.
     pub(super) claim: u32,
     pub(super) window: u32,
-    /// How many bytes of payloads to bring in all; one message is brought however large it is.
+    /// Claims only lanes that have been free since then, or for less, if the database has a time for
+    /// it: see [`Answer::free_since`]. 0: whichever are free.
+    pub(super) since: f64,
+    /// How many bytes of payloads to bring in all.
     pub(super) bytes: u64,
+    /// Whether to sum them up, and to bring one message however large it is. Otherwise the database
+    /// may give an equal share of them to each message that is asked for.
+    pub(super) sums: bool,
     /// How often there was something new before it began. The database is not told.
     pub(super) looks: u64,
 }
@@ -98,6 +104,9 @@ pub(super) struct Answer {
     /// The lanes that were asked for, and are ours, and those that were claimed.
     pub(super) lanes: Vec<Found>,
     pub(super) messages: Vec<Brought>,
+    /// Since when the last one is free that was claimed, in seconds of the database's clock. Lanes are
+    /// claimed in this order.
+    pub(super) free_since: Option<f64>,
     /// The lane of each message that was asked for, and not brought because of the limit of bytes.
     pub(super) left_out: Vec<LaneId>,
 }
@@ -113,6 +122,8 @@ pub(super) struct Found {
     /// How many workers have died with it since it was last well.
     pub(super) crashes: u16,
     pub(super) place: Place,
+    /// How many of its messages were brought, or left out.
+    pub(super) messages: u32,
 }
 
 #[derive(Debug)]

@@ -67,6 +67,9 @@ on_both![
     lanes_are_claimed_with_their_first_messages,
     messages_are_fetched_after_the_last,
     bytes_are_limited,
+    bytes_are_shared,
+    lanes_behind_a_time_are_claimed,
+    a_lane_with_one_message_is_read,
     done_messages_go,
     attempts_are_noted,
     an_empty_lane_goes,
@@ -234,6 +237,7 @@ async fn bytes_are_limited(backend: Shared) {
     let worker = join(&backend).await;
     let turn = Turn {
         bytes: 2_500,
+        sums: true,
         ..claiming(worker, 10, 10)
     };
     let answer = backend.turn(&turn).await.unwrap();
@@ -243,12 +247,121 @@ async fn bytes_are_limited(backend: Shared) {
     for found in &answer.lanes {
         let turn = Turn {
             bytes: 1,
+            sums: true,
             ..fetches(worker, found.claimed, 0, 3)
         };
         let answer = backend.turn(&turn).await.unwrap();
         assert_eq!(answer.messages.len(), 1, "however large it is");
         assert_eq!(answer.left_out.len(), 2);
     }
+}
+
+/// Each message has its share, or all of them together have what is allowed.
+async fn bytes_are_shared(backend: Shared) {
+    let messages = [message("a", "small"), message("b", &"x".repeat(1_000))];
+    accept(&backend, &messages).await;
+    let worker = join(&backend).await;
+    let turn = Turn {
+        bytes: 2_500,
+        ..claiming(worker, 2, 2)
+    };
+    let answer = backend.turn(&turn).await.unwrap();
+    assert_eq!(answer.lanes.len(), 2);
+    assert!(answer.lanes.iter().all(|found| found.messages == 1));
+    assert_eq!(answer.messages.len() + answer.left_out.len(), 2);
+    assert_eq!(sequences(&answer, lane("a")).len(), 1);
+    assert!(answer.left_out.is_empty() || answer.left_out == [lane("b")]);
+}
+
+/// Lanes are claimed in the order in which they were free, behind a time or from the first one on.
+async fn lanes_behind_a_time_are_claimed(backend: Shared) {
+    for key in ["a", "b", "c", "d"] {
+        accept(&backend, &[message(key, "")]).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let (worker, other) = (join(&backend).await, join(&backend).await);
+    let keys =
+        |answer: &Answer| Vec::from_iter(answer.lanes.iter().map(|found| found.claimed.lane));
+    assert_eq!(keys(&claim(&backend, other, 1).await), [lane("a")]);
+    let second = claim(&backend, worker, 1).await;
+    assert_eq!(keys(&second), [lane("b")]);
+    let Some(since) = second.free_since else {
+        return; // This database has no time for it.
+    };
+    // It is free again, as one that was committed late.
+    backend.leave(other).await.unwrap();
+    let much_later = Turn {
+        since: since + 1_000.0,
+        ..claiming(worker, 10, 1)
+    };
+    let answer = backend.turn(&much_later).await.unwrap();
+    assert_eq!((answer.lanes.len(), answer.free_since), (0, None));
+    let behind = |claim| Turn {
+        since,
+        ..claiming(worker, claim, 1)
+    };
+    let answer = backend.turn(&behind(1)).await.unwrap();
+    assert_eq!(keys(&answer), [lane("c")]);
+    assert!(answer.free_since > Some(since));
+    let rest = backend.turn(&behind(10)).await.unwrap();
+    assert_eq!(
+        BTreeSet::from_iter(keys(&rest)),
+        BTreeSet::from([lane("a"), lane("d")])
+    );
+    assert_eq!(claim(&backend, worker, 10).await.free_since, None);
+}
+
+async fn a_lane_with_one_message_is_read(backend: Shared) {
+    let worker = join(&backend).await;
+    let dead = |sequence| Dead {
+        sequence,
+        attempts: 1,
+        kind: LetterKind::Failed,
+        error: String::new(),
+    };
+    // Another one is accepted before the claim, together with it, or as a letter in front of it.
+    let alone = accept(&backend, &[message("alone", "")]).await;
+    let two = accept(&backend, &[message("two", "1"), message("two", "2")]).await;
+    let mut more = accept(&backend, &[message("more", "1")]).await;
+    more.extend(accept(&backend, &[message("more", "2")]).await);
+    let mut behind = accept(&backend, &[message("behind", "1")]).await;
+    backend.settle(&[], &[dead(behind[0])]).await.unwrap();
+    behind.extend(accept(&backend, &[message("behind", "2")]).await);
+    backend.redrive(&behind[..1]).await.unwrap();
+    // Or it is somewhere else.
+    let moved = accept(&backend, &[message("moved", "")]).await;
+    let gone = accept(&backend, &[message("gone", "")]).await;
+    let other = join(&backend).await;
+    let all = claim(&backend, other, 10).await;
+    let claims = all
+        .lanes
+        .iter()
+        .map(|found| (found.claimed.lane, found.claimed));
+    let claims: HashMap<LaneId, Claimed> = claims.collect();
+    let turn = Turn {
+        attempts: vec![(claims[&lane("moved")], moved[0], 3)],
+        done: vec![(claims[&lane("gone")], gone[0])],
+        ..says(other)
+    };
+    backend.turn(&turn).await.unwrap();
+    let expected = [
+        ("alone", alone),
+        ("two", two),
+        ("more", more),
+        ("behind", behind),
+        ("moved", moved),
+        ("gone", gone),
+    ];
+    for (key, expected) in &expected {
+        assert_eq!(&sequences(&all, lane(key)), expected, "{key}, at first");
+    }
+    backend.leave(other).await.unwrap();
+    let answer = claim(&backend, worker, 10).await;
+    for (key, expected) in &expected[..5] {
+        assert_eq!(&sequences(&answer, lane(key)), expected, "{key}");
+    }
+    assert!(sequences(&answer, lane("gone")).is_empty());
+    assert_eq!(answer.lanes.len(), 6);
 }
 
 async fn done_messages_go(backend: Shared) {

@@ -15,7 +15,7 @@
 //! select for each lane, because neither database could limit the rows of each lane otherwise without
 //! reading all of them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
@@ -68,6 +68,14 @@ impl MySql {
                     None => answer.left_out.push(lane),
                 },
             }
+        }
+        let mut messages: HashMap<LaneId, u32> = HashMap::new();
+        let brought = answer.messages.iter().map(|brought| &brought.lane);
+        for lane in brought.chain(&answer.left_out) {
+            *messages.entry(*lane).or_default() += 1;
+        }
+        for found in &mut answer.lanes {
+            found.messages = messages.get(&found.claimed.lane).copied().unwrap_or(0);
         }
         let said = turn.said().into_iter().map(|claimed| claimed.lane);
         answer.lost = said.filter(|lane| !ours.contains(lane)).collect();
@@ -287,6 +295,7 @@ pub(super) fn found_of(row: &MySqlRow) -> Found {
         redriven: row.get("redriven"),
         crashes: row.get("crashes"),
         place: Place::default(),
+        messages: 0,
     }
 }
 

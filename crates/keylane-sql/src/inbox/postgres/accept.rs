@@ -29,10 +29,14 @@ const STORE: &str = "
         insert into {messages} (sequence, lane, key, payload, id, version, headers)
         select nextval('{sequence}'), lane, key, payload, id, version::numeric, headers
         from (select item.* from item join locked using (lane) order by place) as in_order
-        returning sequence
+        returning sequence, lane, ctid
+    ), counted as materialized (
+        select lane, last, of_key, count(*) as messages, min(stored.ctid) as message
+        from stored join locked using (lane) group by lane, last, of_key
     ), woken as (
-        insert into {lanes} (lane, of_key, ready_at)
-        select lane, of_key, clock_timestamp() from locked where last = 1
+        insert into {lanes} (lane, of_key, only_message, ready_at)
+        select lane, of_key, case messages when 1 then message end, clock_timestamp()
+        from counted where last = 1
         returning lane
     )
     select sequence, (

@@ -8,6 +8,8 @@ pub(super) use commit::commit;
 
 mod store;
 
+mod tid;
+
 mod turn;
 
 mod listen;

@@ -5,12 +5,15 @@
 //! one first. So a lane is asked for, or left, in one of them only; and it is left when nothing is under
 //! way that is said about it in the other one: that would find the lane gone.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use keylane_inbox::StoredMessage;
 
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Claimed, Fetch, Found, Leave, MOST_CLAIMED, Place, Turn};
+use super::super::turn::{
+    Answer, Brought, Claimed, Fetch, Found, Leave, MOST_CLAIMED, Place, Turn,
+};
 
 /// Most lanes to fetch from or to leave in one round trip.
 const MOST: usize = 1_024;
@@ -26,6 +29,15 @@ const SHARE: usize = 16;
 /// So many messages of a lane are looked at one by one after a worker has died with it. It is the
 /// most that a worker has of a lane by default; one of them may be what killed it.
 const SUSPECTS: u32 = 256;
+
+/// One claim of so many looks at all free lanes, and the others only behind the one that was claimed
+/// last: before it a database would look at what is left of all that were claimed. Those that are passed,
+/// because they were committed late or another worker was about to have them, wait for that one.
+const FROM_THE_FIRST: usize = 8;
+
+/// After messages were left out because of the limit of bytes, so many turns sum them up. It costs a
+/// database more than to look at each message by itself.
+const SUMMED: usize = 64;
 
 /// How many windows of a lane may be handed over if its messages have versions: they may come in any
 /// order, and the one that is next must not stay behind.
@@ -50,6 +62,12 @@ pub(super) struct Lanes {
     depth: usize,
     /// Whether there may be lanes that no worker has.
     claims: bool,
+    /// In how many turns more to sum up the bytes.
+    summed: usize,
+    /// Most lanes that were free before are claimed; see [`Turn::since`].
+    since: f64,
+    /// Claims since one has looked at all free lanes.
+    claiming: usize,
     /// Whether to look at all lanes that are ours.
     checks: bool,
     /// How often there was something new.
@@ -76,7 +94,8 @@ pub(super) struct Limits {
 #[derive(Debug)]
 struct Lane {
     token: u64,
-    out: BTreeMap<u64, usize>,
+    /// The messages that are handed over, or about to be, in their order; and how many bytes each has.
+    out: VecDeque<(u64, usize)>,
     /// Everything up to here was brought.
     after: u64,
     last: u64,
@@ -104,7 +123,7 @@ struct Lane {
 /// A message to be handed over.
 #[derive(Debug)]
 pub(super) struct Ready {
-    pub(super) lane: LaneId,
+    pub(super) claimed: Claimed,
     pub(super) message: StoredMessage,
     /// How often it was started before.
     pub(super) attempts: u32,
@@ -135,6 +154,9 @@ impl Lanes {
             asked: Asked::default(),
             depth: SHARE,
             claims: true,
+            summed: 0,
+            since: 0.0,
+            claiming: 0,
             checks: false,
             looks: 0,
             turns: 0,
@@ -198,16 +220,16 @@ impl Lanes {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
         };
-        let Some(bytes) = lane.out.remove(&sequence) else {
+        let Some(bytes) = lane.take(sequence) else {
             return;
         };
-        let token = lane.token;
         self.bytes -= bytes;
         if !is_told {
             lane.untold += 1;
+            let token = lane.token;
             self.done.push((Claimed { lane: id, token }, sequence));
         }
-        self.queue(id);
+        lane.queue(id, &mut self.busy);
     }
 
     /// A message that was handed over comes back, after so many attempts.
@@ -215,7 +237,7 @@ impl Lanes {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
         };
-        let Some(bytes) = lane.out.remove(&sequence) else {
+        let Some(bytes) = lane.take(sequence) else {
             return;
         };
         lane.starts_over = true;
@@ -234,7 +256,7 @@ impl Lanes {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
         };
-        if lane.out.contains_key(&sequence) {
+        if lane.find(sequence).is_ok() {
             lane.untold += 1;
             let claimed = Claimed {
                 lane: id,
@@ -264,6 +286,7 @@ impl Lanes {
         };
         // The other half is for another turn beside this one.
         turn.bytes = bytes.div_ceil(2).max(1) as u64;
+        turn.sums = self.summed > 0;
         let known = self.lanes.len() + self.asked.lanes;
         let free = match self.claims {
             true => self.limits.keys.saturating_sub(known),
@@ -322,10 +345,16 @@ impl Lanes {
             self.check_all(&mut turn);
         }
         room += kept_free;
-        if room > 0 && free > 0 {
+        // One claim at a time: another one beside it would have to pass what it has locked.
+        if room > 0 && free > 0 && self.asked.lanes == 0 {
             let share = share.min(room);
             turn.claim = free.min(room / share).min(MOST_CLAIMED) as u32;
             turn.window = share as u32;
+            self.claiming = (self.claiming + 1) % FROM_THE_FIRST;
+            turn.since = match self.claiming {
+                0 => 0.0,
+                _ => self.since,
+            };
         }
         self.begin(&turn);
         turn
@@ -455,14 +484,18 @@ impl Lanes {
         };
         let stayed: HashSet<LaneId> = answer.stayed.into_iter().collect();
         for Leave { claimed, .. } in &turn.leave {
-            if !stayed.contains(&claimed.lane) && self.claimed(*claimed).is_some() {
-                self.lanes.remove(&claimed.lane);
+            if !stayed.contains(&claimed.lane)
+                && let Entry::Occupied(lane) = self.lanes.entry(claimed.lane)
+                && lane.get().token == claimed.token
+            {
+                lane.remove();
             }
         }
         self.end(turn, true);
-        for Leave { claimed, .. } in &turn.leave {
+        let leave = turn.leave.iter().map(|leave| leave.claimed);
+        for claimed in leave.filter(|claimed| stayed.contains(&claimed.lane)) {
             // It is still here: a message was accepted, or is about to be.
-            if let Some(lane) = self.claimed(*claimed) {
+            if let Some(lane) = self.claimed(claimed) {
                 lane.is_queued = false;
                 if lane.is_stuck {
                     self.resting.push(claimed.lane);
@@ -475,22 +508,21 @@ impl Lanes {
         let mut asked: HashMap<LaneId, u32> = (turn.fetch.iter())
             .map(|fetch| (fetch.claimed.lane, fetch.count))
             .collect();
-        let mut available: HashMap<LaneId, u32> = HashMap::new();
-        let brought = answer.messages.iter().map(|message| &message.lane);
-        for lane in brought.chain(&answer.left_out) {
-            *available.entry(*lane).or_default() += 1;
-        }
         let left_out: HashSet<LaneId> = answer.left_out.into_iter().collect();
+        self.summed = match left_out.is_empty() {
+            true => self.summed.saturating_sub(1),
+            false => SUMMED,
+        };
         let is_latest = turn.looks == self.looks;
-        let claimed = answer.lanes.len() - asked.len().min(answer.lanes.len());
-        let of_claims = available
-            .iter()
-            .filter(|(lane, _)| !asked.contains_key(lane));
-        let found: u32 = of_claims.map(|(_, count)| count).sum();
+        let mut found_lanes = answer.lanes;
+        let claimed = found_lanes.len() - asked.len().min(found_lanes.len());
         if claimed > 0 {
+            let claims = found_lanes
+                .iter()
+                .filter(|found| !asked.contains_key(&found.claimed.lane));
+            let found: u32 = claims.map(|found| found.messages).sum();
             self.depth = (found as usize).div_ceil(claimed) + 1;
         }
-        let mut found_lanes = answer.lanes;
         if !left_out.is_empty() {
             // Those that were left out altogether come first the next time.
             let served: HashSet<LaneId> = answer.messages.iter().map(|one| one.lane).collect();
@@ -506,54 +538,57 @@ impl Lanes {
                 *lane = new();
                 self.busy.retain(|busy| *busy != id);
             }
-            if count == Some(0) {
-                lane.is_queued = false;
-                lane.see_redriven(found, &mut applied);
-                self.queue(id);
-                continue;
-            }
-            let was_exhausted_at = lane.last;
-            let available = available.get(&id).copied().unwrap_or(0);
-            let has_more = available >= count.unwrap_or(turn.window) || left_out.contains(&id);
-            // Its key is locked by one who accepts and has not committed.
-            lane.is_stuck = lane.out.is_empty()
-                && !has_more
-                && available == 0
-                && count.is_some()
-                && was_exhausted_at == found.last;
-            (lane.last, lane.place) = (found.last, found.place);
-            // What comes late may be in front of what versions wait for.
-            lane.is_exhausted = !has_more && (is_latest || !lane.has_versions);
             lane.is_queued = false;
+            if count != Some(0) {
+                let has_more =
+                    found.messages >= count.unwrap_or(turn.window) || left_out.contains(&id);
+                // Its key is locked by one who accepts and has not committed.
+                lane.is_stuck = lane.out.is_empty()
+                    && !has_more
+                    && found.messages == 0
+                    && count.is_some()
+                    && lane.last == found.last;
+                (lane.last, lane.place) = (found.last, found.place);
+                // What comes late may be in front of what versions wait for.
+                lane.is_exhausted = !has_more && (is_latest || !lane.has_versions);
+            }
             lane.see_redriven(found, &mut applied);
-            self.queue(id);
+            lane.queue(id, &mut self.busy);
         }
         applied.is_lost |= !asked.is_empty();
-        // Fewer than were asked for: there are no others, unless they have come meanwhile.
-        self.claims &= turn.claim == 0 || claimed >= turn.claim as usize || !is_latest;
+        if claimed < turn.claim as usize {
+            // There are no others, unless they have come meanwhile, or are free for longer.
+            self.claims &= !is_latest || turn.since > 0.0;
+            self.since = 0.0;
+        } else if let Some(since) = answer.free_since {
+            self.since = since;
+        }
         for (claimed, sequence, _) in &turn.attempts {
             self.hand_over_suspect(*claimed, *sequence, &mut applied);
         }
         for brought in answer.messages {
-            self.bring(
-                brought.lane,
-                brought.message,
-                brought.attempts,
-                &mut applied,
-            );
+            self.bring(brought, &mut applied);
         }
         applied
     }
 
-    fn bring(&mut self, id: LaneId, message: StoredMessage, attempts: u32, applied: &mut Applied) {
+    fn bring(&mut self, brought: Brought, applied: &mut Applied) {
+        let Brought {
+            lane: id,
+            attempts,
+            message,
+        } = brought;
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
         };
         let (sequence, bytes) = (message.sequence, message.payload.len());
         // What has come back meanwhile, or waits again, is in front of it.
-        if lane.starts_over || lane.out.contains_key(&sequence) {
+        if lane.starts_over {
             return;
         }
+        let Err(at) = lane.find(sequence) else {
+            return;
+        };
         if lane.suspects > 0 && !lane.out.is_empty() {
             // One at a time.
             lane.is_exhausted = false;
@@ -561,20 +596,20 @@ impl Lanes {
         }
         lane.after = lane.after.max(sequence);
         lane.has_versions |= message.version.is_some();
-        lane.out.insert(sequence, bytes);
+        lane.out.insert(at, (sequence, bytes));
         self.bytes += bytes;
+        let claimed = Claimed {
+            lane: id,
+            token: lane.token,
+        };
         if lane.suspects == 0 {
             return applied.ready.push(Ready {
-                lane: id,
+                claimed,
                 message,
                 attempts,
                 noted: attempts,
             });
         }
-        let claimed = Claimed {
-            lane: id,
-            token: lane.token,
-        };
         lane.untold += 1;
         self.attempts.push((claimed, sequence, attempts + 1));
         lane.suspect = Some(Box::new((message, attempts)));
@@ -592,8 +627,12 @@ impl Lanes {
             return;
         };
         lane.suspects -= 1;
+        let claimed = Claimed {
+            token: lane.token,
+            ..claimed
+        };
         applied.ready.push(Ready {
-            lane: claimed.lane,
+            claimed,
             message,
             attempts,
             noted: attempts + 1,
@@ -608,10 +647,8 @@ impl Lanes {
     }
 
     fn queue(&mut self, id: LaneId) {
-        if let Some(lane) = self.lanes.get_mut(&id)
-            && !std::mem::replace(&mut lane.is_queued, true)
-        {
-            self.busy.push_back(id);
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.queue(id, &mut self.busy);
         }
     }
 }
@@ -627,7 +664,7 @@ impl Lane {
     fn new(found: &Found, exact_starts: bool) -> Self {
         Self {
             token: found.claimed.token,
-            out: BTreeMap::new(),
+            out: VecDeque::new(),
             after: 0,
             last: found.last,
             redriven: found.redriven,
@@ -648,12 +685,29 @@ impl Lane {
         }
     }
 
+    /// Where a message of it is in `out`, or would be.
+    fn find(&self, sequence: u64) -> Result<usize, usize> {
+        self.out.binary_search_by_key(&sequence, |out| out.0)
+    }
+
+    /// Returns how many bytes it has.
+    fn take(&mut self, sequence: u64) -> Option<usize> {
+        let at = self.find(sequence).ok()?;
+        self.out.remove(at).map(|(_, bytes)| bytes)
+    }
+
+    fn queue(&mut self, id: LaneId, busy: &mut VecDeque<LaneId>) {
+        if !std::mem::replace(&mut self.is_queued, true) {
+            busy.push_back(id);
+        }
+    }
+
     /// If letters have come to be in front of what is handed over, that is to come back.
     fn see_redriven(&mut self, found: &Found, applied: &mut Applied) {
         if std::mem::replace(&mut self.redriven, found.redriven) != found.redriven {
             self.starts_over = true;
-            let out = self.out.keys();
-            (applied.recalled).extend(out.map(|sequence| (found.claimed.lane, *sequence)));
+            let out = self.out.iter();
+            (applied.recalled).extend(out.map(|(sequence, _)| (found.claimed.lane, *sequence)));
         }
     }
 

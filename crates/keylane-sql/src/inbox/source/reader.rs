@@ -648,7 +648,7 @@ impl SqlSource {
 
     fn delivery(&self, ready: Ready) -> Delivery<RawMessage, Position> {
         let Ready {
-            lane,
+            claimed,
             message,
             attempts,
             noted,
@@ -661,21 +661,18 @@ impl SqlSource {
         raw.id = message.id.map(Bytes::from);
         raw.version = message.version;
         raw.enqueued_at = Some(message.accepted_at);
-        let claimed = self.lanes.claim_of(lane);
-        raw.position = claimed
-            .zip(self.session.as_ref())
-            .map(|(claimed, session)| {
-                let claim = Claim {
-                    worker: session.worker,
-                    claimed,
-                    sequence,
-                    opening: self.opening,
-                };
-                claim.to_bytes()
-            });
+        raw.position = self.session.as_ref().map(|session| {
+            let claim = Claim {
+                worker: session.worker,
+                claimed,
+                sequence,
+                opening: self.opening,
+            };
+            claim.to_bytes()
+        });
         let position = Position {
             sequence,
-            lane,
+            lane: claimed.lane,
             noted: match self.settings.exact_starts {
                 true => noted,
                 false => attempts + 1,

@@ -1,5 +1,6 @@
 //! The lanes of a source against a database that is told in a few lines, by random steps.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use keylane_inbox::{NewMessage, StoredMessage};
@@ -68,6 +69,7 @@ struct Database {
     keys: HashMap<LaneId, (u64, u64)>,
     /// The token of each lane that is ours; 0: no worker has it.
     lanes: BTreeMap<LaneId, u64>,
+    free_since: HashMap<LaneId, u64>,
     messages: BTreeMap<(LaneId, u64), u32>,
     locked: HashSet<LaneId>,
     clock: u64,
@@ -85,14 +87,24 @@ impl Database {
         self.keys.entry(lane).or_default().0 = now;
         self.sequence += 1;
         self.messages.insert((lane, self.sequence), 0);
-        self.lanes.entry(lane).or_default();
+        self.free(lane);
+    }
+
+    /// A lane that is not there yet is free. Some were committed late.
+    fn free(&mut self, lane: LaneId) {
+        if let Entry::Vacant(new) = self.lanes.entry(lane) {
+            new.insert(0);
+            let late = self.sequence % 3 * 10;
+            self.free_since
+                .insert(lane, self.clock.saturating_sub(late));
+        }
     }
 
     fn redrive(&mut self, lane: LaneId, sequence: u64) {
         let now = self.tick();
         self.keys.insert(lane, (now, now));
         self.messages.insert((lane, sequence), 0);
-        self.lanes.entry(lane).or_default();
+        self.free(lane);
     }
 
     fn turn(&mut self, turn: &Turn) -> Answer {
@@ -131,30 +143,38 @@ impl Database {
         let mut wanted: Vec<(Claimed, u64, u32)> = (turn.fetch.iter())
             .map(|fetch| (fetch.claimed, fetch.after, fetch.count))
             .collect();
-        let free = self.lanes.iter_mut().filter(|(_, token)| **token == 0);
-        for (lane, token) in free.take(turn.claim as usize) {
-            self.clock += 1;
-            *token = self.clock;
-            let claimed = Claimed {
-                lane: *lane,
-                token: *token,
-            };
-            wanted.push((claimed, 0, turn.window));
+        let free = self.lanes.iter().filter(|(_, token)| **token == 0);
+        let mut free: Vec<(u64, LaneId)> = free
+            .map(|(lane, _)| (self.free_since[lane], *lane))
+            .filter(|(since, _)| *since as f64 >= turn.since)
+            .collect();
+        free.sort();
+        for (since, lane) in free.into_iter().take(turn.claim as usize) {
+            let token = self.tick();
+            self.lanes.insert(lane, token);
+            wanted.push((Claimed { lane, token }, 0, turn.window));
+            answer.free_since = Some(since as f64);
         }
         let mut bytes = 0;
         for (claimed, after, count) in wanted {
             assert!(is_ours(&self.lanes, &claimed), "{claimed:?} is not ours");
             let (last, redriven) = keys[&claimed.lane];
+            let waiting = messages.range((claimed.lane, after + 1)..=(claimed.lane, u64::MAX));
+            let waiting = waiting.take(count as usize);
             answer.lanes.push(Found {
                 claimed,
                 last,
                 redriven,
                 crashes: 0,
                 place: Place::default(),
+                messages: waiting.clone().count() as u32,
             });
-            let waiting = messages.range((claimed.lane, after + 1)..=(claimed.lane, u64::MAX));
-            for ((lane, sequence), attempts) in waiting.take(count as usize) {
-                if bytes > 0 && bytes >= turn.bytes {
+            for ((lane, sequence), attempts) in waiting {
+                let is_too_much = match turn.sums {
+                    true => bytes > 0 && bytes >= turn.bytes,
+                    false => turn.bytes / (turn.asked() as u64) < 10,
+                };
+                if is_too_much {
                     answer.left_out.push(*lane);
                     continue;
                 }
@@ -180,6 +200,7 @@ impl Database {
             last: self.keys[lane].0,
             redriven: self.keys[lane].1,
             crashes: 0,
+            messages: 0,
             place: Place::default(),
         });
         found.collect()
@@ -309,7 +330,7 @@ impl World {
         for ready in applied.ready {
             let sequence = ready.message.sequence;
             assert!(!self.handled.contains(&sequence), "{sequence} was done");
-            let handed = self.handed.entry(ready.lane).or_default();
+            let handed = self.handed.entry(ready.claimed.lane).or_default();
             assert!(!handed.contains(&sequence), "{sequence} is out");
             let attempts = self.attempts.get(&sequence).copied().unwrap_or(0);
             assert_eq!(ready.attempts, attempts, "attempts of {sequence}");
@@ -483,6 +504,31 @@ fn a_lane_is_left_when_all_of_it_is_told() {
     world.carry_out(false);
     world.carry_out(true);
     world.finish();
+}
+
+/// A claim that has not looked at all free lanes is not the last one.
+#[test]
+fn all_free_lanes_are_looked_at() {
+    let mut world = World::new(Limits {
+        keys: 2,
+        window: 1,
+        ..LIMITS
+    });
+    for key in 0..3 {
+        world.database.accept(id(key));
+    }
+    // One was committed late, and is in front of those that are claimed.
+    world.database.free_since = HashMap::from([(id(0), 5), (id(1), 5), (id(2), 1)]);
+    world.database.lanes.remove(&id(2));
+    world.round_trip();
+    world.database.lanes.insert(id(2), 0);
+    for key in 0..2 {
+        world.handle(id(key));
+    }
+    for _ in 0..5 {
+        world.round_trip();
+    }
+    assert_eq!(world.handed[&id(2)].len(), 1);
 }
 
 /// A lane is left, and claimed anew by a turn that is answered first: it is ours under the new token.
