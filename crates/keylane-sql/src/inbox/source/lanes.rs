@@ -62,7 +62,7 @@ pub(super) struct Lanes {
     depth: usize,
     /// Whether there may be lanes that no worker has.
     claims: bool,
-    /// In how many turns more to sum up the bytes.
+    /// In how many turns more to sum up the bytes, whichever lanes they ask for.
     summed: usize,
     /// Most lanes that were free before are claimed; see [`Turn::since`].
     since: f64,
@@ -108,6 +108,8 @@ struct Lane {
     /// Something has come back: it is read again from its beginning, once nothing of it is out.
     starts_over: bool,
     has_versions: bool,
+    /// Some of it was left out because of the limit of bytes.
+    is_cut: bool,
     /// It could not be left, and nothing has changed since.
     is_stuck: bool,
     /// It is in `busy`, or a turn under way asks for it or leaves it.
@@ -330,6 +332,8 @@ impl Lanes {
                 Wish::Messages(count) if room > 0 => {
                     let count = count.min(share).min(room);
                     room -= count;
+                    // Its share is too small for it.
+                    turn.sums |= lane.is_cut;
                     turn.fetch.push(Fetch {
                         claimed,
                         after: lane.after,
@@ -540,8 +544,8 @@ impl Lanes {
             }
             lane.is_queued = false;
             if count != Some(0) {
-                let has_more =
-                    found.messages >= count.unwrap_or(turn.window) || left_out.contains(&id);
+                lane.is_cut = left_out.contains(&id);
+                let has_more = lane.is_cut || found.messages >= count.unwrap_or(turn.window);
                 // Its key is locked by one who accepts and has not committed.
                 lane.is_stuck = lane.out.is_empty()
                     && !has_more
@@ -677,6 +681,7 @@ impl Lane {
             is_exhausted: false,
             starts_over: false,
             has_versions: false,
+            is_cut: false,
             is_stuck: false,
             is_queued: false,
             untold: 0,

@@ -71,6 +71,8 @@ struct Database {
     lanes: BTreeMap<LaneId, u64>,
     free_since: HashMap<LaneId, u64>,
     messages: BTreeMap<(LaneId, u64), u32>,
+    /// Of payloads that have not ten bytes.
+    sizes: HashMap<u64, u64>,
     locked: HashSet<LaneId>,
     clock: u64,
     sequence: u64,
@@ -169,17 +171,20 @@ impl Database {
                 place: Place::default(),
                 messages: waiting.clone().count() as u32,
             });
+            let mut is_cut = false;
             for ((lane, sequence), attempts) in waiting {
+                let size = self.sizes.get(sequence).copied().unwrap_or(10);
                 let is_too_much = match turn.sums {
                     true => bytes > 0 && bytes >= turn.bytes,
-                    false => turn.bytes / (turn.asked() as u64) < 10,
+                    false => turn.bytes / (turn.asked() as u64) < size,
                 };
-                if is_too_much {
+                is_cut |= is_too_much;
+                if is_cut {
                     answer.left_out.push(*lane);
                     continue;
                 }
-                let message = NewMessage::new("", vec![0; 10]);
-                bytes += 10;
+                let message = NewMessage::new("", vec![0; size as usize]);
+                bytes += size;
                 answer.messages.push(Brought {
                     lane: *lane,
                     attempts: *attempts,
@@ -504,6 +509,33 @@ fn a_lane_is_left_when_all_of_it_is_told() {
     world.carry_out(false);
     world.carry_out(true);
     world.finish();
+}
+
+/// A message that is larger than its share is not passed for as long as there are others.
+#[test]
+fn a_large_message_has_its_turn() {
+    let mut world = World::new(Limits {
+        keys: 200,
+        window: 1,
+        ..LIMITS
+    });
+    for _ in 0..40 {
+        (0..100).for_each(|key| world.database.accept(id(key)));
+    }
+    world.database.accept(id(200));
+    let large = world.database.sequence;
+    world.database.sizes.insert(large, 900);
+    for _ in 0..1_500 {
+        let turn = world.lanes.turn(WORKER, 1);
+        let answer = world.database.turn(&turn);
+        let applied = world.lanes.apply(&turn, answer);
+        world.apply(applied);
+        if world.handed.contains_key(&id(200)) {
+            return;
+        }
+        (0..100).for_each(|key| world.handle(id(key)));
+    }
+    panic!("it was not handed over");
 }
 
 /// A claim that has not looked at all free lanes is not the last one.
