@@ -270,10 +270,7 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
         {
             answer.lanes.push(found(row, lane, CRASHES));
         }
-        let Some(sequence) = row
-            .get_unchecked::<Option<i64>, _>(SEQUENCE)
-            .map(i64::unsigned_abs)
-        else {
+        let Some(sequence) = row.get::<Option<i64>, _>(SEQUENCE).map(i64::unsigned_abs) else {
             continue;
         };
         if let Some(found) = answer.lanes.last_mut() {
