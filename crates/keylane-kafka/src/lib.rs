@@ -1,3 +1,27 @@
 #![doc = include_str!("../README.md")]
 
+mod source;
+pub use source::KafkaSource;
+
+mod config;
+pub use config::{Builder, Keyless, StartAt};
+
+mod control;
+pub use control::{Control, PartitionStatus};
+
+mod record;
+pub use record::Place;
+
+// What is decided, without a client.
+mod assignment;
+pub use assignment::Position;
+mod partition;
+pub use partition::MetadataFull;
+
 pub mod metadata;
+
+// What speaks with the brokers.
+mod client;
+
+mod error;
+pub use error::ConfigError;

@@ -12,6 +12,9 @@ pub struct RawMessage {
     pub key: Option<Bytes>,
     /// What was sent.
     pub payload: Bytes,
+    /// It has no payload at all, which says that what its key names is gone. An empty payload is a
+    /// payload.
+    pub is_tombstone: bool,
     /// What its producer calls it, if the source knows that: the same when it comes again.
     pub id: Option<Bytes>,
     /// Names and values beside it, in their order. A name may be there more than once.

@@ -1,0 +1,342 @@
+//! The partitions that this member of the group has, each in its generation. Pure.
+
+use std::sync::Arc;
+
+use keylane::source::frontier::Limits;
+use keylane::source::{Generation, Settlement};
+
+use crate::metadata::Encoded;
+use crate::partition::{Commit, Partition, Phase, Start};
+
+/// What names a record to its source: a partition in one generation, and an offset of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Position {
+    pub(crate) slot: u32,
+    pub(crate) generation: Generation,
+    pub(crate) offset: u64,
+}
+
+impl Position {
+    /// The offset of the record in its partition.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
+/// A partition and what belongs to it, `Q`: the queue that it is read from.
+#[derive(Debug)]
+pub(crate) struct Assigned<Q> {
+    pub(crate) topic: Arc<str>,
+    pub(crate) number: i32,
+    pub(crate) partition: Partition,
+    pub(crate) queue: Q,
+}
+
+/// All of them, by slot. A slot is given again when its partition is gone; a generation never is.
+#[derive(Debug)]
+pub(crate) struct Assignment<Q> {
+    slots: Vec<Option<Assigned<Q>>>,
+    last_generation: Generation,
+    limits: Limits,
+}
+
+impl<Q> Assignment<Q> {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            slots: Vec::new(),
+            last_generation: Generation(0),
+            limits,
+        }
+    }
+
+    fn next_generation(&mut self) -> Generation {
+        self.last_generation = Generation(self.last_generation.0 + 1);
+        self.last_generation
+    }
+
+    /// A partition is ours from now on. One of the same name that is still here was lost without a
+    /// word: its generation is returned.
+    pub(crate) fn assign(
+        &mut self,
+        topic: Arc<str>,
+        number: i32,
+        start: Start,
+        queue: Q,
+    ) -> Option<Generation> {
+        let before = self.find(&topic, number).map(|slot| self.remove(slot));
+        let generation = self.next_generation();
+        let assigned = Some(Assigned {
+            topic,
+            number,
+            partition: Partition::new(generation, start, self.limits),
+            queue,
+        });
+        match self.slots.iter_mut().find(|slot| slot.is_none()) {
+            Some(free) => *free = assigned,
+            None => self.slots.push(assigned),
+        }
+        before.flatten().map(|gone| gone.partition.generation)
+    }
+
+    /// The slot of a partition.
+    pub(crate) fn find(&self, topic: &str, number: i32) -> Option<u32> {
+        let is_it = |slot: &Option<Assigned<Q>>| {
+            let assigned = slot.as_ref();
+            assigned.is_some_and(|one| one.number == number && *one.topic == *topic)
+        };
+        self.slots.iter().position(is_it).map(|slot| slot as u32)
+    }
+
+    /// How many slots there are, free ones included.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Assigned<Q>> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Assigned<Q>> {
+        self.slots.iter().flatten()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Assigned<Q>> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// The partition that a position belongs to, if it is still in that generation.
+    #[inline]
+    pub(crate) fn of(&self, position: &Position) -> Option<&Assigned<Q>> {
+        let assigned = self.slots.get(position.slot as usize)?.as_ref()?;
+        (assigned.partition.generation == position.generation).then_some(assigned)
+    }
+
+    /// Takes settlements. Those of a generation that is over change nothing.
+    pub(crate) fn settle(&mut self, settled: &[Settlement<Position>]) {
+        for settlement in settled {
+            let position = &settlement.position;
+            if let Some(assigned) = self.get_mut(position.slot)
+                && assigned.partition.generation == position.generation
+            {
+                let partition = &mut assigned.partition;
+                partition.settle(position.offset, settlement.outcome);
+            }
+        }
+    }
+
+    /// How much has settled that no commit has said.
+    pub(crate) fn unsaid(&self) -> u64 {
+        self.iter().map(|one| one.partition.unsaid()).sum()
+    }
+
+    /// What is to be committed now, with the topic and number of each partition.
+    pub(crate) fn commits(&mut self) -> Vec<(Arc<str>, i32, Commit)> {
+        let commits = self.iter_mut().filter_map(|one| {
+            let commit = one.partition.commit()?;
+            Some((Arc::clone(&one.topic), one.number, commit))
+        });
+        commits.collect()
+    }
+
+    /// The broker has answered a commit: it has taken it with this metadata, or not.
+    pub(crate) fn answered(
+        &mut self,
+        commit: &Commit,
+        taken: Option<&Encoded>,
+        full_from: Option<usize>,
+    ) {
+        let mut same = self
+            .iter_mut()
+            .filter(|one| one.partition.generation == commit.generation);
+        if let Some(assigned) = same.next() {
+            match taken {
+                Some(encoded) => assigned.partition.committed(commit, encoded, full_from),
+                None => assigned.partition.not_committed(commit),
+            }
+        }
+    }
+
+    /// These partitions are to go. Returns the generations that have to end first.
+    pub(crate) fn revoke(&mut self, places: &[(String, i32)]) -> Vec<Generation> {
+        let slots = places
+            .iter()
+            .filter_map(|(topic, number)| self.find(topic, *number));
+        let slots: Vec<u32> = slots.collect();
+        self.end(slots, Phase::Revoked)
+    }
+
+    /// Partitions of which something was given back are to be read again from their frontier. Returns
+    /// the generations that have to end first.
+    pub(crate) fn rewind(&mut self) -> Vec<Generation> {
+        let slots = self.slots.iter().enumerate();
+        let returned = slots.filter(|(_, slot)| {
+            slot.as_ref()
+                .is_some_and(|one| one.partition.has_returned())
+        });
+        let returned: Vec<u32> = returned.map(|(slot, _)| slot as u32).collect();
+        self.end(returned, Phase::Rewinding)
+    }
+
+    fn end(&mut self, slots: Vec<u32>, phase: Phase) -> Vec<Generation> {
+        let mut generations = Vec::new();
+        for slot in slots {
+            if let Some(assigned) = self.get_mut(slot) {
+                assigned.partition.phase = phase;
+                generations.push(assigned.partition.generation);
+            }
+        }
+        generations
+    }
+
+    /// These partitions are gone. Returns their generations.
+    pub(crate) fn lose(&mut self, places: &[(String, i32)]) -> Vec<Generation> {
+        let slots = places
+            .iter()
+            .filter_map(|(topic, number)| self.find(topic, *number));
+        let slots: Vec<u32> = slots.collect();
+        let gone = slots.into_iter().filter_map(|slot| self.remove(slot));
+        gone.map(|gone| gone.partition.generation).collect()
+    }
+
+    /// The work of this generation has ended. What is left of its partition is returned: it begins
+    /// again if it was rewinding, and is gone otherwise.
+    pub(crate) fn release(&mut self, generation: Generation) -> Option<Assigned<Q>> {
+        let is_it = |slot: &Option<Assigned<Q>>| {
+            let assigned = slot.as_ref();
+            assigned.is_some_and(|one| one.partition.generation == generation)
+        };
+        let slot = self.slots.iter().position(is_it)?;
+        self.remove(slot as u32)
+    }
+
+    fn remove(&mut self, slot: u32) -> Option<Assigned<Q>> {
+        self.slots.get_mut(slot as usize)?.take()
+    }
+
+    /// All are gone.
+    pub(crate) fn clear(&mut self) {
+        self.slots.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keylane::source::Outcome;
+    use keylane::source::frontier::Delivered;
+
+    use super::*;
+
+    fn start(at: u64) -> Start {
+        Start {
+            at,
+            is_committed: true,
+            ..Start::default()
+        }
+    }
+
+    fn assignment() -> Assignment<()> {
+        let mut assignment = Assignment::new(Limits::default());
+        for number in 0..3 {
+            let before = assignment.assign("orders".into(), number, start(10), ());
+            assert_eq!(before, None);
+        }
+        assignment
+    }
+
+    fn handed_over(assignment: &mut Assignment<()>, slot: u32, offset: u64) -> Position {
+        let assigned = assignment.get_mut(slot).unwrap();
+        assert_eq!(assigned.partition.deliver(offset), Ok(Delivered::Open));
+        Position {
+            slot,
+            generation: assigned.partition.generation,
+            offset,
+        }
+    }
+
+    fn done(assignment: &mut Assignment<()>, position: Position) {
+        assignment.settle(&[Settlement::new(position, Outcome::Done)]);
+    }
+
+    fn committed(assignment: &mut Assignment<()>) -> Vec<(i32, u64)> {
+        let commits = assignment.commits();
+        commits
+            .into_iter()
+            .map(|(_, number, commit)| (number, commit.offset))
+            .collect()
+    }
+
+    #[test]
+    fn a_settlement_counts_for_its_own_partition() {
+        let mut assignment = assignment();
+        let position = handed_over(&mut assignment, 1, 10);
+        done(&mut assignment, position);
+        assert_eq!(assignment.unsaid(), 1);
+        assert_eq!(committed(&mut assignment), [(1, 11)]);
+        assert_eq!(committed(&mut assignment), []);
+    }
+
+    #[test]
+    fn a_settlement_of_an_older_generation_changes_nothing() {
+        let mut assignment = assignment();
+        let old = handed_over(&mut assignment, 1, 10);
+        let places = [("orders".to_owned(), 1)];
+        let generations = assignment.revoke(&places);
+        assert_eq!(generations, [old.generation]);
+        assert!(assignment.release(old.generation).is_some());
+        assert_eq!(assignment.assign("orders".into(), 1, start(10), ()), None);
+        let new = handed_over(&mut assignment, 1, 10);
+        assert_eq!(new.slot, old.slot);
+        done(&mut assignment, old);
+        assert!(assignment.of(&old).is_none());
+        assert_eq!(committed(&mut assignment), []);
+        done(&mut assignment, new);
+        assert_eq!(committed(&mut assignment), [(1, 11)]);
+    }
+
+    #[test]
+    fn what_settles_while_a_partition_goes_is_committed() {
+        let mut assignment = assignment();
+        let position = handed_over(&mut assignment, 2, 10);
+        assignment.revoke(&[("orders".to_owned(), 2), ("others".to_owned(), 2)]);
+        assert!(!assignment.get_mut(2).unwrap().partition.takes());
+        done(&mut assignment, position);
+        assert_eq!(committed(&mut assignment), [(2, 11)]);
+    }
+
+    #[test]
+    fn a_partition_that_comes_again_without_a_revoke_is_lost_first() {
+        let mut assignment = assignment();
+        let position = handed_over(&mut assignment, 0, 10);
+        let before = assignment.assign("orders".into(), 0, start(10), ());
+        assert_eq!(before, Some(position.generation));
+        assert!(assignment.of(&position).is_none());
+    }
+
+    #[test]
+    fn an_answer_to_a_commit_of_an_older_generation_changes_nothing() {
+        let mut assignment = assignment();
+        let position = handed_over(&mut assignment, 0, 10);
+        done(&mut assignment, position);
+        let commits = assignment.commits();
+        assignment.lose(&[("orders".to_owned(), 0)]);
+        assignment.assign("orders".into(), 0, start(10), ());
+        assignment.answered(&commits[0].2, None, None);
+        assert_eq!(assignment.unsaid(), 0);
+    }
+
+    #[test]
+    fn only_what_was_given_back_is_rewound() {
+        let mut assignment = assignment();
+        let back = handed_over(&mut assignment, 0, 10);
+        let other = handed_over(&mut assignment, 1, 10);
+        let returned = Outcome::returned(1);
+        assignment.settle(&[Settlement::new(back, returned)]);
+        assert_eq!(assignment.rewind(), [back.generation]);
+        assert_eq!(assignment.rewind(), []);
+        let gone = assignment.release(back.generation).unwrap();
+        assert_eq!(gone.partition.phase, Phase::Rewinding);
+        assert_eq!(gone.partition.resumption().at, 10);
+        assert!(assignment.of(&other).is_some());
+    }
+}

@@ -1,0 +1,288 @@
+//! What the client calls: the partitions that the group gives and takes.
+//!
+//! A rebalance is a call in the thread of the session. While it has not returned, the group waits. So
+//! a partition that is to go is reported to the source, and the call returns when the source has let
+//! go of it: nothing of it runs any more then, and its frontier is committed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
+use std::time::Duration;
+
+use keylane::source::frontier::Beyond;
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext, RebalanceProtocol};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaRespErr;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::session::{Consumer, Queue};
+use crate::config::StartAt;
+use crate::metadata;
+use crate::partition::Start;
+
+/// What one question about offsets is given.
+const ASKED_FOR: Duration = Duration::from_secs(5);
+
+/// The pause after one that got no answer.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What the session tells the source.
+pub(crate) enum News {
+    /// These partitions are ours.
+    Assigned(Vec<Found>),
+    /// These are to go. They are gone when the release is dropped.
+    Revoked(Vec<(String, i32)>, Release),
+    /// These are gone: another member may have them already.
+    Lost(Vec<(String, i32)>),
+    /// Something that the client does not get over by itself.
+    Failed(String),
+}
+
+/// A partition that is ours, and where it begins.
+pub(crate) struct Found {
+    pub(crate) topic: Arc<str>,
+    pub(crate) number: i32,
+    pub(crate) start: Start,
+    pub(crate) queue: Queue,
+}
+
+/// Lets the group have partitions back when it is dropped.
+pub(crate) struct Release {
+    _held: mpsc::Sender<()>,
+}
+
+pub(crate) struct Context {
+    consumer: OnceLock<Weak<Consumer>>,
+    news: UnboundedSender<News>,
+    /// A partition has records, or there are news.
+    wake: Arc<Notify>,
+    /// The session ends: nobody waits for anything any more.
+    ends: Arc<AtomicBool>,
+    start_at: StartAt,
+}
+
+impl Context {
+    pub(super) fn new(
+        news: UnboundedSender<News>,
+        wake: Arc<Notify>,
+        ends: Arc<AtomicBool>,
+        start_at: StartAt,
+    ) -> Self {
+        Self {
+            consumer: OnceLock::new(),
+            news,
+            wake,
+            ends,
+            start_at,
+        }
+    }
+
+    /// The consumer whose context this is. Its queues belong to it as a whole.
+    pub(super) fn set_consumer(&self, consumer: &Arc<Consumer>) {
+        // Set once, by the session.
+        let _ = self.consumer.set(Arc::downgrade(consumer));
+    }
+
+    pub(super) fn tell(&self, news: News) {
+        // Without a source the session ends.
+        let _ = self.news.send(news);
+        self.wake.notify_one();
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    fn assign(&self, consumer: &Consumer, partitions: &TopicPartitionList) -> KafkaResult<()> {
+        let starts = self.starts(consumer, partitions);
+        let mut assigned = partitions.clone();
+        let mut found = Vec::new();
+        for (topic, number, start) in starts.unwrap_or_default() {
+            // Before it is assigned: its first record goes there already.
+            if let Some(queue) = self.queue(&topic, number) {
+                assigned.set_partition_offset(&topic, number, offset(start.at))?;
+                let topic = topic.into();
+                found.push(Found {
+                    topic,
+                    number,
+                    start,
+                    queue,
+                });
+            }
+        }
+        match consumer.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => consumer.incremental_assign(&assigned)?,
+            _ => consumer.assign(&assigned)?,
+        }
+        if found.len() < partitions.count() && !self.ends() {
+            let message = "the group gave partitions, and not where they begin".to_owned();
+            return Err(KafkaError::Subscription(message));
+        }
+        self.tell(News::Assigned(found));
+        Ok(())
+    }
+
+    fn queue(&self, topic: &str, number: i32) -> Option<Queue> {
+        let consumer = self.consumer.get()?.upgrade()?;
+        let mut queue = consumer.split_partition_queue(topic, number)?;
+        let wake = Arc::clone(&self.wake);
+        queue.set_nonempty_callback(move || wake.notify_one());
+        Some(queue)
+    }
+
+    /// Where these partitions begin. `None`: the session ends, or they are not ours any more.
+    fn starts(
+        &self,
+        consumer: &Consumer,
+        partitions: &TopicPartitionList,
+    ) -> Option<Vec<(String, i32, Start)>> {
+        loop {
+            match self.ask_for_starts(consumer, partitions) {
+                Ok(starts) => return Some(starts),
+                Err(error) if self.ends() || consumer.assignment_lost() => {
+                    tracing::debug!(target: "keylane", %error, "partitions went before they began");
+                    return None;
+                }
+                Err(error) => {
+                    let why = "the committed offsets of new partitions are not known yet";
+                    tracing::warn!(target: "keylane", %error, "{why}");
+                    thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+
+    fn ask_for_starts(
+        &self,
+        consumer: &Consumer,
+        partitions: &TopicPartitionList,
+    ) -> KafkaResult<Vec<(String, i32, Start)>> {
+        let committed = consumer.committed_offsets(partitions.clone(), ASKED_FOR)?;
+        let starts = committed.elements().into_iter().map(|element| {
+            element.error()?;
+            let (topic, number) = (element.topic().to_owned(), element.partition());
+            let start = match element.offset() {
+                Offset::Offset(at) if at >= 0 => {
+                    let at = at.unsigned_abs();
+                    // It panics at what is no UTF-8.
+                    let text = || element.metadata().to_owned();
+                    let text = catch_unwind(AssertUnwindSafe(text));
+                    let text = text.unwrap_or_else(|_| "\u{fffd}".to_owned());
+                    Start {
+                        at,
+                        beyond: beyond(&topic, number, at, &text),
+                        is_committed: true,
+                    }
+                }
+                _ => {
+                    let (low, high) = consumer.fetch_watermarks(&topic, number, ASKED_FOR)?;
+                    let at = match self.start_at {
+                        StartAt::Earliest => low,
+                        StartAt::Latest => high,
+                    };
+                    Start {
+                        at: at.max(0).unsigned_abs(),
+                        ..Start::default()
+                    }
+                }
+            };
+            Ok((topic, number, start))
+        });
+        starts.collect()
+    }
+
+    fn revoke(&self, consumer: &Consumer, partitions: &TopicPartitionList) -> KafkaResult<()> {
+        let elements = partitions.elements();
+        let places = elements.iter();
+        let places = places
+            .map(|one| (one.topic().to_owned(), one.partition()))
+            .collect();
+        if consumer.assignment_lost() {
+            self.tell(News::Lost(places));
+        } else {
+            let (held, released) = mpsc::channel();
+            self.tell(News::Revoked(places, Release { _held: held }));
+            while !self.ends() && released.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+                if consumer.assignment_lost() {
+                    let places = elements.iter();
+                    let places = places.map(|one| (one.topic().to_owned(), one.partition()));
+                    self.tell(News::Lost(places.collect()));
+                    break;
+                }
+            }
+        }
+        match consumer.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => consumer.incremental_unassign(partitions),
+            _ => consumer.unassign(),
+        }
+    }
+}
+
+/// What is done beyond a committed offset.
+fn beyond(topic: &str, number: i32, committed: u64, text: &str) -> Beyond {
+    metadata::decode(committed, text).unwrap_or_else(|error| {
+        tracing::warn!(
+            target: "keylane",
+            topic,
+            partition = number,
+            committed,
+            %error,
+            "the metadata of the committed offset is ignored: what is done beyond it is done again"
+        );
+        Beyond::default()
+    })
+}
+
+pub(super) fn offset(at: u64) -> Offset {
+    Offset::Offset(i64::try_from(at).unwrap_or(i64::MAX))
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::warn!(target: "keylane", %error, reason, "the Kafka client reports a failure");
+    }
+}
+
+/// Writes down what the client logs.
+pub(super) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg
+        | RDKafkaLogLevel::Alert
+        | RDKafkaLogLevel::Critical
+        | RDKafkaLogLevel::Error => tracing::error!(target: "keylane", facility, "{message}"),
+        RDKafkaLogLevel::Warning => tracing::warn!(target: "keylane", facility, "{message}"),
+        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
+            tracing::info!(target: "keylane", facility, "{message}");
+        }
+        RDKafkaLogLevel::Debug => tracing::debug!(target: "keylane", facility, "{message}"),
+    }
+}
+
+impl ConsumerContext for Context {
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        event: RDKafkaRespErr,
+        partitions: &mut TopicPartitionList,
+    ) {
+        let done = match event {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
+                self.assign(consumer, partitions)
+            }
+            _ => self.revoke(consumer, partitions),
+        };
+        if let Err(error) = done {
+            self.tell(News::Failed(format!("a rebalance has failed: {error}")));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Reading single records again, by a consumer of its own that is in no group.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::topic_partition_list::TopicPartitionList;
+
+use super::context::{log, offset};
+use crate::config::Config;
+
+/// So many offsets are read and thrown away rather than jumped over: a jump costs a request.
+const NEAR: u64 = 2_000;
+
+/// How long the log is given for the records of one call.
+const READ_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long one look at the queue may take.
+const POLL: Duration = Duration::from_millis(100);
+
+#[derive(Clone)]
+struct Silent;
+
+impl ClientContext for Silent {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(target: "keylane", %error, reason, "the reader of single records");
+    }
+}
+
+impl ConsumerContext for Silent {}
+
+pub(crate) struct Reader {
+    consumer: BaseConsumer<Silent>,
+    /// The partition that is read, and the offset that comes next.
+    place: Option<(Arc<str>, i32, u64)>,
+}
+
+impl Reader {
+    pub(crate) fn new(config: &Config) -> KafkaResult<Self> {
+        Ok(Self {
+            consumer: config.reader().create_with_context(Silent)?,
+            place: None,
+        })
+    }
+
+    /// Reads these records of a partition, in ascending order. What is not in the log any more is left
+    /// out. Blocks the thread.
+    pub(crate) fn read(
+        &mut self,
+        topic: &Arc<str>,
+        number: i32,
+        offsets: &BTreeSet<u64>,
+        mut found: impl FnMut(u64, &BorrowedMessage<'_>),
+    ) -> KafkaResult<()> {
+        let deadline = Instant::now() + READ_WITHIN;
+        let mut wanted = offsets.iter().copied().peekable();
+        while let Some(next) = wanted.peek().copied() {
+            self.go_to(topic, number, next)?;
+            match self.consumer.poll(POLL) {
+                None if Instant::now() >= deadline => {
+                    self.place = None;
+                    return Err(KafkaError::NoMessageReceived);
+                }
+                None => {}
+                Some(Ok(message)) => {
+                    let at = message.offset().max(0).unsigned_abs();
+                    self.place = Some((Arc::clone(topic), number, at + 1));
+                    // What was passed over is not there.
+                    while wanted.next_if(|wanted| *wanted < at).is_some() {}
+                    if wanted.next_if_eq(&at).is_some() {
+                        found(at, &message);
+                    }
+                }
+                // The log ends before them.
+                Some(Err(KafkaError::PartitionEOF(_))) => {
+                    self.place = None;
+                    return Ok(());
+                }
+                Some(Err(error)) => {
+                    self.place = None;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads on at this offset.
+    fn go_to(&mut self, topic: &Arc<str>, number: i32, at: u64) -> KafkaResult<()> {
+        if let Some((topic_now, number_now, next)) = &self.place
+            && (topic_now, *number_now) == (topic, number)
+            && (*next..*next + NEAR).contains(&at)
+        {
+            return Ok(());
+        }
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, number, offset(at))?;
+        self.consumer.assign(&list)?;
+        self.place = Some((Arc::clone(topic), number, at));
+        Ok(())
+    }
+}

@@ -1,0 +1,321 @@
+//! What a source is built with, and what it refuses.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane::source::frontier::Limits;
+use rdkafka::ClientConfig;
+
+use crate::error::ConfigError;
+use crate::metadata::MOST_CHARS;
+use crate::partition::MetadataFull;
+use crate::source::KafkaSource;
+
+/// Where a partition begins for which the group has nothing committed, or whose committed offset is
+/// not in the log any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartAt {
+    /// At the first record of the log: nothing is left out.
+    #[default]
+    Earliest,
+    /// At the end of the log: only what is produced from now on. The offset is committed at once, so
+    /// that what comes before the first handled record is not left out after a restart.
+    Latest,
+}
+
+/// In which order records without a key are handled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Keyless {
+    /// They have no key and no order. A dispatcher must be built with
+    /// [`key_by_opt`](keylane::Dispatcher::key_by_opt), or take its key from the payload.
+    #[default]
+    Unordered,
+    /// They get the name of their partition as their key, as `topic/number`: they are handled in the
+    /// order of their partition.
+    ByPartition,
+}
+
+/// Properties of the client that a source sets itself, and why no one else may.
+const REFUSED: [(&str, &str); 8] = [
+    (
+        "bootstrap.servers",
+        "it is the first argument of the builder",
+    ),
+    (
+        "metadata.broker.list",
+        "it is the first argument of the builder",
+    ),
+    ("group.id", "it is the second argument of the builder"),
+    (
+        "enable.auto.commit",
+        "it commits what was delivered, and not what was handled",
+    ),
+    (
+        "auto.commit.interval.ms",
+        "nothing is committed automatically: use `commit_every`",
+    ),
+    (
+        "enable.auto.offset.store",
+        "it stores what was delivered, and not what was handled",
+    ),
+    ("auto.offset.reset", "use `start_at`"),
+    (
+        "enable.partition.eof",
+        "the end of a partition is no record",
+    ),
+];
+
+/// What the client is told unless a property says otherwise. Records wait in the broker, and not in
+/// our memory: with handlers that are slower than the network everything beyond this is only there
+/// to be thrown away at a rebalance.
+const DEFAULTS: [(&str, &str); 5] = [
+    ("partition.assignment.strategy", "cooperative-sticky"),
+    ("queued.min.messages", "10000"),
+    ("queued.max.messages.kbytes", "16384"),
+    ("topic.metadata.refresh.interval.ms", "30000"),
+    ("client.id", "keylane"),
+];
+
+/// What the new protocol does not take: its assignor is a matter of the broker.
+const CLASSIC_ONLY: &str = "partition.assignment.strategy";
+
+/// How records are got from Kafka. See [`KafkaSource::builder`].
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder {
+    brokers: String,
+    group: String,
+    topics: Vec<String>,
+    properties: BTreeMap<String, String>,
+    pub(crate) start_at: StartAt,
+    pub(crate) keyless: Keyless,
+    pub(crate) commit_every: Duration,
+    pub(crate) commit_after: u64,
+    pub(crate) metadata_full: MetadataFull,
+    pub(crate) metadata_chars: usize,
+    pub(crate) limits: Limits,
+}
+
+/// A builder whose settings go together.
+pub(crate) struct Config {
+    pub(crate) topics: Vec<String>,
+    pub(crate) settings: Builder,
+    client: ClientConfig,
+}
+
+impl Builder {
+    pub(crate) fn new(brokers: impl Into<String>, group: impl Into<String>) -> Self {
+        Self {
+            brokers: brokers.into(),
+            group: group.into(),
+            topics: Vec::new(),
+            properties: BTreeMap::new(),
+            start_at: StartAt::default(),
+            keyless: Keyless::default(),
+            commit_every: Duration::from_millis(100),
+            commit_after: 10_000,
+            metadata_full: MetadataFull::default(),
+            metadata_chars: MOST_CHARS,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Reads this topic, beside others that are named. It may appear later.
+    pub fn topic(mut self, name: impl Into<String>) -> Self {
+        self.topics.push(name.into());
+        self
+    }
+
+    /// Reads all topics whose whole names match this regular expression, also those that appear
+    /// later. Without the `^` that the client begins one with: it is put there.
+    pub fn pattern(mut self, pattern: impl AsRef<str>) -> Self {
+        let pattern = pattern.as_ref().trim_start_matches('^');
+        self.topics.push(format!("^{pattern}"));
+        self
+    }
+
+    /// Sets a property of the client: see librdkafka's `CONFIGURATION.md` for their names. Those that
+    /// would break a guarantee of this crate are refused by [`build`](Self::build).
+    ///
+    /// A later value of the same name replaces an earlier one. Values are not shown by `Debug`, since
+    /// there are passwords among them.
+    pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.properties.insert(name.into(), value.into());
+        self
+    }
+
+    /// Where a partition begins that has nothing committed; [`StartAt::Earliest`] by default.
+    pub fn start_at(mut self, start_at: StartAt) -> Self {
+        self.start_at = start_at;
+        self
+    }
+
+    /// In which order records without a key are handled; [`Keyless::Unordered`] by default.
+    pub fn keyless(mut self, keyless: Keyless) -> Self {
+        self.keyless = keyless;
+        self
+    }
+
+    /// Joins the group as this member, which keeps its partitions when it comes back within
+    /// `session.timeout.ms`: a restart is then no rebalance. Two processes must not have the same
+    /// name. Such a member does not leave the group when it stops; that is the point.
+    pub fn static_member(mut self, name: impl Into<String>) -> Self {
+        self.properties
+            .insert(STATIC_MEMBER.to_owned(), name.into());
+        self
+    }
+
+    /// Commits at least this often while something settles; every 100 milliseconds by default. One
+    /// commit is on its way at a time, so it is less often if the broker takes longer.
+    pub fn commit_every(mut self, interval: Duration) -> Self {
+        self.commit_every = interval;
+        self
+    }
+
+    /// Commits when so many records have settled since the last time; 10,000 by default.
+    pub fn commit_after(mut self, records: u64) -> Self {
+        self.commit_after = records;
+        self
+    }
+
+    /// What happens when the metadata of a commit cannot hold all that is done beyond its offset;
+    /// [`MetadataFull::Repeat`] by default.
+    pub fn metadata_full(mut self, metadata_full: MetadataFull) -> Self {
+        self.metadata_full = metadata_full;
+        self
+    }
+
+    /// How long the metadata of a commit may be, in characters; 4,096 by default, as in the broker's
+    /// `offset.metadata.max.bytes`. With 0 there is none, and what is done beyond the committed
+    /// offset is handled again by the next owner of a partition.
+    pub fn metadata_chars(mut self, most: usize) -> Self {
+        self.metadata_chars = most;
+        self
+    }
+
+    /// How far a partition may go ahead of its first record that has not settled; 1,000,000 records
+    /// that are open and 2^24 offsets by default.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Checks the settings. Nothing is connected before the source is consumed.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], if something is missing, or refused, or the client does not know it.
+    pub fn build(self) -> Result<KafkaSource, ConfigError> {
+        Ok(KafkaSource::new(self.check()?))
+    }
+
+    fn check(mut self) -> Result<Arc<Config>, ConfigError> {
+        let is_blank = |text: &String| text.trim().is_empty();
+        if is_blank(&self.brokers) {
+            return Err(ConfigError::NoBrokers);
+        }
+        if is_blank(&self.group) {
+            return Err(ConfigError::NoGroup);
+        }
+        if self.topics.is_empty() || self.topics.iter().any(is_blank) {
+            return Err(ConfigError::NoTopic);
+        }
+        if self.commit_every.is_zero() || self.commit_after == 0 {
+            return Err(ConfigError::NeverCommits);
+        }
+        for (name, why) in REFUSED {
+            if self.properties.contains_key(name) {
+                let name = name.to_owned();
+                return Err(ConfigError::Refused { name, why });
+            }
+        }
+        let is_new_protocol = self
+            .properties
+            .get("group.protocol")
+            .is_some_and(|protocol| protocol.eq_ignore_ascii_case("consumer"));
+        for (name, value) in DEFAULTS {
+            if !(is_new_protocol && name == CLASSIC_ONLY) {
+                let entry = self.properties.entry(name.to_owned());
+                entry.or_insert_with(|| value.to_owned());
+            }
+        }
+        let mut client = ClientConfig::new();
+        for (name, value) in &self.properties {
+            client.set(name, value);
+        }
+        client
+            .set("bootstrap.servers", &self.brokers)
+            .set("group.id", &self.group)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("enable.partition.eof", "false")
+            .set("auto.offset.reset", self.start_at.property());
+        // The names and values, one by one.
+        client
+            .create_native_config()
+            .map_err(|error| ConfigError::client(&error))?;
+        Ok(Arc::new(Config {
+            topics: std::mem::take(&mut self.topics),
+            settings: self,
+            client,
+        }))
+    }
+}
+
+const STATIC_MEMBER: &str = "group.instance.id";
+
+impl StartAt {
+    fn property(self) -> &'static str {
+        match self {
+            Self::Earliest => "earliest",
+            Self::Latest => "latest",
+        }
+    }
+}
+
+impl Config {
+    /// The properties of the member of the group.
+    pub(crate) fn member(&self) -> ClientConfig {
+        self.client.clone()
+    }
+
+    /// The properties of the consumer that reads single records again. It joins no group, although
+    /// it has its name: without one the client assigns no partitions.
+    pub(crate) fn reader(&self) -> ClientConfig {
+        let mut client = self.client.clone();
+        for name in [STATIC_MEMBER, "group.protocol", "group.remote.assignor"] {
+            client.remove(name);
+        }
+        client
+            .set("enable.partition.eof", "true")
+            .set("auto.offset.reset", "earliest")
+            .set("queued.min.messages", "1000")
+            .set("queued.max.messages.kbytes", "1024");
+        client
+    }
+
+    pub(crate) fn name(&self) -> String {
+        let group = &self.settings.group;
+        format!("kafka {group} {}", self.topics.join(","))
+    }
+
+    pub(crate) fn brokers(&self) -> &str {
+        &self.settings.brokers
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let properties: Vec<_> = self.properties.keys().collect();
+        f.debug_struct("Builder")
+            .field("brokers", &self.brokers)
+            .field("group", &self.group)
+            .field("topics", &self.topics)
+            .field("properties", &properties)
+            .finish_non_exhaustive()
+    }
+}

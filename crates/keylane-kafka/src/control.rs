@@ -1,0 +1,105 @@
+//! What an application sees of a source that is consumed, and what it may say to it.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// The view into a [`KafkaSource`](crate::KafkaSource) from outside: how far its partitions are, and
+/// which of them are paused. It can be cloned, and is taken with
+/// [`KafkaSource::control`](crate::KafkaSource::control) before the source is consumed.
+///
+/// A single key is paused in its lane: see
+/// [`Dispatcher::lane`](keylane::Dispatcher::lane). To pause everything, use
+/// [`Intake::pause`](keylane::Intake::pause).
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    partitions: Mutex<Vec<PartitionStatus>>,
+    paused: Mutex<BTreeSet<(String, i32)>>,
+    /// How often that has changed. Written after it, and read before it.
+    changes: AtomicU64,
+    changed: Notify,
+}
+
+/// How far a partition is.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionStatus {
+    /// The topic.
+    pub topic: String,
+    /// The number of the partition.
+    pub partition: i32,
+    /// The frontier: everything below this offset is settled.
+    pub position: u64,
+    /// What is committed, as far as this process knows.
+    pub committed: Option<u64>,
+    /// One past the last offset that was handed over.
+    pub end: u64,
+    /// How many records were handed over and are not settled.
+    pub open: usize,
+    /// How many are settled above the frontier.
+    pub beyond: u64,
+    /// [`Control::pause`] was called for it.
+    pub is_paused: bool,
+    /// Nothing more is handed over, because the metadata of a commit is nearly as long as it may be:
+    /// see [`MetadataFull::Pause`](crate::MetadataFull::Pause).
+    pub is_full: bool,
+}
+
+impl Control {
+    /// The partitions that this process has, by topic and number, as they were at most a second ago.
+    pub fn partitions(&self) -> Vec<PartitionStatus> {
+        lock(&self.shared.partitions).clone()
+    }
+
+    /// Has nothing more of this partition handed over. What was handed over goes on. It holds for the
+    /// life of the source, also if the partition is not here yet, or goes and comes back.
+    pub fn pause(&self, topic: impl Into<String>, partition: i32) {
+        self.change(|paused| {
+            paused.insert((topic.into(), partition));
+        });
+    }
+
+    /// Takes [`pause`](Self::pause) back.
+    pub fn resume(&self, topic: impl Into<String>, partition: i32) {
+        self.change(|paused| {
+            paused.remove(&(topic.into(), partition));
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeSet<(String, i32)>)) {
+        change(&mut lock(&self.shared.paused));
+        self.shared.changes.fetch_add(1, Ordering::Release);
+        self.shared.changed.notify_one();
+    }
+
+    pub(crate) fn publish(&self, mut partitions: Vec<PartitionStatus>) {
+        partitions.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
+        *lock(&self.shared.partitions) = partitions;
+    }
+
+    /// Waits until something was paused or resumed.
+    pub(crate) async fn changed(&self) {
+        self.shared.changed.notified().await;
+    }
+
+    /// How often something was paused or resumed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.shared.changes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn paused(&self) -> BTreeSet<(String, i32)> {
+        lock(&self.shared.paused).clone()
+    }
+}
+
+/// Whole values are replaced under it, so that a panic leaves nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,322 @@
+//! One partition in one generation: what of it is open, and what is to be committed. Pure.
+//!
+//! ```text
+//!  Live ──► Rewinding ─┐   the source goes back in the log by itself
+//!   │                  ▼
+//!   └─────► Revoked ─► gone
+//! ```
+
+use std::ops::Range;
+
+use keylane::source::frontier::{Beyond, Completion, DeliverError, Delivered, Frontier, Limits};
+use keylane::source::{Generation, Outcome};
+
+use crate::metadata::Encoded;
+
+/// Most runs of what is beyond that are looked at for the metadata of a commit. As many never fit.
+const MOST_RUNS: usize = 1 << 16;
+
+/// Intake stops when the metadata is longer than this share of what the broker takes, where a
+/// partition is to pause rather than to repeat.
+const FULL: (usize, usize) = (3, 4);
+
+/// What happens when what is done beyond a committed offset does not fit into the metadata of the
+/// commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetadataFull {
+    /// The partition goes on. What does not fit is handled again by the next owner of the partition,
+    /// unless the frontier has passed it by then.
+    #[default]
+    Repeat,
+    /// The partition hands over nothing more from three quarters of the limit on, until there is less
+    /// beyond. So a key that is slow or halted stops the partition, and next to nothing is repeated.
+    Pause,
+}
+
+/// Where a partition begins.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Start {
+    /// The offset from which the log is read.
+    pub(crate) at: u64,
+    /// What of it is done already.
+    pub(crate) beyond: Beyond,
+    /// The group has this offset committed already.
+    pub(crate) is_committed: bool,
+}
+
+/// What may be done with a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It is ours.
+    Live,
+    /// It is ours, and begins again at its frontier when its work here has ended.
+    Rewinding,
+    /// The group has it back when its work here has ended.
+    Revoked,
+}
+
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) generation: Generation,
+    pub(crate) phase: Phase,
+    frontier: Frontier,
+    /// How much has settled that no commit knows that has begun.
+    unsaid: u64,
+    /// What the broker has: everything below is settled.
+    committed: Option<u64>,
+    /// The metadata of the last commit is too long for more to come.
+    is_full: bool,
+    /// Something of it was given back, and comes again only if the log is read again.
+    has_returned: bool,
+}
+
+/// What is to be committed of one partition.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Commit {
+    pub(crate) generation: Generation,
+    pub(crate) offset: u64,
+    /// What is done above the offset.
+    pub(crate) runs: Vec<Range<u64>>,
+    /// How much it says that no commit has said before.
+    pub(crate) said: u64,
+}
+
+impl Partition {
+    pub(crate) fn new(generation: Generation, start: Start, limits: Limits) -> Self {
+        let Start {
+            at,
+            beyond,
+            is_committed,
+        } = start;
+        Self {
+            generation,
+            phase: Phase::Live,
+            frontier: Frontier::resume(at, beyond).with_limits(limits),
+            // A group that has nothing committed commits where it begins: its next member may begin
+            // elsewhere otherwise, and pass over what came meanwhile.
+            unsaid: u64::from(!is_committed),
+            committed: is_committed.then_some(at),
+            is_full: false,
+            has_returned: false,
+        }
+    }
+
+    /// Whether more of it may be handed over.
+    pub(crate) fn takes(&self) -> bool {
+        self.phase == Phase::Live && !self.is_full && !self.has_returned
+    }
+
+    /// The log has this offset next.
+    #[inline]
+    pub(crate) fn deliver(&mut self, offset: u64) -> Result<Delivered, DeliverError> {
+        self.frontier.deliver(offset)
+    }
+
+    /// A record that was handed over has settled.
+    #[inline]
+    pub(crate) fn settle(&mut self, offset: u64, outcome: Outcome) {
+        if !outcome.is_ack() {
+            self.has_returned = true;
+            return;
+        }
+        match self.frontier.complete(offset) {
+            Completion::Advanced { .. } | Completion::Beyond => self.unsaid += 1,
+            Completion::AlreadyDone | Completion::NotOpen => {}
+        }
+    }
+
+    /// Whether this offset is open: handed over and not settled.
+    pub(crate) fn is_open(&self, offset: u64) -> bool {
+        offset < self.frontier.end() && !self.frontier.is_done(offset)
+    }
+
+    /// How much has settled that no commit has said.
+    #[inline]
+    pub(crate) fn unsaid(&self) -> u64 {
+        self.unsaid
+    }
+
+    /// What is to be committed, if there is anything new. It counts as said from now on.
+    pub(crate) fn commit(&mut self) -> Option<Commit> {
+        let said = std::mem::take(&mut self.unsaid);
+        (said > 0).then(|| Commit {
+            generation: self.generation,
+            offset: self.frontier.position(),
+            runs: self.frontier.beyond().take(MOST_RUNS).collect(),
+            said,
+        })
+    }
+
+    /// The broker has taken a commit.
+    pub(crate) fn committed(
+        &mut self,
+        commit: &Commit,
+        encoded: &Encoded,
+        full_from: Option<usize>,
+    ) {
+        self.committed = self.committed.max(Some(commit.offset));
+        self.is_full = full_from.is_some_and(|from| encoded.text.len() >= from);
+    }
+
+    /// The broker has not taken a commit: it is to be said again.
+    pub(crate) fn not_committed(&mut self, commit: &Commit) {
+        self.unsaid += commit.said;
+    }
+
+    /// Whether it has to go back in the log, because something of it was given back.
+    pub(crate) fn has_returned(&self) -> bool {
+        self.phase == Phase::Live && self.has_returned
+    }
+
+    /// Where the next generation of it begins, here or elsewhere.
+    pub(crate) fn resumption(&self) -> Start {
+        let at = self.frontier.position();
+        Start {
+            at,
+            beyond: self.frontier.beyond().collect(),
+            is_committed: self.unsaid == 0 && self.committed == Some(at),
+        }
+    }
+
+    /// The offset up to which everything has settled.
+    pub(crate) fn position(&self) -> u64 {
+        self.frontier.position()
+    }
+
+    /// One past the last offset that was handed over.
+    pub(crate) fn end(&self) -> u64 {
+        self.frontier.end()
+    }
+
+    pub(crate) fn frontier(&self) -> &Frontier {
+        &self.frontier
+    }
+
+    /// What the broker has as the offset of the group, as far as is known here.
+    pub(crate) fn committed_offset(&self) -> Option<u64> {
+        self.committed
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+}
+
+impl MetadataFull {
+    /// From how many characters on a partition takes no more.
+    pub(crate) fn full_from(self, most_chars: usize) -> Option<usize> {
+        match self {
+            Self::Repeat => None,
+            Self::Pause => Some(most_chars * FULL.0 / FULL.1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(at: u64) -> Partition {
+        let start = Start {
+            at,
+            is_committed: true,
+            ..Start::default()
+        };
+        Partition::new(Generation(1), start, Limits::default())
+    }
+
+    fn delivered(offsets: Range<u64>) -> Partition {
+        let mut partition = partition(offsets.start);
+        for offset in offsets {
+            assert_eq!(partition.deliver(offset), Ok(Delivered::Open));
+        }
+        partition
+    }
+
+    #[test]
+    fn a_commit_never_passes_what_is_open() {
+        let mut partition = delivered(10..20);
+        assert_eq!(partition.commit(), None);
+        for offset in [12, 13, 10] {
+            partition.settle(offset, Outcome::Done);
+        }
+        let commit = partition.commit().unwrap();
+        assert_eq!((commit.offset, commit.said), (11, 3));
+        assert_eq!(commit.runs, [12..14]);
+        assert_eq!(partition.commit(), None);
+        partition.settle(11, Outcome::DeadLettered);
+        let commit = partition.commit().unwrap();
+        assert_eq!((commit.offset, commit.runs.len()), (14, 0));
+    }
+
+    #[test]
+    fn a_commit_that_failed_is_said_again() {
+        let mut partition = delivered(0..4);
+        partition.settle(0, Outcome::Done);
+        let commit = partition.commit().unwrap();
+        partition.not_committed(&commit);
+        partition.settle(1, Outcome::Done);
+        let again = partition.commit().unwrap();
+        assert_eq!((again.offset, again.said), (2, 2));
+    }
+
+    #[test]
+    fn what_settles_twice_counts_once() {
+        let mut partition = delivered(0..2);
+        partition.settle(0, Outcome::Done);
+        partition.settle(0, Outcome::Done);
+        partition.settle(7, Outcome::Done);
+        assert_eq!(partition.unsaid(), 1);
+    }
+
+    #[test]
+    fn a_group_without_an_offset_commits_where_it_begins() {
+        let start = Start {
+            at: 7,
+            ..Start::default()
+        };
+        let mut partition = Partition::new(Generation(1), start, Limits::default());
+        assert_eq!(partition.commit().unwrap().offset, 7);
+        assert_eq!(partition.commit(), None);
+    }
+
+    #[test]
+    fn what_is_given_back_stays_open_and_stops_the_intake() {
+        let mut partition = delivered(0..3);
+        partition.settle(0, Outcome::Done);
+        partition.settle(2, Outcome::Done);
+        assert!(partition.takes());
+        partition.settle(1, Outcome::returned(0));
+        assert!(!partition.takes() && partition.has_returned());
+        let resumed = partition.resumption();
+        assert_eq!(resumed.at, 1);
+        assert!(resumed.beyond.runs().eq([2..3].into_iter()));
+        assert!(!resumed.is_committed);
+        let mut partition = Partition::new(Generation(2), resumed, Limits::default());
+        assert_eq!(partition.deliver(1), Ok(Delivered::Open));
+        assert_eq!(partition.deliver(2), Ok(Delivered::Done));
+        partition.settle(1, Outcome::Done);
+        assert_eq!(partition.commit().unwrap().offset, 3);
+    }
+
+    #[test]
+    fn a_partition_that_is_to_pause_does_so_near_the_limit() {
+        let encoded = |chars: usize| Encoded {
+            text: "x".repeat(chars),
+            left_out: None,
+        };
+        for (full, pauses) in [(MetadataFull::Repeat, false), (MetadataFull::Pause, true)] {
+            let mut partition = delivered(0..2);
+            partition.settle(1, Outcome::Done);
+            let commit = partition.commit().unwrap();
+            let from = full.full_from(100);
+            partition.committed(&commit, &encoded(74), from);
+            assert!(partition.takes());
+            partition.committed(&commit, &encoded(75), from);
+            assert_eq!(partition.takes(), !pauses);
+            partition.committed(&commit, &encoded(3), from);
+            assert!(partition.takes());
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Taking records out of the queue of a partition.
+
+use keylane::source::frontier::{DeliverError, Delivered};
+use keylane::source::{Deliveries, Delivery, RawMessage};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message as _;
+use std::time::Duration;
+
+use crate::assignment::{Assigned, Position};
+use crate::client::Queue;
+use crate::config::Keyless;
+use crate::record::Copier;
+
+/// What a partition is read from.
+pub(super) struct PartitionIntake {
+    pub(super) queue: Queue,
+    /// `topic/number`, as it is in the ids of records.
+    pub(super) name: Box<str>,
+    /// The record that did not go in, because too many are open.
+    pub(super) held_back: Option<(u64, RawMessage)>,
+    pub(super) is_paused: bool,
+}
+
+/// Why no more was taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// So many records were looked at. There may be more.
+    Some(usize),
+    /// The log goes on at a lower offset: it was cut off, or is another one.
+    Back(u64),
+    /// The client does not get over it.
+    Failed(String),
+}
+
+impl PartitionIntake {
+    pub(super) fn new(queue: Queue, topic: &str, number: i32) -> Self {
+        Self {
+            queue,
+            name: format!("{topic}/{number}").into(),
+            held_back: None,
+            is_paused: false,
+        }
+    }
+}
+
+impl Assigned<PartitionIntake> {
+    /// Hands over up to so many records.
+    pub(super) fn take(
+        &mut self,
+        slot: u32,
+        most: usize,
+        keyless: Keyless,
+        copier: &mut Copier,
+        into: &mut Deliveries<RawMessage, Position>,
+    ) -> Taken {
+        let Self {
+            partition,
+            queue: intake,
+            ..
+        } = self;
+        let mut looked = 0;
+        while looked < most && partition.takes() && !intake.is_paused {
+            let (offset, held_back, polled) = match intake.held_back.take() {
+                Some((offset, raw)) => (offset, Some(raw), None),
+                None => match intake.queue.poll(Duration::ZERO) {
+                    None => break,
+                    Some(Err(error)) => match failure(&intake.name, &error) {
+                        Some(what) => return Taken::Failed(what),
+                        None => break,
+                    },
+                    Some(Ok(record)) => {
+                        let offset = record.offset().max(0).unsigned_abs();
+                        (offset, None, Some(record))
+                    }
+                },
+            };
+            looked += 1;
+            let raw = |copier: &mut Copier| {
+                let copy = || polled.map(|record| copier.raw(&intake.name, keyless, &record));
+                held_back.or_else(copy)
+            };
+            match partition.deliver(offset) {
+                Ok(Delivered::Done) => {}
+                Ok(Delivered::Open) => {
+                    let Some(raw) = raw(copier) else { break };
+                    let generation = partition.generation;
+                    let position = Position {
+                        slot,
+                        generation,
+                        offset,
+                    };
+                    into.push(Delivery::new(raw, position).generation(generation));
+                }
+                Err(DeliverError::OutOfOrder) => {
+                    // The first one of what begins there.
+                    intake.held_back = raw(copier).map(|raw| (offset, raw));
+                    return Taken::Back(offset);
+                }
+                // Too many are open, or too far apart.
+                Err(_) => {
+                    intake.held_back = raw(copier).map(|raw| (offset, raw));
+                    break;
+                }
+            }
+        }
+        Taken::Some(looked)
+    }
+}
+
+/// What is to be said of an error of a partition, if the client does not get over it.
+fn failure(name: &str, error: &KafkaError) -> Option<String> {
+    match error.rdkafka_error_code() {
+        Some(
+            RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::BadMessage
+            | RDKafkaErrorCode::InvalidMessage,
+        ) => Some(format!("partition {name} cannot be read: {error}")),
+        _ => {
+            tracing::warn!(target: "keylane", partition = name, %error, "a partition cannot be read now");
+            None
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The source: partitions come and go, records are handed over, what settles is committed.
+//!
+//! ```text
+//!  thread of the session          task of the driver                    threads that may block
+//!  ───────────────────── News ──► assignment: partition, queue, frontier
+//!  assigned, revoked, lost        receive: queues ──► deliveries
+//!                                 settle:  outcomes ──► frontiers ─────► commit
+//!         ◄── release dropped ─── release: committed, and gone           reread, probe
+//! ```
+//!
+//! A call of the source may be dropped at each of its awaits. What waits for a thread is kept in the
+//! source, and looked at by the next call.
+
+mod intake;
+mod offsets;
+mod receiving;
+mod rereading;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane::source::{
+    Deliveries, Features, Generation, RawMessage, Received, Settlement, Source, SourceError,
+};
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaResult;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::assignment::{Assignment, Position};
+use crate::client::{Answer, Consumer, Reader, Release, Session};
+use crate::config::{Builder, Config};
+use crate::control::Control;
+use crate::record::Copier;
+
+use intake::PartitionIntake;
+
+/// How long the brokers are given to answer at all when the source is opened.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a session of before is waited for.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// The topics of a Kafka cluster as a source, as one member of a group.
+///
+/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. The key, the
+/// payload, the headers and the time of a record are in it, and its [`Place`](crate::Place).
+///
+/// # What it does
+///
+/// - A record is committed when everything before it in its partition is settled. What is settled
+///   beyond that is in the [metadata](crate::metadata) of the commit, and is not handled again by the
+///   next owner of the partition.
+/// - At a rebalance nothing of a partition that goes is started any more, what is in flight may finish
+///   for [`revoke_within`](keylane::IntakeSettings::revoke_within), its offset is committed, and then
+///   it goes. The partitions that stay go on meanwhile.
+/// - Beyond the capacity of its lane only the offsets of a key's records are kept. They are read again
+///   from the log when the lane has room: see
+///   [`deferred`](keylane::IntakeSettings::deferred). So a slow key does not stop the others.
+/// - Records that the log does not have any more, because of compaction, or as marks and aborted
+///   records of transactions, hold up nothing.
+/// - A partition of which something was given back, without the end of the source, is read again from
+///   its frontier.
+///
+/// # Examples
+///
+/// ```no_run
+/// use keylane::error::BoxError;
+/// use keylane::source::{RawMessage, Source};
+/// use keylane::{Dispatcher, OnExhausted, Retry};
+/// use keylane_kafka::KafkaSource;
+///
+/// # async fn bill(raw: RawMessage) -> Result<(), std::io::Error> { Ok(()) }
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), BoxError> {
+/// let orders = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+///     .retry(Retry::default().max_attempts(5))
+///     .on_exhausted(OnExhausted::Halt)
+///     .spawn(bill)?;
+/// let source = KafkaSource::builder("localhost:9092", "billing").topic("orders").build()?;
+/// let intake = orders.consume(source)?;
+/// tokio::signal::ctrl_c().await?;
+/// println!("{}", intake.stop().await);
+/// # Ok(())
+/// # }
+/// ```
+pub struct KafkaSource {
+    config: Arc<Config>,
+    assignment: Assignment<PartitionIntake>,
+    /// The partition that is looked at first in the next call.
+    first: usize,
+    copier: Copier,
+    /// What the group has asked for, and waits for.
+    revoked: Vec<(Vec<Generation>, Release)>,
+    /// What is lost, and not told yet.
+    lost: Vec<Generation>,
+    /// When partitions are to be read again from their frontiers, if any are.
+    rewind_at: Option<Instant>,
+    committing: Option<JoinHandle<Answer>>,
+    /// When the next commit may be.
+    commit_at: Instant,
+    probing: Option<JoinHandle<KafkaResult<()>>>,
+    /// Which partition is asked next whether its broker answers.
+    probed: usize,
+    reader: Option<Reader>,
+    control: Control,
+    published_at: Instant,
+    /// The last so often was looked at what is paused.
+    pauses_seen: u64,
+    /// After what belongs to it: it leaves the group when nothing has its consumer any more.
+    session: Option<Session>,
+}
+
+impl KafkaSource {
+    /// Begins to build a source: where the brokers are, as `host:port`, several with commas between
+    /// them, and the group whose members share the partitions.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use keylane_kafka::{KafkaSource, StartAt};
+    ///
+    /// # fn main() -> Result<(), keylane_kafka::ConfigError> {
+    /// let source = KafkaSource::builder("localhost:9092", "billing")
+    ///     .topic("orders")
+    ///     .pattern("refunds-.*")
+    ///     .start_at(StartAt::Latest)
+    ///     .property("fetch.wait.max.ms", "100")
+    ///     .build()?;
+    /// # let _ = source;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder(brokers: impl Into<String>, group: impl Into<String>) -> Builder {
+        Builder::new(brokers, group)
+    }
+
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        let now = Instant::now();
+        Self {
+            assignment: Assignment::new(config.settings.limits),
+            config,
+            first: 0,
+            copier: Copier::default(),
+            revoked: Vec::new(),
+            lost: Vec::new(),
+            rewind_at: None,
+            committing: None,
+            commit_at: now,
+            probing: None,
+            probed: 0,
+            reader: None,
+            control: Control::default(),
+            published_at: now,
+            pauses_seen: 0,
+            session: None,
+        }
+    }
+
+    /// The view into it from outside, to be taken before it is consumed.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    fn session(&mut self) -> Result<&mut Session, SourceError> {
+        let closed = || SourceError::failed("the source is not open");
+        self.session.as_mut().ok_or_else(closed)
+    }
+
+    fn consumer(&self) -> Result<Arc<Consumer>, SourceError> {
+        let closed = || SourceError::failed("the source is not open");
+        let session = self.session.as_ref().ok_or_else(closed)?;
+        Ok(Arc::clone(&session.consumer))
+    }
+
+    /// Lets go of everything. What was handed over is not ours any more.
+    fn abandon(&mut self) -> Option<Session> {
+        self.assignment.clear();
+        self.revoked.clear();
+        self.lost.clear();
+        self.rewind_at = None;
+        // They end by themselves, and their answers are about what is gone.
+        self.committing = None;
+        self.probing = None;
+        self.session.take()
+    }
+}
+
+impl Source for KafkaSource {
+    type Message = RawMessage;
+    type Position = Position;
+
+    fn name(&self) -> String {
+        self.config.name()
+    }
+
+    fn features(&self) -> Features {
+        Features::new().survives_restart().random_access()
+    }
+
+    async fn open(&mut self) -> Result<(), SourceError> {
+        if let Some(session) = self.abandon() {
+            // Otherwise the group has two of us for a while, and our partitions wait for one of them.
+            let _ = timeout(LEAVE_WITHIN, session.close()).await;
+        }
+        let session = Session::open(&self.config).map_err(SourceError::failed)?;
+        let consumer = Arc::clone(&session.consumer);
+        self.session = Some(session);
+        let asked = blocking(move || consumer.fetch_metadata(None, ANSWER_WITHIN).map(drop));
+        if let Err(error) = asked.await? {
+            let brokers = self.config.brokers();
+            let what = format!("no broker answers at {brokers}: {error}");
+            return Err(SourceError::failed(what));
+        }
+        Ok(())
+    }
+
+    async fn receive(
+        &mut self,
+        into: &mut Deliveries<RawMessage, Position>,
+    ) -> Result<Received<Position>, SourceError> {
+        self.next(into).await
+    }
+
+    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+        self.assignment.settle(settled);
+        if settled.iter().any(|one| !one.outcome.is_ack()) {
+            self.rewind_soon();
+        }
+        self.commit_if_due()
+    }
+
+    async fn confirm(&mut self) -> Result<(), SourceError> {
+        self.commit_all().await
+    }
+
+    async fn release(&mut self, generations: &[Generation]) -> Result<(), SourceError> {
+        // What settled since the last confirmation.
+        self.commit_all().await?;
+        self.let_go(generations).await
+    }
+
+    async fn reread(
+        &mut self,
+        positions: &[Position],
+        into: &mut Deliveries<RawMessage, Position>,
+    ) -> Result<(), SourceError> {
+        self.read_again(positions, into).await
+    }
+
+    async fn close(&mut self) -> Result<(), SourceError> {
+        if let Some(session) = self.abandon() {
+            session.close().await;
+        }
+        self.control.publish(Vec::new());
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for KafkaSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KafkaSource")
+            .field("settings", &self.config.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs something that blocks its thread, in one that may be.
+async fn blocking<R: Send + 'static>(
+    run: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, SourceError> {
+    tokio::task::spawn_blocking(run)
+        .await
+        .map_err(SourceError::failed)
+}

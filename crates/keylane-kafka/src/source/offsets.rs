@@ -1,0 +1,173 @@
+//! Committing what is settled, and letting partitions go.
+
+use std::time::Duration;
+
+use keylane::source::{Generation, SourceError};
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::topic_partition_list::Offset;
+use tokio::time::{Instant, sleep};
+
+use super::receiving::finished;
+use super::{KafkaSource, blocking};
+use crate::client::{self, Answer};
+use crate::partition::{Phase, Start};
+
+/// The pause before a commit that failed is tried again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Writing down what is done beyond the offsets takes no more than one part in so many of the time.
+const ENCODING_SHARE: u32 = 10;
+
+/// How long a partition waits before it is read again from its frontier. What is given back when a
+/// source stops is not.
+const REWIND_AFTER: Duration = Duration::from_millis(500);
+
+/// How long a jump in the log may take.
+const SEEK_WITHIN: Duration = Duration::from_secs(10);
+
+impl KafkaSource {
+    /// Begins a commit if it is time. Returns at once.
+    pub(super) fn commit_if_due(&mut self) -> Result<(), SourceError> {
+        if self.committing.is_some() {
+            return Ok(());
+        }
+        let unsaid = self.assignment.unsaid();
+        let is_due = unsaid > 0
+            && (unsaid >= self.config.settings.commit_after || Instant::now() >= self.commit_at);
+        match is_due {
+            true => self.begin_commit(),
+            false => Ok(()),
+        }
+    }
+
+    fn begin_commit(&mut self) -> Result<(), SourceError> {
+        let consumer = self.consumer()?;
+        let most_chars = self.config.settings.metadata_chars;
+        let commits = self.assignment.commits();
+        self.commit_at = Instant::now() + self.config.settings.commit_every;
+        self.committing = Some(tokio::task::spawn_blocking(move || {
+            client::commit(&consumer, commits, most_chars)
+        }));
+        Ok(())
+    }
+
+    /// Takes the answer to a commit. `must`: a failure of any kind is one of the call.
+    pub(super) fn follow_answer(&mut self, answer: Answer, must: bool) -> Result<(), SourceError> {
+        let Answer {
+            said,
+            taken,
+            encoding,
+        } = answer;
+        let settings = &self.config.settings;
+        let full_from = settings.metadata_full.full_from(settings.metadata_chars);
+        for (commit, encoded) in &said {
+            let encoded = taken.is_ok().then_some(encoded);
+            self.assignment.answered(commit, encoded, full_from);
+        }
+        let mut pause = encoding * ENCODING_SHARE;
+        let outcome = match taken {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                pause = pause.max(PAUSE);
+                tracing::warn!(target: "keylane", %error, "a commit was not taken, and is said again");
+                match is_transient(&error) || !must {
+                    true => Ok(()),
+                    false => Err(SourceError::failed(error)),
+                }
+            }
+        };
+        self.commit_at = self.commit_at.max(Instant::now() + pause);
+        self.publish();
+        outcome
+    }
+
+    /// Commits everything that has settled, and waits until it is taken.
+    pub(super) async fn commit_all(&mut self) -> Result<(), SourceError> {
+        loop {
+            if self.committing.is_some() {
+                let answer = finished(&mut self.committing).await?;
+                let is_taken = answer.taken.is_ok();
+                self.follow_answer(answer, true)?;
+                if !is_taken {
+                    sleep(PAUSE).await;
+                }
+            }
+            if self.assignment.unsaid() == 0 {
+                return Ok(());
+            }
+            self.begin_commit()?;
+        }
+    }
+
+    /// These generations have ended here: the group gets back what it waits for, and what was to be
+    /// read again is.
+    pub(super) async fn let_go(&mut self, generations: &[Generation]) -> Result<(), SourceError> {
+        for generation in generations {
+            let Some(gone) = self.assignment.release(*generation) else {
+                continue;
+            };
+            if gone.partition.phase != Phase::Rewinding {
+                continue;
+            }
+            let start = gone.partition.resumption();
+            let consumer = self.consumer()?;
+            let (topic, number) = (gone.topic.clone(), gone.number);
+            let at = Offset::Offset(i64::try_from(start.at).unwrap_or(i64::MAX));
+            let sought = blocking(move || consumer.seek(&topic, number, at, SEEK_WITHIN)).await?;
+            sought.map_err(SourceError::failed)?;
+            let mut intake = gone.queue;
+            intake.held_back = None;
+            self.assignment
+                .assign(gone.topic, gone.number, start, intake);
+        }
+        let is_left = |left: &Generation| !generations.contains(left);
+        for (waits_for, _) in &mut self.revoked {
+            waits_for.retain(is_left);
+        }
+        // The group goes on where nothing is left.
+        self.revoked.retain(|(waits_for, _)| !waits_for.is_empty());
+        self.publish();
+        Ok(())
+    }
+
+    /// A partition begins in a new generation, at a place in the log that the client is at.
+    pub(super) fn restart_partition(&mut self, slot: u32, start: Start) {
+        let Some(assigned) = self.assignment.get_mut(slot) else {
+            return;
+        };
+        let generation = assigned.partition.generation;
+        let Some(gone) = self.assignment.release(generation) else {
+            return;
+        };
+        self.lost.push(generation);
+        self.assignment
+            .assign(gone.topic, gone.number, start, gone.queue);
+    }
+
+    /// Something was given back, and comes again only if its partition is read again.
+    pub(super) fn rewind_soon(&mut self) {
+        let soon = Instant::now() + REWIND_AFTER;
+        self.rewind_at.get_or_insert(soon);
+    }
+}
+
+/// Whether a commit that failed like this may be taken when it is tried again.
+fn is_transient(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    !matches!(
+        error.rdkafka_error_code(),
+        Some(
+            Code::UnknownMemberId
+                | Code::IllegalGeneration
+                | Code::FencedInstanceId
+                | Code::AssignmentLost
+                | Code::StaleMemberEpoch
+                | Code::FencedMemberEpoch
+                | Code::GroupAuthorizationFailed
+                | Code::TopicAuthorizationFailed
+                | Code::OffsetMetadataTooLarge
+                | Code::Fatal
+        )
+    )
+}

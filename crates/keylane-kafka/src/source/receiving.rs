@@ -1,0 +1,292 @@
+//! Waiting for records and for what the group says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane::source::{Deliveries, RawMessage, Received, SourceError};
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaResult;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use super::KafkaSource;
+use super::intake::{PartitionIntake, Taken};
+use crate::assignment::Position;
+use crate::client::{Answer, Consumer, Found, News};
+use crate::control::PartitionStatus;
+use crate::partition::Start;
+
+/// Most records that one call hands over: what the group says is heard in between.
+const AT_ONCE: usize = 2_048;
+
+/// Fewest that one partition is asked for, however many there are.
+const FEWEST_OF_ONE: usize = 64;
+
+/// How long the leader of a partition is given to show that it answers.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often the queues are looked at, in case their client has not said that they have something.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How often the status of the partitions is written down.
+const PUBLISH_EVERY: Duration = Duration::from_millis(500);
+
+/// What ends a wait.
+enum Waited {
+    /// Records, or news.
+    Woken,
+    Committed(Answer),
+    /// The leader of a partition has answered, or has not.
+    Probed(KafkaResult<()>),
+    Time,
+}
+
+impl KafkaSource {
+    pub(super) async fn next(
+        &mut self,
+        into: &mut Deliveries<RawMessage, Position>,
+    ) -> Result<Received<Position>, SourceError> {
+        let called_at = Instant::now();
+        let until = into.until();
+        // So that the answer is there in time.
+        let probe_at = called_at + until.saturating_duration_since(called_at) / 2;
+        loop {
+            if let Some(received) = self.follow_news().await? {
+                return Ok(received);
+            }
+            self.follow_pauses();
+            self.commit_if_due()?;
+            if self.rewind_at.is_some_and(|at| at <= Instant::now()) {
+                self.rewind_at = None;
+                let generations = self.assignment.rewind();
+                if !generations.is_empty() {
+                    return Ok(Received::Revoked(generations));
+                }
+            }
+            self.publish_if_due(Instant::now());
+            if self.take(into)? {
+                return Ok(match self.lost.is_empty() {
+                    true => Received::Messages,
+                    false => Received::Lost(std::mem::take(&mut self.lost)),
+                });
+            }
+            match self.wait(probe_at).await? {
+                Waited::Woken | Waited::Time => {}
+                Waited::Committed(answer) => self.follow_answer(answer, false)?,
+                Waited::Probed(Ok(())) => return Ok(Received::Idle),
+                // It is asked again. Until it answers, the source does not say that it is well.
+                Waited::Probed(Err(error)) => {
+                    tracing::warn!(target: "keylane", %error, "a broker does not answer");
+                }
+            }
+        }
+    }
+
+    /// Hears what the session has to say.
+    async fn follow_news(&mut self) -> Result<Option<Received<Position>>, SourceError> {
+        loop {
+            if !self.lost.is_empty() {
+                let lost = std::mem::take(&mut self.lost);
+                return Ok(Some(Received::Lost(lost)));
+            }
+            let news = match self.session()?.news.try_recv() {
+                Ok(news) => news,
+                Err(TryRecvError::Empty) => return Ok(None),
+                Err(TryRecvError::Disconnected) => {
+                    return Err(SourceError::failed("the thread of the group has ended"));
+                }
+            };
+            match news {
+                News::Assigned(found) => {
+                    for found in found {
+                        self.assign(found);
+                    }
+                    self.publish();
+                }
+                News::Revoked(places, release) => {
+                    let generations = self.assignment.revoke(&places);
+                    // Dropped if none of them is here.
+                    if !generations.is_empty() {
+                        self.revoked.push((generations.clone(), release));
+                        return Ok(Some(Received::Revoked(generations)));
+                    }
+                }
+                News::Lost(places) => {
+                    self.lost = self.assignment.lose(&places);
+                    self.publish();
+                }
+                News::Failed(what) => return Err(SourceError::failed(what)),
+            }
+        }
+    }
+
+    fn assign(&mut self, found: Found) {
+        let Found {
+            topic,
+            number,
+            start,
+            queue,
+        } = found;
+        let mut intake = PartitionIntake::new(queue, &topic, number);
+        let place = (topic.to_string(), number);
+        intake.is_paused = self.control.paused().contains(&place);
+        self.lost
+            .extend(self.assignment.assign(topic, number, start, intake));
+    }
+
+    fn follow_pauses(&mut self) {
+        let changes = self.control.changes();
+        if changes == self.pauses_seen {
+            return;
+        }
+        self.pauses_seen = changes;
+        let paused = self.control.paused();
+        for one in self.assignment.iter_mut() {
+            one.queue.is_paused = paused.contains(&(one.topic.to_string(), one.number));
+        }
+        self.publish();
+    }
+
+    /// Hands over what there is, as far as there is room. Whether anything has happened.
+    fn take(&mut self, into: &mut Deliveries<RawMessage, Position>) -> Result<bool, SourceError> {
+        let slots = self.assignment.slots();
+        let mut left = into.room().min(AT_ONCE);
+        if slots == 0 || left == 0 {
+            return Ok(false);
+        }
+        let keyless = self.config.settings.keyless;
+        let of_one = (left / slots).max(FEWEST_OF_ONE);
+        let mut has_looked = false;
+        let mut back = None;
+        for step in 0..slots {
+            if left == 0 {
+                break;
+            }
+            let slot = (self.first + step) % slots;
+            let Some(assigned) = self.assignment.get_mut(slot as u32) else {
+                continue;
+            };
+            let most = of_one.min(left);
+            let taken = assigned.take(slot as u32, most, keyless, &mut self.copier, into);
+            match taken {
+                Taken::Some(looked) => {
+                    left -= looked;
+                    has_looked |= looked > 0;
+                }
+                Taken::Back(at) => {
+                    back = Some((slot as u32, at));
+                    break;
+                }
+                Taken::Failed(what) => return Err(SourceError::failed(what)),
+            }
+        }
+        self.first = (self.first + 1) % slots;
+        if let Some((slot, at)) = back {
+            self.begin_anew(slot, at);
+            has_looked = true;
+        }
+        Ok(has_looked)
+    }
+
+    /// The log of a partition was cut off below what was read of it, or is another log. What is here
+    /// of the old one is over.
+    fn begin_anew(&mut self, slot: u32, at: u64) {
+        let Some(assigned) = self.assignment.get_mut(slot) else {
+            return;
+        };
+        tracing::warn!(
+            target: "keylane",
+            partition = &*assigned.queue.name,
+            read = assigned.partition.end(),
+            at,
+            "the log goes on at a lower offset: it was cut off, or the topic was made anew"
+        );
+        let start = Start {
+            at,
+            ..Start::default()
+        };
+        self.restart_partition(slot, start);
+    }
+
+    async fn wait(&mut self, probe_at: Instant) -> Result<Waited, SourceError> {
+        let now = Instant::now();
+        if self.probing.is_none() && now >= probe_at {
+            self.probing = Some(self.probe()?);
+        }
+        let mut wake_at = now + LOOK_EVERY;
+        if self.probing.is_none() {
+            wake_at = wake_at.min(probe_at);
+        }
+        if self.committing.is_none() && self.assignment.unsaid() > 0 {
+            wake_at = wake_at.min(self.commit_at.max(now + Duration::from_millis(1)));
+        }
+        if let Some(rewind_at) = self.rewind_at {
+            wake_at = wake_at.min(rewind_at);
+        }
+        let wake = Arc::clone(&self.session()?.wake);
+        tokio::select! {
+            biased;
+            answer = finished(&mut self.committing) => Ok(Waited::Committed(answer?)),
+            answer = finished(&mut self.probing) => Ok(Waited::Probed(answer?)),
+            () = wake.notified() => Ok(Waited::Woken),
+            () = self.control.changed() => Ok(Waited::Woken),
+            () = sleep_until(wake_at) => Ok(Waited::Time),
+        }
+    }
+
+    /// Asks the leader of a partition for something, another one each time. A broker that holds a
+    /// connection open and says nothing is not found otherwise.
+    fn probe(&mut self) -> Result<JoinHandle<KafkaResult<()>>, SourceError> {
+        let consumer = self.consumer()?;
+        let count = self.assignment.iter().count().max(1);
+        self.probed = (self.probed + 1) % count;
+        let one = self.assignment.iter().nth(self.probed);
+        let place = one.map(|one| (Arc::clone(&one.topic), one.number));
+        Ok(tokio::task::spawn_blocking(move || probe(&consumer, place)))
+    }
+
+    fn publish_if_due(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.published_at) >= PUBLISH_EVERY {
+            self.publish();
+        }
+    }
+
+    pub(super) fn publish(&mut self) {
+        self.published_at = Instant::now();
+        let status = self.assignment.iter().map(|one| {
+            let frontier = one.partition.frontier();
+            PartitionStatus {
+                topic: one.topic.to_string(),
+                partition: one.number,
+                position: one.partition.position(),
+                committed: one.partition.committed_offset(),
+                end: one.partition.end(),
+                open: frontier.open_len(),
+                beyond: frontier.beyond_len(),
+                is_paused: one.queue.is_paused,
+                is_full: one.partition.is_full(),
+            }
+        });
+        self.control.publish(status.collect());
+    }
+}
+
+fn probe(consumer: &Consumer, place: Option<(Arc<str>, i32)>) -> KafkaResult<()> {
+    match place {
+        Some((topic, number)) => consumer
+            .fetch_watermarks(&topic, number, ANSWER_WITHIN)
+            .map(drop),
+        None => consumer.fetch_metadata(None, ANSWER_WITHIN).map(drop),
+    }
+}
+
+/// Waits for what runs in another thread. It is gone afterwards.
+pub(super) async fn finished<T>(job: &mut Option<JoinHandle<T>>) -> Result<T, SourceError> {
+    let Some(handle) = job else {
+        return std::future::pending().await;
+    };
+    let done = handle.await;
+    *job = None;
+    done.map_err(SourceError::failed)
+}
