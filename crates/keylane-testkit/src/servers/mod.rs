@@ -27,6 +27,8 @@ pub use error::ServerError;
 
 mod kind;
 
+mod daemon;
+
 mod process;
 
 mod program;
