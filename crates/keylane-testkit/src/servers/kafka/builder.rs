@@ -110,6 +110,6 @@ impl KafkaBuilder {
     ///
     /// If the future is dropped, the cluster is ended and its folder removed as soon as it is ready.
     pub async fn start(self) -> Result<Kafka, ServerError> {
-        on_thread(|| Kafka::create(self)).await
+        on_thread(move || Kafka::create(&self)).await
     }
 }

@@ -141,19 +141,11 @@ impl Kafka {
     }
 
     /// Blocks the thread, which runs no task of a runtime.
-    pub(super) fn create(settings: KafkaBuilder) -> Result<Self, ServerError> {
-        let mut tried = 0;
-        loop {
-            tried += 1;
-            match Inner::start(&settings, free_port) {
-                Err(error) if is_port_taken(&error) && tried < PORTS => {}
-                started => {
-                    return started.map(|inner| Self {
-                        inner: Arc::new(inner),
-                    });
-                }
-            }
-        }
+    pub(super) fn create(settings: &KafkaBuilder) -> Result<Self, ServerError> {
+        let inner = Inner::start(settings, free_port)?;
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// The addresses of all nodes, separated by commas, for clients that talk to them directly.
@@ -247,7 +239,8 @@ impl Kafka {
     /// Tells a node to stop in order, and waits until it has ended. It hands the partitions that it
     /// leads over to others.
     ///
-    /// Does nothing if the node does not run.
+    /// Does nothing if the node does not run. A node does not stop in order while no majority of the
+    /// nodes runs: [`kill`](Self::kill) the last one of a cluster, or stop all at the same time.
     ///
     /// # Errors
     ///
@@ -377,9 +370,24 @@ impl Inner {
         settings: &KafkaBuilder,
         mut port: impl FnMut() -> io::Result<u16>,
     ) -> Result<Self, ServerError> {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            // All anew: the nodes know each other by their ports.
+            match Self::start_on(settings, &mut port) {
+                Err(error) if is_port_taken(&error) && tried < PORTS => {}
+                started => return started,
+            }
+        }
+    }
+
+    fn start_on(
+        settings: &KafkaBuilder,
+        port: impl FnMut() -> io::Result<u16>,
+    ) -> Result<Self, ServerError> {
         let folder = temporary_folder()?;
         let java = Java::new(folder.path())?;
-        let (ports, proxies) = open(settings.nodes, &mut port)?;
+        let (ports, proxies) = open(settings.nodes, port)?;
         let node = |id: usize| {
             let data = folder.path().join(format!("node-{id}"));
             let text = properties(id, &ports, &data, &settings.properties);
@@ -462,4 +470,31 @@ fn cluster_id() -> String {
         char::from(DIGITS[digit as usize])
     });
     digits.chain(['A']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn takes_other_ports_when_one_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = listener.local_addr().unwrap().port();
+        let mut asked = 0;
+        let port = || {
+            asked += 1;
+            if asked == 2 { Ok(taken) } else { free_port() }
+        };
+        let cluster = Inner::start(&KafkaBuilder::default(), port).unwrap();
+        assert!(asked > 5 && cluster.ports[0].behind_proxy != taken);
+    }
+
+    #[test]
+    fn clusters_have_names_of_their_own() {
+        let (one, two) = (cluster_id(), cluster_id());
+        assert_ne!(one, two);
+        assert_eq!(one.len(), 22);
+    }
 }

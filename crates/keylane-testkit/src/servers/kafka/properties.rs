@@ -137,3 +137,57 @@ const COMMON: [(&str, &str); 30] = [
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('\n', "\\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ports(base: u16) -> Ports {
+        Ports {
+            direct: base,
+            behind_proxy: base + 1,
+            proxied: base + 2,
+            controller: base + 3,
+        }
+    }
+
+    #[test]
+    fn a_node_sends_the_clients_of_its_proxy_to_the_proxy() {
+        let cluster = [ports(100), ports(200), ports(300)];
+        let extra = [("num.io.threads".to_owned(), "9\\".to_owned())];
+        let text = properties(1, &cluster, Path::new("/data"), &extra);
+        let value = |name: &str| {
+            let lines = text.lines().filter_map(|line| line.split_once('='));
+            let mut values = lines.filter(|(of, _)| *of == name).map(|(_, value)| value);
+            values.next_back().unwrap().to_owned()
+        };
+        assert_eq!(value("node.id"), "1");
+        assert_eq!(
+            value("listeners"),
+            "DIRECT://127.0.0.1:200,PROXIED://127.0.0.1:201,CONTROLLER://127.0.0.1:203"
+        );
+        assert_eq!(
+            value("advertised.listeners"),
+            "DIRECT://127.0.0.1:200,PROXIED://127.0.0.1:202"
+        );
+        assert_eq!(
+            value("controller.quorum.voters"),
+            "0@127.0.0.1:103,1@127.0.0.1:203,2@127.0.0.1:303"
+        );
+        assert_eq!(value("num.io.threads"), "9\\\\", "the last one wins");
+        assert_eq!(value("log.dirs"), "/data");
+    }
+
+    #[test]
+    fn three_nodes_may_lose_one() {
+        let value = |nodes, name| {
+            let mut all = replication(nodes);
+            all.find(|(of, _)| *of == name).unwrap().1
+        };
+        let factor = "offsets.topic.replication.factor";
+        for (nodes, copies, enough) in [(1, "1", "1"), (2, "2", "1"), (3, "3", "2")] {
+            assert_eq!(value(nodes, factor), copies);
+            assert_eq!(value(nodes, "min.insync.replicas"), enough);
+        }
+    }
+}
