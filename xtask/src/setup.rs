@@ -11,8 +11,9 @@ use crate::workspace::{self, cargo};
 /// Install what the tests and measurements need and this machine lacks
 ///
 /// Looks first and touches nothing that is there. System packages come through apt-get, as root or
-/// with sudo; rustfmt and clippy through rustup. Without those the missing parts are listed. A
-/// database server that it installs does not run afterwards: the tests start their own.
+/// with sudo; rustfmt and clippy through rustup; Kafka with Maven, into `kafka-4.3.1` in
+/// $KEYLANE_CACHE or ~/.cache/keylane. Without those the missing parts are listed. A database server
+/// that it installs does not run afterwards: the tests start their own.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
@@ -28,11 +29,25 @@ struct Need {
     service: Option<&'static str>,
 }
 
-const NEEDS: [Need; 7] = [
+const NEEDS: [Need; 11] = [
     Need {
         program: "cc",
         package: "gcc libc6-dev",
         purpose: "linking",
+        required: true,
+        service: None,
+    },
+    Need {
+        program: "c++",
+        package: "g++",
+        purpose: "Kafka's client library, which is built from source",
+        required: true,
+        service: None,
+    },
+    Need {
+        program: "make",
+        package: "make",
+        purpose: "Kafka's client library, which is built from source",
         required: true,
         service: None,
     },
@@ -72,6 +87,20 @@ const NEEDS: [Need; 7] = [
         service: Some("mariadb"),
     },
     Need {
+        program: "java",
+        package: "default-jdk-headless",
+        purpose: "the tests against Kafka",
+        required: true,
+        service: None,
+    },
+    Need {
+        program: "mvn",
+        package: "maven",
+        purpose: "fetching Kafka",
+        required: true,
+        service: None,
+    },
+    Need {
         program: "valgrind",
         package: "valgrind",
         purpose: "the instruction counts of `cargo xtask bench`",
@@ -89,7 +118,8 @@ const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")]
 
 pub(crate) fn run(_: &Args) -> Result<(), Error> {
     components()?;
-    packages()
+    packages()?;
+    kafka()
 }
 
 /// The runner of the instruction counts, in the version that the benches are built against;
@@ -168,6 +198,15 @@ fn packages() -> Result<(), Error> {
         }
         Ok(()) => Ok(()),
     }
+}
+
+/// Lets the test kit fetch Kafka: it knows which files it starts, and where it looks for them.
+///
+/// As a program, because a dependency would make every command here wait for the build of Tokio and
+/// the engine. With no package named, so that it is built with the features of the tests and its
+/// dependencies are built once for both.
+fn kafka() -> Result<(), Error> {
+    must_run(cargo(["run", "--quiet", "--example", "fetch_kafka"]))
 }
 
 fn install(missing: &[&Need]) -> Result<(), Error> {
@@ -308,7 +347,8 @@ mod tests {
         let missing = missing(|_| false);
         assert_eq!(
             package_list(&missing),
-            "gcc libc6-dev git chromium chromium-driver strace postgresql mariadb-server valgrind"
+            "gcc libc6-dev g++ make git chromium chromium-driver strace postgresql mariadb-server \
+             default-jdk-headless maven valgrind"
         );
         assert!(missing.iter().any(|need| need.required));
     }

@@ -1,4 +1,4 @@
-//! Real database servers for tests.
+//! Real servers for tests: databases and Kafka.
 //!
 //! ```text
 //!  test ── start ──► Postgres ──► a free port, a private folder
@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The servers must be installed: `cargo xtask setup` does it. A test never installs anything.
-//! A server costs 2 to 4 s to create, so the tests of one file best share one.
+//! A server costs 2 to 4 s to create, so the tests of one file best share one. Kafka is a cluster of
+//! nodes, so it has the same methods with a node to say: see [`kafka`].
 //!
 //! This works on Linux. Elsewhere it compiles, and `pause` does not reach all processes.
 
@@ -22,10 +23,15 @@ pub use postgres::{PostgreSql, Postgres};
 mod mariadb;
 pub use mariadb::{Maria, MariaDb};
 
+pub mod kafka;
+pub use kafka::{Kafka, KafkaBuilder};
+
 mod error;
 pub use error::ServerError;
 
 mod kind;
+
+mod daemon;
 
 mod process;
 

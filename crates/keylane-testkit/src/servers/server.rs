@@ -1,36 +1,23 @@
-//! What all servers have in common.
+//! What all database servers have in common.
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::servers::ServerError;
+use crate::servers::daemon::{Daemon, PORTS, is_port_taken, on_thread, temporary_folder};
 use crate::servers::kind::Kind;
 use crate::servers::port::free_port;
-use crate::servers::process::Process;
-use crate::servers::program::tail;
-
-/// What a server is given to answer its first query, and to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long a server that was not ready is left alone.
-const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
 /// What one query is given to say whether the server is ready, in seconds.
 const PROBE_SECONDS: u64 = 10;
 
 /// What a client program is given for one call, in seconds.
 const QUERY_SECONDS: u64 = 60;
-
-/// How many ports are tried, because another process may take one just before the server does.
-const PORTS: usize = 5;
 
 /// A database server of a test, in a private temporary folder, on a port of the loopback address.
 ///
@@ -72,8 +59,8 @@ struct Inner<K> {
     kind: K,
     port: u16,
     databases: AtomicU64,
-    /// `None` when the server was stopped or killed. Before the folder, so that it is dropped first.
-    process: Mutex<Option<Process>>,
+    /// Before the folder, so that it is dropped first.
+    daemon: Daemon,
     folder: TempDir,
 }
 
@@ -121,9 +108,7 @@ impl<K: Kind> Server<K> {
     ///
     /// Blocks the thread while the server is being started or stopped.
     pub fn pid(&self) -> Option<u32> {
-        let mut process = self.inner.lock();
-        let process = process.as_mut()?;
-        matches!(process.ended(), Ok(None)).then(|| process.pid())
+        self.inner.daemon.pid()
     }
 
     /// The folder of this server. It is gone when this value is dropped.
@@ -133,7 +118,7 @@ impl<K: Kind> Server<K> {
 
     /// What the server has printed so far, for the message of a test that fails.
     pub fn log(&self) -> String {
-        self.inner.log()
+        self.inner.daemon.log()
     }
 
     /// Creates an empty database with a name of its own, and returns its URL.
@@ -199,7 +184,7 @@ impl<K: Kind> Server<K> {
     ///
     /// If the future is dropped, the server is stopped all the same.
     pub async fn stop(&self) -> Result<(), ServerError> {
-        self.run(Inner::stop).await
+        self.run(|inner| inner.daemon.stop(K::STOP_SIGNAL)).await
     }
 
     /// Kills all processes of the server with SIGKILL, as a crash would. When this returns, they are
@@ -219,7 +204,7 @@ impl<K: Kind> Server<K> {
     ///
     /// If the future is dropped, the server is killed all the same.
     pub async fn kill(&self) -> Result<(), ServerError> {
-        self.run(Inner::kill).await
+        self.run(|inner| inner.daemon.kill()).await
     }
 
     /// Starts the server again after [`stop`](Self::stop), [`kill`](Self::kill) or a crash, on the
@@ -256,8 +241,7 @@ impl<K: Kind> Server<K> {
     ///
     /// If the future is dropped, the server is paused all the same.
     pub async fn pause(&self) -> Result<(), ServerError> {
-        self.run(|inner| inner.with_process("pause the server", Process::pause))
-            .await
+        self.run(|inner| inner.daemon.pause()).await
     }
 
     /// Lets a server go on that was paused, with SIGCONT.
@@ -274,8 +258,7 @@ impl<K: Kind> Server<K> {
     ///
     /// If the future is dropped, the server is resumed all the same.
     pub async fn resume(&self) -> Result<(), ServerError> {
-        self.run(|inner| inner.with_process("resume the server", Process::resume))
-            .await
+        self.run(|inner| inner.daemon.resume()).await
     }
 
     async fn run<T: Send + 'static>(
@@ -296,28 +279,15 @@ impl<K> fmt::Debug for Server<K> {
     }
 }
 
-/// Processes are waited for with a thread's sleep. Tokio's clock may be paused in a test, and does
-/// not run ahead while a thread like this is busy.
-async fn on_thread<T: Send + 'static>(operation: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(operation).await {
-        Ok(done) => done,
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-    }
-}
-
 impl<K: Kind> Inner<K> {
     fn start(mut port: impl FnMut() -> io::Result<u16>) -> Result<Self, ServerError> {
-        let system = ServerError::system("create the folder of the server");
-        let folder = tempfile::Builder::new()
-            .prefix("keylane-")
-            .tempdir()
-            .map_err(system)?;
+        let folder = temporary_folder()?;
         let kind = K::create(folder.path())?;
         let mut inner = Self {
             kind,
             port: 0,
             databases: AtomicU64::new(1),
-            process: Mutex::new(None),
+            daemon: Daemon::new(folder.path().join(LOG)),
             folder,
         };
         let mut tried = 0;
@@ -325,108 +295,22 @@ impl<K: Kind> Inner<K> {
             tried += 1;
             inner.port = port().map_err(ServerError::system("find a free port"))?;
             match inner.start_again() {
-                Err(ServerError::Ended { log, .. })
-                    if log.contains("Address already in use") && tried < PORTS => {}
+                Err(error) if is_port_taken(&error) && tried < PORTS => {}
                 started => return started.map(|()| inner),
             }
         }
     }
 
     fn start_again(&self) -> Result<(), ServerError> {
-        let mut slot = self.lock();
-        if let Some(process) = slot.as_mut()
-            && process.ended().map_err(observe)?.is_none()
-        {
-            return Err(ServerError::Running);
-        }
-        *slot = None;
-        let logged = self.log().len();
-        let program = self.kind.program(self.folder.path(), self.port);
-        let mut process = program
-            .start()
-            .map_err(ServerError::system("start the server"))?;
-        let log = || tail(self.log().get(logged..).unwrap_or_default());
-        let began = Instant::now();
-        while !self
-            .kind
-            .is_ready(self.folder.path(), self.port, PROBE_SECONDS)
-        {
-            if let Some(status) = process.ended().map_err(observe)? {
-                return Err(ServerError::Ended { status, log: log() });
-            }
-            if began.elapsed() > PATIENCE {
-                let seconds = PATIENCE.as_secs();
-                return Err(ServerError::NotReady {
-                    seconds,
-                    log: log(),
-                });
-            }
-            thread::sleep(PROBE_PAUSE);
-        }
-        *slot = Some(process);
-        Ok(())
-    }
-
-    fn stop(&self) -> Result<(), ServerError> {
-        let Some(mut process) = self.lock().take() else {
-            return Ok(());
-        };
-        let ended = process
-            .resume()
-            .and_then(|()| process.signal(K::STOP_SIGNAL))
-            .and_then(|()| process.ends_within(PATIENCE));
-        if ended.map_err(ServerError::system("stop the server"))? {
-            return Ok(());
-        }
-        process.kill().map_err(kill)?;
-        let seconds = PATIENCE.as_secs();
-        Err(ServerError::NotStopped { seconds })
-    }
-
-    fn kill(&self) -> Result<(), ServerError> {
-        match self.lock().take() {
-            Some(mut process) => process.kill().map_err(kill),
-            None => Ok(()),
-        }
-    }
-
-    fn with_process(
-        &self,
-        action: &'static str,
-        operation: impl FnOnce(&mut Process) -> io::Result<()>,
-    ) -> Result<(), ServerError> {
-        let mut slot = self.lock();
-        let process = slot.as_mut().ok_or(ServerError::NotRunning)?;
-        if process.ended().map_err(observe)?.is_some() {
-            return Err(ServerError::NotRunning);
-        }
-        operation(process).map_err(ServerError::system(action))
-    }
-}
-
-impl<K> Inner<K> {
-    fn log(&self) -> String {
-        // Not there before the first start. A server may print what is no UTF-8.
-        let bytes = fs::read(self.folder.path().join(LOG)).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    /// A panic leaves a process in its slot or none, which are both states to go on from.
-    fn lock(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        let (kind, folder, port) = (&self.kind, self.folder.path(), self.port);
+        self.daemon.start(kind.program(folder, port), |_| {
+            Ok(kind.is_ready(folder, port, PROBE_SECONDS))
+        })
     }
 }
 
 /// The file of the log in the folder of a server.
 pub(crate) const LOG: &str = "log";
-
-fn observe(source: io::Error) -> ServerError {
-    ServerError::system("observe the server")(source)
-}
-
-fn kill(source: io::Error) -> ServerError {
-    ServerError::system("kill the server")(source)
-}
 
 #[cfg(test)]
 mod tests {
@@ -445,7 +329,7 @@ mod tests {
         let mut ports = [silent, other.port, free].into_iter();
         let server = Inner::<K>::start(|| Ok(ports.next().unwrap())).unwrap();
         assert_eq!(server.port, free);
-        assert!(server.log().contains("Address already in use"));
+        assert!(server.daemon.log().contains("Address already in use"));
     }
 
     #[test]

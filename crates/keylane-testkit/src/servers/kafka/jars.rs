@@ -1,0 +1,238 @@
+//! Where Kafka's jars are, and how they come there.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::servers::ServerError;
+use crate::servers::program::{find, tail};
+
+/// The version of Kafka, for client and server.
+pub const VERSION: &str = "4.3.1";
+
+/// What Maven is to fetch, with all that it needs. The tools create topics and format the storage;
+/// without the last one, Kafka would not log.
+const ARTEFACTS: [[&str; 3]; 3] = [
+    ["org.apache.kafka", "kafka_2.13", VERSION],
+    ["org.apache.kafka", "kafka-tools", VERSION],
+    ["org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"],
+];
+
+/// The plugin that copies the jars, pinned like them.
+const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+
+/// Fetches Kafka's jars from Maven's repository, if they are not there yet, and returns their
+/// folder. It needs `mvn` on the search path, and calls `progress` with each line that it prints.
+/// Tests do not call this: `cargo xtask setup` does.
+///
+/// The folder is `kafka-4.3.1`, some 55 MB, in `$KEYLANE_CACHE`, in `$XDG_CACHE_HOME/keylane` or in
+/// `~/.cache/keylane`, the first of which the variable is set. It appears complete or not at all, and
+/// it does not hurt to fetch twice at a time. Nothing else stays behind, in Maven's own folder
+/// neither, unless this process is killed: then a folder beside it whose name begins with `.kafka`.
+///
+/// # Errors
+///
+/// [`Missing`](ServerError::Missing) if there is no `mvn` or none of the variables is set;
+/// [`Program`](ServerError::Program) if Maven fails, for example because it cannot reach its
+/// repository; [`System`](ServerError::System) if the folder cannot be written.
+///
+/// # Examples
+///
+/// ```no_run
+/// # fn main() -> Result<(), keylane_testkit::servers::ServerError> {
+/// use keylane_testkit::servers::kafka;
+///
+/// let folder = kafka::fetch(|line| eprintln!("{line}"))?;
+/// println!("Kafka {} is in {}", kafka::VERSION, folder.display());
+/// # Ok(())
+/// # }
+/// ```
+pub fn fetch(progress: impl FnMut(&str)) -> Result<PathBuf, ServerError> {
+    let folder = folder()?;
+    if !folder.is_dir() {
+        install(&folder, |work| maven(work, progress))?;
+    }
+    Ok(folder)
+}
+
+/// The class path with all jars, if they have been fetched.
+pub(super) fn class_path() -> Result<OsString, ServerError> {
+    let mut path = installed(folder()?)?.into_os_string();
+    // Java's own wildcard, not the shell's.
+    path.push("/*");
+    Ok(path)
+}
+
+fn installed(folder: PathBuf) -> Result<PathBuf, ServerError> {
+    let what = "Kafka 4.3.1";
+    folder
+        .is_dir()
+        .then_some(folder)
+        .ok_or(ServerError::Missing { what })
+}
+
+fn folder() -> Result<PathBuf, ServerError> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    cache(set)
+        .map(|cache| cache.join(format!("kafka-{VERSION}")))
+        .ok_or(ServerError::Missing {
+            what: "one of the variables KEYLANE_CACHE, XDG_CACHE_HOME and HOME",
+        })
+}
+
+/// What outlives a clone of the project.
+fn cache(set: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let path = |name| set(name).map(PathBuf::from);
+    path("KEYLANE_CACHE")
+        .or_else(|| path("XDG_CACHE_HOME").map(|cache| cache.join("keylane")))
+        .or_else(|| path("HOME").map(|home| home.join(".cache/keylane")))
+}
+
+/// Lets `fill` write into a folder beside `folder`, and gives it that name when it is complete.
+fn install(
+    folder: &Path,
+    fill: impl FnOnce(&Path) -> Result<PathBuf, ServerError>,
+) -> Result<(), ServerError> {
+    let system = || ServerError::system("create the folder of Kafka's jars");
+    let parent = folder.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(parent).map_err(system())?;
+    let work = tempfile::Builder::new()
+        .prefix(".kafka-")
+        .tempdir_in(parent)
+        .map_err(system())?;
+    let filled = fill(work.path())?;
+    match fs::rename(filled, folder) {
+        // Another process was faster. A folder with something in it is never replaced.
+        Err(_) if folder.is_dir() => Ok(()),
+        renamed => renamed.map_err(system()),
+    }
+}
+
+/// Lets Maven fetch into `work`. Returns the folder in it with the jars.
+fn maven(work: &Path, mut progress: impl FnMut(&str)) -> Result<PathBuf, ServerError> {
+    let system = || ServerError::system("run Maven");
+    let (project, jars) = (work.join("pom.xml"), work.join("jars"));
+    fs::write(&project, description()).map_err(system())?;
+    // With all variables of the caller: they may say which way leads to the repository.
+    let mut child = Command::new(find("mvn")?)
+        .args(["--batch-mode", "-Dstyle.color=never", "--strict-checksums"])
+        .arg("--file")
+        .arg(&project)
+        .arg(COPY)
+        .arg("-DincludeScope=runtime")
+        .arg(definition("outputDirectory", &jars))
+        // Its own repository: two of them at a time may not share one.
+        .arg(definition("maven.repo.local", &work.join("repository")))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .map_err(system())?;
+    let mut output = String::new();
+    let stdout = child.stdout.take().expect("stdout was piped above");
+    for line in BufReader::new(stdout).lines() {
+        let line = line.map_err(system())?;
+        progress(&line);
+        output.push_str(&line);
+        output.push('\n');
+    }
+    let status = child.wait().map_err(system())?;
+    if status.success() {
+        return Ok(jars);
+    }
+    Err(ServerError::Program {
+        program: "mvn".to_owned(),
+        status,
+        output: tail(&output),
+    })
+}
+
+/// `-Dname=path`.
+fn definition(name: &str, path: &Path) -> OsString {
+    let mut definition = OsString::from(format!("-D{name}="));
+    definition.push(path);
+    definition
+}
+
+/// A project whose dependencies are the artefacts.
+fn description() -> String {
+    let dependencies = ARTEFACTS.map(|[group, artefact, version]| {
+        format!(
+            "    <dependency>\n      <groupId>{group}</groupId>\n      \
+             <artifactId>{artefact}</artifactId>\n      <version>{version}</version>\n    \
+             </dependency>\n"
+        )
+    });
+    let dependencies = dependencies.concat();
+    format!(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n  \
+         <modelVersion>4.0.0</modelVersion>\n  <groupId>keylane</groupId>\n  \
+         <artifactId>kafka</artifactId>\n  <version>{VERSION}</version>\n  \
+         <dependencies>\n{dependencies}  </dependencies>\n</project>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_outlives_a_clone() {
+        let cache = |set: &[(&str, &str)]| {
+            let value = |name: &str| {
+                set.iter()
+                    .find(|(set, _)| *set == name)
+                    .map(|(_, v)| v.into())
+            };
+            cache(value)
+        };
+        let home = ("HOME", "/home/me");
+        let xdg = ("XDG_CACHE_HOME", "/cache");
+        let own = ("KEYLANE_CACHE", "/own");
+        assert_eq!(cache(&[home, xdg, own]), Some("/own".into()));
+        assert_eq!(cache(&[home, xdg]), Some("/cache/keylane".into()));
+        assert_eq!(cache(&[home]), Some("/home/me/.cache/keylane".into()));
+        assert_eq!(cache(&[]), None);
+    }
+
+    #[test]
+    fn what_was_not_fetched_is_named_with_what_to_do() {
+        let error = installed("/no/such/folder".into()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Kafka 4.3.1 is missing: run `cargo xtask setup`"
+        );
+        assert!(error.to_string().contains(VERSION));
+    }
+
+    #[test]
+    fn jars_appear_complete_or_not_at_all() {
+        let cache = tempfile::tempdir().unwrap();
+        let folder = cache.path().join("new/kafka");
+        let fill = |work: &Path, content: &str| {
+            let filled = work.join("jars");
+            fs::create_dir(&filled).unwrap();
+            fs::write(filled.join("jar"), content).unwrap();
+            assert!(!folder.exists() || content == "second");
+            filled
+        };
+        let failed = install(&folder, |work| {
+            fill(work, "half");
+            Err(ServerError::NotRunning)
+        });
+        assert!(failed.is_err() && !folder.exists());
+
+        // The second one ends while the first still fetches.
+        install(&folder, |work| {
+            let first = fill(work, "first");
+            install(&folder, |work| Ok(fill(work, "second"))).unwrap();
+            Ok(first)
+        })
+        .unwrap();
+        assert_eq!(fs::read(folder.join("jar")).unwrap(), b"second");
+        let left = fs::read_dir(folder.parent().unwrap()).unwrap();
+        assert_eq!(left.count(), 1, "only the jars are left");
+    }
+}
