@@ -46,10 +46,6 @@ const STOP_SIGNAL: &str = "TERM";
 /// its future is dropped, and the next operation on the same node waits for it. They leave Tokio's
 /// clock alone: a test may pause it.
 ///
-/// # Panics
-///
-/// All methods that take a node panic if there is no such node.
-///
 /// # Examples
 ///
 /// A test whose records outlive a crash:
@@ -167,6 +163,10 @@ impl Kafka {
 
     /// The proxy between a node and the clients of [`proxied`](Self::proxied). The nodes talk to each
     /// other without it. It runs in real time, also when the test pauses its clock.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
     #[track_caller]
     pub fn proxy(&self, node: usize) -> &Proxy {
         self.node(node);
@@ -181,12 +181,20 @@ impl Kafka {
     /// The process id of a node; `None` when it does not run.
     ///
     /// Blocks the thread while the node is being started or stopped.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
     #[track_caller]
     pub fn pid(&self, node: usize) -> Option<u32> {
         self.node(node).daemon.pid()
     }
 
     /// What a node has printed so far, for the message of a test that fails.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
     #[track_caller]
     pub fn log(&self, node: usize) -> String {
         self.node(node).daemon.log()
@@ -248,7 +256,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// If there is no such node, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -267,7 +275,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// If there is no such node, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -290,7 +298,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// If there is no such node, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -310,7 +318,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// If there is no such node, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -327,7 +335,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// If there is no such node, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///

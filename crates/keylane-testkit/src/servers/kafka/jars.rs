@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::servers::ServerError;
 use crate::servers::program::{find, tail};
 
-/// The version of Kafka, for client and server.
+/// The version of Kafka that [`fetch`] brings and tests start.
 pub const VERSION: &str = "4.3.1";
 
 /// What Maven is to fetch, with all that it needs. The tools create topics and format the storage;
@@ -20,7 +20,7 @@ const ARTEFACTS: [[&str; 3]; 3] = [
     ["org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"],
 ];
 
-/// The plugin that copies the jars, pinned like them.
+/// What copies the jars: a plugin of Maven, pinned like them.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 
 /// Fetches Kafka's jars from Maven's repository, if they are not there yet, and returns their
@@ -28,9 +28,9 @@ const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-
 /// Tests do not call this: `cargo xtask setup` does.
 ///
 /// The folder is `kafka-4.3.1`, some 55 MB, in `$KEYLANE_CACHE`, in `$XDG_CACHE_HOME/keylane` or in
-/// `~/.cache/keylane`, the first of which the variable is set. It appears complete or not at all, and
-/// it does not hurt to fetch twice at a time. Nothing else stays behind, in Maven's own folder
-/// neither, unless this process is killed: then a folder beside it whose name begins with `.kafka`.
+/// `~/.cache/keylane`: the first of these whose variable is set. It appears complete or not at all,
+/// and it does not hurt to fetch twice at a time. Nothing else stays behind, neither there nor in
+/// Maven's own folder, unless this process is killed: then a folder whose name begins with `.kafka`.
 ///
 /// # Errors
 ///
