@@ -1,0 +1,154 @@
+//! The suite that all sources must pass.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane::error::BoxError;
+use keylane::source::RawMessage;
+use keylane_kafka::KafkaSource;
+use keylane_testkit::conformance::{Fault, Harness, Site};
+use keylane_testkit::servers::Kafka;
+
+use crate::support::{Topic, passes_through, shared, show_log};
+
+mod classic {
+    keylane_testkit::conformance_tests!(
+        [flavor = "multi_thread", worker_threads = 2]
+        super::Broker(super::Protocol::Eager)
+    );
+}
+
+mod cooperative {
+    keylane_testkit::conformance_tests!(
+        [flavor = "multi_thread", worker_threads = 2]
+        super::Broker(super::Protocol::Cooperative)
+    );
+}
+
+mod consumer {
+    keylane_testkit::conformance_tests!(
+        [flavor = "multi_thread", worker_threads = 2]
+        super::Broker(super::Protocol::New)
+    );
+}
+
+/// How the group shares its partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    /// Everything is taken from everyone at each rebalance.
+    Eager,
+    /// Only what moves is taken.
+    Cooperative,
+    /// The broker decides (KIP-848).
+    New,
+}
+
+impl Protocol {
+    fn properties(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Eager => &[("partition.assignment.strategy", "range")],
+            Self::Cooperative => &[("partition.assignment.strategy", "cooperative-sticky")],
+            Self::New => &[("group.protocol", "consumer")],
+        }
+    }
+}
+
+struct Broker(Protocol);
+
+struct Place {
+    topic: Topic,
+    protocol: Protocol,
+    /// The source goes through the proxy of its broker.
+    is_proxied: bool,
+}
+
+#[keylane::async_trait]
+impl Harness for Broker {
+    type Site = Place;
+
+    async fn site(&self, case: &str) -> Result<Place, BoxError> {
+        show_log();
+        let is_proxied = case == "stall";
+        let kafka = match case {
+            "restart" | "kill" | "stall" => Arc::new(Kafka::start().await?),
+            _ => shared().await,
+        };
+        Ok(Place {
+            topic: Topic::new(kafka, 3).await,
+            protocol: self.0,
+            is_proxied,
+        })
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = vec![Fault::Restart, Fault::Kill, Fault::Stall, Fault::Lose];
+        // A member that joins takes some of the partitions, and these may be others than those that
+        // a case is about.
+        if self.0 == Protocol::Eager {
+            faults.push(Fault::Revoke);
+        }
+        // The client library leaves such a member no way out but its own time-outs.
+        if self.0 == Protocol::New {
+            faults.retain(|fault| *fault != Fault::Lose);
+        }
+        faults
+    }
+}
+
+#[keylane::async_trait]
+impl Site for Place {
+    type Source = KafkaSource;
+
+    async fn source(&self) -> Result<KafkaSource, BoxError> {
+        let kafka = &self.topic.kafka;
+        let brokers = match self.is_proxied {
+            true => kafka.proxied(),
+            false => kafka.bootstrap(),
+        };
+        let mut builder = match self.protocol {
+            Protocol::New => self.topic.builder_of_new_protocol(brokers),
+            Protocol::Eager | Protocol::Cooperative => self.topic.builder_at(brokers),
+        };
+        for (name, value) in self.protocol.properties() {
+            builder = builder.property(*name, *value);
+        }
+        Ok(builder.build()?)
+    }
+
+    async fn publish(&self, messages: Vec<RawMessage>) -> Result<(), BoxError> {
+        self.topic.produce(messages).await;
+        Ok(())
+    }
+
+    async fn left(&self) -> Result<usize, BoxError> {
+        Ok(usize::try_from(self.topic.left().await)?)
+    }
+
+    async fn inject(&self, fault: Fault) -> Result<(), BoxError> {
+        let kafka = &self.topic.kafka;
+        match fault {
+            Fault::Restart => {
+                kafka.stop(0).await?;
+                kafka.start_again(0).await?;
+            }
+            Fault::Kill => {
+                kafka.kill(0).await?;
+                kafka.start_again(0).await?;
+            }
+            Fault::Stall => {
+                kafka.proxy(0).cut();
+                let kafka = Arc::clone(kafka);
+                tokio::spawn(async move {
+                    // Longer than the source may be silent.
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    kafka.proxy(0).reset();
+                    kafka.proxy(0).heal();
+                });
+            }
+            Fault::Lose => self.topic.expel().await,
+            Fault::Revoke => drop(passes_through(&self.topic, self.protocol.properties())),
+            _ => return Err(format!("the harness cannot inject {fault}").into()),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,4 @@
+//! The source against a real broker.
+
+mod conformance;
+mod support;

@@ -1,0 +1,339 @@
+//! A topic and a group of its own for each test, on a broker that the tests of this binary share.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use keylane::source::RawMessage;
+use keylane_kafka::{Builder, KafkaSource, metadata};
+use keylane_testkit::servers::Kafka;
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::{ClientContext, DefaultClientContext};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::sync::OnceCell;
+
+/// What a question may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+static SHARED: OnceCell<Arc<Kafka>> = OnceCell::const_new();
+static NAMES: AtomicU64 = AtomicU64::new(0);
+
+/// What the source and its client say is shown with `RUST_LOG=keylane`, if the test fails.
+pub(crate) fn show_log() {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
+    // Another test may have done so.
+    let _ = subscriber.with_test_writer().try_init();
+}
+
+/// The broker that all tests may use that leave it alone.
+pub(crate) async fn shared() -> Arc<Kafka> {
+    let start = async || Arc::new(Kafka::start().await.expect("a broker"));
+    Arc::clone(SHARED.get_or_init(start).await)
+}
+
+/// A topic, and the group that reads it.
+#[derive(Clone)]
+pub(crate) struct Topic {
+    pub(crate) kafka: Arc<Kafka>,
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) partitions: i32,
+}
+
+impl Topic {
+    pub(crate) async fn new(kafka: Arc<Kafka>, partitions: i32) -> Self {
+        Self::with(kafka, partitions, &[("max.message.bytes", "4000000")]).await
+    }
+
+    /// With these settings of the topic.
+    pub(crate) async fn with(
+        kafka: Arc<Kafka>,
+        partitions: i32,
+        settings: &[(&str, &str)],
+    ) -> Self {
+        let topic = Self::unmade(kafka, partitions);
+        topic.create(settings).await;
+        topic
+    }
+
+    /// That is not there yet.
+    pub(crate) fn unmade(kafka: Arc<Kafka>, partitions: i32) -> Self {
+        let number = NAMES.fetch_add(1, Ordering::Relaxed);
+        Self {
+            kafka,
+            name: format!("topic-{number}"),
+            group: format!("group-{number}"),
+            partitions,
+        }
+    }
+
+    pub(crate) async fn create(&self, settings: &[(&str, &str)]) {
+        let replicas = i32::try_from(self.kafka.nodes()).unwrap_or(1);
+        let replication = TopicReplication::Fixed(replicas);
+        let mut topic = NewTopic::new(&self.name, self.partitions, replication);
+        for (name, value) in settings {
+            topic = topic.set(name, value);
+        }
+        let made = self
+            .admin()
+            .create_topics(&[topic], &AdminOptions::new())
+            .await;
+        made.expect("a topic").remove(0).expect("a topic");
+        // The broker may not know it at once in all of its parts.
+        let (client, name, partitions) = (self.consumer(), self.name.clone(), self.partitions);
+        let until_there = move || {
+            for _ in 0..600 {
+                let there = (0..partitions).all(|number| {
+                    let marks = client.fetch_watermarks(&name, number, Duration::from_secs(5));
+                    marks.is_ok()
+                });
+                if there {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        tokio::task::spawn_blocking(until_there)
+            .await
+            .expect("no panic");
+    }
+
+    pub(crate) fn client(&self) -> ClientConfig {
+        let mut client = ClientConfig::new();
+        client.set("bootstrap.servers", self.kafka.bootstrap());
+        client
+    }
+
+    pub(crate) fn admin(&self) -> AdminClient<DefaultClientContext> {
+        self.client().create().expect("an admin client")
+    }
+
+    /// That names the group and is not in it.
+    pub(crate) fn consumer(&self) -> BaseConsumer {
+        let mut client = self.client();
+        client.set("group.id", &self.group);
+        client.set("enable.auto.commit", "false");
+        client.create().expect("a consumer")
+    }
+
+    /// A source with times as short as tests want them.
+    pub(crate) fn builder(&self) -> Builder {
+        self.builder_at(self.kafka.bootstrap())
+    }
+
+    pub(crate) fn builder_at(&self, brokers: String) -> Builder {
+        KafkaSource::builder(brokers, &self.group)
+            .topic(&self.name)
+            .property("session.timeout.ms", "3000")
+            .property("heartbeat.interval.ms", "200")
+            .property("topic.metadata.refresh.interval.ms", "500")
+            .property("fetch.wait.max.ms", "50")
+    }
+
+    /// The same without what the new protocol leaves to the broker.
+    pub(crate) fn builder_of_new_protocol(&self, brokers: String) -> Builder {
+        KafkaSource::builder(brokers, &self.group)
+            .topic(&self.name)
+            .property("topic.metadata.refresh.interval.ms", "500")
+            .property("fetch.wait.max.ms", "50")
+    }
+
+    /// Writes these records in this order, and waits until they are there.
+    pub(crate) async fn produce(&self, messages: Vec<RawMessage>) {
+        self.produce_to(None, messages).await;
+    }
+
+    /// The same, to one partition.
+    pub(crate) async fn produce_to(&self, partition: Option<i32>, messages: Vec<RawMessage>) {
+        let mut client = self.client();
+        client.set("enable.idempotence", "true");
+        client.set("message.max.bytes", "4000000");
+        client.set("linger.ms", "1");
+        client.set("topic.metadata.refresh.interval.ms", "500");
+        let failures = Failures::default();
+        let producer: BaseProducer<Failures> = client
+            .create_with_context(failures.clone())
+            .expect("a producer");
+        let name = self.name.clone();
+        let produce = move || {
+            for raw in messages {
+                let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&name);
+                if !raw.is_tombstone {
+                    record = record.payload(&raw.payload);
+                }
+                if let Some(key) = &raw.key {
+                    record = record.key(&key[..]);
+                }
+                if let Some(partition) = partition {
+                    record = record.partition(partition);
+                }
+                if !raw.headers.is_empty() {
+                    let headers = raw.headers.iter();
+                    let headers = headers.fold(OwnedHeaders::new(), |all, (name, value)| {
+                        all.insert(Header {
+                            key: name,
+                            value: Some(&value[..]),
+                        })
+                    });
+                    record = record.headers(headers);
+                }
+                let mut record = Some(record);
+                while let Some(next) = record.take() {
+                    if let Err((_, back)) = producer.send(next) {
+                        producer.poll(Duration::from_millis(5));
+                        record = Some(back);
+                    }
+                }
+            }
+            producer.flush(PATIENCE).expect("the records are there");
+            let failures = failures.0.lock().expect("no panic");
+            assert!(failures.is_empty(), "records were not written: {failures:?}");
+        };
+        tokio::task::spawn_blocking(produce)
+            .await
+            .expect("the records are there");
+    }
+
+    /// What the group has committed: the offset, and the metadata.
+    pub(crate) async fn committed(&self) -> Vec<(Option<u64>, String)> {
+        let (topic, consumer) = (self.clone(), self.consumer());
+        let ask = move || {
+            let mut list = TopicPartitionList::new();
+            list.add_partition_range(&topic.name, 0, topic.partitions - 1);
+            let committed = consumer.committed_offsets(list, PATIENCE).expect("offsets");
+            let elements = committed.elements();
+            let elements = elements.iter().map(|one| match one.offset() {
+                Offset::Offset(at) => (u64::try_from(at).ok(), one.metadata().to_owned()),
+                _ => (None, String::new()),
+            });
+            elements.collect()
+        };
+        tokio::task::spawn_blocking(ask).await.expect("offsets")
+    }
+
+    /// Where each partition begins and ends.
+    pub(crate) async fn ends(&self) -> Vec<(u64, u64)> {
+        let (topic, consumer) = (self.clone(), self.consumer());
+        let ask = move || {
+            let marks = (0..topic.partitions).map(|number| {
+                let marks = consumer.fetch_watermarks(&topic.name, number, PATIENCE);
+                let (low, high) = marks.expect("the ends of a log");
+                (low.unsigned_abs(), high.unsigned_abs())
+            });
+            marks.collect()
+        };
+        tokio::task::spawn_blocking(ask).await.expect("ends")
+    }
+
+    /// How many records the group has not handled, by what it has committed.
+    pub(crate) async fn left(&self) -> u64 {
+        let (committed, ends) = (self.committed().await, self.ends().await);
+        let left = committed
+            .iter()
+            .zip(ends)
+            .map(|((at, text), (low, high))| match at {
+                None => high - low,
+                Some(at) => {
+                    let beyond = metadata::decode(*at, text).expect("our own metadata");
+                    let beyond = beyond.runs().map(|run| run.end.min(high) - run.start);
+                    high.saturating_sub((*at).max(low)) - beyond.sum::<u64>()
+                }
+            });
+        left.sum()
+    }
+
+    /// The members of the group.
+    pub(crate) async fn members(&self) -> Vec<String> {
+        let (consumer, group) = (self.consumer(), self.group.clone());
+        let ask = move || {
+            let groups = consumer.fetch_group_list(Some(&group), PATIENCE);
+            let groups = groups.expect("the group");
+            let members = groups.groups().iter().flat_map(|group| group.members());
+            members.map(|member| member.id().to_owned()).collect()
+        };
+        tokio::task::spawn_blocking(ask).await.expect("members")
+    }
+
+    /// Takes all members out of the group, as if they had been silent for too long.
+    pub(crate) async fn expel(&self) {
+        for member in self.members().await {
+            let (address, group) = (self.kafka.bootstrap(), self.group.clone());
+            tokio::task::spawn_blocking(move || leave_group(&address, &group, &member))
+                .await
+                .expect("no panic");
+        }
+    }
+}
+
+/// What a producer could not write.
+#[derive(Clone, Default)]
+struct Failures(Arc<Mutex<Vec<KafkaError>>>);
+
+impl ClientContext for Failures {}
+
+impl ProducerContext for Failures {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, delivered: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, _)) = delivered {
+            self.0.lock().expect("no panic").push(error.clone());
+        }
+    }
+}
+
+/// Says to the broker that this member leaves. (Kafka protocol, `LeaveGroup`, version 0.)
+fn leave_group(address: &str, group: &str, member: &str) {
+    let text = |text: &str| {
+        let length = i16::try_from(text.len()).expect("a short text");
+        [&length.to_be_bytes()[..], text.as_bytes()].concat()
+    };
+    let (key, version, correlation) = (13_i16, 0_i16, 1_i32);
+    let request = [
+        &key.to_be_bytes()[..],
+        &version.to_be_bytes(),
+        &correlation.to_be_bytes(),
+        &text("test"),
+        &text(group),
+        &text(member),
+    ]
+    .concat();
+    let length = i32::try_from(request.len()).expect("a short request");
+    let mut broker = TcpStream::connect(address).expect("the broker");
+    broker.write_all(&length.to_be_bytes()).expect("a request");
+    broker.write_all(&request).expect("a request");
+    let mut answer = [0; 10];
+    broker.read_exact(&mut answer).expect("an answer");
+    let error = i16::from_be_bytes([answer[8], answer[9]]);
+    assert_eq!(error, 0, "the broker refuses to take a member out of its group");
+}
+
+/// Another member that joins the group, takes what it is given without reading it, and leaves.
+pub(crate) fn passes_through(topic: &Topic, properties: &[(&str, &str)]) -> std::thread::JoinHandle<()> {
+    let mut client = topic.client();
+    client
+        .set("group.id", &topic.group)
+        .set("enable.auto.commit", "false")
+        .set("session.timeout.ms", "3000")
+        .set("heartbeat.interval.ms", "200");
+    for (name, value) in properties {
+        client.set(*name, *value);
+    }
+    let name = topic.name.clone();
+    std::thread::spawn(move || {
+        let consumer: BaseConsumer = client.create().expect("a consumer");
+        consumer.subscribe(&[&name]).expect("a subscription");
+        let until = std::time::Instant::now() + PATIENCE;
+        let is_in = || consumer.assignment().is_ok_and(|list| list.count() > 0);
+        while !is_in() && std::time::Instant::now() < until {
+            let _ = consumer.poll(Duration::from_millis(20));
+        }
+    })
+}
