@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{CommitMode, Consumer as _};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::context::offset;
@@ -16,12 +16,13 @@ use crate::partition::Commit;
 /// What became of a commit.
 pub(crate) struct Answer {
     pub(crate) said: Vec<(Commit, Encoded)>,
-    pub(crate) taken: Result<(), KafkaError>,
+    pub(crate) taken: KafkaResult<()>,
     /// How long it took to write down what is done.
     pub(crate) encoding: Duration,
 }
 
-/// Commits these, and waits for the answer of the broker: call it where a thread may block.
+/// Commits these, and waits for the answer of the broker: call it where a thread may block. (The client
+/// tells the outcome of a commit that is not waited for to no one.)
 pub(crate) fn commit(
     consumer: &Consumer,
     commits: Vec<(Arc<str>, i32, Commit)>,
@@ -38,10 +39,9 @@ pub(crate) fn commit(
         said.push((commit, encoded));
     }
     let encoding = began.elapsed();
-    let taken = built.and_then(|()| consumer.commit(&list, CommitMode::Sync));
     Answer {
         said,
-        taken,
+        taken: built.and_then(|()| consumer.commit(&list, CommitMode::Sync)),
         encoding,
     }
 }

@@ -32,6 +32,12 @@ const ASKED_FOR: Duration = Duration::from_secs(5);
 /// The pause after one that got no answer.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How often is looked whether a partition that is to go is lost already.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What a release says that is not dropped.
+const STILL_HELD: Result<(), RecvTimeoutError> = Err(RecvTimeoutError::Timeout);
+
 /// What the session tells the source.
 pub(crate) enum News {
     /// These partitions are ours.
@@ -208,7 +214,7 @@ impl Context {
         } else {
             let (held, released) = mpsc::channel();
             self.tell(News::Revoked(places, Release { _held: held }));
-            while !self.ends() && released.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+            while !self.ends() && released.recv_timeout(LOOK_EVERY) == STILL_HELD {
                 if consumer.assignment_lost() {
                     let places = elements.iter();
                     let places = places.map(|one| (one.topic().to_owned(), one.partition()));

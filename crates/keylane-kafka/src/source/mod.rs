@@ -17,6 +17,7 @@ mod receiving;
 mod rereading;
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use keylane::source::{
@@ -24,7 +25,7 @@ use keylane::source::{
 };
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaResult;
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::assignment::{Assignment, Position};
@@ -96,10 +97,11 @@ pub struct KafkaSource {
     lost: Vec<Generation>,
     /// When partitions are to be read again from their frontiers, if any are.
     rewind_at: Option<Instant>,
-    committing: Option<JoinHandle<Answer>>,
+    /// There is one commit at a time.
+    committing: Option<Job<Answer>>,
     /// When the next commit may be.
     commit_at: Instant,
-    probing: Option<JoinHandle<KafkaResult<()>>>,
+    probing: Option<Job<KafkaResult<()>>>,
     /// Which partition is asked next whether its broker answers.
     probed: usize,
     reader: Option<Reader>,
@@ -265,11 +267,25 @@ impl std::fmt::Debug for KafkaSource {
     }
 }
 
-/// Runs something that blocks its thread, in one that may be.
-async fn blocking<R: Send + 'static>(
-    run: impl FnOnce() -> R + Send + 'static,
-) -> Result<R, SourceError> {
-    tokio::task::spawn_blocking(run)
-        .await
-        .map_err(SourceError::failed)
+/// The answer of something that blocks a thread of its own.
+type Job<T> = oneshot::Receiver<T>;
+
+/// Runs something that blocks its thread. Not in one of the runtime's: the end of a runtime waits for
+/// those, and a client may wait for its brokers for long.
+fn job<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Result<Job<T>, SourceError> {
+    let (answer, job) = oneshot::channel();
+    thread::Builder::new()
+        .name("keylane-kafka-job".to_owned())
+        .spawn(move || {
+            // The source may be gone.
+            let _ = answer.send(run());
+        })
+        .map_err(SourceError::failed)?;
+    Ok(job)
+}
+
+async fn blocking<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, SourceError> {
+    job(run)?.await.map_err(SourceError::failed)
 }

@@ -6,10 +6,11 @@ use keylane::source::{Generation, SourceError};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::Offset;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, sleep};
 
 use super::receiving::finished;
-use super::{KafkaSource, blocking};
+use super::{KafkaSource, blocking, job};
 use crate::client::{self, Answer};
 use crate::partition::{Phase, Start};
 
@@ -25,6 +26,16 @@ const REWIND_AFTER: Duration = Duration::from_millis(500);
 
 /// How long a jump in the log may take.
 const SEEK_WITHIN: Duration = Duration::from_secs(10);
+
+/// What follows from the answer to a commit.
+pub(super) enum Again {
+    /// Nothing: it was taken.
+    Taken,
+    /// It may be taken later.
+    Later,
+    /// It will not be taken in this session.
+    Never(KafkaError),
+}
 
 impl KafkaSource {
     /// Begins a commit if it is time. Returns at once.
@@ -46,14 +57,28 @@ impl KafkaSource {
         let most_chars = self.config.settings.metadata_chars;
         let commits = self.assignment.commits();
         self.commit_at = Instant::now() + self.config.settings.commit_every;
-        self.committing = Some(tokio::task::spawn_blocking(move || {
-            client::commit(&consumer, commits, most_chars)
-        }));
+        self.committing = Some(job(move || client::commit(&consumer, commits, most_chars))?);
         Ok(())
     }
 
-    /// Takes the answer to a commit. `must`: a failure of any kind is one of the call.
-    pub(super) fn follow_answer(&mut self, answer: Answer, must: bool) -> Result<(), SourceError> {
+    /// Looks after the commit that is under way. Returns at once.
+    pub(super) fn follow_commit(&mut self) -> Result<(), SourceError> {
+        let Some(job) = &mut self.committing else {
+            return Ok(());
+        };
+        match job.try_recv() {
+            Ok(answer) => {
+                self.committing = None;
+                self.follow_answer(answer);
+                Ok(())
+            }
+            Err(TryRecvError::Empty) => Ok(()),
+            Err(TryRecvError::Closed) => Err(SourceError::failed("a commit has panicked")),
+        }
+    }
+
+    /// Takes the answer to a commit.
+    pub(super) fn follow_answer(&mut self, answer: Answer) -> Again {
         let Answer {
             said,
             taken,
@@ -66,20 +91,20 @@ impl KafkaSource {
             self.assignment.answered(commit, encoded, full_from);
         }
         let mut pause = encoding * ENCODING_SHARE;
-        let outcome = match taken {
-            Ok(()) => Ok(()),
+        let again = match taken {
+            Ok(()) => Again::Taken,
             Err(error) => {
                 pause = pause.max(PAUSE);
                 tracing::warn!(target: "keylane", %error, "a commit was not taken, and is said again");
-                match is_transient(&error) || !must {
-                    true => Ok(()),
-                    false => Err(SourceError::failed(error)),
+                match is_transient(&error) {
+                    true => Again::Later,
+                    false => Again::Never(error),
                 }
             }
         };
         self.commit_at = self.commit_at.max(Instant::now() + pause);
         self.publish();
-        outcome
+        again
     }
 
     /// Commits everything that has settled, and waits until it is taken.
@@ -87,10 +112,10 @@ impl KafkaSource {
         loop {
             if self.committing.is_some() {
                 let answer = finished(&mut self.committing).await?;
-                let is_taken = answer.taken.is_ok();
-                self.follow_answer(answer, true)?;
-                if !is_taken {
-                    sleep(PAUSE).await;
+                match self.follow_answer(answer) {
+                    Again::Taken => {}
+                    Again::Later => sleep(PAUSE).await,
+                    Again::Never(error) => return Err(SourceError::failed(error)),
                 }
             }
             if self.assignment.unsaid() == 0 {

@@ -7,11 +7,10 @@ use keylane::source::{Deliveries, RawMessage, Received, SourceError};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaResult;
 use tokio::sync::mpsc::error::TryRecvError;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::KafkaSource;
 use super::intake::{PartitionIntake, Taken};
+use super::{Job, KafkaSource, job};
 use crate::assignment::Position;
 use crate::client::{Answer, Consumer, Found, News};
 use crate::control::PartitionStatus;
@@ -24,7 +23,7 @@ const AT_ONCE: usize = 2_048;
 const FEWEST_OF_ONE: usize = 64;
 
 /// How long the leader of a partition is given to show that it answers.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often the queues are looked at, in case their client has not said that they have something.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -56,6 +55,7 @@ impl KafkaSource {
                 return Ok(received);
             }
             self.follow_pauses();
+            self.follow_commit()?;
             self.commit_if_due()?;
             if self.rewind_at.is_some_and(|at| at <= Instant::now()) {
                 self.rewind_at = None;
@@ -73,7 +73,7 @@ impl KafkaSource {
             }
             match self.wait(probe_at).await? {
                 Waited::Woken | Waited::Time => {}
-                Waited::Committed(answer) => self.follow_answer(answer, false)?,
+                Waited::Committed(answer) => drop(self.follow_answer(answer)),
                 Waited::Probed(Ok(())) => return Ok(Received::Idle),
                 // It is asked again. Until it answers, the source does not say that it is well.
                 Waited::Probed(Err(error)) => {
@@ -237,13 +237,13 @@ impl KafkaSource {
 
     /// Asks the leader of a partition for something, another one each time. A broker that holds a
     /// connection open and says nothing is not found otherwise.
-    fn probe(&mut self) -> Result<JoinHandle<KafkaResult<()>>, SourceError> {
+    fn probe(&mut self) -> Result<Job<KafkaResult<()>>, SourceError> {
         let consumer = self.consumer()?;
         let count = self.assignment.iter().count().max(1);
         self.probed = (self.probed + 1) % count;
         let one = self.assignment.iter().nth(self.probed);
         let place = one.map(|one| (Arc::clone(&one.topic), one.number));
-        Ok(tokio::task::spawn_blocking(move || probe(&consumer, place)))
+        job(move || probe(&consumer, place))
     }
 
     fn publish_if_due(&mut self, now: Instant) {
@@ -282,7 +282,7 @@ fn probe(consumer: &Consumer, place: Option<(Arc<str>, i32)>) -> KafkaResult<()>
 }
 
 /// Waits for what runs in another thread. It is gone afterwards.
-pub(super) async fn finished<T>(job: &mut Option<JoinHandle<T>>) -> Result<T, SourceError> {
+pub(super) async fn finished<T>(job: &mut Option<Job<T>>) -> Result<T, SourceError> {
     let Some(handle) = job else {
         return std::future::pending().await;
     };

@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::source::RawMessage;
@@ -195,7 +195,10 @@ impl Topic {
             }
             producer.flush(PATIENCE).expect("the records are there");
             let failures = failures.0.lock().expect("no panic");
-            assert!(failures.is_empty(), "records were not written: {failures:?}");
+            assert!(
+                failures.is_empty(),
+                "records were not written: {failures:?}"
+            );
         };
         tokio::task::spawn_blocking(produce)
             .await
@@ -312,11 +315,17 @@ fn leave_group(address: &str, group: &str, member: &str) {
     let mut answer = [0; 10];
     broker.read_exact(&mut answer).expect("an answer");
     let error = i16::from_be_bytes([answer[8], answer[9]]);
-    assert_eq!(error, 0, "the broker refuses to take a member out of its group");
+    assert_eq!(
+        error, 0,
+        "the broker refuses to take a member out of its group"
+    );
 }
 
 /// Another member that joins the group, takes what it is given without reading it, and leaves.
-pub(crate) fn passes_through(topic: &Topic, properties: &[(&str, &str)]) -> std::thread::JoinHandle<()> {
+pub(crate) fn passes_through(
+    topic: &Topic,
+    properties: &[(&str, &str)],
+) -> std::thread::JoinHandle<()> {
     let mut client = topic.client();
     client
         .set("group.id", &topic.group)
