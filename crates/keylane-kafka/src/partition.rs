@@ -214,6 +214,7 @@ impl MetadataFull {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of runs")]
 mod tests {
     use super::*;
 

@@ -66,6 +66,7 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 /// # Examples
 ///
 /// ```no_run
+/// use std::time::Duration;
 /// use keylane::error::BoxError;
 /// use keylane::source::{RawMessage, Source};
 /// use keylane::{Dispatcher, OnExhausted, Retry};
@@ -75,7 +76,7 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), BoxError> {
 /// let orders = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
-///     .retry(Retry::default().max_attempts(5))
+///     .retry(Retry::exponential(Duration::from_millis(50)).max_attempts(5))
 ///     .on_exhausted(OnExhausted::Halt)
 ///     .spawn(bill)?;
 /// let source = KafkaSource::builder("localhost:9092", "billing").topic("orders").build()?;

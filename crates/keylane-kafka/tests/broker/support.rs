@@ -125,10 +125,6 @@ impl Topic {
     }
 
     /// A source with times as short as tests want them.
-    pub(crate) fn builder(&self) -> Builder {
-        self.builder_at(self.kafka.bootstrap())
-    }
-
     pub(crate) fn builder_at(&self, brokers: String) -> Builder {
         KafkaSource::builder(brokers, &self.group)
             .topic(&self.name)
