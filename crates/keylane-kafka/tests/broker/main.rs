@@ -1,4 +1,7 @@
 //! The source against a real broker.
 
 mod conformance;
+mod consumer;
+mod logs;
+mod resume;
 mod support;

@@ -125,6 +125,11 @@ impl Topic {
     }
 
     /// A source with times as short as tests want them.
+    pub(crate) fn builder(&self) -> Builder {
+        self.builder_at(self.kafka.bootstrap())
+    }
+
+    /// The same, from these brokers.
     pub(crate) fn builder_at(&self, brokers: String) -> Builder {
         KafkaSource::builder(brokers, &self.group)
             .topic(&self.name)
