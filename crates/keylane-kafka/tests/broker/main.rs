@@ -3,5 +3,6 @@
 mod conformance;
 mod consumer;
 mod logs;
+mod rebalances;
 mod resume;
 mod support;
