@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted};
+use keylane::{Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted, Overflow};
 use keylane_kafka::KafkaSource;
 use tokio::time::{Instant, sleep};
 
@@ -30,11 +30,22 @@ impl Consumer {
 
     /// The records of these keys do not end before they are [let go](Self::let_go).
     pub(crate) fn holding(source: KafkaSource, keys: &[&str]) -> Self {
+        let settings = IntakeSettings::new().revoke_within(Duration::from_millis(300));
+        Self::holding_with(source, keys, settings)
+    }
+
+    /// The same with other settings.
+    pub(crate) fn holding_with(
+        source: KafkaSource,
+        keys: &[&str],
+        settings: IntakeSettings,
+    ) -> Self {
         let handled = Records::default();
         let keys = keys.iter().map(|key| Bytes::from((*key).to_owned()));
         let held = Arc::new(Mutex::new(keys.collect::<BTreeSet<_>>()));
         let (theirs, until) = (Arc::clone(&handled), Arc::clone(&held));
         let dispatcher = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+            .lane_capacity(16, Overflow::Wait)
             .on_exhausted(OnExhausted::Halt)
             .spawn(move |raw: RawMessage| {
                 let (handled, held) = (Arc::clone(&theirs), Arc::clone(&until));
@@ -49,7 +60,6 @@ impl Consumer {
                 }
             })
             .expect("a dispatcher");
-        let settings = IntakeSettings::new().revoke_within(Duration::from_millis(300));
         let intake = dispatcher
             .consume_with(source, settings)
             .expect("an intake");

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod consumer;
+mod hot_keys;
 mod logs;
 mod rebalances;
 mod resume;

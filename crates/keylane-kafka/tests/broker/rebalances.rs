@@ -119,7 +119,7 @@ impl Member {
     }
 }
 
-/// All partitions are somewhere, and nobody has none.
+/// All partitions are somewhere, and each member has some.
 async fn shared_out(members: &[Member]) {
     until("all members have partitions", || {
         let counts = members
@@ -189,13 +189,14 @@ async fn rebalance(builder: impl Fn(&Topic) -> Builder) {
     for member in members {
         member.leave().await;
     }
-    let history = history.lock().expect("no panic");
-    assert_eq!(history.wrong, Vec::<String>::new());
-    assert_eq!(history.ended.len(), all);
-    // They leave in order: what they have done is committed before.
-    println!("{all} records, {} done again", history.repeats);
-    assert_eq!(history.repeats, 0);
-    drop(history);
+    {
+        let history = history.lock().expect("no panic");
+        assert_eq!(history.wrong, Vec::<String>::new());
+        assert_eq!(history.ended.len(), all);
+        // They leave in order: what they have done is committed before.
+        println!("{all} records, {} done again", history.repeats);
+        assert_eq!(history.repeats, 0);
+    }
     assert_eq!(topic.left().await, 0);
 }
 
