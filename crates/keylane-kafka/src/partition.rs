@@ -244,7 +244,7 @@ mod tests {
         }
         let commit = partition.commit().unwrap();
         assert_eq!((commit.offset, commit.said), (11, 3));
-        assert_eq!(commit.runs, [12..14]);
+        assert!(commit.runs.iter().cloned().eq(std::iter::once(12..14)));
         assert_eq!(partition.commit(), None);
         partition.settle(11, Outcome::DeadLettered);
         let commit = partition.commit().unwrap();
@@ -292,7 +292,7 @@ mod tests {
         assert!(!partition.takes() && partition.has_returned());
         let resumed = partition.resumption();
         assert_eq!(resumed.at, 1);
-        assert!(resumed.beyond.runs().eq([2..3].into_iter()));
+        assert!(resumed.beyond.runs().eq(std::iter::once(2..3)));
         assert!(!resumed.is_committed);
         let mut partition = Partition::new(Generation(2), resumed, Limits::default());
         assert_eq!(partition.deliver(1), Ok(Delivered::Open));

@@ -96,7 +96,7 @@ impl KafkaSource {
             Err(error) => {
                 pause = pause.max(PAUSE);
                 tracing::warn!(target: "keylane", %error, "a commit was not taken, and is said again");
-                match is_transient(&error) {
+                match is_transient(&error) || (is_behind(&error) && !self.is_out()) {
                     true => Again::Later,
                     false => Again::Never(error),
                 }
@@ -105,6 +105,12 @@ impl KafkaSource {
         self.commit_at = self.commit_at.max(Instant::now() + pause);
         self.publish();
         again
+    }
+
+    /// The group has gone on without this member.
+    fn is_out(&self) -> bool {
+        let session = self.session.as_ref();
+        session.is_none_or(|session| session.consumer.assignment_lost())
     }
 
     /// Commits everything that has settled, and waits until it is taken.
@@ -175,6 +181,16 @@ impl KafkaSource {
         let soon = Instant::now() + REWIND_AFTER;
         self.rewind_at.get_or_insert(soon);
     }
+}
+
+/// Whether a commit came while the group went from one generation to the next. A member that keeps its
+/// partitions across a rebalance may be between the two, and is not out of the group for that.
+fn is_behind(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        error.rdkafka_error_code(),
+        Some(Code::IllegalGeneration | Code::StaleMemberEpoch)
+    )
 }
 
 /// Whether a commit that failed like this may be taken when it is tried again.

@@ -1,44 +1,58 @@
 //! Keys that have more than there is room for.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use keylane::IntakeSettings;
+use keylane_testkit::{Act, Evidence, Gate, Rule};
+use tokio::time::Instant;
 
-use crate::consumer::{Consumer, record, text_of};
-use crate::support::{Topic, shared};
+use crate::stage::{Member, Stage, id_of, until, waiting};
 
 /// Half of the records are of a key that stands still, and there are many times as many of them as the
 /// source may hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_stands_still_does_not_stop_the_others() {
-    const EACH: usize = 3_000;
-    let topic = Topic::new(shared().await, 2).await;
-    let hot = (0..EACH).map(|n| record("hot", format!("{n:05}")));
-    let others = (0..EACH).map(|n| record(&format!("{}", n % 50), "other"));
-    let sent = hot.zip(others).flat_map(|(hot, other)| [hot, other]);
-    topic.produce(sent.collect()).await;
-    let source = topic.builder().build().expect("a source");
+    const EACH: u64 = 3_000;
+    let stage = Stage::new(2).await;
+    // The ids begin at 1, so those of the hot key are odd.
+    let keys = (0..EACH).flat_map(|n| [0, 1 + n % 50]);
+    stage.publish(keys).await;
+    let gate = Gate::new();
+    let script = waiting(&stage, &gate, |id| id % 2 == 1);
+    let source = stage.topic.builder().build().expect("a source");
     let control = source.control();
-    let settings = IntakeSettings::new()
-        .held(300)
-        .deferred(100_000)
-        .revoke_within(Duration::from_millis(300));
-    let consumer = Consumer::holding_with(source, &["hot"], settings);
-    consumer.until_handled(EACH).await;
-    assert!(consumer.handled().iter().all(|raw| raw.payload == "other"));
-    // Its first record holds the frontier of its partition back.
-    let open: usize = control.partitions().iter().map(|one| one.open).sum();
-    assert!(open <= EACH);
+    let settings = IntakeSettings::new().held(300);
+    let member = Member::with(source, control, stage.consumer(script), settings);
+    stage.handled(EACH as usize).await;
+    let done = stage.done();
+    let is_other = |id| id % 2 == 0;
+    assert!(done.iter().filter_map(id_of).all(is_other));
 
-    consumer.let_go();
-    consumer.until_handled(2 * EACH).await;
-    let handled = consumer.handled();
-    let hot = handled
-        .iter()
-        .filter(|raw| raw.key.as_deref() == Some(b"hot"));
-    let hot: Vec<_> = hot.map(|raw| text_of(&raw.payload)).collect();
-    let in_order: Vec<_> = (0..EACH).map(|n| format!("{n:05}")).collect();
-    assert_eq!(hot, in_order);
-    consumer.stop().await;
-    assert_eq!(topic.left().await, 0);
+    gate.open();
+    stage.handled(2 * EACH as usize).await;
+    stage.nothing_left().await;
+    member.stop().await;
+    let evidence = Evidence::new().quiescent(Instant::now());
+    let verdict = stage.history.check(&evidence).expect("nothing is broken");
+    verdict.assert_judged(&[Rule::NoLoss, Rule::Order, Rule::Exclusion]);
+}
+
+/// Elsewhere a key that fails counts as load, until the source is paused for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_never_ends_does_not_stop_the_intake() {
+    let stage = Stage::new(1).await;
+    let failing = stage.script().key(0, Act::error());
+    let member = stage.member_with(failing);
+    // Far more of it than there is room for.
+    stage.publish((0..10_000).map(|_| 0)).await;
+    let last = stage.publish(1..=100).await;
+    stage.handled(100).await;
+    let done: BTreeSet<_> = stage.done().iter().filter_map(id_of).collect();
+    assert_eq!(done, BTreeSet::from_iter(last));
+    until("the first one is halted", async || {
+        member.consumer.stats().halted == 1
+    })
+    .await;
+    stage.committed(&[0]).await;
+    member.stop().await;
 }

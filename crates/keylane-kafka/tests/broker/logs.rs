@@ -1,231 +1,491 @@
-//! What the log of a partition may look like.
+//! What a log does to its readers: gaps, marks of transactions, records that are cut off, topics that
+//! come, go and grow, and records without a key, a payload or a meaning.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::source::RawMessage;
+use bytes::Bytes;
+use keylane::IntakeState;
+use keylane::error::BoxError;
+use keylane::source::{RawLetter, RawLetterSink, RawMessage, Source as _};
 use keylane_kafka::{Keyless, Place, StartAt};
+use keylane_testkit::{Act, Evidence, Gate, Rule};
 use rdkafka::admin::{AdminOptions, NewPartitions};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::message::Message as _;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-use crate::consumer::{Consumer, record, until};
-use crate::support::{PATIENCE, Topic, shared};
+use crate::stage::{Member, Stage, id_of, message, until, waiting};
+use crate::support::{PATIENCE, Topic, shared, show_log};
 
-/// Texts `a0`, `a1` and so on.
-fn texts(name: &str, count: usize) -> Vec<String> {
-    (0..count).map(|n| format!("{name}{n}")).collect()
-}
-
-fn records(name: &str, count: usize) -> Vec<RawMessage> {
-    let texts = texts(name, count).into_iter();
-    texts.map(|text| record(&text.clone(), text)).collect()
-}
-
-/// Records of a transaction that is committed, or aborted.
-async fn transaction(topic: &Topic, texts: Vec<String>, commits: bool) {
-    let (mut client, name) = (topic.client(), topic.name.clone());
-    client.set("transactional.id", format!("{name}-producer"));
-    let write = move || {
-        let producer: BaseProducer = client.create().expect("a producer");
-        producer.init_transactions(PATIENCE).expect("a producer");
-        producer.begin_transaction().expect("a transaction");
-        for text in &texts {
-            let record = BaseRecord::to(&name).key(text).payload(text).partition(0);
-            producer
-                .send(record)
-                .map_err(|(error, _)| error)
-                .expect("room");
+/// The offsets that the log of partition 0 has.
+async fn offsets_there(topic: &Topic) -> BTreeSet<u64> {
+    let (topic, consumer) = (topic.clone(), topic.consumer());
+    let read = move || {
+        let (low, high) = consumer
+            .fetch_watermarks(&topic.name, 0, PATIENCE)
+            .expect("the ends");
+        let mut from = TopicPartitionList::new();
+        from.add_partition_offset(&topic.name, 0, Offset::Offset(low))
+            .expect("an offset");
+        consumer.assign(&from).expect("a partition");
+        let mut there = BTreeSet::new();
+        while there.last() != Some(&(high.unsigned_abs() - 1)) {
+            if let Some(record) = consumer.poll(Duration::from_millis(100)) {
+                there.insert(record.expect("a record").offset().unsigned_abs());
+            }
         }
-        producer.flush(PATIENCE).expect("the records are there");
-        match commits {
-            true => producer.commit_transaction(PATIENCE),
-            false => producer.abort_transaction(PATIENCE),
-        }
-        .expect("the end of a transaction");
+        there
     };
-    tokio::task::spawn_blocking(write).await.expect("no panic");
+    tokio::task::spawn_blocking(read).await.expect("records")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn marks_and_aborted_records_of_transactions_hold_up_nothing() {
-    let topic = Topic::new(shared().await, 1).await;
-    transaction(&topic, texts("a", 5), true).await;
-    transaction(&topic, texts("b", 5), false).await;
-    transaction(&topic, texts("c", 5), true).await;
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(10).await;
-    consumer.stop().await;
-    transaction(&topic, texts("d", 1), true).await;
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(1).await;
-    assert_eq!(consumer.texts(), texts("d", 1));
-    let report = consumer.stop().await;
-    assert_eq!((report.received, report.acked), (1, 1));
-    // Two transactions of five and one of one are behind it, and the mark of the last one is not.
-    let committed = topic.committed().await;
-    let (_, high) = topic.ends().await[0];
-    assert_eq!(committed[0].0, Some(high - 1));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_was_cut_off_below_the_frontier_goes_on_where_it_begins() {
-    let topic = Topic::new(shared().await, 1).await;
-    topic.produce(records("a", 10)).await;
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(10).await;
-    consumer.stop().await;
-    topic.produce(records("b", 10)).await;
-    let mut cut = TopicPartitionList::new();
-    cut.add_partition_offset(&topic.name, 0, Offset::Offset(15))
+async fn delete_records_below(topic: &Topic, offset: u64) {
+    let mut below = TopicPartitionList::new();
+    let at = Offset::Offset(offset.cast_signed());
+    below
+        .add_partition_offset(&topic.name, 0, at)
         .expect("an offset");
-    let admin = topic.admin();
-    let deleted = admin.delete_records(&cut, &AdminOptions::new()).await;
-    deleted.expect("the log is cut off");
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(5).await;
-    assert_eq!(consumer.texts(), texts("b", 10)[5..]);
-    consumer.stop().await;
-    assert_eq!(topic.committed().await[0].0, Some(20));
+    let deleted = topic
+        .admin()
+        .delete_records(&below, &AdminOptions::new())
+        .await;
+    deleted.expect("records are deleted");
+}
+
+async fn delete_topic(topic: &Topic) {
+    let deleted = topic
+        .admin()
+        .delete_topics(&[&topic.name], &AdminOptions::new())
+        .await;
+    deleted.expect("a topic").remove(0).expect("it is deleted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_topic_that_was_made_anew_is_read_from_its_beginning() {
-    let topic = Topic::new(shared().await, 1).await;
-    topic.produce(records("a", 10)).await;
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(10).await;
-    let admin = topic.admin();
-    let deleted = admin.delete_topics(&[&topic.name], &AdminOptions::new());
-    deleted
-        .await
-        .expect("an answer")
-        .remove(0)
-        .expect("a deletion");
-    topic.create(&[]).await;
-    topic.produce(records("b", 3)).await;
-    consumer.until_handled(13).await;
-    assert_eq!(consumer.texts()[10..], texts("b", 3));
-    consumer.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_topic_that_appears_late_is_read() {
-    let topic = Topic::unmade(shared().await, 2);
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    until("the source is open", || {
-        consumer.intake.stats().restarts == 0
+async fn the_frontier_passes_the_gaps_of_a_compacted_log() {
+    show_log();
+    let settings = [
+        ("cleanup.policy", "compact"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+        ("segment.ms", "100"),
+        ("delete.retention.ms", "0"),
+    ];
+    let stage = Stage::of(Topic::with(shared().await, 1, &settings).await);
+    stage.publish((0..100).map(|n| n % 5)).await;
+    // A segment that is written to is not compacted: a later record begins the next one.
+    let mut last = 99;
+    until("the log has gaps", async || {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        stage.publish([5]).await;
+        last += 1;
+        offsets_there(&stage.topic).await.len() < 60
     })
     .await;
-    topic.create(&[]).await;
-    topic.produce(records("a", 6)).await;
-    consumer.until_handled(6).await;
-    assert_eq!(consumer.stop().await.acked, 6);
+    let member = stage.member();
+    stage.committed(&[last + 1]).await;
+    let handled = BTreeSet::from_iter(stage.offsets(0));
+    assert!(handled.len() < 60 + 40, "{handled:?}");
+    assert!(offsets_there(&stage.topic).await.is_subset(&handled));
+    member.stop().await;
+}
+
+/// Writes these keys in one transaction for each inner list, and whether it is committed.
+async fn transactions(topic: &Topic, all: Vec<(Vec<(u64, u64)>, bool)>) {
+    let mut client = topic.client();
+    client.set("transactional.id", &topic.name);
+    let name = topic.name.clone();
+    let write = move || {
+        let producer: BaseProducer = client.create().expect("a producer");
+        producer.init_transactions(PATIENCE).expect("transactions");
+        for (records, is_committed) in all {
+            producer.begin_transaction().expect("a transaction");
+            for (key, id) in records {
+                let raw = message(key, id);
+                let key = raw.key.expect("a key");
+                let record = BaseRecord::to(&name)
+                    .key(&key[..])
+                    .payload(&raw.payload[..]);
+                assert!(producer.send(record).is_ok(), "a record");
+            }
+            producer.flush(PATIENCE).expect("the records are there");
+            let ended = match is_committed {
+                true => producer.commit_transaction(PATIENCE),
+                false => producer.abort_transaction(PATIENCE),
+            };
+            ended.expect("the end of a transaction");
+        }
+    };
+    tokio::task::spawn_blocking(write).await.expect("records");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partitions_that_are_added_are_read() {
-    let mut topic = Topic::new(shared().await, 1).await;
-    topic.produce(records("a", 3)).await;
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(3).await;
-    let admin = topic.admin();
-    let more = NewPartitions::new(&topic.name, 4);
-    let added = admin.create_partitions(&[more], &AdminOptions::new()).await;
-    added.expect("an answer").remove(0).expect("partitions");
-    topic.partitions = 4;
-    for partition in 1..4 {
+async fn aborted_records_are_not_handled_and_hold_up_nothing() {
+    let stage = Stage::new(1).await;
+    let member = stage.member();
+    let all = (0..20).map(|n| {
+        let records = (0..5).map(|i| (i, 5 * n + i)).collect();
+        (records, n % 2 == 0)
+    });
+    // The last one is aborted: the log ends with nothing to hand over.
+    transactions(&stage.topic, all.collect()).await;
+    stage.handled(50).await;
+    // A mark behind the last record is passed with the next record.
+    transactions(&stage.topic, vec![(vec![(1, 1_000)], true)]).await;
+    stage.handled(51).await;
+    // Five records and a mark for each transaction.
+    stage.committed(&[20 * 6 + 1]).await;
+    member.stop().await;
+    let ids: Vec<_> = stage.done().iter().filter_map(id_of).collect();
+    assert_eq!(ids.len(), 51);
+    let is_committed = |id: &u64| *id == 1_000 || (id / 5).is_multiple_of(2);
+    assert!(ids.iter().all(is_committed), "{ids:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_was_cut_off_while_stopped_goes_on_at_its_new_start() {
+    let stage = Stage::new(1).await;
+    stage.publish([1; 10]).await;
+    let member = stage.member();
+    stage.committed(&[10]).await;
+    member.stop().await;
+    stage.publish([1; 20]).await;
+    delete_records_below(&stage.topic, 20).await;
+    let member = stage.member();
+    stage.committed(&[30]).await;
+    member.stop().await;
+    let expected: Vec<_> = (0..10).chain(20..30).collect();
+    assert_eq!(stage.offsets(0), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_is_cut_off_while_consumed_holds_up_nothing() {
+    let stage = Stage::new(1).await;
+    let gate = Gate::new();
+    // More than the lane has room for: the rest is read again, and is not there any more.
+    stage.publish([1; 400]).await;
+    let member = stage.member_with(waiting(&stage, &gate, |id| id <= 400));
+    until("all are held", async || {
+        member.intake.stats().held == 400 && gate.waiting() == 1
+    })
+    .await;
+    delete_records_below(&stage.topic, 300).await;
+    gate.open();
+    stage.publish([1, 2]).await;
+    stage.committed(&[402]).await;
+    member.stop().await;
+    let offsets = stage.offsets(0);
+    assert!(offsets.ends_with(&Vec::from_iter(300..402)), "{offsets:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_made_anew_is_handled_from_its_start() {
+    made_anew(5, "500").await;
+}
+
+/// Where the old log ended there is a record again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_made_anew_and_longer_is_handled_from_its_start() {
+    made_anew(30, "500").await;
+}
+
+/// Between two looks at the topics: the client never sees that it was gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_made_anew_unseen_is_handled_from_its_start() {
+    made_anew(5, "300000").await;
+}
+
+async fn made_anew(records: usize, refresh_ms: &str) {
+    let stage = Stage::new(1).await;
+    stage.publish([1; 10]).await;
+    let builder = stage.topic.builder();
+    let builder = builder.property("topic.metadata.refresh.interval.ms", refresh_ms);
+    let member = stage.member_of(builder, stage.script());
+    stage.committed(&[10]).await;
+    delete_topic(&stage.topic).await;
+    // It is deleted in the background, and its name is taken until then.
+    until("the topic is gone", async || {
+        let consumer = stage.topic.consumer();
+        let all = consumer.fetch_metadata(None, PATIENCE).expect("topics");
+        all.topics()
+            .iter()
+            .all(|one| one.name() != stage.topic.name)
+    })
+    .await;
+    stage.topic.create(&[]).await;
+    let ids = stage.publish(vec![1; records]).await;
+    until("the records of the new topic were handled", async || {
+        let done: BTreeSet<_> = stage.done().iter().filter_map(id_of).collect();
+        ids.iter().all(|id| done.contains(id))
+    })
+    .await;
+    stage.committed(&[records as u64]).await;
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_that_are_added_are_handled() {
+    let mut stage = Stage::new(1).await;
+    stage.publish([1]).await;
+    let member = stage.member();
+    stage.handled(1).await;
+    let admin = stage.topic.admin();
+    let more = [NewPartitions::new(&stage.topic.name, 3)];
+    let grown = admin.create_partitions(&more, &AdminOptions::new()).await;
+    grown.expect("a topic").remove(0).expect("it grows");
+    member.has(3).await;
+    stage.topic.partitions = 3;
+    for partition in 0..3 {
+        stage.publish_to(Some(partition), [10, 11]).await;
+    }
+    stage.committed(&[3, 2, 2]).await;
+    member.stop().await;
+    assert_eq!(stage.done().len(), 7);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_may_appear_late() {
+    show_log();
+    let stage = Stage::of(Topic::unmade(shared().await, 2));
+    let member = stage.member();
+    until("it runs", async || {
+        member.intake.stats().state == IntakeState::Running
+    })
+    .await;
+    stage.topic.create(&[]).await;
+    stage.publish(0..10).await;
+    stage.handled(10).await;
+    stage.nothing_left().await;
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pattern_takes_topics_that_appear_later_and_no_others() {
+    let stage = Stage::new(1).await;
+    let named = |end: &str| {
+        let mut topic = stage.topic.clone();
+        topic.name = format!("{}-{end}", stage.topic.name);
         topic
-            .produce_to(Some(partition), records(&format!("p{partition}-"), 2))
-            .await;
-    }
-    consumer.until_handled(9).await;
-    consumer.stop().await;
-    assert_eq!(topic.left().await, 0);
+    };
+    let (late, other) = (named("late"), named("other.late.not"));
+    other.create(&[]).await;
+    let builder =
+        keylane_kafka::KafkaSource::builder(stage.topic.kafka.bootstrap(), &stage.topic.group);
+    let builder = builder
+        .pattern(format!("{}(-late)?$", stage.topic.name))
+        .property("topic.metadata.refresh.interval.ms", "200");
+    let member = stage.member_of(builder, stage.script());
+    stage.publish([1]).await;
+    stage.handled(1).await;
+    late.create(&[]).await;
+    other.produce(vec![message(1, 100)]).await;
+    late.produce(vec![message(1, 101)]).await;
+    stage.handled(2).await;
+    member.stop().await;
+    let ids: Vec<_> = stage.done().iter().filter_map(id_of).collect();
+    assert_eq!(ids, [1, 101]);
+    assert_eq!(other.committed().await[0].0, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tombstone_is_no_empty_payload() {
-    let topic = Topic::new(shared().await, 1).await;
-    let mut tombstone = record("a", "");
+async fn tombstones_headers_and_empty_payloads_come_as_they_are() {
+    let stage = Stage::new(1).await;
+    let mut tombstone = RawMessage::new("").key("gone");
     tombstone.is_tombstone = true;
-    topic.produce(vec![tombstone, record("a", "")]).await;
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(2).await;
-    let seen: Vec<_> = consumer
-        .handled()
-        .iter()
-        .map(|raw| raw.is_tombstone)
-        .collect();
-    assert_eq!(seen, [true, false]);
-    consumer.stop().await;
+    let empty = RawMessage::new("").key("");
+    let mut full = RawMessage::new("full").key("k");
+    for (name, value) in [("a", "1"), ("a", "2"), ("", "")] {
+        full.headers.push((name.to_owned(), value.into()));
+    }
+    let sent = [tombstone, empty, full];
+    stage.topic.produce(sent.to_vec()).await;
+    let member = stage.member();
+    stage.committed(&[3]).await;
+    member.stop().await;
+    let mut done = stage.done();
+    done.sort_by_key(|raw| Place::of(raw).map(|place| place.offset));
+    for (sent, done) in sent.iter().zip(&done) {
+        assert_eq!(done.is_tombstone, sent.is_tombstone);
+        assert_eq!((&done.key, &done.payload), (&sent.key, &sent.payload));
+        assert_eq!(done.headers, sent.headers);
+        assert!(done.enqueued_at.is_some());
+    }
 }
 
+/// Absent keys have crashed consumers elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn records_without_a_key_have_the_order_of_the_policy() {
-    let topic = Topic::new(shared().await, 1).await;
-    topic
-        .produce(vec![RawMessage::new("a"), record("", "b")])
-        .await;
-    for (policy, key) in [
-        (Keyless::Unordered, None),
-        (Keyless::ByPartition, Some(format!("{}/0", topic.name))),
-    ] {
-        let topic = Topic {
-            group: format!("{}-{policy:?}", topic.group),
-            ..topic.clone()
+async fn records_without_a_key_have_no_order_or_that_of_their_partition() {
+    for keyless in [Keyless::Unordered, Keyless::ByPartition] {
+        let stage = Stage::new(1).await;
+        let messages = (1..=6_u64).map(|id| RawMessage::new(id.to_be_bytes().to_vec()));
+        stage.topic.produce(messages.collect()).await;
+        let gate = Gate::new();
+        let script = waiting(&stage, &gate, |_| true);
+        let member = stage.member_of(stage.topic.builder().keyless(keyless), script);
+        let at_once = match keyless {
+            Keyless::Unordered => 6,
+            _ => 1,
         };
-        let source = topic.builder().keyless(policy).build().expect("a source");
-        let consumer = Consumer::of(source);
-        consumer.until_handled(2).await;
-        let handled = consumer.handled();
-        let without = handled.iter().find(|raw| raw.payload == "a").expect("a");
-        assert_eq!(
-            without.key.as_deref(),
-            key.as_ref().map(|key| key.as_bytes())
-        );
-        // An empty key is a key.
-        let empty = handled.iter().find(|raw| raw.payload == "b").expect("b");
-        assert_eq!(empty.key.as_deref(), Some(&b""[..]));
-        consumer.stop().await;
+        until("all of them are here", async || {
+            member.intake.stats().held == 6 && gate.waiting() == at_once
+        })
+        .await;
+        gate.open();
+        stage.committed(&[6]).await;
+        member.stop().await;
+        let done = stage.done();
+        let keys: BTreeSet<_> = done.iter().map(|raw| raw.key.clone()).collect();
+        let key = match keyless {
+            Keyless::Unordered => None,
+            _ => Some(Bytes::from(format!("{}/0", stage.topic.name))),
+        };
+        assert_eq!(keys, [key].into());
+        if keyless == Keyless::ByPartition {
+            let ids: Vec<_> = done.iter().filter_map(id_of).collect();
+            assert_eq!(ids, [1, 2, 3, 4, 5, 6]);
+        }
+    }
+}
+
+/// Parallel Consumer has a lane for each partition and key, so that one key of two topics runs twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_key_of_two_topics_never_overlaps() {
+    let stage = Stage::new(1).await;
+    let other = Topic::new(shared().await, 1).await;
+    for id in 1..=40 {
+        let topic = [&stage.topic, &other][id as usize % 2];
+        let sending = stage.history.sending(7, id, id);
+        topic.produce(vec![message(7, id)]).await;
+        sending.ok();
+    }
+    let script = stage
+        .script()
+        .otherwise(Act::ok().sleeps(Duration::from_millis(1)));
+    let member = stage.member_of(stage.topic.builder().topic(&other.name), script);
+    stage.handled(40).await;
+    member.stop().await;
+    let evidence = Evidence::new().redelivers();
+    let broken = stage.history.check(&evidence).err().unwrap_or_default();
+    let overlaps: Vec<_> = broken
+        .iter()
+        .filter(|violation| violation.rule == Rule::Exclusion)
+        .collect();
+    assert!(overlaps.is_empty(), "{overlaps:?}");
+}
+
+/// A key is its bytes, and not where they are in memory; and it need not be text.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_equal_if_their_bytes_are() {
+    let stage = Stage::new(1).await;
+    let keys: [&[u8]; 3] = [b"\xff\x00", b"\xff", b""];
+    let messages = (1..=30_u64).map(|id| {
+        let key = keys[id as usize % 3].to_vec();
+        RawMessage::new(id.to_be_bytes().to_vec()).key(key)
+    });
+    stage.topic.produce(messages.collect()).await;
+    let gate = Gate::new();
+    let member = stage.member_with(waiting(&stage, &gate, |_| true));
+    until("one of each key runs", async || {
+        member.intake.stats().held == 30 && gate.waiting() == 3
+    })
+    .await;
+    gate.open();
+    stage.committed(&[30]).await;
+    member.stop().await;
+    for key in keys {
+        let done = stage.done();
+        let of_key = done.iter().filter(|raw| raw.key.as_deref() == Some(key));
+        let ids: Vec<_> = of_key.filter_map(id_of).collect();
+        assert!(ids.len() == 10 && ids.is_sorted(), "{key:?}: {ids:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_has_its_place_its_time_and_its_headers() {
-    let topic = Topic::new(shared().await, 1).await;
-    let mut sent = record("a", "text");
-    sent.headers = vec![("kind".to_owned(), "order".into())];
-    topic.produce(vec![record("a", "first"), sent]).await;
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(2).await;
-    let raw = consumer.handled().remove(1);
-    let place = Place::of(&raw).expect("a place");
-    assert_eq!(place.to_string(), format!("{}/0@1", topic.name));
-    assert_eq!(raw.header("kind").expect("a header"), "order");
-    let age = raw
-        .enqueued_at
-        .expect("a time")
-        .elapsed()
-        .expect("the past");
-    assert!(age < Duration::from_secs(3_600));
-    consumer.stop().await;
+async fn a_start_at_the_end_of_the_log_is_remembered() {
+    let stage = Stage::new(1).await;
+    stage.publish([1; 5]).await;
+    let latest = || stage.topic.builder().start_at(StartAt::Latest);
+    let member = stage.member_of(latest(), stage.script());
+    stage.committed(&[5]).await;
+    member.stop().await;
+    // The group has no member now.
+    stage.publish([1; 5]).await;
+    let member = stage.member_of(latest(), stage.script());
+    stage.committed(&[10]).await;
+    member.stop().await;
+    assert_eq!(stage.offsets(0), [5, 6, 7, 8, 9]);
+}
+
+/// Keeps letters.
+#[derive(Clone, Default)]
+struct Shelf(Arc<Mutex<Vec<RawLetter>>>);
+
+#[keylane::async_trait]
+impl RawLetterSink for Shelf {
+    async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
+        let letter = RawLetter::new(letter.raw.clone(), letter.error.to_string(), "");
+        self.0.lock().unwrap().push(letter);
+        Ok(())
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_that_begins_at_the_end_leaves_nothing_out_afterwards() {
-    let topic = Topic::new(shared().await, 1).await;
-    topic.produce(records("a", 5)).await;
-    let source = || topic.builder().start_at(StartAt::Latest).build();
-    let consumer = Consumer::of(source().expect("a source"));
-    let control_says = async || topic.committed().await[0].0 == Some(5);
-    while !control_says().await {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+async fn what_cannot_be_decoded_is_a_letter_and_holds_up_nothing() {
+    let stage = Stage::new(1).await;
+    let messages = (1..=9_u64).map(|id| match id % 3 {
+        0 => RawMessage::new("odd").key("7"),
+        _ => message(7, id),
+    });
+    stage.topic.produce(messages.collect()).await;
+    let shelf = Shelf::default();
+    let source = stage.topic.builder().build().expect("a source");
+    let control = source.control();
+    let decoded = source
+        .decode(|raw| match id_of(raw) {
+            Some(_) => Ok(raw.clone()),
+            None => Err("too short".into()),
+        })
+        .letters(shelf.clone());
+    let member = Member::new(decoded, control, stage.consumer(stage.script()));
+    stage.committed(&[9]).await;
+    member.stop().await;
+    let letters = shelf.0.lock().unwrap();
+    let places: Vec<_> = letters
+        .iter()
+        .map(|letter| Place::of(&letter.raw).expect("a place").offset)
+        .collect();
+    assert_eq!(places, [2, 5, 8]);
+    assert!(letters.iter().all(|one| one.raw.payload == "odd"));
+    assert_eq!(stage.offsets(0), [0, 1, 3, 4, 6, 7]);
+}
+
+/// Commits an offset with this metadata, as another program would.
+pub(crate) async fn commit(topic: &Topic, at: u64, text: &str) {
+    let (name, consumer, text) = (topic.name.clone(), topic.consumer(), text.to_owned());
+    let commit = move || {
+        let mut list = TopicPartitionList::new();
+        let mut element = list.add_partition(&name, 0);
+        element
+            .set_offset(Offset::Offset(at.cast_signed()))
+            .expect("an offset");
+        element.set_metadata(&text);
+        let consumer: BaseConsumer = consumer;
+        consumer.commit(&list, CommitMode::Sync).expect("a commit");
+    };
+    tokio::task::spawn_blocking(commit).await.expect("a commit");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metadata_of_others_and_damaged_one_is_ignored_and_nothing_is_left_out() {
+    // Of another program, of an unknown encoding, cut off, with a frame that is none.
+    for text in ["host-7", "{\"at\": 3}", "/w==", "bgAB", "Sii1L/0A", "bA=="] {
+        let stage = Stage::new(1).await;
+        stage.publish([1; 10]).await;
+        commit(&stage.topic, 4, text).await;
+        let member = stage.member();
+        stage.committed(&[10]).await;
+        member.stop().await;
+        assert_eq!(stage.offsets(0), [4, 5, 6, 7, 8, 9], "{text}");
     }
-    consumer.stop().await;
-    // While no one reads.
-    topic.produce(records("b", 2)).await;
-    let consumer = Consumer::of(source().expect("a source"));
-    consumer.until_handled(2).await;
-    assert_eq!(consumer.texts(), texts("b", 2));
-    consumer.stop().await;
 }

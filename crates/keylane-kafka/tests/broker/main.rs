@@ -1,9 +1,12 @@
 //! The source against a real broker.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod conformance;
-mod consumer;
+mod control;
 mod hot_keys;
 mod logs;
 mod rebalances;
 mod resume;
+mod stage;
 mod support;

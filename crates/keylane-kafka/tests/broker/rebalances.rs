@@ -1,224 +1,325 @@
-//! Members come and go while records are handled: nothing is lost, nothing of a key overlaps or
-//! changes its order, and only what was not committed is done again.
+//! Members that join, leave and are taken out of their group, while records are produced. What all of
+//! them have done is judged as one history: nothing is lost, each key is in its order and never at
+//! two places at once, and what is done twice was not committed before.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use keylane::source::RawMessage;
-use keylane::{Dispatcher, Intake, IntakeSettings, OnExhausted};
-use keylane_kafka::{Builder, Control};
-use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use keylane_kafka::{Builder, metadata};
+use keylane_testkit::scenario::Random;
+use keylane_testkit::{Act, Evidence, Gate, Rule};
+use tokio::time::{Instant, sleep};
 
-use crate::consumer::{record, text_of, until};
-use crate::support::{Topic, shared};
+use crate::stage::{Member, Stage, place_of, until, waiting};
 
 const PARTITIONS: i32 = 6;
-const KEYS: usize = 200;
+const KEYS: u64 = 200;
 
-/// How many records of each key are written at a time.
-const AT_ONCE: u64 = 10;
-
-/// How many rebalances each protocol has; more are for long runs.
-fn rebalances() -> usize {
-    let asked = std::env::var("KEYLANE_KAFKA_REBALANCES");
-    let asked = asked.ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or(7)
+/// How the group shares its partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Eager,
+    Cooperative,
+    New,
 }
 
-/// What all members have done.
-#[derive(Default)]
-struct History {
-    /// Which record of a key is running.
-    running: BTreeMap<String, u64>,
-    /// The records of each key, in the order of their first starts.
-    firsts: BTreeMap<String, Vec<u64>>,
-    ended: BTreeSet<(String, u64)>,
-    /// Starts of records that had ended before.
-    repeats: usize,
-    wrong: Vec<String>,
+/// So many rebalances for each protocol: 20 together unless set.
+fn rebalances() -> u64 {
+    std::env::var("KEYLANE_KAFKA_REBALANCES").map_or(7, |count| count.parse().unwrap())
 }
 
-impl History {
-    fn starts(&mut self, key: &str, seq: u64) {
-        if let Some(other) = self.running.insert(key.to_owned(), seq) {
-            self.wrong
-                .push(format!("{key}/{seq} started while {key}/{other} ran"));
-        }
-        let firsts = self.firsts.entry(key.to_owned()).or_default();
-        match firsts.last() {
-            Some(last) if *last >= seq && !firsts.contains(&seq) => {
-                self.wrong
-                    .push(format!("{key}/{seq} came after {key}/{last}"));
-            }
-            _ if firsts.contains(&seq) => {}
-            _ => firsts.push(seq),
-        }
-        self.repeats += usize::from(self.ended.contains(&(key.to_owned(), seq)));
-    }
-
-    fn ends(&mut self, key: &str, seq: u64) {
-        self.ended.insert((key.to_owned(), seq));
+fn builder(stage: &Stage, protocol: Protocol) -> Builder {
+    let topic = &stage.topic;
+    match protocol {
+        Protocol::Eager => topic
+            .builder()
+            .property("partition.assignment.strategy", "range"),
+        Protocol::Cooperative => topic
+            .builder()
+            .property("partition.assignment.strategy", "cooperative-sticky"),
+        Protocol::New => topic
+            .builder_of_new_protocol(topic.kafka.bootstrap())
+            .property("group.protocol", "consumer"),
     }
 }
 
-/// An attempt. One that is dropped has ended as well, and is not done.
-struct Attempt(Arc<Mutex<History>>, String);
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        self.0.lock().expect("no panic").running.remove(&self.1);
-    }
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_reordered_when_all_partitions_move() {
+    rebalanced(Protocol::Eager, false).await;
 }
 
-struct Member {
-    intake: Intake,
-    control: Control,
-    dispatcher: Dispatcher<Bytes, RawMessage, (), io::Error>,
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_reordered_when_some_partitions_move() {
+    rebalanced(Protocol::Cooperative, false).await;
 }
 
-impl Member {
-    fn join(builder: Builder, history: &Arc<Mutex<History>>) -> Self {
-        let source = builder.build().expect("a source");
-        let control = source.control();
-        let history = Arc::clone(history);
-        let dispatcher = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
-            .on_exhausted(OnExhausted::Halt)
-            .spawn(move |raw: RawMessage| {
-                let history = Arc::clone(&history);
-                async move {
-                    let key = text_of(raw.key.as_deref().unwrap_or_default());
-                    let seq = text_of(&raw.payload).parse().expect("a number");
-                    history.lock().expect("no panic").starts(&key, seq);
-                    let attempt = Attempt(Arc::clone(&history), key.clone());
-                    sleep(Duration::from_millis(seq % 4)).await;
-                    history.lock().expect("no panic").ends(&key, seq);
-                    drop(attempt);
-                    Ok::<(), io::Error>(())
-                }
-            })
-            .expect("a dispatcher");
-        let settings = IntakeSettings::new().revoke_within(Duration::from_secs(5));
-        let intake = dispatcher
-            .consume_with(source, settings)
-            .expect("an intake");
-        Self {
-            intake,
-            control,
-            dispatcher,
-        }
-    }
-
-    async fn leave(self) {
-        self.intake.stop().within(Duration::ZERO).await;
-        self.dispatcher.close().await;
-    }
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_reordered_when_the_broker_assigns() {
+    rebalanced(Protocol::New, false).await;
 }
 
-/// All partitions are somewhere, and each member has some.
-async fn shared_out(members: &[Member]) {
-    until("all members have partitions", || {
-        let counts = members
-            .iter()
-            .map(|member| member.control.partitions().len());
-        let counts: Vec<_> = counts.collect();
-        counts.iter().sum::<usize>() == PARTITIONS as usize && !counts.contains(&0)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_reordered_when_members_are_taken_out() {
+    rebalanced(Protocol::Cooperative, true).await;
+}
+
+/// Each member has partitions, and all of them together have all.
+fn is_settled(members: &[Member]) -> bool {
+    let has = members
+        .iter()
+        .map(|member| member.control.partitions())
+        .collect::<Vec<_>>();
+    let all: BTreeSet<_> = has.iter().flatten().map(|one| one.partition).collect();
+    let count: usize = has.iter().map(Vec::len).sum();
+    let is_each_there = has.iter().all(|partitions| !partitions.is_empty());
+    is_each_there && all.len() == count && count == PARTITIONS as usize
+}
+
+async fn settled(members: &[Member]) {
+    until("the partitions are shared", async || is_settled(members)).await;
+}
+
+/// All members are taken out, and come again by themselves.
+async fn taken_out(stage: &Stage) {
+    let before = stage.topic.members().await;
+    stage.topic.expel().await;
+    until("all have come again", async || {
+        let now = stage.topic.members().await;
+        now.len() == before.len() && now.iter().all(|member| !before.contains(member))
     })
     .await;
 }
 
-/// Writes records of all keys until it is told to end. Returns how many there are of each.
-fn produce(topic: Topic, ends: Arc<AtomicBool>) -> JoinHandle<u64> {
-    tokio::spawn(async move {
-        let mut seq = 0;
-        while !ends.load(Ordering::Relaxed) {
-            let of_all =
-                |seq: u64| (0..KEYS).map(move |key| record(&format!("key-{key}"), seq.to_string()));
-            topic
-                .produce((seq..seq + AT_ONCE).flat_map(of_all).collect())
-                .await;
-            seq += AT_ONCE;
-        }
-        seq
-    })
+/// Publishes until it is told to end. What is published goes to all keys.
+async fn produce(stage: Stage, ends: Arc<AtomicBool>) {
+    let mut random = Random::new(7);
+    while !ends.load(Ordering::Relaxed) {
+        let keys = Vec::from_iter((0..100).map(|_| random.below(KEYS)));
+        stage.publish(keys).await;
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
-/// Sees that no committed offset goes back.
-fn watch(topic: Topic, ends: Arc<AtomicBool>) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        let mut last = vec![0; PARTITIONS as usize];
-        while !ends.load(Ordering::Relaxed) {
-            for (number, (at, _)) in topic.committed().await.iter().enumerate() {
-                let at = at.unwrap_or(0);
-                assert!(at >= last[number], "partition {number} went back to {at}");
-                last[number] = at;
+/// Looks at what is committed until it is told to end: it never goes back, and it never says more than
+/// what was done. Returns for each message after how many it was first seen to be committed.
+async fn watch(stage: Stage, ends: Arc<AtomicBool>) -> BTreeMap<(i32, u64), usize> {
+    let mut seen = BTreeMap::new();
+    let mut last = vec![0; PARTITIONS as usize];
+    while !ends.load(Ordering::Relaxed) {
+        let committed = stage.topic.committed().await;
+        // Looked at afterwards: it is no less than what the commit was made of.
+        let done = stage.done();
+        let places: BTreeSet<_> = done.iter().map(place_of).collect();
+        for (number, (at, text)) in (0..).zip(committed) {
+            let Some(at) = at else { continue };
+            let last = &mut last[number as usize];
+            assert!(*last <= at, "{number} went from {last} back to {at}");
+            let beyond = metadata::decode(at, &text).expect("our own metadata");
+            for offset in (*last..at).chain(beyond.runs().flatten()) {
+                let place = (number, offset);
+                assert!(
+                    places.contains(&place),
+                    "{place:?} is committed, and not done"
+                );
+                seen.entry(place).or_insert(done.len());
             }
-            sleep(Duration::from_millis(50)).await;
+            *last = at;
         }
-    })
+        sleep(Duration::from_millis(10)).await;
+    }
+    seen
 }
 
-async fn rebalance(builder: impl Fn(&Topic) -> Builder) {
-    let topic = Topic::new(shared().await, PARTITIONS).await;
-    let history = Arc::new(Mutex::new(History::default()));
+async fn rebalanced(protocol: Protocol, expels: bool) {
+    let stage = Stage::new(PARTITIONS).await;
+    let join = || {
+        let script = stage.script().choose(|cue| {
+            let takes = Act::ok().sleeps(Duration::from_millis(cue.id % 8));
+            match (cue.id % 61, cue.attempt) {
+                (0, 1) => Act::error(),
+                _ => takes,
+            }
+        });
+        stage.member_of(builder(&stage, protocol), script)
+    };
     let ends = Arc::new(AtomicBool::new(false));
-    let producing = produce(topic.clone(), Arc::clone(&ends));
-    let watching = watch(topic.clone(), Arc::clone(&ends));
-    let mut members = vec![Member::join(builder(&topic), &history)];
-    for turn in 0..rebalances() {
-        match members.len() {
-            1 => members.push(Member::join(builder(&topic), &history)),
-            2 if turn % 2 == 0 => members.push(Member::join(builder(&topic), &history)),
-            // The oldest one, which has led the group.
-            _ => members.remove(0).leave().await,
+    let watches = Arc::new(AtomicBool::new(false));
+    let producer = tokio::spawn(produce(stage.clone(), Arc::clone(&ends)));
+    let watcher = tokio::spawn(watch(stage.clone(), Arc::clone(&watches)));
+    let mut members = vec![join(), join()];
+    settled(&members).await;
+    let mut random = Random::new(11);
+    for number in 0..rebalances() {
+        let before = stage.done().len();
+        match number % 3 {
+            // One comes.
+            0 => members.push(join()),
+            1 if expels => taken_out(&stage).await,
+            // One leaves, and another one comes.
+            1 => {
+                let goes = random.below(members.len() as u64) as usize;
+                members.remove(goes).stop().await;
+                members.push(join());
+            }
+            // One leaves.
+            _ => {
+                let goes = random.below(members.len() as u64) as usize;
+                members.remove(goes).stop().await;
+            }
         }
-        shared_out(&members).await;
+        settled(&members).await;
+        // The group goes on after each of them.
+        stage.handled(before + 100).await;
     }
     ends.store(true, Ordering::Relaxed);
-    let each = producing.await.expect("records");
-    watching.await.expect("no offset went back");
-    let all = KEYS * usize::try_from(each).expect("a number");
-    until("all are handled", || {
-        history.lock().expect("no panic").ended.len() >= all
-    })
-    .await;
+    producer.await.unwrap();
+    stage.nothing_left().await;
+    watches.store(true, Ordering::Relaxed);
+    let committed = watcher.await.unwrap();
     for member in members {
-        member.leave().await;
+        let stats = member.intake.stats();
+        // Whoever stays in the group goes on, and is not opened again.
+        assert!(expels || stats.restarts == 0, "{stats:?}");
+        member.stop().await;
     }
-    {
-        let history = history.lock().expect("no panic");
-        assert_eq!(history.wrong, Vec::<String>::new());
-        assert_eq!(history.ended.len(), all);
-        // They leave in order: what they have done is committed before.
-        println!("{all} records, {} done again", history.repeats);
-        assert_eq!(history.repeats, 0);
-    }
-    assert_eq!(topic.left().await, 0);
+    judge(&stage, &committed, expels);
 }
 
+fn judge(stage: &Stage, committed: &BTreeMap<(i32, u64), usize>, expels: bool) {
+    let mut first = BTreeSet::new();
+    let mut repeats = 0;
+    for (number, raw) in stage.done().iter().enumerate() {
+        let place = place_of(raw);
+        if first.insert(place) {
+            continue;
+        }
+        repeats += 1;
+        // With what was under way when it was seen. Whoever was taken out may be late.
+        let is_late = expels || committed.get(&place).is_none_or(|seen| number < *seen);
+        assert!(is_late, "{place:?} was done again after it was committed");
+    }
+    let evidence = Evidence::new()
+        .max_attempts(5)
+        .redelivers()
+        .quiescent(Instant::now());
+    match stage.history.check(&evidence) {
+        Ok(verdict) => {
+            verdict.assert_judged(&[Rule::NoLoss, Rule::NoInvention, Rule::Order]);
+            if !expels {
+                verdict.assert_judged(&[Rule::Exclusion]);
+            }
+        }
+        Err(mut broken) => {
+            // Whoever was taken out runs beside its successor until it hears of it.
+            broken.retain(|violation| !expels || violation.rule != Rule::Exclusion);
+            let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
+            assert!(broken.is_empty(), "{}", broken.join("\n"));
+        }
+    }
+    println!("{} messages, {repeats} of them again", first.len());
+    // Who leaves in order commits before its partitions go.
+    assert!(expels || repeats == 0);
+}
+
+/// In-flight work of a partition that goes may take its time: the others do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_is_taken_from_everyone() {
-    rebalance(|topic| {
-        let builder = topic.builder();
-        builder.property("partition.assignment.strategy", "range")
+async fn partitions_that_stay_go_on_while_others_are_revoked() {
+    let stage = Stage::new(2).await;
+    let gate = Gate::new();
+    for partition in 0..2 {
+        stage
+            .publish_to(Some(partition), [10 + partition as u64])
+            .await;
+    }
+    // Both partitions have a record in flight, so whichever goes has to wait.
+    let first = stage.member_with(waiting(&stage, &gate, |id| id <= 2));
+    until("both are in flight", async || gate.waiting() == 2).await;
+    let second = stage.member();
+    // Only one that stays can hand over these.
+    until("the rebalance waits", async || {
+        let done = stage.done().len();
+        stage.publish_to(Some(0), [20]).await;
+        stage.publish_to(Some(1), [21]).await;
+        done > 0 && stage.topic.members().await.len() == 2
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_moves_is_taken() {
-    rebalance(Topic::builder).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_broker_decides() {
-    rebalance(|topic| {
-        let builder = topic.builder_of_new_protocol(topic.kafka.bootstrap());
-        builder.property("group.protocol", "consumer")
+    gate.open();
+    until("each has one", async || {
+        let has = |member: &Member| member.control.partitions().len();
+        (has(&first), has(&second)) == (1, 1)
     })
     .await;
+    stage.nothing_left().await;
+    second.stop().await;
+    first.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_leaves_the_group_at_once() {
+    for protocol in [Protocol::Eager, Protocol::Cooperative] {
+        let stage = Stage::new(2).await;
+        stage.publish(0..10).await;
+        let member = stage.member_of(builder(&stage, protocol), stage.script());
+        stage.handled(10).await;
+        assert_eq!(stage.topic.members().await.len(), 1);
+        member.stop().await;
+        assert_eq!(stage.topic.members().await, [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_static_member_that_restarts_gets_its_partitions_without_a_rebalance() {
+    let stage = Stage::new(4).await;
+    let join = |name: &str| {
+        let builder = stage.topic.builder().static_member(name);
+        // Long enough for a restart.
+        let builder = builder.property("session.timeout.ms", "30000");
+        stage.member_of(builder, stage.script())
+    };
+    let numbers = |member: &Member| {
+        let all = member.control.partitions();
+        all.iter().map(|one| one.partition).collect::<Vec<_>>()
+    };
+    let (one, two) = (join("one"), join("two"));
+    until("each has two", async || {
+        (numbers(&one).len(), numbers(&two).len()) == (2, 2)
+    })
+    .await;
+    let (of_one, of_two) = (numbers(&one), numbers(&two));
+    one.stop().await;
+    stage.publish(0..20).await;
+    let members = stage.topic.members().await;
+    assert_eq!(members.len(), 2, "a static member does not leave");
+    let one = join("one");
+    until("it has its partitions", async || numbers(&one) == of_one).await;
+    stage.handled(20).await;
+    assert_eq!(numbers(&two), of_two);
+    stage.nothing_left().await;
+    assert_eq!(two.intake.stats().given_back, 0);
+    one.stop().await;
+    two.stop().await;
+}
+
+/// Parallel Consumer's #843: after a revoke and an assign of the same partition a key ran on two
+/// threads, the old one and a new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_comes_back_does_not_overlap_with_its_past() {
+    let stage = Stage::new(1).await;
+    let gate = Gate::new();
+    let member = stage.member_with(waiting(&stage, &gate, |_| true));
+    stage.publish([1, 1]).await;
+    until("one is in flight", async || gate.waiting() == 1).await;
+    stage.topic.expel().await;
+    until("both were handed over again", async || {
+        member.intake.stats().received >= 4
+    })
+    .await;
+    gate.open();
+    stage.committed(&[2]).await;
+    member.stop().await;
+    let evidence = Evidence::new().redelivers();
+    let broken = stage.history.check(&evidence).err().unwrap_or_default();
+    assert!(broken.is_empty(), "{broken:?}");
 }

@@ -1,144 +1,141 @@
-//! What the next owner of a partition does, and what it does not do again.
+//! What is done beyond the committed offset: it is in the metadata of the commit, and is not done
+//! again, by whoever has written it.
 
-use keylane_kafka::MetadataFull;
-use rdkafka::consumer::{CommitMode, Consumer as _};
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
-use crate::consumer::{Consumer, record, until};
-use crate::support::{Topic, shared};
+use keylane_kafka::{MetadataFull, metadata};
+use keylane_testkit::Gate;
+use serde_json::Value;
+
+use crate::logs::commit;
+use crate::stage::{Member, Stage, id_of, until, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_done_beyond_the_frontier_is_not_done_again() {
-    let topic = Topic::new(shared().await, 1).await;
-    let sent = (0..40).map(|n| {
-        record(
-            if n % 10 == 3 { "slow" } else { "quick" },
-            format!("{n:02}"),
-        )
-    });
-    topic.produce(sent.collect()).await;
-    let source = topic.builder().build().expect("a source");
-    let control = source.control();
-    let consumer = Consumer::holding(source, &["slow"]);
-    consumer.until_handled(36).await;
-    until("all that is done is committed", || {
-        let partitions = control.partitions();
-        partitions
-            .first()
-            .is_some_and(|one| one.committed == Some(3) && one.beyond == 33)
-    })
-    .await;
-    let status = control.partitions().remove(0);
-    assert_eq!((status.position, status.end, status.open), (3, 40, 4));
-    let report = consumer.stop().await;
-    assert_eq!((report.acked, report.given_back), (36, 4), "{report}");
-    assert_eq!(topic.left().await, 4);
-
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(4).await;
-    assert_eq!(consumer.texts(), ["03", "13", "23", "33"]);
-    let report = consumer.stop().await;
-    assert_eq!((report.received, report.acked), (4, 4), "{report}");
-    assert_eq!(topic.committed().await, [(Some(40), String::new())]);
+async fn a_stop_in_the_middle_leaves_nothing_to_be_done_again() {
+    let stage = Stage::new(1).await;
+    let gate = Gate::new();
+    // One key waits, and holds the frontier at the first offset. The others go on.
+    let waits: BTreeSet<u64> = [1, 2, 300, 301].into();
+    let keys = (1..=1_000).map(|id| if waits.contains(&id) { 0 } else { id });
+    stage.publish(keys).await;
+    let held_back = waits.clone();
+    let member = stage.member_with(waiting(&stage, &gate, move |id| held_back.contains(&id)));
+    stage.handled(996).await;
+    let is_said = async || {
+        let (committed, text) = stage.topic.committed().await.remove(0);
+        let beyond = metadata::decode(committed.unwrap_or_default(), &text).unwrap();
+        committed == Some(0) && beyond.runs().eq([2..299, 301..1_000])
+    };
+    // Before the stop already: it may be a kill.
+    until("what is done is committed", is_said).await;
+    member.stop().await;
+    assert!(is_said().await);
+    assert_eq!(stage.offsets(0).len(), 996);
+    let member = stage.member();
+    stage.committed(&[1_000]).await;
+    member.stop().await;
+    assert_eq!(stage.offsets(0), Vec::from_iter(0..1_000));
+    let ids: Vec<_> = stage.done().iter().filter_map(id_of).collect();
+    assert_eq!(ids[996..], [1, 2, 300, 301]);
 }
 
-/// Commits as another program does, without being a member.
-async fn commit(topic: &Topic, at: i64, text: &str) {
-    let (topic, text) = (topic.clone(), text.to_owned());
-    let commit = move || {
-        let mut list = TopicPartitionList::new();
-        let mut element = list.add_partition(&topic.name, 0);
-        element.set_offset(Offset::Offset(at)).expect("an offset");
-        element.set_metadata(&text);
-        let consumer = topic.consumer();
-        consumer.commit(&list, CommitMode::Sync).expect("a commit");
-    };
-    tokio::task::spawn_blocking(commit).await.expect("a commit");
+/// A vector of Parallel Consumer's: what is committed, one past the last offset that is done, what
+/// below it is not, and the same as metadata in each of its encodings.
+struct Vector {
+    committed: u64,
+    end: u64,
+    not_done: Vec<Range<u64>>,
+    texts: Vec<String>,
+}
+
+fn vector(named: &str) -> Vector {
+    let text = include_str!("../data/parallel_consumer.json");
+    let all: Value = serde_json::from_str(text).unwrap();
+    let mut all = all["vectors"].as_array().unwrap().iter();
+    let one = all
+        .find(|one| one["name"].as_str().unwrap().starts_with(named))
+        .unwrap();
+    let committed = one["committed"].as_u64().unwrap();
+    let not_done = one["incomplete"].as_array().unwrap().iter().map(|run| {
+        let start = committed + run[0].as_u64().unwrap();
+        start..start + run[1].as_u64().unwrap()
+    });
+    let texts = one["payloads"].as_array().unwrap().iter();
+    Vector {
+        committed,
+        end: one["highest"].as_u64().unwrap() + 1,
+        not_done: not_done.collect(),
+        texts: texts
+            .map(|one| one["metadata"].as_str().unwrap().to_owned())
+            .collect(),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_parallel_consumer_has_done_is_not_done_again() {
-    let topic = Topic::new(shared().await, 1).await;
-    let sent = (0..10).map(|n| record("key", n.to_string()));
-    topic.produce(sent.collect()).await;
-    // Run lengths, version 1, of its own class: one that is not done, and one that is.
-    commit(&topic, 4, "bgABAAE=").await;
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(5).await;
-    assert_eq!(consumer.texts(), ["4", "6", "7", "8", "9"]);
-    consumer.stop().await;
-    assert_eq!(topic.left().await, 0);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metadata_of_another_program_is_ignored_and_leaves_nothing_out() {
-    for text in ["leader epoch 5", "bg", "AAAA", "\u{1f980}"] {
-        let topic = Topic::new(shared().await, 1).await;
-        let sent = (0..6).map(|n| record("key", n.to_string()));
-        topic.produce(sent.collect()).await;
-        commit(&topic, 2, text).await;
-        let consumer = Consumer::of(topic.builder().build().expect("a source"));
-        consumer.until_handled(4).await;
-        assert_eq!(consumer.texts(), ["2", "3", "4", "5"], "{text}");
-        consumer.stop().await;
+    let vector = vector("small mix");
+    assert_eq!(vector.texts.len(), 8);
+    for text in &vector.texts {
+        let stage = Stage::new(1).await;
+        let records = vector.end + 5;
+        stage.publish(0..records).await;
+        commit(&stage.topic, vector.committed, text).await;
+        let member = stage.member();
+        stage.committed(&[records]).await;
+        member.stop().await;
+        let mut expected: Vec<_> = vector.not_done.iter().cloned().flatten().collect();
+        expected.extend(vector.end..records);
+        assert_eq!(stage.offsets(0), expected, "{text}");
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_partition_pauses_where_its_metadata_is_nearly_full_and_goes_on_afterwards() {
-    let topic = Topic::new(shared().await, 1).await;
-    // What is done and what is not in turns, so that the metadata grows with each.
-    let first = record("slow", "00000");
-    let sent = (1..400).map(|n| record(&format!("{}", n % 7), format!("{n:05}")));
-    topic
-        .produce(std::iter::once(first).chain(sent).collect())
-        .await;
-    let builder = topic.builder().metadata_full(MetadataFull::Pause);
-    let source = builder.metadata_chars(8).build().expect("a source");
-    let control = source.control();
-    let consumer = Consumer::holding(source, &["slow"]);
-    consumer.until_handled(399).await;
-    until("the partition is full", || {
-        control.partitions().first().is_some_and(|one| one.is_full)
-    })
-    .await;
-    topic.produce(vec![record("late", "late")]).await;
-    consumer.let_go();
-    consumer.until_handled(401).await;
-    until("it is not full any more", || {
-        control.partitions().first().is_some_and(|one| !one.is_full)
-    })
-    .await;
-    consumer.stop().await;
-    assert_eq!(topic.left().await, 0);
+/// One in twenty records of partition 0 waits, and the first one: its metadata becomes long.
+async fn full(policy: MetadataFull) -> (Stage, Gate, Member) {
+    let stage = Stage::new(2).await;
+    let gate = Gate::new();
+    stage.publish_to(Some(0), 0..2_000).await;
+    let script = waiting(&stage, &gate, |id| id == 1 || id % 20 == 0);
+    let builder = stage.topic.builder();
+    let builder = builder.metadata_full(policy).metadata_chars(40);
+    let member = stage.member_of(builder, script);
+    (stage, gate, member)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_partition_hands_over_nothing_and_the_others_go_on() {
-    let topic = Topic::new(shared().await, 2).await;
-    let source = topic.builder().build().expect("a source");
-    let control = source.control();
-    control.pause(&topic.name, 0);
-    let consumer = Consumer::of(source);
-    for partition in 0..2 {
-        let sent = (0..3).map(|n| record("key", format!("{partition}-{n}")));
-        topic.produce_to(Some(partition), sent.collect()).await;
-    }
-    consumer.until_handled(3).await;
-    assert_eq!(consumer.texts(), ["1-0", "1-1", "1-2"]);
-    assert!(control.partitions()[0].is_paused && !control.partitions()[1].is_paused);
-    control.resume(&topic.name, 0);
-    consumer.until_handled(6).await;
-    consumer.stop().await;
+async fn a_partition_that_is_to_pause_takes_nothing_while_its_metadata_is_full() {
+    let (stage, gate, member) = full(MetadataFull::Pause).await;
+    let is_full = || member.status(0).is_some_and(|status| status.is_full);
+    until("the partition is full", async || is_full()).await;
+    stage.handled(1_899).await;
+    // These stay in the log, while those of the other partition pass.
+    stage.publish_to(Some(0), 3_000..3_010).await;
+    stage.publish_to(Some(1), 4_000..4_005).await;
+    stage.handled(1_899 + 5).await;
+    stage.committed(&[0, 5]).await;
+    assert!(is_full());
+    assert_eq!(stage.offsets(0).last(), Some(&1_998));
+    gate.open();
+    stage.committed(&[2_010, 5]).await;
+    member.stop().await;
+    assert_eq!(stage.offsets(0), Vec::from_iter(0..2_010));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_leaves_the_group_at_once() {
-    let topic = Topic::new(shared().await, 2).await;
-    topic.produce(vec![record("a", "a")]).await;
-    let consumer = Consumer::of(topic.builder().build().expect("a source"));
-    consumer.until_handled(1).await;
-    assert_eq!(topic.members().await.len(), 1);
-    consumer.stop().await;
-    assert_eq!(topic.members().await, Vec::<String>::new());
+async fn a_partition_that_may_repeat_goes_on_when_its_metadata_is_full() {
+    let (stage, gate, member) = full(MetadataFull::Repeat).await;
+    stage.handled(1_899).await;
+    stage.publish_to(Some(0), 3_000..3_010).await;
+    stage.handled(1_899 + 10).await;
+    // What fits is said.
+    until("the metadata is full", async || {
+        let (at, text) = stage.topic.committed().await.remove(0);
+        at == Some(0) && (30..=40).contains(&text.len())
+    })
+    .await;
+    assert!(!member.status(0).unwrap().is_full);
+    gate.open();
+    stage.committed(&[2_010, 0]).await;
+    member.stop().await;
+    assert_eq!(stage.offsets(0), Vec::from_iter(0..2_010));
 }
