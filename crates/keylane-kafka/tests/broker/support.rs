@@ -162,6 +162,8 @@ impl Topic {
         client.set("enable.idempotence", "true");
         client.set("message.max.bytes", "4000000");
         client.set("linger.ms", "1");
+        // As Java's producers do it. By default the client takes an empty key for none.
+        client.set("partitioner", "murmur2_random");
         client.set("topic.metadata.refresh.interval.ms", "500");
         let failures = Failures::default();
         let producer: BaseProducer<Failures> = client

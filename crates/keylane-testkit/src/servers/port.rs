@@ -1,7 +1,7 @@
 //! Free ports.
 
 use std::collections::hash_map::RandomState;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::hash::BuildHasher;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -42,34 +42,51 @@ pub(crate) fn free_port() -> io::Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// The locks on the ports of this process. They go with it, also when it is killed.
-static LOCKS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+/// What says to other processes that ports are ours. It goes with this process, also when it is killed.
+static CLAIMS: Mutex<Vec<Claim>> = Mutex::new(Vec::new());
 
 /// Takes a port for the life of this process, unless another one has it. A server that is down is not
 /// seen by its port, and would not come back if the server of another test took it meanwhile.
 fn is_ours(port: u16) -> bool {
-    let folder = std::env::temp_dir().join("keylane-ports");
-    let open = || {
-        fs::create_dir_all(&folder)?;
-        let path = folder.join(port.to_string());
-        File::options().create(true).append(true).open(path)
-    };
-    // Where no lock can be had, as in the folder of another user, the port will do without.
-    let Ok(file) = open() else { return true };
-    let is_locked = !matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-    if is_locked {
-        LOCKS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(file);
+    match claim(port) {
+        Ok(claim) => {
+            CLAIMS
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(claim);
+            true
+        }
+        Err(error) => error.kind() != io::ErrorKind::AddrInUse,
     }
-    is_locked
+}
+
+/// A socket that no one connects to. Its name is in no folder, so nothing is left of it.
+#[cfg(target_os = "linux")]
+type Claim = std::os::unix::net::UnixListener;
+
+#[cfg(target_os = "linux")]
+fn claim(port: u16) -> io::Result<Claim> {
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::SocketAddr;
+
+    let name = format!("keylane-port-{port}");
+    Claim::bind_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+/// Other systems have no such names: a port does without.
+#[cfg(not(target_os = "linux"))]
+type Claim = ();
+
+#[cfg(not(target_os = "linux"))]
+fn claim(_: u16) -> io::Result<Claim> {
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_port_is_given_once() {
         let port = free_port().unwrap();
