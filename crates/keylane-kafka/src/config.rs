@@ -9,8 +9,10 @@ use keylane::source::frontier::Limits;
 use rdkafka::ClientConfig;
 
 use crate::error::ConfigError;
+use crate::letters::DeadLetterTopic;
 use crate::metadata::MOST_CHARS;
 use crate::partition::MetadataFull;
+use crate::producer::Producer;
 use crate::source::KafkaSource;
 
 /// Where a partition begins for which the group has nothing committed, or whose committed offset is
@@ -88,8 +90,9 @@ const CLASSIC_ONLY: &str = "partition.assignment.strategy";
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder {
     brokers: String,
-    group: String,
+    pub(crate) group: String,
     topics: Vec<String>,
+    letters: Option<String>,
     properties: BTreeMap<String, String>,
     pub(crate) start_at: StartAt,
     pub(crate) keyless: Keyless,
@@ -104,6 +107,8 @@ pub struct Builder {
 pub(crate) struct Config {
     pub(crate) topics: Vec<String>,
     pub(crate) settings: Builder,
+    /// Where dead letters go.
+    pub(crate) letters: Option<DeadLetterTopic>,
     client: ClientConfig,
 }
 
@@ -113,6 +118,7 @@ impl Builder {
             brokers: brokers.into(),
             group: group.into(),
             topics: Vec::new(),
+            letters: None,
             properties: BTreeMap::new(),
             start_at: StartAt::default(),
             keyless: Keyless::default(),
@@ -204,6 +210,18 @@ impl Builder {
         self
     }
 
+    /// Keeps dead letters in this topic: those of a dispatcher that is built with
+    /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource). What a letter says is told at
+    /// [`DeadLetterTopic`].
+    ///
+    /// The record is read from the log again, and written to the topic by a producer with the
+    /// properties of this client that are about the connection. It is committed when the letter is
+    /// there. A pattern that fits the topic of the letters does not take it.
+    pub fn dead_letters(mut self, topic: impl Into<String>) -> Self {
+        self.letters = Some(topic.into());
+        self
+    }
+
     /// Checks the settings. Nothing is connected before the source is consumed.
     ///
     /// # Errors
@@ -213,7 +231,7 @@ impl Builder {
         Ok(KafkaSource::new(self.check()?))
     }
 
-    fn check(mut self) -> Result<Arc<Config>, ConfigError> {
+    pub(crate) fn check(mut self) -> Result<Arc<Config>, ConfigError> {
         let is_blank = |text: &String| text.trim().is_empty();
         if is_blank(&self.brokers) {
             return Err(ConfigError::NoBrokers);
@@ -226,6 +244,18 @@ impl Builder {
         }
         if self.commit_every.is_zero() || self.commit_after == 0 {
             return Err(ConfigError::NeverCommits);
+        }
+        if let Some(letters) = &self.letters {
+            if is_blank(letters) || self.topics.contains(letters) {
+                return Err(ConfigError::Letters);
+            }
+            // A letter that fails would be a letter again, for ever.
+            let none = format!("^{}$", escaped(letters));
+            let ignored = self.properties.entry(IGNORED.to_owned()).or_default();
+            *ignored = match ignored.is_empty() {
+                true => none,
+                false => format!("{ignored},{none}"),
+            };
         }
         for (name, why) in REFUSED {
             if self.properties.contains_key(name) {
@@ -258,12 +288,53 @@ impl Builder {
         client
             .create_native_config()
             .map_err(|error| ConfigError::client(&error))?;
+        let letters = match &self.letters {
+            Some(letters) => Some(self.letters_in(letters)?),
+            None => None,
+        };
         Ok(Arc::new(Config {
             topics: std::mem::take(&mut self.topics),
             settings: self,
+            letters,
             client,
         }))
     }
+
+    fn letters_in(&self, topic: &str) -> Result<DeadLetterTopic, ConfigError> {
+        let about_connection = self
+            .properties
+            .iter()
+            .filter(|(name, _)| CONNECTION.iter().any(|start| name.starts_with(start)));
+        let producer = about_connection
+            .fold(
+                Producer::builder(&self.brokers),
+                |producer, (name, value)| producer.property(name, value),
+            )
+            .property("linger.ms", "0")
+            .build()?;
+        Ok(DeadLetterTopic::new(producer, topic).group(&self.group))
+    }
+}
+
+/// Properties that a producer has as well begin with one of these.
+const CONNECTION: [&str; 8] = [
+    "security.",
+    "ssl.",
+    "enable.ssl.",
+    "sasl.",
+    "enable.sasl.",
+    "socket.",
+    "broker.",
+    "client.",
+];
+
+/// Topics that are as if they were not there.
+const IGNORED: &str = "topic.blacklist";
+
+/// A topic as a regular expression. Of the characters that a name may have only the dot means
+/// something else there.
+fn escaped(topic: &str) -> String {
+    topic.replace('.', "\\.")
 }
 
 const STATIC_MEMBER: &str = "group.instance.id";
@@ -293,6 +364,8 @@ impl Config {
         client
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "earliest")
+            // What has to be read next waits behind a request that waits for the end of the log.
+            .set("fetch.wait.max.ms", "1")
             .set("queued.min.messages", "1000")
             .set("queued.max.messages.kbytes", "1024");
         client

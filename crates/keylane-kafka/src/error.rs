@@ -1,9 +1,9 @@
-//! What goes wrong while a source is built.
+//! What goes wrong while a source or a producer is built.
 
 use rdkafka::error::KafkaError;
 use thiserror::Error;
 
-/// The settings of a source do not go together.
+/// The settings of a source or a producer do not go together.
 #[non_exhaustive]
 #[derive(Error, Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
@@ -16,10 +16,13 @@ pub enum ConfigError {
     /// There is no topic, or one without a name.
     #[error("no topic is named: use `topic` or `pattern`")]
     NoTopic,
+    /// The topic of the dead letters has no name, or is one of those that are read.
+    #[error("dead letters need a topic of their own: give `dead_letters` one that is not read")]
+    Letters,
     /// An interval is zero.
     #[error("`commit_every` and `commit_after` must be more than zero")]
     NeverCommits,
-    /// The source sets this property itself.
+    /// The source, or the producer, sets this property itself.
     #[error("the property `{name}` is not for you to set: {why}")]
     Refused {
         /// The property.

@@ -6,6 +6,14 @@ pub use source::KafkaSource;
 mod config;
 pub use config::{Builder, Keyless, StartAt};
 
+mod producer;
+#[cfg(feature = "spool")]
+pub use producer::SpoolTopic;
+pub use producer::{Producer, ProducerBuilder, SendError, Sent};
+
+mod letters;
+pub use letters::{DeadLetterTopic, Redrive, RedriveError, RedriveReport};
+
 mod control;
 pub use control::{Control, PartitionStatus};
 

@@ -214,7 +214,6 @@ impl MetadataFull {
 }
 
 #[cfg(test)]
-#[expect(clippy::single_range_in_vec_init, reason = "lists of runs")]
 mod tests {
     use super::*;
 

@@ -171,8 +171,8 @@ impl<E> Failure<E> {
         }
     }
 
-    /// What is told to a source that keeps the letter.
-    pub(crate) fn cause(&self) -> LetterCause {
+    /// The reason in one word, as it is told to a source that keeps the letter.
+    pub fn cause(&self) -> LetterCause {
         match self {
             Self::Error(_) => LetterCause::Failed,
             Self::Panicked(_) => LetterCause::Panicked,

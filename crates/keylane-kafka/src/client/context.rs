@@ -260,7 +260,7 @@ impl ClientContext for Context {
 }
 
 /// Writes down what the client logs.
-pub(super) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
+pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
         RDKafkaLogLevel::Emerg
         | RDKafkaLogLevel::Alert

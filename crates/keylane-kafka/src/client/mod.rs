@@ -1,13 +1,19 @@
 //! Everything that speaks with the brokers.
 
 mod context;
-pub(crate) use context::{Found, News, Release};
+pub(crate) use context::{Found, News, Release, log};
 
 mod session;
 pub(crate) use session::{Consumer, Queue, Session};
+
+mod job;
+pub(crate) use job::{Job, blocking, job};
 
 mod commit;
 pub(crate) use commit::{Answer, commit};
 
 mod reader;
 pub(crate) use reader::Reader;
+
+mod progress;
+pub(crate) use progress::Progress;

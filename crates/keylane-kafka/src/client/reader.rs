@@ -23,8 +23,9 @@ const READ_WITHIN: Duration = Duration::from_secs(20);
 /// How long one look at the queue may take.
 const POLL: Duration = Duration::from_millis(100);
 
+/// Not in a group, so that little is to be told of it.
 #[derive(Clone)]
-struct Silent;
+pub(super) struct Silent;
 
 impl ClientContext for Silent {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
@@ -92,6 +93,14 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// Reads nothing ahead any more: at the end of a log that is one request after the other.
+    pub(crate) fn rest(&mut self) {
+        if self.place.take().is_some() {
+            // It fails only where there is no consumer.
+            let _ = self.consumer.unassign();
+        }
     }
 
     /// Reads on at this offset.

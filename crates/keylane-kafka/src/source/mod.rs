@@ -12,26 +12,28 @@
 //! source, and looked at by the next call.
 
 mod intake;
+mod letters;
 mod offsets;
 mod receiving;
 mod rereading;
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use keylane::source::{
     Deliveries, Features, Generation, RawMessage, Received, Settlement, Source, SourceError,
+    SourceLetter,
 };
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaResult;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::assignment::{Assignment, Position};
-use crate::client::{Answer, Consumer, Reader, Release, Session};
+use crate::client::{self, Answer, Consumer, Job, Reader, Release, Session};
 use crate::config::{Builder, Config};
 use crate::control::Control;
+use crate::producer::Delivery;
 use crate::record::Copier;
 
 use intake::PartitionIntake;
@@ -106,6 +108,8 @@ pub struct KafkaSource {
     /// Which partition is asked next whether its broker answers.
     probed: usize,
     reader: Option<Reader>,
+    /// Letters on their way, which are offered again.
+    letters: HashMap<Position, Delivery>,
     control: Control,
     published_at: Instant,
     /// The last so often was looked at what is paused.
@@ -153,6 +157,7 @@ impl KafkaSource {
             probing: None,
             probed: 0,
             reader: None,
+            letters: HashMap::new(),
             control: Control::default(),
             published_at: now,
             pauses_seen: 0,
@@ -182,6 +187,7 @@ impl KafkaSource {
         self.revoked.clear();
         self.lost.clear();
         self.rewind_at = None;
+        self.letters.clear();
         // They end by themselves, and their answers are about what is gone.
         self.committing = None;
         self.probing = None;
@@ -198,7 +204,11 @@ impl Source for KafkaSource {
     }
 
     fn features(&self) -> Features {
-        Features::new().survives_restart().random_access()
+        let features = Features::new().survives_restart().random_access();
+        match &self.config.letters {
+            Some(_) => features.dead_letters(),
+            None => features,
+        }
     }
 
     async fn open(&mut self) -> Result<(), SourceError> {
@@ -251,6 +261,10 @@ impl Source for KafkaSource {
         self.read_again(positions, into).await
     }
 
+    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+        self.keep_letter(letter).await
+    }
+
     async fn close(&mut self) -> Result<(), SourceError> {
         if let Some(session) = self.abandon() {
             session.close().await;
@@ -268,25 +282,12 @@ impl std::fmt::Debug for KafkaSource {
     }
 }
 
-/// The answer of something that blocks a thread of its own.
-type Job<T> = oneshot::Receiver<T>;
-
-/// Runs something that blocks its thread. Not in one of the runtime's: the end of a runtime waits for
-/// those, and a client may wait for its brokers for long.
 fn job<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Result<Job<T>, SourceError> {
-    let (answer, job) = oneshot::channel();
-    thread::Builder::new()
-        .name("keylane-kafka-job".to_owned())
-        .spawn(move || {
-            // The source may be gone.
-            let _ = answer.send(run());
-        })
-        .map_err(SourceError::failed)?;
-    Ok(job)
+    client::job(run).map_err(SourceError::failed)
 }
 
 async fn blocking<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SourceError> {
-    job(run)?.await.map_err(SourceError::failed)
+    client::blocking(run).await.map_err(SourceError::failed)
 }

@@ -74,7 +74,12 @@ impl KafkaSource {
             match self.wait(probe_at).await? {
                 Waited::Woken | Waited::Time => {}
                 Waited::Committed(answer) => drop(self.follow_answer(answer)),
-                Waited::Probed(Ok(())) => return Ok(Received::Idle),
+                Waited::Probed(Ok(())) => {
+                    if let Some(reader) = &mut self.reader {
+                        reader.rest();
+                    }
+                    return Ok(Received::Idle);
+                }
                 // It is asked again. Until it answers, the source does not say that it is well.
                 Waited::Probed(Err(error)) => {
                     tracing::warn!(target: "keylane", %error, "a broker does not answer");

@@ -32,10 +32,7 @@ impl KafkaSource {
                 Some((slot, topic, one.number, name, offsets))
             })
             .collect();
-        let mut reader = match self.reader.take() {
-            Some(reader) => reader,
-            None => Reader::new(&self.config).map_err(SourceError::failed)?,
-        };
+        let mut reader = self.take_reader()?;
         let keyless = self.config.settings.keyless;
         let read = blocking(move || {
             // Not that of the source, which is not in this thread.
@@ -62,5 +59,13 @@ impl KafkaSource {
             }
         }
         Ok(())
+    }
+
+    /// To be put back. If a call is dropped meanwhile, the next one makes another.
+    pub(super) fn take_reader(&mut self) -> Result<Reader, SourceError> {
+        match self.reader.take() {
+            Some(reader) => Ok(reader),
+            None => Reader::new(&self.config).map_err(SourceError::failed),
+        }
     }
 }

@@ -58,6 +58,8 @@ struct Broker(Protocol);
 struct Place {
     topic: Topic,
     protocol: Protocol,
+    /// Where the source keeps dead letters.
+    letters: Option<Topic>,
     /// The source goes through the proxy of its broker.
     is_proxied: bool,
 }
@@ -73,8 +75,14 @@ impl Harness for Broker {
             "restart" | "kill" | "stall" => Arc::new(Kafka::start().await?),
             _ => shared().await,
         };
+        let topic = Topic::new(kafka, 3).await;
+        let letters = match case {
+            "dead_letter_at_source" => Some(topic.beside(".dead", &[]).await),
+            _ => None,
+        };
         Ok(Place {
-            topic: Topic::new(kafka, 3).await,
+            topic,
+            letters,
             protocol: self.0,
             is_proxied,
         })
@@ -112,6 +120,9 @@ impl Site for Place {
         for (name, value) in self.protocol.properties() {
             builder = builder.property(*name, *value);
         }
+        if let Some(letters) = &self.letters {
+            builder = builder.dead_letters(&letters.name);
+        }
         Ok(builder.build()?)
     }
 
@@ -122,6 +133,13 @@ impl Site for Place {
 
     async fn left(&self) -> Result<usize, BoxError> {
         Ok(usize::try_from(self.topic.left().await)?)
+    }
+
+    async fn letters(&self) -> Result<Vec<RawMessage>, BoxError> {
+        match &self.letters {
+            Some(letters) => Ok(letters.records().await),
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn inject(&self, fault: Fault) -> Result<(), BoxError> {

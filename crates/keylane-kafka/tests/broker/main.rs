@@ -5,8 +5,10 @@
 mod conformance;
 mod control;
 mod hot_keys;
+mod letters;
 mod logs;
 mod rebalances;
 mod resume;
+mod sending;
 mod stage;
 mod support;

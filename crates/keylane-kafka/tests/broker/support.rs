@@ -14,7 +14,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::message::{BorrowedMessage, Header, Headers as _, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::OnceCell;
@@ -118,6 +118,40 @@ impl Topic {
 
     pub(crate) fn admin(&self) -> AdminClient<DefaultClientContext> {
         self.client().create().expect("an admin client")
+    }
+
+    /// A topic beside this one, with this at the end of its name.
+    pub(crate) async fn beside(&self, end: &str, settings: &[(&str, &str)]) -> Self {
+        let mut topic = self.clone();
+        topic.name += end;
+        topic.create(settings).await;
+        topic
+    }
+
+    /// All that is in it, partition by partition. The ids are the places.
+    pub(crate) async fn records(&self) -> Vec<RawMessage> {
+        let (topic, consumer) = (self.clone(), self.consumer());
+        let read = move || {
+            let mut records = Vec::new();
+            for number in 0..topic.partitions {
+                let marks = || consumer.fetch_watermarks(&topic.name, number, PATIENCE);
+                let (low, high) = answered(marks);
+                let mut from = TopicPartitionList::new();
+                from.add_partition_offset(&topic.name, number, Offset::Offset(low))
+                    .expect("an offset");
+                consumer.assign(&from).expect("a partition");
+                let mut next = low;
+                while next < high {
+                    if let Some(record) = consumer.poll(Duration::from_millis(100)) {
+                        let record = record.expect("a record");
+                        next = record.offset() + 1;
+                        records.push(raw(&record));
+                    }
+                }
+            }
+            records
+        };
+        tokio::task::spawn_blocking(read).await.expect("records")
     }
 
     /// That names the group and is not in it.
@@ -280,6 +314,27 @@ impl Topic {
                 .expect("no panic");
         }
     }
+}
+
+fn raw(record: &BorrowedMessage<'_>) -> RawMessage {
+    let mut raw = RawMessage::new(record.payload().unwrap_or_default().to_vec());
+    raw.is_tombstone = record.payload().is_none();
+    raw.key = record.key().map(|key| key.to_vec().into());
+    let place = keylane_kafka::Place {
+        topic: record.topic(),
+        partition: record.partition(),
+        offset: record.offset().unsigned_abs(),
+    };
+    raw.id = Some(place.to_string().into());
+    if let Some(headers) = record.headers() {
+        let all = headers.iter();
+        let all = all.map(|one| {
+            let value = one.value.unwrap_or_default().to_vec();
+            (one.key.to_owned(), value.into())
+        });
+        raw.headers = all.collect();
+    }
+    raw
 }
 
 /// Asks again while a broker that has begun a moment ago does not know who coordinates the group.

@@ -1,0 +1,129 @@
+//! What the headers of a dead letter say, beside those of the record that it was.
+
+use std::time::UNIX_EPOCH;
+
+use bytes::Bytes;
+use keylane::source::{LetterCause, RawMessage};
+
+use crate::record::Place;
+
+/// All headers that are ours begin with this. What a record has of them from an earlier death is
+/// replaced.
+const OURS: &str = "keylane.";
+
+/// The topic of the record.
+pub(super) const TOPIC: &str = "keylane.topic";
+const PARTITION: &str = "keylane.partition";
+const OFFSET: &str = "keylane.offset";
+/// When the record was written, in milliseconds since 1970.
+const TIME: &str = "keylane.time";
+const GROUP: &str = "keylane.group";
+const ATTEMPTS: &str = "keylane.attempts";
+const CAUSE: &str = "keylane.cause";
+const ERROR: &str = "keylane.error";
+
+/// An error may be long, and a record has a limit.
+const MOST_CHARS: usize = 2_000;
+
+/// Why a record was given up on.
+#[derive(Clone, Debug)]
+pub(crate) struct Why {
+    pub(crate) attempts: u32,
+    pub(crate) cause: LetterCause,
+    pub(crate) error: String,
+}
+
+/// The letter of a record.
+pub(super) fn letter(record: &RawMessage, group: Option<&str>, why: &Why) -> RawMessage {
+    let mut letter = original(record);
+    let mut say = |name: &str, value: &str| {
+        let value = Bytes::copy_from_slice(value.as_bytes());
+        letter.headers.push((name.to_owned(), value));
+    };
+    if let Some(place) = Place::of(record) {
+        say(TOPIC, place.topic);
+        say(PARTITION, &place.partition.to_string());
+        say(OFFSET, &place.offset.to_string());
+    }
+    let time = record.enqueued_at;
+    if let Some(since) = time.and_then(|at| at.duration_since(UNIX_EPOCH).ok()) {
+        say(TIME, &since.as_millis().to_string());
+    }
+    if let Some(group) = group {
+        say(GROUP, group);
+    }
+    say(ATTEMPTS, &why.attempts.to_string());
+    say(CAUSE, cause(why.cause));
+    let error: String = why.error.chars().take(MOST_CHARS).collect();
+    say(ERROR, &error);
+    letter
+}
+
+/// The record as it was before it became a letter. Its time is the one at which it is sent.
+pub(super) fn original(record: &RawMessage) -> RawMessage {
+    let mut original = RawMessage::new(record.payload.clone());
+    original.key = record.key.clone();
+    original.is_tombstone = record.is_tombstone;
+    let headers = record.headers.iter();
+    let theirs = headers.filter(|(name, _)| !name.starts_with(OURS));
+    original.headers = theirs.cloned().collect();
+    original
+}
+
+fn cause(cause: LetterCause) -> &'static str {
+    match cause {
+        LetterCause::Failed => "failed",
+        LetterCause::Panicked => "panicked",
+        LetterCause::TimedOut => "timed out",
+        LetterCause::Crashed => "crashed",
+        LetterCause::Undecodable => "undecodable",
+        LetterCause::Gap => "gap",
+        LetterCause::LaneFull => "lane full",
+        LetterCause::Skipped => "skipped",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_letter_says_what_it_was_and_a_second_death_replaces_it() {
+        let mut record = RawMessage::new("250").key("user-7");
+        record.headers.push(("trace".into(), "a".into()));
+        record.id = Some("orders/3@1200".into());
+        record.enqueued_at = Some(UNIX_EPOCH + Duration::from_millis(1_700));
+        let why = |error: &str| Why {
+            attempts: 5,
+            cause: LetterCause::Failed,
+            error: error.to_owned(),
+        };
+        let mut first = letter(&record, Some("billing"), &why("no funds"));
+        let of = |letter: &RawMessage, name| letter.header(name).cloned().unwrap();
+        for (name, value) in [
+            ("trace", "a"),
+            (TOPIC, "orders"),
+            (PARTITION, "3"),
+            (OFFSET, "1200"),
+            (TIME, "1700"),
+            (GROUP, "billing"),
+            (ATTEMPTS, "5"),
+            (CAUSE, "failed"),
+            (ERROR, "no funds"),
+        ] {
+            assert_eq!(of(&first, name), value, "{name}");
+        }
+        assert_eq!(original(&first).headers, record.headers);
+
+        first.id = Some("orders.dead/0@7".into());
+        let second = letter(&first, None, &why(&"é".repeat(3_000)));
+        assert_eq!(of(&second, TOPIC), "orders.dead");
+        assert_eq!(of(&second, ERROR).len(), 2 * MOST_CHARS);
+        assert_eq!(second.header(GROUP), None);
+        let topics = second.headers.iter().filter(|(name, _)| name == TOPIC);
+        assert_eq!(topics.count(), 1);
+    }
+}

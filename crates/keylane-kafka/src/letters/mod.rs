@@ -1,0 +1,137 @@
+//! Dead letters in a topic.
+
+mod headers;
+mod redrive;
+
+use std::fmt;
+use std::sync::Arc;
+
+use keylane::error::BoxError;
+use keylane::source::{LetterCause, RawLetter, RawLetterSink, RawMessage};
+use keylane::{DeadLetter, DeadLetterSink, async_trait};
+
+pub(crate) use headers::Why;
+pub use redrive::{Redrive, RedriveError, RedriveReport};
+
+use crate::producer::{Delivery, Producer, SendError};
+
+/// A topic for dead letters.
+///
+/// A letter has the key, the payload and the headers of its record, and headers that say what it was:
+///
+/// | header | its value, as text |
+/// | --- | --- |
+/// | `keylane.topic`, `keylane.partition`, `keylane.offset` | where the record is |
+/// | `keylane.time` | when it was written, in milliseconds since 1970 |
+/// | `keylane.group` | the group that has given up on it |
+/// | `keylane.attempts` | how often its handler was tried |
+/// | `keylane.cause` | one of `failed`, `panicked`, `timed out`, `undecodable`, `skipped`, … |
+/// | `keylane.error` | what is to be said about it, 2,000 characters at most |
+///
+/// A letter is accepted when all replicas of the topic have it. It may be written twice if the process
+/// ends, or the partition goes, before the record is committed: the three headers of its place tell.
+///
+/// It is a sink for what cannot be decoded ([`RawLetterSink`]), and for what a handler of raw messages
+/// has failed at ([`DeadLetterSink`]). For handlers of other messages use
+/// [`Builder::dead_letters`](crate::Builder::dead_letters), and
+/// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource).
+///
+/// # Examples
+///
+/// ```no_run
+/// use keylane::source::{RawMessage, Source};
+/// use keylane::{Dispatcher, OnExhausted};
+/// use keylane_kafka::{DeadLetterTopic, KafkaSource, Producer};
+///
+/// # async fn bill(order: u64) -> Result<(), std::io::Error> { Ok(()) }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let producer = Producer::builder("localhost:9092").build()?;
+/// let letters = DeadLetterTopic::new(producer, "orders.dead");
+/// let source = KafkaSource::builder("localhost:9092", "billing")
+///     .topic("orders")
+///     .dead_letters("orders.dead")
+///     .build()?
+///     .decode(|raw| Ok(std::str::from_utf8(&raw.payload)?.parse::<u64>()?))
+///     .letters(letters);
+/// let orders = Dispatcher::builder(|order: &u64| *order)
+///     .on_exhausted(OnExhausted::AtSource)
+///     .spawn(bill)?;
+/// let intake = orders.consume(source)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct DeadLetterTopic {
+    producer: Producer,
+    topic: Arc<str>,
+    group: Option<Arc<str>>,
+}
+
+impl DeadLetterTopic {
+    /// The topic of this name. It must exist, unless the brokers make topics that are written to.
+    pub fn new(producer: Producer, topic: impl Into<String>) -> Self {
+        Self {
+            producer,
+            topic: topic.into().into(),
+            group: None,
+        }
+    }
+
+    /// Letters say that this group has given up on them.
+    #[must_use]
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into().into());
+        self
+    }
+
+    async fn write(&self, record: &RawMessage, why: &Why) -> Result<(), SendError> {
+        let mut delivery = self.begin(record, why).await?;
+        delivery.answer().await.clone().map(drop)
+    }
+
+    /// The same, up to where the letter is on its way.
+    pub(crate) async fn begin(
+        &self,
+        record: &RawMessage,
+        why: &Why,
+    ) -> Result<Delivery, SendError> {
+        let letter = headers::letter(record, self.group.as_deref(), why);
+        self.producer.begin(&self.topic, &letter).await
+    }
+}
+
+#[async_trait]
+impl RawLetterSink for DeadLetterTopic {
+    async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
+        let why = Why {
+            attempts: 0,
+            cause: LetterCause::Undecodable,
+            error: letter.error.to_string(),
+        };
+        Ok(self.write(&letter.raw, &why).await?)
+    }
+}
+
+#[async_trait]
+impl<K, E> DeadLetterSink<K, RawMessage, E> for DeadLetterTopic
+where
+    K: Send + Sync,
+    E: fmt::Debug + Send + Sync,
+{
+    async fn accept(&self, letter: &DeadLetter<K, RawMessage, E>) -> Result<(), BoxError> {
+        let why = Why {
+            attempts: letter.attempts,
+            cause: letter.failure.cause(),
+            error: letter.failure.to_string(),
+        };
+        Ok(self.write(&letter.message, &why).await?)
+    }
+}
+
+impl fmt::Debug for DeadLetterTopic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadLetterTopic")
+            .field("topic", &self.topic)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,143 @@
+//! What a producer is built with, and what it refuses.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+
+use super::Producer;
+use crate::error::ConfigError;
+
+/// Properties of the client that a producer sets itself, and why no one else may.
+const REFUSED: [(&str, &str); 7] = [
+    ("bootstrap.servers", "it is the argument of the builder"),
+    ("metadata.broker.list", "it is the argument of the builder"),
+    (
+        "enable.idempotence",
+        "without it a record may be written twice, or behind a later one",
+    ),
+    (
+        "enable.gapless.guarantee",
+        "without it a record may be written ahead of one that has failed",
+    ),
+    ("acks", "a record is confirmed when all replicas have it"),
+    (
+        "request.required.acks",
+        "a record is confirmed when all replicas have it",
+    ),
+    ("transactional.id", "records are not sent in transactions"),
+];
+
+/// How long a record is tried: another name of it is `delivery.timeout.ms`.
+pub(super) const TIMEOUT: &str = "message.timeout.ms";
+
+/// What the client is told unless a property says otherwise. The partitioner is that of the Java
+/// clients, so that the records of a key are in one partition, whoever has sent them; an empty key is
+/// a key there.
+const DEFAULTS: [(&str, &str); 3] = [
+    ("partitioner", "murmur2_random"),
+    (TIMEOUT, "30000"),
+    ("client.id", "keylane"),
+];
+
+/// How records are sent to Kafka. See [`Producer::builder`].
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct ProducerBuilder {
+    brokers: String,
+    properties: BTreeMap<String, String>,
+}
+
+impl ProducerBuilder {
+    pub(super) fn new(brokers: impl Into<String>) -> Self {
+        Self {
+            brokers: brokers.into(),
+            properties: BTreeMap::new(),
+        }
+    }
+
+    /// Sets a property of the client: see librdkafka's `CONFIGURATION.md` for their names. Those that
+    /// would break a guarantee of this crate are refused by [`build`](Self::build).
+    ///
+    /// A later value of the same name replaces an earlier one. Values are not shown by `Debug`, since
+    /// there are passwords among them.
+    pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.properties.insert(name.into(), value.into());
+        self
+    }
+
+    /// How long a record is tried before [`SendError::NotConfirmed`](super::SendError); 30 seconds by
+    /// default. Zero is for ever.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.property(TIMEOUT, timeout.as_millis().to_string())
+    }
+
+    /// Checks the settings. Nothing is connected before the first record is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], if the brokers are missing, a property is refused, or the client does not know
+    /// it.
+    pub fn build(self) -> Result<Producer, ConfigError> {
+        Ok(Producer::new(self.check()?))
+    }
+
+    fn check(mut self) -> Result<ClientConfig, ConfigError> {
+        if self.brokers.trim().is_empty() {
+            return Err(ConfigError::NoBrokers);
+        }
+        for (name, why) in REFUSED {
+            if self.properties.contains_key(name) {
+                let name = name.to_owned();
+                return Err(ConfigError::Refused { name, why });
+            }
+        }
+        for (name, value) in DEFAULTS {
+            let entry = self.properties.entry(name.to_owned());
+            entry.or_insert_with(|| value.to_owned());
+        }
+        let mut client = ClientConfig::new();
+        for (name, value) in &self.properties {
+            client.set(name, value);
+        }
+        client
+            .set("bootstrap.servers", &self.brokers)
+            .set("enable.idempotence", "true")
+            .set("enable.gapless.guarantee", "true");
+        client
+            .create_native_config()
+            .map_err(|error| ConfigError::client(&error))?;
+        Ok(client)
+    }
+}
+
+impl fmt::Debug for ProducerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let properties: Vec<_> = self.properties.keys().collect();
+        f.debug_struct("ProducerBuilder")
+            .field("brokers", &self.brokers)
+            .field("properties", &properties)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_break_a_guarantee_is_refused() {
+        for (name, _) in REFUSED {
+            let built = Producer::builder("b:9092").property(name, "1").build();
+            assert!(matches!(built, Err(ConfigError::Refused { .. })), "{name}");
+        }
+        let unknown = Producer::builder("b:9092").property("no.such", "1");
+        assert!(matches!(unknown.build(), Err(ConfigError::Property { .. })));
+        assert_eq!(
+            Producer::builder(" ").build().err(),
+            Some(ConfigError::NoBrokers)
+        );
+        assert!(Producer::builder("b:9092").build().is_ok());
+    }
+}

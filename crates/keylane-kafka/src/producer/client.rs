@@ -1,0 +1,169 @@
+//! The client of a producer: a thread that hears what became of each record.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use keylane::source::RawMessage;
+use rdkafka::ClientConfig;
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
+use tokio::sync::oneshot;
+
+use super::error::SendError;
+use crate::client::log;
+
+/// How long the thread waits before it sees whether it is to end.
+const POLL: Duration = Duration::from_millis(100);
+
+/// The pause while the queue of the client is full.
+const FULL: Duration = Duration::from_millis(5);
+
+/// Where a record was written.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The number of the partition.
+    pub partition: i32,
+    /// The offset in the partition.
+    pub offset: u64,
+}
+
+type Answer = Result<Sent, SendError>;
+
+/// One connection to the cluster. Its last handle leaves the thread to end it, so no other thread
+/// waits for the broker.
+#[derive(Clone)]
+pub(super) struct Client(Arc<BaseProducer<Context>>);
+
+impl Client {
+    pub(super) fn new(config: &ClientConfig) -> Result<Self, KafkaError> {
+        let producer: BaseProducer<Context> = config.create_with_context(Context)?;
+        let producer = Arc::new(producer);
+        let served = Arc::clone(&producer);
+        thread::Builder::new()
+            .name("keylane-kafka-producer".to_owned())
+            .spawn(move || {
+                while Arc::strong_count(&served) > 1 {
+                    served.poll(POLL);
+                }
+            })
+            .map_err(|error| KafkaError::ClientCreation(error.to_string()))?;
+        Ok(Self(producer))
+    }
+
+    /// It takes nothing any more: another one is needed.
+    pub(super) fn is_broken(&self) -> bool {
+        self.0.client().fatal_error().is_some()
+    }
+
+    /// Puts a record into the queue of the client, behind those of before. Waits for room there.
+    pub(super) async fn begin(
+        &self,
+        topic: &str,
+        message: &RawMessage,
+    ) -> Result<Delivery, SendError> {
+        loop {
+            if let Some(delivery) = self.try_begin(topic, message)? {
+                return Ok(delivery);
+            }
+            tokio::time::sleep(FULL).await;
+        }
+    }
+
+    /// `None`: the queue is full.
+    fn try_begin(&self, topic: &str, message: &RawMessage) -> Result<Option<Delivery>, SendError> {
+        let (answers, answer) = oneshot::channel();
+        let opaque = Box::new(answers);
+        let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(topic, opaque);
+        if let Some(key) = &message.key {
+            record = record.key(key);
+        }
+        if !message.is_tombstone {
+            record = record.payload(&message.payload);
+        }
+        if !message.headers.is_empty() {
+            let headers = OwnedHeaders::new_with_capacity(message.headers.len());
+            let insert = |headers: OwnedHeaders, (key, value): &(String, bytes::Bytes)| {
+                let value = Some(&value[..]);
+                headers.insert(Header { key, value })
+            };
+            record = record.headers(message.headers.iter().fold(headers, insert));
+        }
+        let since = message
+            .enqueued_at
+            .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        if let Some(since) = since
+            && let Ok(millis) = i64::try_from(since.as_millis())
+        {
+            record = record.timestamp(millis);
+        }
+        match self.0.send(record) {
+            Ok(()) => Ok(Some(Delivery::new(topic, answer))),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => Ok(None),
+            Err((error, _)) => Err(SendError::new(topic, &error)),
+        }
+    }
+}
+
+/// A record on its way.
+pub(crate) struct Delivery {
+    /// Nothing once it is answered.
+    waits: Option<oneshot::Receiver<Answer>>,
+    answer: Answer,
+}
+
+impl Delivery {
+    fn new(topic: &str, waits: oneshot::Receiver<Answer>) -> Self {
+        Self {
+            waits: Some(waits),
+            answer: Err(SendError::not_confirmed(topic, "the producer has ended")),
+        }
+    }
+
+    /// Waits for the answer of the broker. If the future is dropped, it can be called again.
+    pub(crate) async fn answer(&mut self) -> &Answer {
+        if let Some(waits) = &mut self.waits {
+            if let Ok(answer) = waits.await {
+                self.answer = answer;
+            }
+            self.waits = None;
+        }
+        &self.answer
+    }
+}
+
+struct Context;
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        // It says of a property that we set that it may go in a later version.
+        let is_known = facility == "CONFWARN" && message.contains("enable.gapless.guarantee");
+        if !is_known {
+            log(level, facility, message);
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::warn!(target: "keylane", %error, reason, "the Kafka producer reports a failure");
+    }
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = Box<oneshot::Sender<Answer>>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, answers: Self::DeliveryOpaque) {
+        let answer = match result {
+            Ok(record) => Ok(Sent {
+                partition: record.partition(),
+                offset: record.offset().max(0).unsigned_abs(),
+            }),
+            Err((error, record)) => Err(SendError::new(record.topic(), error)),
+        };
+        // The sender may have gone.
+        let _ = answers.send(answer);
+    }
+}

@@ -1,0 +1,106 @@
+//! Keeping a dead letter: the record is read again, and written to the topic of the letters.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use keylane::source::{RawMessage, SourceError, SourceLetter};
+
+use tokio::time::timeout;
+
+use super::{KafkaSource, blocking};
+use crate::assignment::Position;
+use crate::config::Keyless;
+use crate::letters::Why;
+use crate::producer::Delivery;
+use crate::record::{Copier, Place};
+
+/// Behind the error of a letter whose record was compacted, or cut off, since it was handed over.
+const GONE: &str = " (the record is not in the log any more)";
+
+/// How long the driver of the source waits for one letter. The other keys wait with it.
+const ANSWER_WITHIN: Duration = Duration::from_millis(200);
+
+/// What the log has at an offset.
+enum InLog {
+    Record(RawMessage),
+    /// Nothing any more: this has only the place.
+    Gone(RawMessage),
+}
+
+impl KafkaSource {
+    pub(super) async fn keep_letter(
+        &mut self,
+        letter: SourceLetter<Position>,
+    ) -> Result<(), SourceError> {
+        let position = letter.position;
+        let mut delivery = match self.letters.remove(&position) {
+            Some(delivery) => delivery,
+            None => self.begin_letter(letter).await?,
+        };
+        let answer = timeout(ANSWER_WITHIN, delivery.answer()).await;
+        match answer.cloned() {
+            Ok(answer) => answer.map(drop).map_err(SourceError::failed),
+            Err(_) => {
+                // It is asked for again when the letter is offered again.
+                self.letters.insert(position, delivery);
+                Err(SourceError::failed("the letter is on its way"))
+            }
+        }
+    }
+
+    async fn begin_letter(
+        &mut self,
+        letter: SourceLetter<Position>,
+    ) -> Result<Delivery, SourceError> {
+        let Some(topic) = self.config.letters.clone() else {
+            return Err(SourceError::unsupported("keep dead letters"));
+        };
+        let mut why = Why {
+            attempts: letter.attempts,
+            cause: letter.cause,
+            error: letter.why,
+        };
+        let record = match self.record_of(&letter.position).await? {
+            InLog::Record(record) => record,
+            InLog::Gone(place) => {
+                why.error.push_str(GONE);
+                place
+            }
+        };
+        let begun = topic.begin(&record, &why).await;
+        begun.map_err(SourceError::failed)
+    }
+
+    /// The record as it is in the log.
+    async fn record_of(&mut self, position: &Position) -> Result<InLog, SourceError> {
+        let gone = || SourceError::failed("the partition of the record is gone");
+        let one = self.assignment.of(position).ok_or_else(gone)?;
+        let (topic, number, name) = (one.topic.clone(), one.number, one.queue.name.clone());
+        let offset = position.offset;
+        let mut reader = self.take_reader()?;
+        let read = blocking(move || {
+            let mut found = None;
+            let wanted = BTreeSet::from([offset]);
+            let read = reader.read(&topic, number, &wanted, |_, record| {
+                // A letter of a record without a key has none.
+                found = Some(Copier::default().raw(&name, Keyless::Unordered, record));
+            });
+            reader.rest();
+            let record = found.map(InLog::Record).unwrap_or_else(|| {
+                let place = Place {
+                    topic: &topic,
+                    partition: number,
+                    offset,
+                };
+                let mut record = RawMessage::new("");
+                record.is_tombstone = true;
+                record.id = Some(place.to_string().into());
+                InLog::Gone(record)
+            });
+            (reader, read.map(|()| record))
+        });
+        let (reader, read) = read.await?;
+        self.reader = Some(reader);
+        read.map_err(SourceError::failed)
+    }
+}
