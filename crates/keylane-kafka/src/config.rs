@@ -74,10 +74,13 @@ const REFUSED: [(&str, &str); 8] = [
 /// What the client is told unless a property says otherwise. Records wait in the broker, and not in
 /// our memory: with handlers that are slower than the network everything beyond this is only there
 /// to be thrown away at a rebalance.
-const DEFAULTS: [(&str, &str); 5] = [
+const DEFAULTS: [(&str, &str); 6] = [
     ("partition.assignment.strategy", "cooperative-sticky"),
     ("queued.min.messages", "10000"),
     ("queued.max.messages.kbytes", "16384"),
+    // How long the client asks for nothing after it had enough. A second, as it is by default, is a
+    // pause of a second for each of the above.
+    ("fetch.queue.backoff.ms", "5"),
     ("topic.metadata.refresh.interval.ms", "30000"),
     ("client.id", "keylane"),
 ];
