@@ -19,6 +19,7 @@ pub(crate) struct Args {}
 
 /// A program that comes in a Debian package.
 struct Need {
+    /// A name on the search path, or the whole path of a file.
     program: &'static str,
     package: &'static str,
     /// What it is for.
@@ -29,7 +30,7 @@ struct Need {
     service: Option<&'static str>,
 }
 
-const NEEDS: [Need; 11] = [
+const NEEDS: [Need; 13] = [
     Need {
         program: "cc",
         package: "gcc libc6-dev",
@@ -48,6 +49,20 @@ const NEEDS: [Need; 11] = [
         program: "make",
         package: "make",
         purpose: "Kafka's client library, which is built from source",
+        required: true,
+        service: None,
+    },
+    Need {
+        program: "pkg-config",
+        package: "pkg-config",
+        purpose: "finding OpenSSL, for TLS to Kafka",
+        required: true,
+        service: None,
+    },
+    Need {
+        program: "/usr/include/openssl/ssl.h",
+        package: "libssl-dev",
+        purpose: "TLS to Kafka",
         required: true,
         service: None,
     },
@@ -347,8 +362,8 @@ mod tests {
         let missing = missing(|_| false);
         assert_eq!(
             package_list(&missing),
-            "gcc libc6-dev g++ make git chromium chromium-driver strace postgresql mariadb-server \
-             default-jdk-headless maven valgrind"
+            "gcc libc6-dev g++ make pkg-config libssl-dev git chromium chromium-driver strace \
+             postgresql mariadb-server default-jdk-headless maven valgrind"
         );
         assert!(missing.iter().any(|need| need.required));
     }

@@ -9,6 +9,7 @@ mod letters;
 mod logs;
 mod rebalances;
 mod resume;
+mod secured;
 mod sending;
 mod stage;
 mod support;

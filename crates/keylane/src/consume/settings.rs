@@ -57,7 +57,7 @@ impl IntakeSettings {
     pub fn new() -> Self {
         Self {
             held: 8_192,
-            deferred: 100_000,
+            deferred: 1_000_000,
             guarantee: Guarantee::default(),
             revoke_within: Duration::from_secs(10),
             stall_after: Duration::from_secs(60),
@@ -75,7 +75,7 @@ impl IntakeSettings {
         self
     }
 
-    /// Most messages beside full lanes of which only the position is kept; 100,000 by default. They
+    /// Most messages beside full lanes of which only the position is kept; 1,000,000 by default. They
     /// are read again when their lane has room, and do not count as [`held`](Self::held) until then.
     /// With zero, none are deferred.
     ///
