@@ -10,6 +10,9 @@ pub(crate) const VERSUS: &str = "--manifest-path=benches/versus/Cargo.toml";
 /// The one on PostgreSQL, another one.
 pub(crate) const VERSUS_SQL: &str = "--manifest-path=benches/versus-sql/Cargo.toml";
 
+/// The one on Kafka, another one.
+pub(crate) const VERSUS_KAFKA: &str = "--manifest-path=benches/versus-kafka/Cargo.toml";
+
 /// Compare keylane with its rivals in one run (results in target/versus)
 ///
 /// The rivals are a workspace of their own, built on first use. Everything after `--` goes to the
@@ -19,15 +22,19 @@ pub(crate) struct Args {
     /// Compare keylane-sql with other queues on PostgreSQL instead
     #[arg(long)]
     sql: bool,
+    /// Compare keylane-kafka with other ways to consume a topic instead (needs Java and Maven)
+    #[arg(long, conflicts_with = "sql")]
+    kafka: bool,
     /// For the comparison
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     versus: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let manifest = match args.sql {
-        true => VERSUS_SQL,
-        false => VERSUS,
+    let manifest = match (args.sql, args.kafka) {
+        (true, _) => VERSUS_SQL,
+        (_, true) => VERSUS_KAFKA,
+        _ => VERSUS,
     };
     let mut versus = cargo(["run", "--release", manifest, "--"]);
     versus.args(&args.versus);
