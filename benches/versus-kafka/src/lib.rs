@@ -10,6 +10,7 @@ pub mod glob;
 pub mod handler;
 #[path = "../../versus/src/number.rs"]
 pub mod number;
+pub mod pause;
 pub mod process;
 pub mod record;
 pub mod report;

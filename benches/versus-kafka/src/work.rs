@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::Error;
 use crate::handler::Handler;
+use crate::pause::pause;
 use crate::record::Record;
 use crate::report::Report;
 use crate::task::Task;
@@ -116,8 +117,8 @@ impl Work {
     /// Handles a record.
     pub async fn handle(&self, record: Record) -> Result<(), Failed> {
         self.begin(record);
-        if let Some(pause) = self.0.handler.pause(record) {
-            tokio::time::sleep(pause).await;
+        if let Some(pause_for) = self.0.handler.pause(record) {
+            pause(pause_for).await;
         }
         if self.0.handler.fails(record.key) {
             let key = &self.0.keys[record.key as usize];

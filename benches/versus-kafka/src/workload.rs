@@ -67,7 +67,7 @@ pub fn all(size: Size) -> Vec<Workload> {
             concurrency: 100,
             ids: vec![Id::Keylane, Id::Parallel],
             ..even(
-                format!("readme/{keys}k"),
+                format!("readme/{keys}-keys"),
                 size,
                 records,
                 1,

@@ -20,6 +20,8 @@ pub(super) async fn run(task: &Task, work: &Work) -> Result<(), Error> {
         .set("bootstrap.servers", &task.bootstrap)
         .set("group.id", &task.group)
         .set("auto.offset.reset", "earliest")
+        // By default the client pauses for a second whenever its queue is full.
+        .set("fetch.queue.backoff.ms", "5")
         // Stored after the handler, committed by the client: as it is often written. What is before
         // the stored offset may not be done.
         .set("enable.auto.offset.store", "false")
