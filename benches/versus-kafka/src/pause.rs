@@ -1,4 +1,4 @@
-//! Pauses as exact as those of a thread that sleeps.
+//! Pauses nearly as exact as those of a thread that sleeps.
 //!
 //! Tokio's timers round up to whole milliseconds. A handler stands for a call to another service,
 //! whose answer comes when it does, and Java's threads sleep to some 60 µs: with Tokio's timers the
@@ -12,13 +12,20 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+/// Pauses end at multiples of this, so that one turn of the thread ends many of them.
+const TICK: Duration = Duration::from_micros(100);
+
 static TIMER: LazyLock<Timer> = LazyLock::new(|| {
     thread::spawn(|| TIMER.run());
-    Timer::default()
+    Timer {
+        began: Instant::now(),
+        waits: Mutex::default(),
+        changes: Condvar::new(),
+    }
 });
 
-#[derive(Default)]
 struct Timer {
+    began: Instant,
     waits: Mutex<Waits>,
     changes: Condvar,
 }
@@ -37,7 +44,7 @@ struct Wait {
 
 /// Waits for so long.
 pub async fn pause(time: Duration) {
-    let until = Instant::now() + time;
+    let until = TIMER.tick_after(Instant::now() + time);
     let (over, is_over) = oneshot::channel();
     TIMER.add(until, over);
     // The thread never ends.
@@ -45,6 +52,11 @@ pub async fn pause(time: Duration) {
 }
 
 impl Timer {
+    fn tick_after(&self, at: Instant) -> Instant {
+        let ticks = (at - self.began).as_nanos().div_ceil(TICK.as_nanos());
+        self.began + TICK * u32::try_from(ticks).expect("no run takes days")
+    }
+
     fn add(&self, until: Instant, over: oneshot::Sender<()>) {
         let mut waits = self.lock();
         waits.next += 1;

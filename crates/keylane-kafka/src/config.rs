@@ -74,13 +74,16 @@ const REFUSED: [(&str, &str); 8] = [
 /// What the client is told unless a property says otherwise. Records wait in the broker, and not in
 /// our memory: with handlers that are slower than the network everything beyond this is only there
 /// to be thrown away at a rebalance.
-const DEFAULTS: [(&str, &str); 6] = [
+const DEFAULTS: [(&str, &str); 7] = [
     ("partition.assignment.strategy", "cooperative-sticky"),
     ("queued.min.messages", "10000"),
     ("queued.max.messages.kbytes", "16384"),
     // How long the client asks for nothing after it had enough. A second, as it is by default, is a
     // pause of a second for each of the above.
     ("fetch.queue.backoff.ms", "5"),
+    // One request at a time is on its way to a broker. While it waits for records of partitions that
+    // have none, the others that have become empty here wait, too.
+    ("fetch.wait.max.ms", "20"),
     ("topic.metadata.refresh.interval.ms", "30000"),
     ("client.id", "keylane"),
 ];
