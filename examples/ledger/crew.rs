@@ -1,9 +1,11 @@
 //! The workers: this program once more, in processes that can be killed and paused.
 
+use std::mem::take;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -17,7 +19,10 @@ use crate::worker::{Job, Word};
 /// How long a worker may take to finish what it has begun.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// All workers. They are killed when this is dropped.
+/// How long the system may take to end processes that are killed.
+const KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// All workers. They are killed when this is dropped, which waits for their ends.
 pub(crate) struct Crew {
     place: Place,
     keys: usize,
@@ -136,9 +141,9 @@ impl Crew {
     }
 
     /// Has all finish what they have begun, and returns what was said by all that ever were.
-    pub(crate) async fn stop(self) -> Result<Vec<Arc<Tally>>, Failure> {
+    pub(crate) async fn stop(mut self) -> Result<Vec<Arc<Tally>>, Failure> {
         let mut ends = Vec::new();
-        for worker in self.workers {
+        for worker in take(&mut self.workers) {
             drop(worker.input);
             ends.push((worker.name, worker.child, worker.listener));
         }
@@ -150,12 +155,28 @@ impl Crew {
             }
             listener.await?;
         }
-        Ok(self.tallies)
+        Ok(take(&mut self.tallies))
     }
 
     fn at(&self, name: &str) -> Result<usize, Failure> {
         let at = self.workers.iter().position(|worker| worker.name == name);
         at.ok_or_else(|| format!("there is no {name}").into())
+    }
+}
+
+/// When it returns, no worker runs any more: what comes after it may say so.
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // It may have ended.
+            let _ = worker.child.start_kill();
+        }
+        let until = Instant::now() + KILLED_WITHIN;
+        for worker in &mut self.workers {
+            while matches!(worker.child.try_wait(), Ok(None)) && Instant::now() < until {
+                sleep(Duration::from_millis(1));
+            }
+        }
     }
 }
 
