@@ -36,13 +36,24 @@ const ALL_BUT_EXAMPLES: &[&str] = &[
     "--exclude",
     "ledger",
     "--exclude",
+    "kafka_orders",
+    "--exclude",
     "http_orders",
     "--exclude",
     "grpc_accounts",
 ];
 
 /// The examples that are built with what names no package.
-const EXAMPLES: &[&str] = &["-p", "examples", "-p", "orders", "-p", "ledger"];
+const EXAMPLES: &[&str] = &[
+    "-p",
+    "examples",
+    "-p",
+    "orders",
+    "-p",
+    "ledger",
+    "-p",
+    "kafka_orders",
+];
 
 /// The examples that are servers. Not with the others, because they switch features on that would
 /// then hold for everything that is built beside them; a step that names no package does not build
