@@ -26,7 +26,7 @@ enum Protocol {
 }
 
 /// So many rebalances for each protocol: 20 together unless set.
-fn rebalances() -> u64 {
+pub(crate) fn rebalances() -> u64 {
     std::env::var("KEYLANE_KAFKA_REBALANCES").map_or(7, |count| count.parse().unwrap())
 }
 

@@ -1,0 +1,385 @@
+//! Consumers that are processes: they join, leave, are killed, and stand still for longer than their
+//! session. What all of them have done is judged as one story.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use keylane::source::RawMessage;
+use keylane::{Context, Dispatcher, IntakeSettings, OnExhausted, Overflow};
+use keylane_kafka::{KafkaSource, metadata};
+use keylane_testkit::scenario::Random;
+use tokio::time::sleep;
+
+use crate::rebalances::rebalances;
+use crate::stage::{id_of, message, place_of, until};
+use crate::support::{Topic, shared, show_log};
+
+const PARTITIONS: i32 = 6;
+const KEYS: u64 = 200;
+const MEMBERS: usize = 3;
+
+/// The session of a member.
+const SESSION: Duration = Duration::from_millis(1_500);
+
+/// How long a member stands still.
+const PAUSE: Duration = Duration::from_millis(2_500);
+
+/// How long a member that goes on may take to hear that it is out.
+const LATE: Duration = Duration::from_secs(3);
+
+/// Where a worker is told what to do. Without it the test that is the worker does nothing.
+const WORKER: &str = "KEYLANE_KAFKA_WORKER";
+
+fn now() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a clock")
+}
+
+/// The worker: this program once more. It writes a line where a record begins and where it ends, and
+/// leaves when its input ends.
+#[test]
+fn worker() {
+    let Ok(task) = std::env::var(WORKER) else {
+        return;
+    };
+    show_log();
+    let mut task = task.split(' ');
+    let mut next = || task.next().expect("a task").to_owned();
+    let (brokers, topic, group, log) = (next(), next(), next(), next());
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let file = OpenOptions::new().append(true).open(log).expect("a log");
+        let (file, pid) = (Arc::new(file), std::process::id());
+        let say = move |what: char, raw: &RawMessage| {
+            let (id, (partition, offset)) = (id_of(raw).expect("an id"), place_of(raw));
+            let at = now().as_nanos();
+            let line = format!("{what} {pid} {id} {partition} {offset} {at}\n");
+            // One write, which no other comes between, and which outlives this process.
+            (&*file).write_all(line.as_bytes()).expect("a line");
+        };
+        let handler = move |_: Context<Bytes>, raw: RawMessage| {
+            let say = say.clone();
+            async move {
+                say('s', &raw);
+                let id = id_of(&raw).unwrap_or_default();
+                sleep(Duration::from_millis(id % 8)).await;
+                say('e', &raw);
+                Ok::<(), std::io::Error>(())
+            }
+        };
+        let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+            .concurrency(128)
+            .lane_capacity(8, Overflow::Wait)
+            .on_exhausted(OnExhausted::Halt)
+            .spawn(handler)
+            .expect("a consumer");
+        let source = KafkaSource::builder(brokers, group)
+            .topic(topic)
+            .property("session.timeout.ms", SESSION.as_millis().to_string())
+            .property("heartbeat.interval.ms", "200");
+        let settings = IntakeSettings::new()
+            .revoke_within(Duration::from_secs(1))
+            .longest_pause(Duration::from_millis(500))
+            .confirm_every(Duration::from_millis(50));
+        let source = source.build().expect("a source");
+        let intake = consumer.consume_with(source, settings).expect("an intake");
+        let end = || std::io::stdin().read_to_end(&mut Vec::new());
+        let ended = tokio::task::spawn_blocking(end).await;
+        ended.expect("no panic").expect("the end of the input");
+        intake.stop().within(Duration::from_secs(5)).await;
+    });
+}
+
+struct Worker {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Worker {
+    fn start(topic: &Topic, log: &Path) -> Self {
+        let task = [
+            topic.kafka.bootstrap(),
+            topic.name.clone(),
+            topic.group.clone(),
+            log.display().to_string(),
+        ];
+        let mut child = Command::new(std::env::current_exe().expect("a program"))
+            .args(["processes::worker", "--exact", "--nocapture"])
+            .env(WORKER, task.join(" "))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a worker");
+        let input = child.stdin.take();
+        Self { child, input }
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(sent.expect("`kill` is there").success());
+    }
+
+    /// Has it leave in order, and waits.
+    async fn stop(mut self) {
+        drop(self.input.take());
+        let mut child = std::mem::replace(&mut self.child, idle());
+        let status = tokio::task::spawn_blocking(move || child.wait()).await;
+        assert!(status.expect("no panic").expect("an end").success());
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("it is killed");
+        self.child.wait().expect("an end");
+    }
+}
+
+/// Something to put in the place of a process.
+fn idle() -> Child {
+    Command::new("true").spawn().expect("`true` is there")
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A line of the log.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    is_end: bool,
+    pid: u32,
+    id: u64,
+    place: (i32, u64),
+    at: Duration,
+}
+
+fn lines(log: &Path) -> Vec<Line> {
+    let text = std::fs::read_to_string(log).expect("a log");
+    // The last line may be on its way.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let line = |line: &str| {
+        let mut words = line.split(' ');
+        let is_end = words.next() == Some("e");
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+        Some(Line {
+            is_end,
+            pid: u32::try_from(number()?).ok()?,
+            id: number()?,
+            place: (i32::try_from(number()?).ok()?, number()?),
+            at: Duration::from_nanos(number()?),
+        })
+    };
+    let lines = whole.lines().map(|text| line(text).expect("a whole line"));
+    lines.collect()
+}
+
+/// What was done to a process, from when to when it may act as if it did not know.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    pid: u32,
+    from: Duration,
+    until: Duration,
+}
+
+/// Looks at what is committed until it is told to end: it never goes back, and never says more than
+/// what was done. Returns when each record was first seen to be committed.
+async fn watch(topic: Topic, log: PathBuf, ends: Arc<AtomicBool>) -> HashMap<(i32, u64), Duration> {
+    let mut seen = HashMap::new();
+    let mut last = vec![0; PARTITIONS as usize];
+    while !ends.load(Ordering::Relaxed) {
+        let committed = topic.committed().await;
+        let at_least_at = now();
+        let done: BTreeSet<_> = lines(&log)
+            .into_iter()
+            .filter_map(|line| line.is_end.then_some(line.place))
+            .collect();
+        for (number, (at, text)) in (0..).zip(committed) {
+            let Some(at) = at else { continue };
+            let last = &mut last[number as usize];
+            assert!(*last <= at, "{number} went from {last} back to {at}");
+            let beyond = metadata::decode(at, &text).expect("our own metadata");
+            for offset in (*last..at).chain(beyond.runs().flatten()) {
+                let place = (number, offset);
+                assert!(done.contains(&place), "{place:?} is committed, not done");
+                seen.entry(place).or_insert(at_least_at);
+            }
+            *last = at;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    seen
+}
+
+/// Publishes until it is told to end: the ids of a key ascend.
+async fn produce(topic: Topic, sent: Arc<AtomicU64>, ends: Arc<AtomicBool>) {
+    let mut random = Random::new(7);
+    while !ends.load(Ordering::Relaxed) {
+        let first = sent.load(Ordering::Relaxed) + 1;
+        let messages = (first..first + 50).map(|id| message(random.below(KEYS), id));
+        topic.produce(messages.collect()).await;
+        sent.store(first + 49, Ordering::Relaxed);
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still() {
+    show_log();
+    let topic = Topic::new(shared().await, PARTITIONS).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    File::create(&log).expect("a log");
+    let (ends, watches) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let sent = Arc::<AtomicU64>::default();
+    let producer = produce(topic.clone(), Arc::clone(&sent), Arc::clone(&ends));
+    let producer = tokio::spawn(producer);
+    let watcher = watch(topic.clone(), log.clone(), Arc::clone(&watches));
+    let watcher = tokio::spawn(watcher);
+    let mut workers = Vec::from_iter((0..MEMBERS).map(|_| Worker::start(&topic, &log)));
+    let mut faults = Vec::new();
+    let mut random = Random::new(11);
+    let done = |count: usize| {
+        let log = log.clone();
+        async move {
+            until("more is done", async || {
+                lines(&log).iter().filter(|line| line.is_end).count() >= count
+            })
+            .await;
+        }
+    };
+    done(200).await;
+    for number in 0..rebalances() {
+        let before = lines(&log).iter().filter(|line| line.is_end).count();
+        let at = random.below(workers.len() as u64) as usize;
+        let pid = workers[at].child.id();
+        match number % 4 {
+            0 => {
+                let from = now();
+                workers[at].kill();
+                let until = now();
+                faults.push(Fault { pid, from, until });
+                workers[at] = Worker::start(&topic, &log);
+            }
+            1 => {
+                let from = now();
+                workers[at].signal("STOP");
+                sleep(PAUSE).await;
+                workers[at].signal("CONT");
+                let until = now() + LATE;
+                faults.push(Fault { pid, from, until });
+            }
+            2 => workers.push(Worker::start(&topic, &log)),
+            _ => workers.swap_remove(at).stop().await,
+        }
+        done(before + 300).await;
+    }
+    ends.store(true, Ordering::Relaxed);
+    producer.await.expect("no panic");
+    until("nothing is left", async || topic.left().await == 0).await;
+    watches.store(true, Ordering::Relaxed);
+    let committed = watcher.await.expect("what is committed is right");
+    for worker in workers {
+        worker.stop().await;
+    }
+    let story = Story {
+        sent: sent.load(Ordering::Relaxed),
+        keys: keys(&topic).await,
+        lines: lines(&log),
+        faults,
+        committed,
+    };
+    println!("{}", story.judge());
+}
+
+/// The key of each id.
+async fn keys(topic: &Topic) -> HashMap<u64, Bytes> {
+    let records = topic.records().await.into_iter();
+    let records = records.filter_map(|raw| Some((id_of(&raw)?, raw.key?)));
+    records.collect()
+}
+
+struct Story {
+    sent: u64,
+    keys: HashMap<u64, Bytes>,
+    lines: Vec<Line>,
+    faults: Vec<Fault>,
+    committed: HashMap<(i32, u64), Duration>,
+}
+
+impl Story {
+    /// Whether a process may have acted at this time without knowing what became of it.
+    fn is_excused(&self, pid: u32, at: Duration) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|fault| fault.pid == pid && fault.from <= at && at <= fault.until)
+    }
+
+    fn judge(&self) -> String {
+        let mut lines = self.lines.clone();
+        lines.sort_by_key(|line| line.at);
+        let mut done = BTreeMap::<u64, u64>::new();
+        let mut running = HashMap::<Bytes, Line>::new();
+        let mut last_first = HashMap::<Bytes, u64>::new();
+        let (mut repeats, mut late) = (0, 0);
+        for line in &lines {
+            let key = self.keys[&line.id].clone();
+            let is_late = self.is_excused(line.pid, line.at);
+            if !line.is_end {
+                let was_done = done.contains_key(&line.id);
+                if was_done {
+                    repeats += 1;
+                    late += u64::from(is_late);
+                    // What was seen to be committed is not handed over again, but to a member that
+                    // does not know that it is out.
+                    let committed = self.committed.get(&line.place);
+                    let is_allowed = is_late || committed.is_none_or(|since| *since > line.at);
+                    assert!(is_allowed, "{line:?} was committed before");
+                }
+                let other = running.insert(key.clone(), *line);
+                if let Some(other) = other {
+                    // One that was killed, or that stands still, has begun it.
+                    let mut faults = self.faults.iter();
+                    let excused = faults
+                        .any(|fault| fault.pid == other.pid && fault.from >= other.at)
+                        || is_late;
+                    assert!(excused, "{line:?} begins beside {other:?}");
+                }
+                continue;
+            }
+            if running
+                .get(&key)
+                .is_some_and(|one| one.pid == line.pid && one.id == line.id)
+            {
+                running.remove(&key);
+            }
+            let count = done.entry(line.id).or_default();
+            *count += 1;
+            if *count == 1 {
+                let last = last_first.entry(key).or_default();
+                assert!(*last < line.id, "{line:?} is done after {last}");
+                *last = line.id;
+            }
+        }
+        let lost: Vec<_> = (1..=self.sent)
+            .filter(|id| !done.contains_key(id))
+            .collect();
+        assert!(lost.is_empty(), "lost: {lost:?}");
+        format!(
+            "{} records, {} faults: 0 lost, 0 reordered, {repeats} done again, {late} of them by \
+             members that did not know that they were out",
+            self.sent,
+            self.faults.len()
+        )
+    }
+}
