@@ -17,7 +17,7 @@ use keylane_kafka::{KafkaSource, metadata};
 use keylane_testkit::scenario::Random;
 use tokio::time::sleep;
 
-use crate::rebalances::rebalances;
+use crate::rebalances::{rebalances, takes};
 use crate::stage::{id_of, message, place_of, until};
 use crate::support::{Topic, shared, show_log};
 
@@ -69,8 +69,7 @@ fn worker() {
             let say = say.clone();
             async move {
                 say('s', &raw);
-                let id = id_of(&raw).unwrap_or_default();
-                sleep(Duration::from_millis(id % 8)).await;
+                sleep(takes(id_of(&raw).unwrap_or_default())).await;
                 say('e', &raw);
                 Ok::<(), std::io::Error>(())
             }

@@ -65,6 +65,11 @@ async fn nothing_is_lost_or_reordered_when_members_are_taken_out() {
     rebalanced(Protocol::Cooperative, true).await;
 }
 
+/// How long a record takes: some take longer than a look at what is committed.
+pub(crate) fn takes(id: u64) -> Duration {
+    Duration::from_millis(if id.is_multiple_of(97) { 300 } else { id % 8 })
+}
+
 /// Each member has partitions, and all of them together have all.
 fn is_settled(members: &[Member]) -> bool {
     let has = members
@@ -136,7 +141,7 @@ async fn rebalanced(protocol: Protocol, expels: bool) {
     let stage = Stage::new(PARTITIONS).await;
     let join = || {
         let script = stage.script().choose(|cue| {
-            let takes = Act::ok().sleeps(Duration::from_millis(cue.id % 8));
+            let takes = Act::ok().sleeps(takes(cue.id));
             match (cue.id % 61, cue.attempt) {
                 (0, 1) => Act::error(),
                 _ => takes,
