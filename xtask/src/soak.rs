@@ -18,7 +18,7 @@ use crate::workspace::{self, cargo};
 /// Every step runs, also after one has failed. The report is target/soak/report.json. Runtimes are
 /// dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a quarter of them
 /// while they recover. Processes with a lease in a database are paused past it, 1,000 times on each
-/// database. Each of the first 2,000 system calls of an inbox on its files fails, once with EIO and
+/// database. Consumers of Kafka join, leave, die and stand still 500 times. Each of the first 2,000 system calls of an inbox on its files fails, once with EIO and
 /// once with ENOSPC. The decoders of records are fuzzed for 10 minutes; an input that shows something
 /// new is added to crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload.
 /// 5,000,000 messages pass an inbox of constant depth, and backlogs of 10,000,000 are worked off in
@@ -51,6 +51,8 @@ struct Scale {
     chaos: u64,
     /// Metadata of commits to Kafka that are written and read.
     round_trips: u64,
+    /// Rebalances of a group of consumers in one process, for each protocol, and of one of processes.
+    rebalances: u64,
     /// Of the first 2,000 system calls of an inbox, how many fail.
     syscalls: u64,
     /// How long the decoders are fuzzed, in seconds.
@@ -73,6 +75,7 @@ const SOAK: Scale = Scale {
     pauses: 1_000,
     chaos: 50_000,
     round_trips: 1_000_000,
+    rebalances: 500,
     syscalls: 2_000,
     fuzzing_s: 600,
     passed: 5_000_000,
@@ -111,6 +114,14 @@ const CHAOS_FILTER: &str = "chaos::";
 
 /// The test of `keylane-kafka` that writes and reads the metadata of commits reads from here how often.
 const ROUND_TRIPS: &str = "KEYLANE_KAFKA_ROUND_TRIPS";
+
+/// The tests of `keylane-kafka` in which members come, go, die and stand still read from here how many
+/// rebalances there are.
+const REBALANCES: &str = "KEYLANE_KAFKA_REBALANCES";
+/// … and their names contain this, in one process …
+const REBALANCES_FILTER: &str = "rebalances::nothing";
+/// … and in several.
+const PROCESSES_FILTER: &str = "processes::";
 
 /// The test of `keylane-inbox` that makes system calls fail reads from here how many.
 const SYSCALLS: &str = "KEYLANE_SYSCALLS";
@@ -169,6 +180,7 @@ impl Scale {
             pauses,
             chaos,
             round_trips,
+            rebalances,
             syscalls,
             fuzzing_s,
             passed,
@@ -184,6 +196,7 @@ impl Scale {
                 pauses: pauses / 10,
                 chaos: chaos / 10,
                 round_trips: round_trips / 10,
+                rebalances: rebalances / 10,
                 syscalls: syscalls / 10,
                 fuzzing_s: fuzzing_s / 10,
                 passed: passed / 10,
@@ -199,6 +212,7 @@ impl Scale {
                 pauses: pauses * 10,
                 chaos: chaos * 10,
                 round_trips: round_trips * 10,
+                rebalances: rebalances * 10,
                 fuzzing_s: fuzzing_s * 10,
                 passed: passed * 10,
                 // There are no more of them.
@@ -221,6 +235,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         pauses,
         chaos,
         round_trips,
+        rebalances,
         syscalls,
         fuzzing_s,
         passed,
@@ -255,6 +270,16 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         "metadata",
     ]);
     round.env(ROUND_TRIPS, round_trips.to_string());
+    let mut rebalanced = cargo([
+        "test",
+        "--release",
+        "-p",
+        "keylane-kafka",
+        "--test",
+        "broker",
+    ]);
+    rebalanced.args(["--", REBALANCES_FILTER, PROCESSES_FILTER, "--nocapture"]);
+    rebalanced.env(REBALANCES, rebalances.to_string());
     let mut failed = inbox(&["--test", "syscalls"], SYSCALLS_FILTER);
     failed.env(SYSCALLS, syscalls.to_string());
     let mut fuzzed = inbox(&["--lib"], FUZZ_FILTER);
@@ -289,6 +314,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         ),
         (format!("{chaos} messages in chaos"), in_chaos),
         (format!("{round_trips} metadata of commits"), round),
+        (format!("{rebalances} rebalances"), rebalanced),
         (format!("{syscalls} system calls fail"), failed),
         (format!("decoders fuzzed for {fuzzing_s} s"), fuzzed),
         ("power fails".to_owned(), powerless),
@@ -388,6 +414,7 @@ mod tests {
             pauses: 100,
             chaos: 5_000,
             round_trips: 100_000,
+            rebalances: 50,
             syscalls: 200,
             fuzzing_s: 60,
             passed: 500_000,
@@ -403,6 +430,7 @@ mod tests {
             pauses: 10_000,
             chaos: 500_000,
             round_trips: 10_000_000,
+            rebalances: 5_000,
             syscalls: 2_000,
             fuzzing_s: 6_000,
             passed: 50_000_000,
@@ -430,6 +458,7 @@ mod tests {
             "KEYLANE_INBOX_PAUSES=1000 ",
             "KEYLANE_CHAOS_MESSAGES=50000 ",
             "KEYLANE_KAFKA_ROUND_TRIPS=1000000 ",
+            "KEYLANE_KAFKA_REBALANCES=500 ",
             "KEYLANE_SYSCALLS=2000 ",
             "KEYLANE_FUZZ=600 ",
             "KEYLANE_INBOX_POWER=all ",
