@@ -7,6 +7,7 @@ mod control;
 mod hot_keys;
 mod letters;
 mod logs;
+mod outages;
 mod processes;
 mod rebalances;
 mod resume;

@@ -28,6 +28,9 @@ const MEMBERS: usize = 3;
 /// The session of a member.
 const SESSION: Duration = Duration::from_millis(1_500);
 
+/// How many records wait at most.
+const AHEAD: u64 = 3_000;
+
 /// How long a member stands still.
 const PAUSE: Duration = Duration::from_millis(2_500);
 
@@ -164,24 +167,60 @@ struct Line {
     at: Duration,
 }
 
-fn lines(log: &Path) -> Vec<Line> {
-    let text = std::fs::read_to_string(log).expect("a log");
-    // The last line may be on its way.
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let line = |line: &str| {
-        let mut words = line.split(' ');
+/// The lines that the workers have written so far.
+struct Log {
+    file: File,
+    /// The beginning of a line whose end is on its way.
+    rest: String,
+    lines: Vec<Line>,
+    ended: usize,
+}
+
+impl Log {
+    fn open(path: &Path) -> Self {
+        Self {
+            file: File::open(path).expect("a log"),
+            rest: String::new(),
+            lines: Vec::new(),
+            ended: 0,
+        }
+    }
+
+    /// Reads what has come. Returns the new lines.
+    fn read(&mut self) -> &[Line] {
+        self.file.read_to_string(&mut self.rest).expect("text");
+        let whole = self.rest.rfind('\n').map_or(0, |end| end + 1);
+        let rest = self.rest.split_off(whole);
+        let text = std::mem::replace(&mut self.rest, rest);
+        let known = self.lines.len();
+        let new = text
+            .lines()
+            .map(|line| Line::of(line).expect("a whole line"));
+        self.lines.extend(new);
+        let new = &self.lines[known..];
+        self.ended += new.iter().filter(|line| line.is_end).count();
+        new
+    }
+
+    fn ended(&mut self) -> usize {
+        self.read();
+        self.ended
+    }
+}
+
+impl Line {
+    fn of(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
         let is_end = words.next() == Some("e");
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-        Some(Line {
+        Some(Self {
             is_end,
             pid: u32::try_from(number()?).ok()?,
             id: number()?,
             place: (i32::try_from(number()?).ok()?, number()?),
             at: Duration::from_nanos(number()?),
         })
-    };
-    let lines = whole.lines().map(|text| line(text).expect("a whole line"));
-    lines.collect()
+    }
 }
 
 /// What was done to a process, from when to when it may act as if it did not know.
@@ -195,15 +234,14 @@ struct Fault {
 /// Looks at what is committed until it is told to end: it never goes back, and never says more than
 /// what was done. Returns when each record was first seen to be committed.
 async fn watch(topic: Topic, log: PathBuf, ends: Arc<AtomicBool>) -> HashMap<(i32, u64), Duration> {
-    let mut seen = HashMap::new();
+    let (mut seen, mut done) = (HashMap::new(), BTreeSet::new());
+    let mut log = Log::open(&log);
     let mut last = vec![0; PARTITIONS as usize];
     while !ends.load(Ordering::Relaxed) {
         let committed = topic.committed().await;
         let at_least_at = now();
-        let done: BTreeSet<_> = lines(&log)
-            .into_iter()
-            .filter_map(|line| line.is_end.then_some(line.place))
-            .collect();
+        let new = log.read().iter();
+        done.extend(new.filter_map(|line| line.is_end.then_some(line.place)));
         for (number, (at, text)) in (0..).zip(committed) {
             let Some(at) = at else { continue };
             let last = &mut last[number as usize];
@@ -221,10 +259,15 @@ async fn watch(topic: Topic, log: PathBuf, ends: Arc<AtomicBool>) -> HashMap<(i3
     seen
 }
 
-/// Publishes until it is told to end: the ids of a key ascend.
-async fn produce(topic: Topic, sent: Arc<AtomicU64>, ends: Arc<AtomicBool>) {
+/// Publishes until it is told to end, not too far ahead of what is done: the ids of a key ascend.
+async fn produce(topic: Topic, log: PathBuf, sent: Arc<AtomicU64>, ends: Arc<AtomicBool>) {
     let mut random = Random::new(7);
+    let mut log = Log::open(&log);
     while !ends.load(Ordering::Relaxed) {
+        if log.ended() as u64 + AHEAD < sent.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(20)).await;
+            continue;
+        }
         let first = sent.load(Ordering::Relaxed) + 1;
         let messages = (first..first + 50).map(|id| message(random.below(KEYS), id));
         topic.produce(messages.collect()).await;
@@ -242,25 +285,22 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     File::create(&log).expect("a log");
     let (ends, watches) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let sent = Arc::<AtomicU64>::default();
-    let producer = produce(topic.clone(), Arc::clone(&sent), Arc::clone(&ends));
+    let producer = produce(
+        topic.clone(),
+        log.clone(),
+        Arc::clone(&sent),
+        Arc::clone(&ends),
+    );
     let producer = tokio::spawn(producer);
     let watcher = watch(topic.clone(), log.clone(), Arc::clone(&watches));
     let watcher = tokio::spawn(watcher);
     let mut workers = Vec::from_iter((0..MEMBERS).map(|_| Worker::start(&topic, &log)));
     let mut faults = Vec::new();
     let mut random = Random::new(11);
-    let done = |count: usize| {
-        let log = log.clone();
-        async move {
-            until("more is done", async || {
-                lines(&log).iter().filter(|line| line.is_end).count() >= count
-            })
-            .await;
-        }
-    };
-    done(200).await;
+    let mut story = Log::open(&log);
+    until("some are done", async || story.ended() >= 200).await;
     for number in 0..rebalances() {
-        let before = lines(&log).iter().filter(|line| line.is_end).count();
+        let before = story.ended();
         let at = random.below(workers.len() as u64) as usize;
         let pid = workers[at].child.id();
         match number % 4 {
@@ -282,7 +322,7 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
             2 => workers.push(Worker::start(&topic, &log)),
             _ => workers.swap_remove(at).stop().await,
         }
-        done(before + 300).await;
+        until("more is done", async || story.ended() >= before + 300).await;
     }
     ends.store(true, Ordering::Relaxed);
     producer.await.expect("no panic");
@@ -292,10 +332,11 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     for worker in workers {
         worker.stop().await;
     }
+    story.read();
     let story = Story {
         sent: sent.load(Ordering::Relaxed),
         keys: keys(&topic).await,
-        lines: lines(&log),
+        lines: story.lines,
         faults,
         committed,
     };
@@ -328,7 +369,7 @@ impl Story {
         let mut lines = self.lines.clone();
         lines.sort_by_key(|line| line.at);
         let mut done = BTreeMap::<u64, u64>::new();
-        let mut running = HashMap::<Bytes, Line>::new();
+        let mut running = HashMap::<Bytes, HashMap<u32, Line>>::new();
         let mut last_first = HashMap::<Bytes, u64>::new();
         let (mut repeats, mut late) = (0, 0);
         for line in &lines {
@@ -345,23 +386,22 @@ impl Story {
                     let is_allowed = is_late || committed.is_none_or(|since| *since > line.at);
                     assert!(is_allowed, "{line:?} was committed before");
                 }
-                let other = running.insert(key.clone(), *line);
-                if let Some(other) = other {
-                    // One that was killed, or that stands still, has begun it.
+                let of_key = running.entry(key).or_default();
+                for other in of_key.values().filter(|other| other.pid != line.pid) {
+                    // One that was killed, or stood still, in the middle of it; or that has begun it
+                    // without knowing that it is out.
                     let mut faults = self.faults.iter();
-                    let excused = faults
-                        .any(|fault| fault.pid == other.pid && fault.from >= other.at)
-                        || is_late;
-                    assert!(excused, "{line:?} begins beside {other:?}");
+                    let is_excused = faults.any(|fault| {
+                        fault.pid == other.pid && other.at <= fault.from && fault.from <= line.at
+                    });
+                    let is_excused = is_excused || self.is_excused(other.pid, other.at) || is_late;
+                    assert!(is_excused, "{line:?} begins beside {other:?}");
                 }
+                let own = of_key.insert(line.pid, *line);
+                assert!(own.is_none(), "{line:?} begins beside {own:?}");
                 continue;
             }
-            if running
-                .get(&key)
-                .is_some_and(|one| one.pid == line.pid && one.id == line.id)
-            {
-                running.remove(&key);
-            }
+            running.entry(key.clone()).or_default().remove(&line.pid);
             let count = done.entry(line.id).or_default();
             *count += 1;
             if *count == 1 {

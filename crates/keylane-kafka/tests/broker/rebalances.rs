@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::stage::{Member, Stage, place_of, until, waiting};
 
-const PARTITIONS: i32 = 6;
+pub(crate) const PARTITIONS: i32 = 6;
 const KEYS: u64 = 200;
 
 /// How the group shares its partitions.
@@ -82,7 +82,7 @@ fn is_settled(members: &[Member]) -> bool {
     is_each_there && all.len() == count && count == PARTITIONS as usize
 }
 
-async fn settled(members: &[Member]) {
+pub(crate) async fn settled(members: &[Member]) {
     until("the partitions are shared", async || is_settled(members)).await;
 }
 
@@ -98,7 +98,7 @@ async fn taken_out(stage: &Stage) {
 }
 
 /// Publishes until it is told to end. What is published goes to all keys.
-async fn produce(stage: Stage, ends: Arc<AtomicBool>) {
+pub(crate) async fn produce(stage: Stage, ends: Arc<AtomicBool>) {
     let mut random = Random::new(7);
     while !ends.load(Ordering::Relaxed) {
         let keys = Vec::from_iter((0..100).map(|_| random.below(KEYS)));
@@ -109,7 +109,7 @@ async fn produce(stage: Stage, ends: Arc<AtomicBool>) {
 
 /// Looks at what is committed until it is told to end: it never goes back, and it never says more than
 /// what was done. Returns for each message after how many it was first seen to be committed.
-async fn watch(stage: Stage, ends: Arc<AtomicBool>) -> BTreeMap<(i32, u64), usize> {
+pub(crate) async fn watch(stage: Stage, ends: Arc<AtomicBool>) -> BTreeMap<(i32, u64), usize> {
     let mut seen = BTreeMap::new();
     let mut last = vec![0; PARTITIONS as usize];
     while !ends.load(Ordering::Relaxed) {
@@ -192,7 +192,7 @@ async fn rebalanced(protocol: Protocol, expels: bool) {
     judge(&stage, &committed, expels);
 }
 
-fn judge(stage: &Stage, committed: &BTreeMap<(i32, u64), usize>, expels: bool) {
+pub(crate) fn judge(stage: &Stage, committed: &BTreeMap<(i32, u64), usize>, expels: bool) {
     let mut first = BTreeSet::new();
     let mut repeats = 0;
     for (number, raw) in stage.done().iter().enumerate() {

@@ -1,0 +1,102 @@
+//! Brokers that die one after the other, and connections that are cut, reset and slow, while records
+//! are produced and handled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use keylane_testkit::Act;
+use keylane_testkit::proxy::{Direction, Proxy};
+use keylane_testkit::servers::Kafka;
+use tokio::time::sleep;
+
+use crate::rebalances::{PARTITIONS, judge, produce, settled, takes, watch};
+use crate::stage::{Member, Stage};
+use crate::support::{Topic, show_log};
+
+/// How often a member may have to open its source again for one fault. One that spins does so all the
+/// time.
+const RESTARTS: u64 = 10;
+
+/// Two members handle what is produced, from these brokers, while `faults` happen.
+async fn survived(kafka: Kafka, brokers: fn(&Kafka) -> String, faults: impl AsyncFnOnce(&Stage)) {
+    show_log();
+    let stage = Stage::of(Topic::new(Arc::new(kafka), PARTITIONS).await);
+    let join = || {
+        let script = stage.script().choose(|cue| Act::ok().sleeps(takes(cue.id)));
+        let builder = stage.topic.builder_at(brokers(&stage.topic.kafka));
+        stage.member_of(builder, script)
+    };
+    let (ends, watches) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let producer = tokio::spawn(produce(stage.clone(), Arc::clone(&ends)));
+    let watcher = tokio::spawn(watch(stage.clone(), Arc::clone(&watches)));
+    let members: [Member; 2] = [join(), join()];
+    settled(&members).await;
+    faults(&stage).await;
+    ends.store(true, Ordering::Relaxed);
+    producer.await.expect("no panic");
+    stage.nothing_left().await;
+    watches.store(true, Ordering::Relaxed);
+    let committed = watcher.await.expect("what is committed is right");
+    for member in members {
+        let stats = member.intake.stats();
+        assert!(stats.restarts <= RESTARTS, "{stats:?}");
+        member.stop().await;
+    }
+    // A member that is silent for too long is taken out of the group.
+    judge(&stage, &committed, true);
+}
+
+/// A topic of which each node has a copy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_reordered_when_brokers_die_one_after_the_other() {
+    let kafka = Kafka::cluster(3).await.expect("a cluster");
+    survived(kafka, Kafka::bootstrap, async |stage| {
+        let kafka = &stage.topic.kafka;
+        for node in 0..3 {
+            let before = stage.done().len();
+            kafka.kill(node).await.expect("it is killed");
+            // The others lead its partitions.
+            stage.handled(before + 200).await;
+            kafka.start_again(node).await.expect("it is there again");
+            stage.handled(before + 400).await;
+        }
+    })
+    .await;
+}
+
+async fn behind_proxy(fault: impl AsyncFn(&Proxy), times: usize) {
+    let kafka = Kafka::start().await.expect("a broker");
+    survived(kafka, Kafka::proxied, async |stage| {
+        for _ in 0..times {
+            fault(stage.topic.kafka.proxy(0)).await;
+            stage.handled(stage.done().len() + 100).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_reordered_when_connections_are_reset() {
+    behind_proxy(async |proxy| proxy.reset(), 5).await;
+}
+
+/// Longer than the session lasts: the members are out of their group, and hear of it late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_reordered_when_connections_are_cut() {
+    let cut = async |proxy: &Proxy| {
+        proxy.cut();
+        sleep(Duration::from_secs(4)).await;
+        proxy.heal();
+    };
+    behind_proxy(cut, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_reordered_when_connections_are_slow() {
+    let slow = async |proxy: &Proxy| {
+        proxy.delay(Direction::ToServer, Duration::from_millis(100));
+        proxy.delay(Direction::ToClient, Duration::from_millis(100));
+    };
+    behind_proxy(slow, 3).await;
+}
