@@ -69,6 +69,10 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "brokers")]
     group: Option<String>,
 
+    /// A property of the client, such as security.protocol=ssl; it can be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "brokers", value_parser = property)]
+    property: Vec<(String, String)>,
+
     #[command(subcommand)]
     role: Option<Hidden>,
 }
@@ -94,11 +98,12 @@ pub(crate) struct Show {
     pub(crate) work: Duration,
 }
 
-/// A cluster of the user.
+/// A cluster of the user. Not `Debug`: a property may be a password.
 pub(crate) struct Own {
     pub(crate) brokers: String,
     pub(crate) topic: String,
     pub(crate) group: String,
+    pub(crate) properties: Vec<(String, String)>,
     pub(crate) work: Duration,
 }
 
@@ -129,8 +134,17 @@ impl Arguments {
             brokers,
             topic,
             group,
+            properties: self.property,
             work,
         }))
+    }
+}
+
+/// What is wrong is told without the value.
+fn property(text: &str) -> Result<(String, String), &'static str> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write it as NAME=VALUE"),
     }
 }
 

@@ -17,7 +17,8 @@ pub(crate) struct Verdict {
     orders: usize,
     customers: usize,
     lost: usize,
-    /// Handled for the first time after a later one of the customer.
+    /// Begun before all earlier ones of the customer had ended; or again and behind a later one, although
+    /// no worker was killed in between.
     reordered: usize,
     /// Begun while another one of the customer was being handled.
     at_once: usize,
@@ -27,6 +28,15 @@ pub(crate) struct Verdict {
     not_committed: usize,
     /// Handled once more without such a reason.
     unexplained: usize,
+}
+
+/// How far a customer is.
+#[derive(Default)]
+struct Progress {
+    /// So many of its first orders have ended.
+    ended: u32,
+    /// The order that was begun last, since a worker was killed.
+    begun: Option<u32>,
 }
 
 impl Verdict {
@@ -39,7 +49,7 @@ impl Verdict {
         let mut running: HashMap<u32, Handling> = HashMap::new();
         let mut ended: HashMap<(u32, u32), Handling> = HashMap::new();
         let mut cut_off: HashSet<(u32, u32)> = HashSet::new();
-        let mut next: HashMap<u32, u32> = HashMap::new();
+        let mut progress: HashMap<u32, Progress> = HashMap::new();
         let mut dead = HashSet::new();
         for entry in journal {
             match entry {
@@ -48,12 +58,16 @@ impl Verdict {
                     if running.insert(customer, *one).is_some() {
                         verdict.at_once += 1;
                     }
-                    let next = next.entry(customer).or_default();
-                    if number > *next {
+                    let was_killed = |before: &Handling| dead.contains(&before.worker);
+                    let progress = progress.entry(customer).or_default();
+                    let is_next = match ended.contains_key(&one.order) {
+                        true => progress.begun.is_none_or(|begun| begun < number),
+                        false => number == progress.ended,
+                    };
+                    if !is_next {
                         verdict.reordered += 1;
                     }
-                    *next = (*next).max(number + 1);
-                    let was_killed = |before: &Handling| dead.contains(&before.worker);
+                    progress.begun = Some(number);
                     match ended.get(&one.order) {
                         Some(before) if was_killed(before) && !is_in(committed, before) => {
                             verdict.not_committed += 1;
@@ -64,7 +78,11 @@ impl Verdict {
                     }
                 }
                 Entry::End(one) => {
-                    let customer = one.order.0;
+                    let (customer, number) = one.order;
+                    let progress = progress.entry(customer).or_default();
+                    if progress.ended == number {
+                        progress.ended += 1;
+                    }
                     if running.get(&customer) == Some(one) {
                         running.remove(&customer);
                     }
@@ -74,12 +92,14 @@ impl Verdict {
                     dead.insert(*worker);
                     let died = running.extract_if(|_, one| one.worker == *worker);
                     cut_off.extend(died.map(|(_, one)| one.order));
+                    // Its orders may come again, from one of them on.
+                    progress.values_mut().for_each(|one| one.begun = None);
                 }
             }
         }
         let lost = |order: &&Order| !ended.contains_key(&(order.customer, order.number));
         verdict.lost = orders.iter().filter(lost).count();
-        verdict.customers = next.len();
+        verdict.customers = progress.len();
         verdict
     }
 
@@ -173,5 +193,27 @@ mod tests {
         assert_eq!(committed.unexplained, 1, "{committed:?}");
         let cut_off = judged(&[&done[..3], &dead, &both(2, 1)].concat());
         assert!(cut_off.is_good() && cut_off.in_flight == 1, "{cut_off:?}");
+    }
+
+    /// The next owner begins with the order that the kill has interrupted, and not behind it.
+    #[test]
+    fn what_the_dead_had_comes_again_in_order_and_before_what_is_new() {
+        let (first, second) = (both(1, 0), both(1, 1));
+        let dead = [Entry::Dead(1)];
+        let behind = [&first[..1], &dead, &both(2, 1), &both(2, 0)].concat();
+        assert_eq!(judged(&behind).reordered, 1);
+        let none = Committed::new();
+        let orders = [0, 1].map(|number| Order {
+            customer: 0,
+            number,
+        });
+        let again = |numbers: [u32; 2]| {
+            let again = numbers.map(|number| both(2, number)).concat();
+            let journal = [&first[..], &second, &dead, &again].concat();
+            Verdict::of(&orders, &journal, &none)
+        };
+        assert!(again([0, 1]).is_good());
+        let turned = again([1, 0]);
+        assert!(!turned.is_good(), "{turned:?}");
     }
 }

@@ -33,8 +33,16 @@ pub(crate) struct Seen {
 
 impl Observer {
     /// An error if no broker answers, or there is no such topic.
-    pub(crate) async fn new(brokers: &str, topic: &str, group: &str) -> Result<Self, Failure> {
+    pub(crate) async fn new(
+        brokers: &str,
+        topic: &str,
+        group: &str,
+        properties: &[(String, String)],
+    ) -> Result<Self, Failure> {
         let mut client = ClientConfig::new();
+        for (name, value) in properties {
+            client.set(name, value);
+        }
         client
             .set("bootstrap.servers", brokers)
             .set("group.id", group)

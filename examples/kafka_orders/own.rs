@@ -16,13 +16,17 @@ use crate::{Failure, say};
 pub(crate) async fn consume(own: &Own) -> Result<(), Failure> {
     let stops = stop_signal();
     tokio::pin!(stops);
+    let source = KafkaSource::builder(&own.brokers, &own.group).topic(&own.topic);
+    let properties = own.properties.iter();
+    let source = properties
+        .fold(source, |source, (name, value)| source.property(name, value))
+        .build()?;
     let observer = tokio::select! {
-        observer = Observer::new(&own.brokers, &own.topic, &own.group) => observer?,
+        observer = Observer::new(&own.brokers, &own.topic, &own.group, &own.properties) => observer?,
         () = &mut stops => return Err("interrupted".into()),
     };
-    let source = KafkaSource::builder(&own.brokers, &own.group).topic(&own.topic);
     let work = own.work;
-    let mut member = Member::start(source.build()?, move |_| async move {
+    let mut member = Member::start(source, move |_| async move {
         sleep(work).await;
         Ok(())
     })?;

@@ -46,7 +46,7 @@ async fn with(show: &Show, kafka: &Kafka) -> Result<bool, Failure> {
     let folder = TempDir::new()?;
     let path = folder.path().join("journal");
     broker::create_topic(&brokers).await?;
-    let observer = Observer::new(&brokers, TOPIC, GROUP).await?;
+    let observer = Observer::new(&brokers, TOPIC, GROUP, &[]).await?;
     let orders = show.plan.orders();
     say::line(format_args!(
         "{} orders of {} customers go to {PARTITIONS} partitions, and {WORKERS} worker processes handle them.\n\

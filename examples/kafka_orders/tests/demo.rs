@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use keylane::source::RawMessage;
+use keylane_kafka::Producer;
+use keylane_testkit::servers::Kafka;
+
 fn example() -> Command {
     Command::new(env!("CARGO_BIN_EXE_kafka_orders"))
 }
@@ -49,6 +53,7 @@ fn help_and_bad_arguments_are_answered() {
         "--seed",
         "--work",
         "--brokers",
+        "--property",
     ] {
         assert!(said.contains(option), "without {option}: {said}");
     }
@@ -76,12 +81,58 @@ fn help_and_bad_arguments_are_answered() {
 #[test]
 fn a_broker_that_cannot_be_reached_is_told() {
     let there = ["--brokers", "127.0.0.1:1", "--topic", "t", "--group", "g"];
+    let unknown = [&there[..], &["--property", "no.such=secret"]].concat();
+    let (output, _, errors) = started(&unknown);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(
+        errors.contains("`no.such`") && !errors.contains("secret"),
+        "{errors}"
+    );
     let (output, _, errors) = started(&there);
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(
         errors.contains("no broker answers at 127.0.0.1:1"),
         "{errors}"
     );
+}
+
+/// Until Ctrl-C, and the next time it goes on behind what it has committed.
+#[tokio::test]
+async fn a_topic_of_yours_is_consumed_and_committed() {
+    let kafka = Kafka::start().await.expect("Java and Kafka are installed");
+    let brokers = kafka.bootstrap();
+    let there = ["--bootstrap-server", &brokers, "--create"];
+    let create = [&there[..], &["--topic", "mine", "--partitions", "2"]].concat();
+    let class = "org.apache.kafka.tools.TopicCommand";
+    kafka.tool(class, create, "").await.expect("a topic");
+    let producer = Producer::builder(&brokers).build().expect("a producer");
+    for number in 0..40 {
+        let record = RawMessage::new("a record").key(format!("key {}", number % 5));
+        producer.send("mine", &record).await.expect("it is written");
+    }
+    for received in [40, 0] {
+        let mut child = example()
+            .args(["--brokers", &brokers, "--topic", "mine", "--group", "g"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let output = child.stdout.take().expect("it is piped");
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(", lag 0, ")));
+        // A partition, with the member that has it.
+        assert!(lines.any(|line| line.split_whitespace().nth(1) == Some("this")));
+        let id = child.id().to_string();
+        let sent = Command::new("kill").args(["-INT", &id]).status();
+        assert!(sent.expect("`kill` is there").success());
+        let rest: Vec<_> = lines.collect();
+        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{rest:?}");
+        let report = format!("{received} received = {received} acked + 0 dead-lettered");
+        let is_report = |line: &String| line.starts_with(&report);
+        assert!(rest.iter().any(is_report), "{rest:?}");
+    }
+    let (output, _, errors) = started(&["--brokers", &brokers, "--topic", "no", "--group", "g"]);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("there is no topic no at "), "{errors}");
 }
 
 /// Ctrl-C in the middle ends the workers and the broker.
