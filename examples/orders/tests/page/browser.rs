@@ -19,29 +19,14 @@ pub(crate) struct Browser {
 
 impl Browser {
     pub(crate) fn start() -> Self {
-        let missing = "chromedriver is not there: `cargo xtask setup` installs it";
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect(missing);
-        let mut output = BufReader::new(driver.stdout.take().expect("it is piped"));
-        let mut port = None;
-        let mut line = String::new();
-        while port.is_none() {
-            line.clear();
-            let count = output.read_line(&mut line).expect("it says where");
-            assert!(count > 0, "chromedriver has ended");
-            let words = line.trim_end().split("successfully on port ").nth(1);
-            port = words.and_then(|port| port.trim_end_matches('.').parse::<u16>().ok());
-        }
-        // It goes on to talk, and must not stop because its pipe is full.
-        std::thread::spawn(move || output.read_to_end(&mut Vec::new()));
+        // It takes a free port of IPv4 and then the same of IPv6, which may be another's by then.
+        let (driver, port) = (0..5)
+            .find_map(|_| Self::driver())
+            .expect("chromedriver starts");
         let profile = tempfile::tempdir().expect("a temporary directory");
         let mut browser = Self {
             driver,
-            address: SocketAddr::from(([127, 0, 0, 1], port.expect("it was found"))),
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
             session: String::new(),
             _profile: profile,
         };
@@ -71,6 +56,36 @@ impl Browser {
         let session = session["sessionId"].as_str().expect("an id");
         browser.session = format!("/session/{session}");
         browser
+    }
+
+    /// A chromedriver and its port, or none if it ended at once.
+    fn driver() -> Option<(Child, u16)> {
+        let missing = "chromedriver is not there: `cargo xtask setup` installs it";
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect(missing);
+        let mut output = BufReader::new(driver.stdout.take().expect("it is piped"));
+        let mut said = String::new();
+        loop {
+            let before = said.len();
+            if output.read_line(&mut said).expect("it says where") == 0 {
+                let ended = driver.wait();
+                println!("chromedriver has ended, {ended:?}:\n{said}");
+                return None;
+            }
+            let words = said[before..]
+                .trim_end()
+                .split("successfully on port ")
+                .nth(1);
+            if let Some(port) = words.and_then(|port| port.trim_end_matches('.').parse().ok()) {
+                // It goes on to talk, and must not stop because its pipe is full.
+                std::thread::spawn(move || output.read_to_end(&mut Vec::new()));
+                return Some((driver, port));
+            }
+        }
     }
 
     pub(crate) fn open(&self, url: &str) {
