@@ -69,23 +69,26 @@ impl Browser {
             .expect(missing);
         let mut output = BufReader::new(driver.stdout.take().expect("it is piped"));
         let mut said = String::new();
-        loop {
+        let port = loop {
             let before = said.len();
-            if output.read_line(&mut said).expect("it says where") == 0 {
-                let ended = driver.wait();
-                println!("chromedriver has ended, {ended:?}:\n{said}");
-                return None;
+            if matches!(output.read_line(&mut said), Ok(0) | Err(_)) {
+                break None;
             }
             let words = said[before..]
                 .trim_end()
                 .split("successfully on port ")
                 .nth(1);
             if let Some(port) = words.and_then(|port| port.trim_end_matches('.').parse().ok()) {
-                // It goes on to talk, and must not stop because its pipe is full.
-                std::thread::spawn(move || output.read_to_end(&mut Vec::new()));
-                return Some((driver, port));
+                break Some(port);
             }
-        }
+        };
+        let Some(port) = port else {
+            println!("chromedriver has ended, {:?}:\n{said}", driver.wait());
+            return None;
+        };
+        // It goes on to talk, and must not stop because its pipe is full.
+        std::thread::spawn(move || output.read_to_end(&mut Vec::new()));
+        Some((driver, port))
     }
 
     pub(crate) fn open(&self, url: &str) {
