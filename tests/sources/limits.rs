@@ -36,6 +36,56 @@ async fn no_more_is_held_than_the_limit_says() {
     }
 }
 
+/// With next to no room left, what settles is read in batches. What is no batch is read as well: the
+/// others of the source wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_source_without_room_goes_on_one_by_one() {
+    const HELD: usize = 64;
+    let rig = Rig::new(plain());
+    let gate = Gate::new();
+    // All keys but one wait, so that never more than one settles.
+    let script = Script::new(&rig.history).otherwise(Act::ok().sleeps(Duration::from_millis(1)));
+    let script = (1..HELD as u64).fold(script, |script, key| {
+        script.key(key, Act::ok().waits(&gate))
+    });
+    let orders = orders().spawn(scripted(script)).unwrap();
+    let settings = settings().held(HELD);
+    let intake = orders.consume_with(rig.server.source(), settings).unwrap();
+    rig.publish(1..HELD as u64);
+    rig.publish(vec![HELD as u64; 200]);
+    within(rig.handled(200)).await;
+    assert_eq!(intake.stats().held, HELD - 1);
+    gate.open();
+    let report = rig.finish(&orders, intake).await;
+    assert_eq!(report.acked, 200 + HELD as u64 - 1);
+}
+
+/// The dispatcher ends while less than a batch has settled: the source is told nevertheless.
+#[tokio::test(start_paused = true)]
+async fn what_settled_before_the_end_is_told_however_little_it_is() {
+    const HELD: usize = 64;
+    let rig = Rig::new(plain());
+    let orders = orders()
+        .capacity_bytes(100, |raw: &RawMessage| raw.payload.len())
+        .spawn(scripted(Script::new(&rig.history)))
+        .unwrap();
+    // These wait for a second in no lane.
+    let large = || RawMessage::new(vec![0; 101]).key("large");
+    rig.server.publish((2..HELD).map(|_| large()));
+    rig.publish([1, 2]);
+    let settings = settings().held(HELD);
+    let intake = orders.consume_with(rig.server.source(), settings).unwrap();
+    // Without the clock.
+    settle().await;
+    assert_eq!(rig.history.handled().len(), 2);
+    assert_eq!(intake.stats().held, HELD, "two are no batch");
+    within(async { orders.abort().await }).await;
+    let report = within(async { intake.ended().await }).await;
+    adds_up(&report);
+    assert_eq!(report.acked, 2, "{report:?}");
+    assert_eq!(rig.server.left(), HELD - 2);
+}
+
 /// A lane is only seen to be full when the dispatcher has got to its messages, so a source makes it
 /// deeper than its capacity, by what it places in a turn or two. However much waits aside, it is
 /// never let in all at once.

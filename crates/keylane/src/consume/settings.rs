@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use crate::error::ConsumeError;
 
+/// How many messages are held for each handler in flight, where nothing was said.
+const HELD_EACH: usize = 16;
+const FEWEST_HELD: usize = 2_048;
+const MOST_HELD: usize = 8_192;
+
 /// When a source is told that a message is handled.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +42,8 @@ pub enum Guarantee {
 /// ```
 #[derive(Clone, Debug)]
 pub struct IntakeSettings {
-    pub(super) held: usize,
+    /// `None`: as the concurrency is.
+    held: Option<usize>,
     pub(super) deferred: usize,
     pub(super) guarantee: Guarantee,
     pub(super) revoke_within: Duration,
@@ -56,7 +62,7 @@ impl IntakeSettings {
     /// The defaults.
     pub fn new() -> Self {
         Self {
-            held: 8_192,
+            held: None,
             deferred: 1_000_000,
             guarantee: Guarantee::default(),
             revoke_within: Duration::from_secs(10),
@@ -66,13 +72,24 @@ impl IntakeSettings {
         }
     }
 
-    /// Most messages of this source that are not settled; 8,192 by default. Those that wait beside
-    /// full lanes count, except the [`deferred`](Self::deferred) ones. With that many the source
-    /// hands over nothing until some settle.
+    /// Most messages of this source that are not settled. Those that wait beside full lanes count,
+    /// except the [`deferred`](Self::deferred) ones. With that many the source hands over nothing until
+    /// some settle. Near this limit what settles is told in batches, at least every millisecond.
+    ///
+    /// By default it is 16 times the [`concurrency`](crate::Builder::concurrency) with which the
+    /// dispatcher begins, from 2,048 to 8,192: enough for the handlers to find other keys while some
+    /// keys wait.
     #[must_use]
     pub fn held(mut self, most: usize) -> Self {
-        self.held = most;
+        self.held = Some(most);
         self
+    }
+
+    /// The limit for a dispatcher with so many handlers in flight.
+    pub(super) fn most_held(&self, concurrency: usize) -> usize {
+        let usual = || concurrency.saturating_mul(HELD_EACH);
+        self.held
+            .unwrap_or_else(|| usual().clamp(FEWEST_HELD, MOST_HELD))
     }
 
     /// Most messages beside full lanes of which only the position is kept; 1,000,000 by default. They
@@ -134,12 +151,28 @@ impl IntakeSettings {
             ("longest_pause", self.longest_pause),
             ("confirm_every", self.confirm_every),
         ];
-        if self.held == 0 {
+        if self.held == Some(0) {
             return Err(ConsumeError::Zero("held"));
         }
         match times.into_iter().find(|(_, time)| time.is_zero()) {
             Some((name, _)) => Err(ConsumeError::Zero(name)),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_grows_with_the_concurrency() {
+        let usual = |concurrency| IntakeSettings::new().most_held(concurrency);
+        assert_eq!(
+            [1, 256, 1_024, usize::MAX].map(usual),
+            [2_048, 4_096, 8_192, 8_192]
+        );
+        assert_eq!(IntakeSettings::new().held(1).most_held(1_024), 1);
     }
 }

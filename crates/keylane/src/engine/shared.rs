@@ -214,6 +214,11 @@ impl<T: Spec> Engine<T> {
         }
     }
 
+    /// How many handlers may be in flight now.
+    pub(crate) fn concurrency(&self) -> usize {
+        self.ready.concurrency()
+    }
+
     /// Most messages of one lane.
     pub(crate) fn lane_capacity(&self) -> usize {
         self.rules.capacity

@@ -5,7 +5,8 @@
 //! way round a driver marks slots as revoked: their messages do not start any more.
 //!
 //! One lock guards all of it, held for a push or a swap. A runner wakes the drivers when it flushes
-//! its tally, so a driver that is behind gets its settlements in batches.
+//! its tally, so a driver that is behind gets its settlements in batches. A driver that could take
+//! next to nothing in anyway asks for a batch of some size, and comes by itself after a while.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -37,8 +38,8 @@ pub(crate) struct Sources {
     /// By the number of the source. Numbers are not used again: a message of a driver that is gone
     /// must not settle one of another driver.
     outboxes: Mutex<Vec<Option<Box<Outbox>>>>,
-    /// Whether a settlement was pushed that no driver was woken for. Set and cleared under the
-    /// lock; a runner that reads it relaxed sees at least its own pushes.
+    /// Whether as many settlements were pushed as a driver waits for, and it was not woken. Set and
+    /// cleared under the lock; a runner that reads it relaxed sees at least its own pushes.
     unread: AtomicBool,
 }
 
@@ -48,6 +49,8 @@ struct Outbox {
     settled: Vec<(u32, Outcome)>,
     letters: Vec<LetterRequest>,
     waker: Option<Waker>,
+    /// How many settlements the driver waits for.
+    least: usize,
     guard: Option<Arc<dyn SlotGuard>>,
     /// What is known of slots beyond the ordinary. Slots behind its end are ordinary.
     marks: Vec<Mark>,
@@ -145,7 +148,9 @@ impl Sources {
             return self.settled_guarded(at, outcome, guard);
         }
         outbox.settled.push((at.slot, outcome));
-        self.unread.store(true, Ordering::Relaxed);
+        if outbox.has_news() {
+            self.unread.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Tells the guard first: the next attempt of the key may start at once.
@@ -156,7 +161,9 @@ impl Sources {
         }
         if let Some(outbox) = &mut lock(&self.outboxes)[at.source as usize] {
             outbox.settled.push((at.slot, outcome));
-            self.unread.store(true, Ordering::Relaxed);
+            if outbox.has_news() {
+                self.unread.store(true, Ordering::Relaxed);
+            }
         }
     }
 
@@ -190,11 +197,12 @@ impl Sources {
         woke
     }
 
-    /// Waits until there is something to read, and takes it. `settled` must be empty; it is swapped,
-    /// so that neither side allocates.
+    /// Waits until there is something to read, and takes it: at least so many settlements, or a
+    /// letter. `settled` must be empty; it is swapped, so that neither side allocates.
     pub(crate) fn poll_news(
         &self,
         source: u32,
+        least: usize,
         settled: &mut Vec<(u32, Outcome)>,
         letters: &mut Vec<LetterRequest>,
         cx: &mut Context<'_>,
@@ -203,6 +211,7 @@ impl Sources {
         let Some(outbox) = &mut outboxes[source as usize] else {
             return Poll::Pending;
         };
+        outbox.least = least.max(1);
         if outbox.has_news() {
             std::mem::swap(&mut outbox.settled, settled);
             letters.append(&mut outbox.letters);
@@ -350,6 +359,6 @@ impl Outbox {
     }
 
     fn has_news(&self) -> bool {
-        !self.settled.is_empty() || !self.letters.is_empty()
+        self.settled.len() >= self.least || !self.letters.is_empty()
     }
 }

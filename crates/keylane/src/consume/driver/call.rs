@@ -36,7 +36,8 @@ pub(super) async fn call<R>(
     limit: Duration,
     call: impl Future<Output = Result<R, SourceError>>,
 ) -> Result<R, Trouble> {
-    let mut alarm = alarm_after(limit);
+    // Most calls are ready at once, and need none.
+    let mut alarm = None;
     let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
     poll_fn(|cx| match call.as_mut().poll(cx) {
         Poll::Ready(Ok(answer)) => Poll::Ready(answer.map_err(Trouble::Failed)),
@@ -45,7 +46,7 @@ pub(super) async fn call<R>(
             Poll::Ready(Err(Trouble::Failed(error)))
         }
         Poll::Pending => {
-            let Some(alarm) = &mut alarm else {
+            let Some(alarm) = alarm.get_or_insert_with(|| alarm_after(limit)) else {
                 return Poll::Pending;
             };
             let late = alarm.poll(cx);

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::hash::Hash;
 use std::pin::pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::super::control::Command;
 use super::super::held::Standing;
@@ -14,6 +15,13 @@ use crate::clock::{self, Alarm, Instant};
 use crate::rt::{self, Arc};
 use crate::source::{Received, Source, SourceError};
 use crate::unwind::caught;
+
+/// With less than this share of `held` free, what settles is read in batches of that share: the source
+/// could hand over no more than what has settled, and each turn costs as much as several messages.
+const SHARE: usize = 16;
+
+/// How long a smaller batch may take.
+const BATCH_WITHIN: Duration = Duration::from_millis(1);
 
 /// What woke the driver.
 enum Turn<P> {
@@ -92,11 +100,6 @@ where
         self.heard_at = later(self.heard_at, busy).min(now);
         // While we stop as well, without room: a generation may end.
         let receives = self.is_open() && !self.ended;
-        let mut alarm = self.wake_at().map(|at| {
-            let alarm = self.alarm.get_or_insert_with(|| Alarm::new(at));
-            alarm.reset(at);
-            alarm
-        });
         let takes_in = self.phase == Phase::Running && !self.inlet.is_closed();
         let room = match takes_in && !self.paused {
             false => 0,
@@ -104,9 +107,20 @@ where
             true => {
                 let here = self.held.len().max(self.inlet.len());
                 let here = here.saturating_sub(self.inlet.aside.deferred());
-                self.settings.held.saturating_sub(here)
+                self.most_held.saturating_sub(here)
             }
         };
+        let batch = if takes_in { self.most_held / SHARE } else { 1 };
+        let batch_at = later(self.settled_at, BATCH_WITHIN);
+        let is_in_batches =
+            room < batch && now < batch_at && !self.paused && self.revocations.is_empty();
+        let least = if is_in_batches { batch } else { 1 };
+        let batch_at = is_in_batches.then_some(batch_at);
+        let mut alarm = self.wake_at().into_iter().chain(batch_at).min().map(|at| {
+            let alarm = self.alarm.get_or_insert_with(|| Alarm::new(at));
+            alarm.reset(at);
+            alarm
+        });
         self.deliveries.room = room;
         self.deliveries.until = later(self.heard_at, self.settings.stall_after / 2).into();
         self.source_first = !self.source_first;
@@ -137,12 +151,14 @@ where
             if source_first && let Poll::Ready(turn) = poll_source(cx) {
                 return Poll::Ready(turn);
             }
-            if engine
-                .sources
-                .poll_news(source, settled, letters, cx)
-                .is_ready()
-            {
-                return Poll::Ready(Turn::News);
+            let mut poll_news = |least, cx: &mut Context<'_>| {
+                let news = engine
+                    .sources
+                    .poll_news(source, least, settled, letters, cx);
+                news.map(|()| Turn::News)
+            };
+            if let Poll::Ready(turn) = poll_news(least, cx) {
+                return Poll::Ready(turn);
             }
             match caught(|| inlet.poll_room(cx)) {
                 Ok(Poll::Pending) if !is_behind => {}
@@ -162,8 +178,14 @@ where
             {
                 return Poll::Ready(Turn::Time);
             }
-            // After the news: what settled before the end is read.
-            ended.as_mut().poll(cx).map(|()| Turn::Ended)
+            if ended.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            // What settled before the end is read.
+            match poll_news(1, cx) {
+                Poll::Pending => Poll::Ready(Turn::Ended),
+                news => news,
+            }
         })
         .await
     }

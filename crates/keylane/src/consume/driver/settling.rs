@@ -22,6 +22,7 @@ where
 {
     /// Reads what has settled, and tells the source.
     pub(super) async fn settle_news(&mut self) {
+        self.settled_at = self.busy_since;
         let mut settled = std::mem::take(&mut self.settled);
         self.settle(settled.drain(..)).await;
         if self.settled.capacity() == 0 {

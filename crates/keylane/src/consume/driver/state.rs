@@ -32,6 +32,8 @@ pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     pub(super) source: S,
     pub(super) name: String,
     pub(super) settings: IntakeSettings,
+    /// Most messages that are held.
+    pub(super) most_held: usize,
     pub(super) inlet: Inlet<K, M, O, E>,
     /// By the slot that the engine knows.
     pub(super) held: Slots<Held<S::Position>>,
@@ -48,6 +50,8 @@ pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     pub(super) heard_at: Instant,
     /// Since when it is not asked.
     pub(super) busy_since: Instant,
+    /// When what has settled was last read.
+    pub(super) settled_at: Instant,
     /// When leases are extended, and acks are confirmed.
     pub(super) extend_at: Instant,
     pub(super) confirm_at: Instant,
@@ -109,6 +113,7 @@ where
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Result<Self, ConsumeError> {
         let engine = &dispatcher.engine;
+        let most_held = settings.most_held(engine.concurrency());
         let guard = source.start_guard();
         let guard = guard.map(|guard| Arc::new(PositionGuard::new(guard)));
         let counts = guard.is_some().then(|| engine.guard_starts());
@@ -123,6 +128,7 @@ where
         };
         Ok(Self {
             name: source.name(),
+            most_held,
             inlet: Inlet::new(dispatcher, registration.source, defers),
             settings,
             held: Slots::new(),
@@ -139,6 +145,7 @@ where
             paused: false,
             heard_at: now,
             busy_since: now,
+            settled_at: now,
             extend_at: now,
             confirm_at: now,
             unconfirmed: 0,
