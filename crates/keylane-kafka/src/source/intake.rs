@@ -99,6 +99,8 @@ impl Assigned<PartitionIntake> {
                 // Too many are open, or too far apart.
                 Err(_) => {
                     intake.held_back = raw(copier).map(|raw| (offset, raw));
+                    // As if there were none, so that the source waits until something settles.
+                    looked -= 1;
                     break;
                 }
             }
