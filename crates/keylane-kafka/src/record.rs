@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -16,6 +17,9 @@ const BLOCK: usize = 4_096;
 
 /// What is larger has a block of its own.
 const LARGE: usize = 1_024;
+
+/// The name of a header whose name is no UTF-8.
+const NO_TEXT: &str = "\u{fffd}";
 
 /// Where a record is in Kafka: its topic, its partition and its offset there.
 ///
@@ -104,11 +108,8 @@ impl Copier {
         };
         raw.id = Some(self.id(partition, record.offset()));
         if let Some(headers) = record.headers() {
-            let all = headers.iter().map(|header| {
-                let value = header.value.map(|value| self.copy(value));
-                (header.key.to_owned(), value.unwrap_or_default())
-            });
-            raw.headers = all.collect();
+            let all = 0..headers.count();
+            raw.headers = all.map(|place| self.header(headers, place)).collect();
         }
         raw.enqueued_at = match record.timestamp() {
             Timestamp::CreateTime(at) | Timestamp::LogAppendTime(at) => u64::try_from(at)
@@ -117,6 +118,19 @@ impl Copier {
             Timestamp::NotAvailable => None,
         };
         raw
+    }
+
+    fn header(&mut self, headers: &impl Headers, place: usize) -> (String, Bytes) {
+        // The client panics at a name that is no UTF-8, and a broker takes any. There is no other
+        // way to its value.
+        let header = catch_unwind(AssertUnwindSafe(|| headers.get(place)));
+        match header {
+            Ok(header) => {
+                let value = header.value.map(|value| self.copy(value));
+                (header.key.to_owned(), value.unwrap_or_default())
+            }
+            Err(_) => (NO_TEXT.to_owned(), Bytes::new()),
+        }
     }
 
     fn id(&mut self, partition: &str, offset: i64) -> Bytes {

@@ -47,7 +47,8 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 /// The topics of a Kafka cluster as a source, as one member of a group.
 ///
 /// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. The key, the
-/// payload, the headers and the time of a record are in it, and its [`Place`](crate::Place).
+/// payload, the headers and the time of a record are in it, and its [`Place`](crate::Place). (A header
+/// whose name is no UTF-8 comes as `\u{fffd}`, and without its value.)
 ///
 /// # What it does
 ///
