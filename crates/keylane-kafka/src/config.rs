@@ -317,6 +317,9 @@ impl Builder {
                 |producer, (name, value)| producer.property(name, value),
             )
             .property("linger.ms", "0")
+            // Their topic says how large a letter may be. The client would refuse, for ever, what
+            // brokers take by default.
+            .property("message.max.bytes", MOST_BYTES)
             .build()?;
         Ok(DeadLetterTopic::new(producer, topic).group(&self.group))
     }
@@ -333,6 +336,9 @@ const CONNECTION: [&str; 8] = [
     "broker.",
     "client.",
 ];
+
+/// The largest record that the client can be told to write.
+const MOST_BYTES: &str = "1000000000";
 
 /// Topics that are as if they were not there.
 const IGNORED: &str = "topic.blacklist";

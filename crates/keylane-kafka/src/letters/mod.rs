@@ -31,6 +31,10 @@ use crate::producer::{Delivery, Producer, SendError};
 /// A letter is accepted when all replicas of the topic have it. It may be written twice if the process
 /// ends, or the partition goes, before the record is committed: the three headers of its place tell.
 ///
+/// A letter is longer than its record by its headers. A topic that takes none so large refuses it, and
+/// the key of the record waits until it takes it: its `max.message.bytes` should be 10,000 above that
+/// of the topics that are read. A [`Producer`] of your own has a limit as well, `message.max.bytes`.
+///
 /// It is a sink for what cannot be decoded ([`RawLetterSink`]), and for what a handler of raw messages
 /// has failed at ([`DeadLetterSink`]). For handlers of other messages use
 /// [`Builder::dead_letters`](crate::Builder::dead_letters), and
