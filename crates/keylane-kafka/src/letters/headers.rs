@@ -7,10 +7,6 @@ use keylane::source::{LetterCause, RawMessage};
 
 use crate::record::Place;
 
-/// All headers that are ours begin with this. What a record has of them from an earlier death is
-/// replaced.
-const OURS: &str = "keylane.";
-
 /// The topic of the record.
 pub(super) const TOPIC: &str = "keylane.topic";
 const PARTITION: &str = "keylane.partition";
@@ -21,6 +17,12 @@ const GROUP: &str = "keylane.group";
 const ATTEMPTS: &str = "keylane.attempts";
 const CAUSE: &str = "keylane.cause";
 const ERROR: &str = "keylane.error";
+
+/// What a record has of them from an earlier death is replaced. Other names that begin like them are
+/// not: a record of a spool is known by one.
+const OURS: [&str; 8] = [
+    TOPIC, PARTITION, OFFSET, TIME, GROUP, ATTEMPTS, CAUSE, ERROR,
+];
 
 /// An error may be long, and a record has a limit.
 const MOST_CHARS: usize = 2_000;
@@ -36,6 +38,9 @@ pub(crate) struct Why {
 /// The letter of a record.
 pub(super) fn letter(record: &RawMessage, group: Option<&str>, why: &Why) -> RawMessage {
     let mut letter = original(record);
+    if has_key_of_partition(record) {
+        letter.key = None;
+    }
     let mut say = |name: &str, value: &str| {
         let value = Bytes::copy_from_slice(value.as_bytes());
         letter.headers.push((name.to_owned(), value));
@@ -59,13 +64,23 @@ pub(super) fn letter(record: &RawMessage, group: Option<&str>, why: &Why) -> Raw
     letter
 }
 
+/// Whether the record has no key in its topic, and was handed over with the name of its partition in
+/// the place of one: see [`Keyless::ByPartition`](crate::Keyless::ByPartition).
+fn has_key_of_partition(record: &RawMessage) -> bool {
+    let (Some(key), Some(id)) = (&record.key, &record.id) else {
+        return false;
+    };
+    let rest = id.strip_prefix(&key[..]);
+    Place::of(record).is_some() && rest.is_some_and(|rest| rest.starts_with(b"@"))
+}
+
 /// The record as it was before it became a letter. Its time is the one at which it is sent.
 pub(super) fn original(record: &RawMessage) -> RawMessage {
     let mut original = RawMessage::new(record.payload.clone());
     original.key = record.key.clone();
     original.is_tombstone = record.is_tombstone;
     let headers = record.headers.iter();
-    let theirs = headers.filter(|(name, _)| !name.starts_with(OURS));
+    let theirs = headers.filter(|(name, _)| !OURS.contains(&name.as_str()));
     original.headers = theirs.cloned().collect();
     original
 }
@@ -125,5 +140,37 @@ mod tests {
         assert_eq!(second.header(GROUP), None);
         let topics = second.headers.iter().filter(|(name, _)| name == TOPIC);
         assert_eq!(topics.count(), 1);
+    }
+
+    /// The header by which a spool's record is known when it comes twice is of the record.
+    #[test]
+    fn a_header_that_no_letter_has_stays() {
+        let mut record = RawMessage::new("250").key("user-7");
+        record
+            .headers
+            .push(("keylane.id".into(), "20 bytes".into()));
+        let why = Why {
+            attempts: 5,
+            cause: LetterCause::Failed,
+            error: "no funds".to_owned(),
+        };
+        let letter = letter(&record, None, &why);
+        assert_eq!(letter.header("keylane.id"), Some(&"20 bytes".into()));
+        assert_eq!(original(&letter).headers, record.headers);
+    }
+
+    /// It has the name of its partition as its key, to be handled in order.
+    #[test]
+    fn the_letter_of_a_record_without_a_key_has_none() {
+        let mut record = RawMessage::new("250").key("orders/3");
+        record.id = Some("orders/3@1200".into());
+        let why = Why {
+            attempts: 5,
+            cause: LetterCause::Failed,
+            error: "no funds".to_owned(),
+        };
+        assert_eq!(letter(&record, None, &why).key, None);
+        record.id = Some("orders/4@1200".into());
+        assert_eq!(letter(&record, None, &why).key, Some("orders/3".into()));
     }
 }
