@@ -202,8 +202,8 @@ impl Builder {
     }
 
     /// How long the metadata of a commit may be, in characters; 4,096 by default, as in the broker's
-    /// `offset.metadata.max.bytes`. With 0 there is none, and what is done beyond the committed
-    /// offset is handled again by the next owner of a partition.
+    /// `offset.metadata.max.bytes`. A broker that takes less is given less. With 0 there is none, and
+    /// what is done beyond the committed offset is handled again by the next owner of a partition.
     pub fn metadata_chars(mut self, most: usize) -> Self {
         self.metadata_chars = most;
         self

@@ -105,6 +105,8 @@ pub struct KafkaSource {
     committing: Option<Job<Answer>>,
     /// When the next commit may be.
     commit_at: Instant,
+    /// How long the metadata of a commit may be. Less than what is set, if the broker takes less.
+    metadata_chars: usize,
     probing: Option<Job<KafkaResult<()>>>,
     /// Which partition is asked next whether its broker answers.
     probed: usize,
@@ -147,6 +149,7 @@ impl KafkaSource {
         let now = Instant::now();
         Self {
             assignment: Assignment::new(config.settings.limits),
+            metadata_chars: config.settings.metadata_chars,
             config,
             first: 0,
             copier: Copier::default(),

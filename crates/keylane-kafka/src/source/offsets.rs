@@ -54,7 +54,7 @@ impl KafkaSource {
 
     fn begin_commit(&mut self) -> Result<(), SourceError> {
         let consumer = self.consumer()?;
-        let most_chars = self.config.settings.metadata_chars;
+        let most_chars = self.metadata_chars;
         let commits = self.assignment.commits();
         self.commit_at = Instant::now() + self.config.settings.commit_every;
         self.committing = Some(job(move || client::commit(&consumer, commits, most_chars))?);
@@ -84,8 +84,14 @@ impl KafkaSource {
             taken,
             encoding,
         } = answer;
-        let settings = &self.config.settings;
-        let full_from = settings.metadata_full.full_from(settings.metadata_chars);
+        if let Err(error) = &taken
+            && error.rdkafka_error_code() == Some(RDKafkaErrorCode::OffsetMetadataTooLarge)
+        {
+            let said = said.iter().map(|(_, encoded)| encoded.text.len());
+            self.shorten_metadata(said.max().unwrap_or_default());
+        }
+        let metadata_full = self.config.settings.metadata_full;
+        let full_from = metadata_full.full_from(self.metadata_chars);
         for (commit, encoded) in &said {
             let encoded = taken.is_ok().then_some(encoded);
             self.assignment.answered(commit, encoded, full_from);
@@ -105,6 +111,18 @@ impl KafkaSource {
         self.commit_at = self.commit_at.max(Instant::now() + pause);
         self.publish();
         again
+    }
+
+    /// The broker does not take metadata of this length. Its limit is not told: half is tried next. With
+    /// nothing it takes the offsets, so that they are committed in the end.
+    fn shorten_metadata(&mut self, too_long: usize) {
+        self.metadata_chars = self.metadata_chars.min(too_long / 2);
+        tracing::warn!(
+            target: "keylane",
+            too_long,
+            tried_next = self.metadata_chars,
+            "the broker takes less metadata than `metadata_chars`: see its `offset.metadata.max.bytes`"
+        );
     }
 
     /// The group has gone on without this member.
@@ -207,7 +225,6 @@ fn is_transient(error: &KafkaError) -> bool {
                 | Code::FencedMemberEpoch
                 | Code::GroupAuthorizationFailed
                 | Code::TopicAuthorizationFailed
-                | Code::OffsetMetadataTooLarge
                 | Code::Fatal
         )
     )
