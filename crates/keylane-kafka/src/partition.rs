@@ -156,7 +156,9 @@ impl Partition {
         full_from: Option<usize>,
     ) {
         self.committed = self.committed.max(Some(commit.offset));
-        self.is_full = full_from.is_some_and(|from| encoded.text.len() >= from);
+        // With no room for any metadata it is full as long as something is beyond.
+        let is_beyond = !encoded.text.is_empty() || encoded.left_out.is_some();
+        self.is_full = is_beyond && full_from.is_some_and(|from| encoded.text.len() >= from);
     }
 
     /// The broker has not taken a commit: it is to be said again.
@@ -318,5 +320,23 @@ mod tests {
             partition.committed(&commit, &encoded(3), from);
             assert!(partition.takes());
         }
+    }
+
+    #[test]
+    fn a_partition_without_metadata_pauses_only_while_something_is_beyond() {
+        let from = MetadataFull::Pause.full_from(0);
+        let mut partition = delivered(0..2);
+        partition.settle(1, Outcome::Done);
+        let commit = partition.commit().unwrap();
+        let encoded = Encoded {
+            text: String::new(),
+            left_out: Some(1),
+        };
+        partition.committed(&commit, &encoded, from);
+        assert!(!partition.takes());
+        partition.settle(0, Outcome::Done);
+        let commit = partition.commit().unwrap();
+        partition.committed(&commit, &Encoded::default(), from);
+        assert!(partition.takes());
     }
 }
