@@ -147,12 +147,8 @@ impl Redrive {
             why,
         };
         let config = self.source.clone().check()?;
-        let progress = client::Progress::open(&config, &self.letters);
-        let progress = Arc::new(
-            progress
-                .await
-                .map_err(|error| unreadable(error.to_string()))?,
-        );
+        let progress = client::Progress::open(&config, &self.letters).await;
+        let mut progress = progress.map_err(|error| unreadable(error.to_string()))?;
 
         let failure = Arc::new(Mutex::new(None));
         let seen = Arc::clone(&failure);
@@ -185,9 +181,10 @@ impl Redrive {
             }
             match progress.is_over().await {
                 Ok(true) => break Ok(()),
-                Ok(false) => tokio::time::sleep(LOOK_EVERY).await,
+                Ok(false) => {}
                 Err(error) => tracing::debug!(target: "keylane", %error, "how far a redrive is"),
             }
+            tokio::time::sleep(LOOK_EVERY).await;
         };
         // What is halted does not end, and those that are on their way do.
         let redriven = intake.stop().within(STOP_WITHIN).await.acked;
