@@ -1,6 +1,6 @@
 //! A topic as the place where a spool delivers to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -69,20 +69,22 @@ impl SpoolTopic {
         })
     }
 
+    /// Begins what is not under way. Returns the place of the first one that could not begin: those
+    /// behind it were not tried.
     async fn begin(
         &self,
         batch: &[Spooled],
         under_way: &mut UnderWay<'_>,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), (usize, SendError)> {
         // One client for the whole batch: what follows a record that has broken it fails, too.
-        let client = self.producer.client(&self.topic)?;
-        for spooled in batch {
-            let begun = self.begun().remove(&spooled.id);
-            let delivery = match begun {
-                Some(delivery) => delivery,
-                None => client.begin(&self.topic, &record(spooled)).await?,
-            };
-            under_way.deliveries.push((spooled.id, delivery));
+        let client = self.producer.client(&self.topic);
+        let client = client.map_err(|error| (0, error))?;
+        let begun: HashSet<_> = under_way.places().collect();
+        let rest = batch.iter().enumerate();
+        for (place, spooled) in rest.filter(|(place, _)| !begun.contains(place)) {
+            let delivery = client.begin(&self.topic, &record(spooled)).await;
+            let delivery = delivery.map_err(|error| (place, error))?;
+            under_way.deliveries.push((place, spooled.id, delivery));
         }
         Ok(())
     }
@@ -92,16 +94,47 @@ impl SpoolTopic {
     }
 }
 
-/// The records of a call. If it is dropped before they are answered, the next call finds them.
+/// The records of a call, each with its place in the batch. If it is dropped before they are answered,
+/// the next call finds them.
 struct UnderWay<'a> {
     of: &'a SpoolTopic,
-    deliveries: Vec<(MessageId, Delivery)>,
+    deliveries: Vec<(usize, MessageId, Delivery)>,
+}
+
+impl<'a> UnderWay<'a> {
+    /// What calls that were dropped have begun of this batch.
+    fn before(of: &'a SpoolTopic, batch: &[Spooled]) -> Self {
+        let mut begun = of.begun();
+        let before = batch.iter().enumerate().filter_map(|(place, spooled)| {
+            let delivery = begun.remove(&spooled.id)?;
+            Some((place, spooled.id, delivery))
+        });
+        Self {
+            of,
+            deliveries: before.collect(),
+        }
+    }
+
+    fn places(&self) -> impl Iterator<Item = usize> {
+        self.deliveries.iter().map(|(place, ..)| *place)
+    }
+
+    /// Waits for all of them. Whether they are written.
+    async fn are_written(&mut self) -> bool {
+        let mut are_written = true;
+        for (_, _, delivery) in &mut self.deliveries {
+            are_written &= delivery.answer().await.is_ok();
+        }
+        are_written
+    }
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.deliveries.is_empty() {
-            self.of.begun().extend(self.deliveries.drain(..));
+            let begun = self.deliveries.drain(..);
+            let begun = begun.map(|(_, id, delivery)| (id, delivery));
+            self.of.begun().extend(begun);
         }
     }
 }
@@ -109,32 +142,30 @@ impl Drop for UnderWay<'_> {
 #[async_trait]
 impl SpoolSink for SpoolTopic {
     async fn write(&self, batch: &[Spooled]) -> Result<(), SinkError> {
-        let mut under_way = UnderWay {
-            of: self,
-            deliveries: Vec::with_capacity(batch.len()),
+        let mut under_way = UnderWay::before(self, batch);
+        // They may be with a client that is gone. What follows them would pass one that has failed.
+        let begun = match under_way.are_written().await {
+            true => self.begin(batch, &mut under_way).await,
+            false => Ok(()),
         };
-        let begun = self.begin(batch, &mut under_way).await;
-        for (_, delivery) in &mut under_way.deliveries {
-            delivery.answer().await;
-        }
+        under_way.are_written().await;
         let mut answers = Vec::with_capacity(batch.len());
-        for (_, mut delivery) in under_way.deliveries.drain(..) {
+        for (place, _, mut delivery) in under_way.deliveries.drain(..) {
             // It is there.
-            answers.push(delivery.answer().await.clone().map(drop));
+            answers.push((place, delivery.answer().await.clone().map(drop)));
         }
-        // The first one that could not begin; those behind it were not tried.
-        answers.extend(begun.err().map(Err));
+        answers.extend(begun.err().map(|(place, error)| (place, Err(error))));
         result(&answers)
     }
 }
 
-/// What the spool is told of the answers to the first records of a batch.
-fn result(answers: &[Result<(), SendError>]) -> Result<(), SinkError> {
+/// What the spool is told of the answers to the records at these places of a batch.
+fn result(answers: &[(usize, Result<(), SendError>)]) -> Result<(), SinkError> {
     let places = |holds: fn(&Result<(), SendError>) -> bool| {
-        let places = answers.iter().enumerate();
-        places.filter_map(move |(place, answer)| holds(answer).then_some(place))
+        let answers = answers.iter();
+        answers.filter_map(move |(place, answer)| holds(answer).then_some(*place))
     };
-    let Some(why) = answers.iter().find_map(|answer| answer.as_ref().err()) else {
+    let Some(why) = answers.iter().find_map(|(_, answer)| answer.as_ref().err()) else {
         return Ok(());
     };
     let refused = places(|answer| answer.as_ref().is_err_and(SendError::is_refused));
