@@ -41,7 +41,10 @@ impl KafkaSource {
         match answer.cloned() {
             Ok(answer) => answer.map(drop).map_err(SourceError::failed),
             Err(_) => {
-                // It is asked for again when the letter is offered again.
+                // It is asked for again when the letter is offered again. That of a partition that is
+                // gone never is.
+                let assignment = &self.assignment;
+                self.letters.retain(|of, _| assignment.of(of).is_some());
                 self.letters.insert(position, delivery);
                 Err(SourceError::failed("the letter is on its way"))
             }
