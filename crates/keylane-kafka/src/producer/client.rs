@@ -167,3 +167,28 @@ impl ProducerContext for Context {
         let _ = answers.send(answer);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_on_its_way_when_the_client_ends_is_answered() {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", "127.0.0.1:1");
+        let client = Client::new(&config).unwrap();
+        let mut deliveries = Vec::new();
+        for number in 0..200 {
+            let record = RawMessage::new("1").key(format!("{number}"));
+            let topic = format!("topic-{}", number % 50);
+            deliveries.push(client.begin(&topic, &record).await.unwrap());
+        }
+        drop(client);
+        for delivery in &mut deliveries {
+            let answer = timeout(Duration::from_secs(10), delivery.answer()).await;
+            assert!(answer.expect("it is answered").is_err());
+        }
+    }
+}

@@ -92,7 +92,7 @@ async fn the_frontier_passes_the_gaps_of_a_compacted_log() {
 }
 
 /// Writes these keys in one transaction for each inner list, and whether it is committed.
-async fn transactions(topic: &Topic, all: Vec<(Vec<(u64, u64)>, bool)>) {
+pub(crate) async fn transactions(topic: &Topic, all: Vec<(Vec<(u64, u64)>, bool)>) {
     let mut client = topic.client();
     client.set("transactional.id", &topic.name);
     let name = topic.name.clone();

@@ -4,6 +4,7 @@
 
 mod conformance;
 mod control;
+mod hostile;
 mod hot_keys;
 mod letters;
 mod logs;
