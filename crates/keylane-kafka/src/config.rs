@@ -13,6 +13,7 @@ use crate::letters::DeadLetterTopic;
 use crate::metadata::MOST_CHARS;
 use crate::partition::MetadataFull;
 use crate::producer::Producer;
+use crate::record::{Maker, Record};
 use crate::source::KafkaSource;
 
 /// Where a partition begins for which the group has nothing committed, or whose committed offset is
@@ -234,7 +235,76 @@ impl Builder {
     ///
     /// [`ConfigError`], if something is missing, or refused, or the client does not know it.
     pub fn build(self) -> Result<KafkaSource, ConfigError> {
-        Ok(KafkaSource::new(self.check()?))
+        let maker = Maker::raw(self.keyless);
+        Ok(KafkaSource::new(self.check()?, maker))
+    }
+
+    /// Checks the settings, as [`build`](Self::build) does. The source hands over what this function
+    /// makes of each record. It sees the record where the client has it, so that what is not needed
+    /// is not copied.
+    ///
+    /// There is no place for an error: let the message say that it cannot be decoded, and have its
+    /// handler fail. So its key waits for it as for any other, and its dead letter is the record as it
+    /// is in the log. [`decode`](keylane::source::Source::decode) does that by itself, with copies.
+    ///
+    /// # Panics
+    ///
+    /// The function must not panic. If it does, the source is opened again, and comes to the same
+    /// record.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], as `build`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use keylane::error::BoxError;
+    /// use keylane::{Dispatcher, OnExhausted};
+    /// use keylane_kafka::{KafkaSource, Record};
+    ///
+    /// struct Booking {
+    ///     account: u64,
+    ///     /// `None`: the payload is no amount.
+    ///     cents: Option<u64>,
+    /// }
+    ///
+    /// impl Booking {
+    ///     fn of(record: &Record<'_>) -> Self {
+    ///         let number = |bytes: &[u8]| Some(u64::from_be_bytes(bytes.try_into().ok()?));
+    ///         Self {
+    ///             account: record.key().and_then(number).unwrap_or_default(),
+    ///             cents: record.payload().and_then(number),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// async fn book(booking: Booking) -> Result<(), &'static str> {
+    ///     let cents = booking.cents.ok_or("no amount")?;
+    ///     println!("{}: {cents}", booking.account);
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), BoxError> {
+    /// let source = KafkaSource::builder("localhost:9092", "ledger")
+    ///     .topic("bookings")
+    ///     .dead_letters("bookings.dead")
+    ///     .build_with(Booking::of)?;
+    /// let accounts = Dispatcher::builder(|booking: &Booking| booking.account)
+    ///     .on_exhausted(OnExhausted::AtSource)
+    ///     .spawn(book)?;
+    /// let intake = accounts.consume(source)?;
+    /// # drop(intake);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn build_with<M>(
+        self,
+        make: impl Fn(&Record<'_>) -> M + Send + Sync + 'static,
+    ) -> Result<KafkaSource<M>, ConfigError> {
+        let maker = Maker::by(make, self.keyless);
+        Ok(KafkaSource::new(self.check()?, maker))
     }
 
     pub(crate) fn check(mut self) -> Result<Arc<Config>, ConfigError> {

@@ -18,7 +18,7 @@ mod control;
 pub use control::{Control, PartitionStatus};
 
 mod record;
-pub use record::Place;
+pub use record::{Place, Record};
 
 // What is decided, without a client.
 mod assignment;

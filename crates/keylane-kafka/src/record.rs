@@ -1,13 +1,14 @@
-//! A record of a topic as a raw message.
+//! A record of a topic, and the message that is made of it.
 
 use std::fmt;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use keylane::source::RawMessage;
-use rdkafka::message::{BorrowedMessage, Headers, Message, Timestamp};
+use rdkafka::message::{BorrowedMessage, Headers as _, Message as _, Timestamp};
 
 use crate::config::Keyless;
 
@@ -69,9 +70,157 @@ impl fmt::Display for Place<'_> {
     }
 }
 
+/// A record where the client has it: what the function of
+/// [`Builder::build_with`](crate::Builder::build_with) is given. Nothing of it is copied.
+///
+/// # Examples
+///
+/// ```
+/// use keylane_kafka::{Place, Record};
+///
+/// struct Order {
+///     account: Option<u64>,
+///     cents: u64,
+///     offset: u64,
+/// }
+///
+/// fn number(bytes: &[u8]) -> Option<u64> {
+///     Some(u64::from_be_bytes(bytes.try_into().ok()?))
+/// }
+///
+/// fn order(record: &Record<'_>) -> Result<Order, String> {
+///     let Place { offset, .. } = record.place();
+///     let cents = record.payload().and_then(number);
+///     Ok(Order {
+///         account: record.key().and_then(number),
+///         cents: cents.ok_or_else(|| format!("{}: no amount", record.place()))?,
+///         offset,
+///     })
+/// }
+/// # let _ = order;
+/// ```
+pub struct Record<'a> {
+    message: &'a BorrowedMessage<'a>,
+    /// `topic/number`.
+    partition: &'a str,
+    keyless: Keyless,
+}
+
+impl<'a> Record<'a> {
+    /// Its key. One that has none has the name of its partition with [`Keyless::ByPartition`].
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match (self.message.key(), self.keyless) {
+            (None, Keyless::ByPartition) => Some(self.partition.as_bytes()),
+            (key, _) => key,
+        }
+    }
+
+    /// What was sent; `None` for a tombstone. An empty payload is a payload.
+    pub fn payload(&self) -> Option<&'a [u8]> {
+        self.message.payload()
+    }
+
+    /// Names and values of its headers, in their order. A name may be there more than once. One that
+    /// is no UTF-8 is `\u{fffd}` here, and has no value.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> + use<'a> {
+        let headers = self.message.headers();
+        let all = 0..headers.map_or(0, |headers| headers.count());
+        all.filter_map(move |place| {
+            let headers = headers?;
+            // The client panics at a name that is no UTF-8, and a broker takes any. There is no other
+            // way to its value.
+            let header = catch_unwind(AssertUnwindSafe(|| headers.get(place)));
+            Some(header.map_or((NO_TEXT, None), |header| (header.key, header.value)))
+        })
+    }
+
+    /// When it was produced, or appended to its log, as the topic is set up.
+    pub fn timestamp(&self) -> Option<SystemTime> {
+        match self.message.timestamp() {
+            Timestamp::CreateTime(at) | Timestamp::LogAppendTime(at) => u64::try_from(at)
+                .ok()
+                .and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(at))),
+            Timestamp::NotAvailable => None,
+        }
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> Place<'a> {
+        let topic = self.partition.rsplit_once('/');
+        Place {
+            topic: topic.map_or(self.partition, |(topic, _)| topic),
+            partition: self.message.partition(),
+            offset: self.message.offset().max(0).unsigned_abs(),
+        }
+    }
+}
+
+impl fmt::Debug for Record<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("place", &self.place())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes messages of records, and has what is needed for it.
+pub(crate) struct Maker<M> {
+    make: Arc<Make<M>>,
+    keyless: Keyless,
+    copier: Copier,
+}
+
+type Make<M> = dyn Fn(&Record<'_>, &mut Copier) -> M + Send + Sync;
+
+impl Maker<RawMessage> {
+    /// Raw messages, which are copies.
+    pub(crate) fn raw(keyless: Keyless) -> Self {
+        Self {
+            make: Arc::new(|record, copier| copier.raw(record)),
+            keyless,
+            copier: Copier::default(),
+        }
+    }
+}
+
+impl<M> Maker<M> {
+    /// What this function makes.
+    pub(crate) fn by(
+        make: impl Fn(&Record<'_>) -> M + Send + Sync + 'static,
+        keyless: Keyless,
+    ) -> Self {
+        Self {
+            make: Arc::new(move |record, _| make(record)),
+            keyless,
+            copier: Copier::default(),
+        }
+    }
+
+    /// The message of a record of this partition.
+    pub(crate) fn make(&mut self, partition: &str, message: &BorrowedMessage<'_>) -> M {
+        let record = Record {
+            message,
+            partition,
+            keyless: self.keyless,
+        };
+        (self.make)(&record, &mut self.copier)
+    }
+}
+
+/// For another thread: what the first one has begun to fill stays with it.
+impl<M> Clone for Maker<M> {
+    fn clone(&self) -> Self {
+        Self {
+            make: Arc::clone(&self.make),
+            keyless: self.keyless,
+            copier: Copier::default(),
+        }
+    }
+}
+
 /// Copies records out of the memory of the client, which has it back when the next one is read.
 #[derive(Debug, Default)]
-pub(crate) struct Copier {
+struct Copier {
     block: BytesMut,
 }
 
@@ -91,46 +240,19 @@ impl Copier {
         }
     }
 
-    /// The record as it goes to the handler, or to the function that decodes it.
-    pub(crate) fn raw(
-        &mut self,
-        partition: &str,
-        keyless: Keyless,
-        record: &BorrowedMessage<'_>,
-    ) -> RawMessage {
+    fn raw(&mut self, record: &Record<'_>) -> RawMessage {
         let payload = record.payload().map(|payload| self.copy(payload));
         let mut raw = RawMessage::new(payload.unwrap_or_default());
         raw.is_tombstone = record.payload().is_none();
-        raw.key = match (record.key(), keyless) {
-            (Some(key), _) => Some(self.copy(key)),
-            (None, Keyless::ByPartition) => Some(self.copy(partition.as_bytes())),
-            (None, Keyless::Unordered) => None,
-        };
-        raw.id = Some(self.id(partition, record.offset()));
-        if let Some(headers) = record.headers() {
-            let all = 0..headers.count();
-            raw.headers = all.map(|place| self.header(headers, place)).collect();
-        }
-        raw.enqueued_at = match record.timestamp() {
-            Timestamp::CreateTime(at) | Timestamp::LogAppendTime(at) => u64::try_from(at)
-                .ok()
-                .and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(at))),
-            Timestamp::NotAvailable => None,
-        };
+        raw.key = record.key().map(|key| self.copy(key));
+        raw.id = Some(self.id(record.partition, record.message.offset()));
+        let headers = record.headers().map(|(name, value)| {
+            let value = value.map(|value| self.copy(value));
+            (name.to_owned(), value.unwrap_or_default())
+        });
+        raw.headers = headers.collect();
+        raw.enqueued_at = record.timestamp();
         raw
-    }
-
-    fn header(&mut self, headers: &impl Headers, place: usize) -> (String, Bytes) {
-        // The client panics at a name that is no UTF-8, and a broker takes any. There is no other
-        // way to its value.
-        let header = catch_unwind(AssertUnwindSafe(|| headers.get(place)));
-        match header {
-            Ok(header) => {
-                let value = header.value.map(|value| self.copy(value));
-                (header.key.to_owned(), value.unwrap_or_default())
-            }
-            Err(_) => (NO_TEXT.to_owned(), Bytes::new()),
-        }
     }
 
     fn id(&mut self, partition: &str, offset: i64) -> Bytes {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use keylane::error::Failure;
-use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_kafka::KafkaSource;
 
@@ -17,7 +16,7 @@ use crate::work::{Failed, Work};
 const PROPERTIES: &str = "VERSUS_KEYLANE_PROPERTIES";
 
 pub(super) async fn run(task: &Task, work: &Work) -> Result<(), Error> {
-    let handler = work.clone();
+    let handler: &'static Work = Box::leak(Box::new(work.clone()));
     // One key is tried again for ever, the other one is halted at its first failure.
     let retry = Retry::exponential(Duration::from_millis(100))
         .cap(Duration::from_secs(1))
@@ -25,17 +24,11 @@ pub(super) async fn run(task: &Task, work: &Work) -> Result<(), Error> {
         .retry_if(
             |failure: &Failure<Failed>| matches!(failure, Failure::Error(failed) if failed.key == SPECIAL),
         );
-    let lanes = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    let lanes = Dispatcher::builder(|record: &Record| record.key)
         .concurrency(task.concurrency)
         .retry(retry)
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |raw: RawMessage| {
-            let work = handler.clone();
-            async move {
-                let record = Record::of(&raw.payload).expect("a record of this benchmark");
-                work.handle(record).await
-            }
-        })?;
+        .spawn(|record: Record| handler.handle(record))?;
     let mut source = KafkaSource::builder(&task.bootstrap, &task.group).topic(&task.topic);
     if task.progress.is_some() {
         // The process that follows a killed one has its partitions soon.
@@ -44,7 +37,10 @@ pub(super) async fn run(task: &Task, work: &Work) -> Result<(), Error> {
     for (name, value) in properties(&std::env::var(PROPERTIES).unwrap_or_default()) {
         source = source.property(name, value);
     }
-    let source = source.build()?;
+    let source = source.build_with(|record| {
+        let record = record.payload().and_then(Record::of);
+        record.expect("a record of this benchmark")
+    })?;
     let intake = lanes.consume(source)?;
     tokio::select! {
         () = work.done() => super::finish(work),

@@ -10,8 +10,10 @@ use thiserror::Error;
 use super::headers::{TOPIC, original};
 use crate::client;
 use crate::config::Builder;
+use crate::config::Keyless;
 use crate::error::ConfigError;
 use crate::producer::{Producer, SendError};
+use crate::record::Maker;
 use crate::source::KafkaSource;
 
 /// The pause between two looks at how far it is.
@@ -171,7 +173,7 @@ impl Redrive {
             .on_exhausted(OnExhausted::Halt)
             .spawn(handler)
             .map_err(|error| unreadable(error.to_string()))?;
-        let source = KafkaSource::new(config);
+        let source = KafkaSource::new(config, Maker::raw(Keyless::Unordered));
         let intake = letters.consume(source);
         let intake = intake.map_err(|error| unreadable(error.to_string()))?;
         let ended = loop {

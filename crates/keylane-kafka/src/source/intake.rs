@@ -1,23 +1,22 @@
 //! Taking records out of the queue of a partition.
 
 use keylane::source::frontier::{DeliverError, Delivered};
-use keylane::source::{Deliveries, Delivery, RawMessage};
+use keylane::source::{Deliveries, Delivery};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message as _;
 use std::time::Duration;
 
 use crate::assignment::{Assigned, Position};
 use crate::client::Queue;
-use crate::config::Keyless;
-use crate::record::Copier;
+use crate::record::Maker;
 
 /// What a partition is read from.
-pub(super) struct PartitionIntake {
+pub(super) struct PartitionIntake<M> {
     pub(super) queue: Queue,
     /// `topic/number`, as it is in the ids of records.
     pub(super) name: Box<str>,
     /// The record that did not go in, because too many are open.
-    pub(super) held_back: Option<(u64, RawMessage)>,
+    pub(super) held_back: Option<(u64, M)>,
     pub(super) is_paused: bool,
 }
 
@@ -32,7 +31,7 @@ pub(super) enum Taken {
     Failed(String),
 }
 
-impl PartitionIntake {
+impl<M> PartitionIntake<M> {
     pub(super) fn new(queue: Queue, topic: &str, number: i32) -> Self {
         Self {
             queue,
@@ -43,15 +42,14 @@ impl PartitionIntake {
     }
 }
 
-impl Assigned<PartitionIntake> {
+impl<M> Assigned<PartitionIntake<M>> {
     /// Hands over up to so many records.
     pub(super) fn take(
         &mut self,
         slot: u32,
         most: usize,
-        keyless: Keyless,
-        copier: &mut Copier,
-        into: &mut Deliveries<RawMessage, Position>,
+        maker: &mut Maker<M>,
+        into: &mut Deliveries<M, Position>,
     ) -> Taken {
         let Self {
             partition,
@@ -61,7 +59,7 @@ impl Assigned<PartitionIntake> {
         let mut looked = 0;
         while looked < most && partition.takes() && !intake.is_paused {
             let (offset, held_back, polled) = match intake.held_back.take() {
-                Some((offset, raw)) => (offset, Some(raw), None),
+                Some((offset, message)) => (offset, Some(message), None),
                 None => match intake.queue.poll(Duration::ZERO) {
                     None => break,
                     Some(Err(error)) => match failure(&intake.name, &error) {
@@ -75,30 +73,33 @@ impl Assigned<PartitionIntake> {
                 },
             };
             looked += 1;
-            let raw = |copier: &mut Copier| {
-                let copy = || polled.map(|record| copier.raw(&intake.name, keyless, &record));
-                held_back.or_else(copy)
+            let name = &*intake.name;
+            let message = |maker: &mut Maker<M>| {
+                let make = || polled.map(|record| maker.make(name, &record));
+                held_back.or_else(make)
             };
             match partition.deliver(offset) {
                 Ok(Delivered::Done) => {}
                 Ok(Delivered::Open) => {
-                    let Some(raw) = raw(copier) else { break };
+                    let Some(message) = message(maker) else {
+                        break;
+                    };
                     let generation = partition.generation;
                     let position = Position {
                         slot,
                         generation,
                         offset,
                     };
-                    into.push(Delivery::new(raw, position).generation(generation));
+                    into.push(Delivery::new(message, position).generation(generation));
                 }
                 Err(DeliverError::OutOfOrder) => {
                     // The first one of what begins there.
-                    intake.held_back = raw(copier).map(|raw| (offset, raw));
+                    intake.held_back = message(maker).map(|message| (offset, message));
                     return Taken::Back(offset);
                 }
                 // Too many are open, or too far apart.
                 Err(_) => {
-                    intake.held_back = raw(copier).map(|raw| (offset, raw));
+                    intake.held_back = message(maker).map(|message| (offset, message));
                     // As if there were none, so that the source waits until something settles.
                     looked -= 1;
                     break;

@@ -12,7 +12,7 @@ use crate::assignment::Position;
 use crate::config::Keyless;
 use crate::letters::Why;
 use crate::producer::Delivery;
-use crate::record::{Copier, Place};
+use crate::record::{Maker, Place};
 
 /// Behind the error of a letter whose record was compacted, or cut off, since it was handed over.
 const GONE: &str = " (the record is not in the log any more)";
@@ -27,7 +27,7 @@ enum InLog {
     Gone(RawMessage),
 }
 
-impl KafkaSource {
+impl<M> KafkaSource<M> {
     pub(super) async fn keep_letter(
         &mut self,
         letter: SourceLetter<Position>,
@@ -86,7 +86,7 @@ impl KafkaSource {
             let wanted = BTreeSet::from([offset]);
             let read = reader.read(&topic, number, &wanted, |_, record| {
                 // A letter of a record without a key has none.
-                found = Some(Copier::default().raw(&name, Keyless::Unordered, record));
+                found = Some(Maker::raw(Keyless::Unordered).make(&name, record));
             });
             reader.rest();
             let record = found.map(InLog::Record).unwrap_or_else(|| {

@@ -34,7 +34,7 @@ use crate::client::{self, Answer, Consumer, Job, Reader, Release, Session};
 use crate::config::{Builder, Config};
 use crate::control::Control;
 use crate::producer::Delivery;
-use crate::record::Copier;
+use crate::record::Maker;
 
 use intake::PartitionIntake;
 
@@ -48,7 +48,8 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 ///
 /// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. The key, the
 /// payload, the headers and the time of a record are in it, and its [`Place`](crate::Place). (A header
-/// whose name is no UTF-8 comes as `\u{fffd}`, and without its value.)
+/// whose name is no UTF-8 comes as `\u{fffd}`, and without its value.) A source that is built with
+/// [`build_with`](Builder::build_with) makes your messages of the records themselves, without a copy.
 ///
 /// # What it does
 ///
@@ -89,12 +90,12 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 /// # Ok(())
 /// # }
 /// ```
-pub struct KafkaSource {
+pub struct KafkaSource<M = RawMessage> {
     config: Arc<Config>,
-    assignment: Assignment<PartitionIntake>,
+    assignment: Assignment<PartitionIntake<M>>,
     /// The partition that is looked at first in the next call.
     first: usize,
-    copier: Copier,
+    maker: Maker<M>,
     /// What the group has asked for, and waits for.
     revoked: Vec<(Vec<Generation>, Release)>,
     /// What is lost, and not told yet.
@@ -144,15 +145,17 @@ impl KafkaSource {
     pub fn builder(brokers: impl Into<String>, group: impl Into<String>) -> Builder {
         Builder::new(brokers, group)
     }
+}
 
-    pub(crate) fn new(config: Arc<Config>) -> Self {
+impl<M> KafkaSource<M> {
+    pub(crate) fn new(config: Arc<Config>, maker: Maker<M>) -> Self {
         let now = Instant::now();
         Self {
             assignment: Assignment::new(config.settings.limits),
             metadata_chars: config.settings.metadata_chars,
             config,
             first: 0,
-            copier: Copier::default(),
+            maker,
             revoked: Vec::new(),
             lost: Vec::new(),
             rewind_at: None,
@@ -199,8 +202,8 @@ impl KafkaSource {
     }
 }
 
-impl Source for KafkaSource {
-    type Message = RawMessage;
+impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
+    type Message = M;
     type Position = Position;
 
     fn name(&self) -> String {
@@ -234,7 +237,7 @@ impl Source for KafkaSource {
 
     async fn receive(
         &mut self,
-        into: &mut Deliveries<RawMessage, Position>,
+        into: &mut Deliveries<M, Position>,
     ) -> Result<Received<Position>, SourceError> {
         self.next(into).await
     }
@@ -260,7 +263,7 @@ impl Source for KafkaSource {
     async fn reread(
         &mut self,
         positions: &[Position],
-        into: &mut Deliveries<RawMessage, Position>,
+        into: &mut Deliveries<M, Position>,
     ) -> Result<(), SourceError> {
         self.read_again(positions, into).await
     }
@@ -278,7 +281,7 @@ impl Source for KafkaSource {
     }
 }
 
-impl std::fmt::Debug for KafkaSource {
+impl<M> std::fmt::Debug for KafkaSource<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KafkaSource")
             .field("settings", &self.config.settings)

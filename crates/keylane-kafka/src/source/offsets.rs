@@ -37,7 +37,7 @@ pub(super) enum Again {
     Never(KafkaError),
 }
 
-impl KafkaSource {
+impl<M> KafkaSource<M> {
     /// Begins a commit if it is time. Returns at once.
     pub(super) fn commit_if_due(&mut self) -> Result<(), SourceError> {
         if self.committing.is_some() {

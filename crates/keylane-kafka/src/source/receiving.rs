@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane::source::{Deliveries, RawMessage, Received, SourceError};
+use keylane::source::{Deliveries, Received, SourceError};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaResult;
 use tokio::sync::mpsc::error::TryRecvError;
@@ -41,10 +41,10 @@ enum Waited {
     Time,
 }
 
-impl KafkaSource {
+impl<M> KafkaSource<M> {
     pub(super) async fn next(
         &mut self,
-        into: &mut Deliveries<RawMessage, Position>,
+        into: &mut Deliveries<M, Position>,
     ) -> Result<Received<Position>, SourceError> {
         let called_at = Instant::now();
         let until = into.until();
@@ -154,13 +154,12 @@ impl KafkaSource {
     }
 
     /// Hands over what there is, as far as there is room. Whether anything has happened.
-    fn take(&mut self, into: &mut Deliveries<RawMessage, Position>) -> Result<bool, SourceError> {
+    fn take(&mut self, into: &mut Deliveries<M, Position>) -> Result<bool, SourceError> {
         let slots = self.assignment.slots();
         let mut left = into.room().min(AT_ONCE);
         if slots == 0 || left == 0 {
             return Ok(false);
         }
-        let keyless = self.config.settings.keyless;
         let of_one = (left / slots).max(FEWEST_OF_ONE);
         let mut has_looked = false;
         let mut back = None;
@@ -173,7 +172,7 @@ impl KafkaSource {
                 continue;
             };
             let most = of_one.min(left);
-            let taken = assigned.take(slot as u32, most, keyless, &mut self.copier, into);
+            let taken = assigned.take(slot as u32, most, &mut self.maker, into);
             match taken {
                 Taken::Some(looked) => {
                     left -= looked;

@@ -2,19 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use keylane::source::{Deliveries, Delivery, RawMessage, SourceError};
+use keylane::source::{Deliveries, Delivery, SourceError};
 use rdkafka::error::KafkaResult;
 
 use super::{KafkaSource, blocking};
 use crate::assignment::Position;
 use crate::client::Reader;
-use crate::record::Copier;
 
-impl KafkaSource {
+impl<M: Send + 'static> KafkaSource<M> {
     pub(super) async fn read_again(
         &mut self,
         positions: &[Position],
-        into: &mut Deliveries<RawMessage, Position>,
+        into: &mut Deliveries<M, Position>,
     ) -> Result<(), SourceError> {
         let mut wanted: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
         for position in positions {
@@ -33,15 +32,13 @@ impl KafkaSource {
             })
             .collect();
         let mut reader = self.take_reader()?;
-        let keyless = self.config.settings.keyless;
+        let mut maker = self.maker.clone();
         let read = blocking(move || {
-            // Not that of the source, which is not in this thread.
-            let mut copier = Copier::default();
             let mut found = HashMap::new();
             let mut read = || -> KafkaResult<()> {
                 for (slot, topic, number, name, offsets) in &places {
                     reader.read(topic, *number, offsets, |offset, record| {
-                        found.insert((*slot, offset), copier.raw(name, keyless, record));
+                        found.insert((*slot, offset), maker.make(name, record));
                     })?;
                 }
                 Ok(())
@@ -53,14 +50,16 @@ impl KafkaSource {
         self.reader = Some(reader);
         read.map_err(SourceError::failed)?;
         for position in positions {
-            if let Some(raw) = found.remove(&(position.slot, position.offset)) {
+            if let Some(message) = found.remove(&(position.slot, position.offset)) {
                 let generation = position.generation;
-                into.push(Delivery::new(raw, *position).generation(generation));
+                into.push(Delivery::new(message, *position).generation(generation));
             }
         }
         Ok(())
     }
+}
 
+impl<M> KafkaSource<M> {
     /// To be put back. If a call is dropped meanwhile, the next one makes another.
     pub(super) fn take_reader(&mut self) -> Result<Reader, SourceError> {
         match self.reader.take() {
