@@ -263,6 +263,7 @@ impl Builder {
     /// use keylane::{Dispatcher, OnExhausted};
     /// use keylane_kafka::{KafkaSource, Record};
     ///
+    /// #[derive(Clone)]
     /// struct Booking {
     ///     account: u64,
     ///     /// `None`: the payload is no amount.

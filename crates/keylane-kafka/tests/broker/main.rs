@@ -11,6 +11,7 @@ mod logs;
 mod outages;
 mod processes;
 mod rebalances;
+mod records;
 mod resume;
 mod secured;
 mod sending;
