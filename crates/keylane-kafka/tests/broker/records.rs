@@ -177,10 +177,10 @@ async fn what_is_read_again_is_made_again_and_a_letter_has_the_record() {
     stage.nothing_left().await;
     assert_eq!(intake.stop().await.acked, 2 * EACH);
 
-    let done = done.lock().unwrap();
+    let done = done.lock().unwrap().clone();
     assert_eq!(done.len(), 2 * EACH as usize);
     let mut last = BTreeMap::new();
-    for (key, number) in &*done {
+    for (key, number) in &done {
         let before = last.insert(key, number);
         assert!(before < Some(number), "{number} of key {key}");
     }
