@@ -17,3 +17,4 @@ mod secured;
 mod sending;
 mod stage;
 mod support;
+mod vectors;

@@ -1,14 +1,11 @@
 //! What is done beyond the committed offset: it is in the metadata of the commit, and is not done
-//! again, by whoever has written it.
+//! again.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use keylane_kafka::{MetadataFull, metadata};
 use keylane_testkit::Gate;
-use serde_json::Value;
 
-use crate::logs::commit;
 use crate::stage::{Member, Stage, id_of, until, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,56 +35,6 @@ async fn a_stop_in_the_middle_leaves_nothing_to_be_done_again() {
     assert_eq!(stage.offsets(0), Vec::from_iter(0..1_000));
     let ids: Vec<_> = stage.done().iter().filter_map(id_of).collect();
     assert_eq!(ids[996..], [1, 2, 300, 301]);
-}
-
-/// A vector of Parallel Consumer's: what is committed, one past the last offset that is done, what
-/// below it is not, and the same as metadata in each of its encodings.
-struct Vector {
-    committed: u64,
-    end: u64,
-    not_done: Vec<Range<u64>>,
-    texts: Vec<String>,
-}
-
-fn vector(named: &str) -> Vector {
-    let text = include_str!("../data/parallel_consumer.json");
-    let all: Value = serde_json::from_str(text).unwrap();
-    let mut all = all["vectors"].as_array().unwrap().iter();
-    let one = all
-        .find(|one| one["name"].as_str().unwrap().starts_with(named))
-        .unwrap();
-    let committed = one["committed"].as_u64().unwrap();
-    let not_done = one["incomplete"].as_array().unwrap().iter().map(|run| {
-        let start = committed + run[0].as_u64().unwrap();
-        start..start + run[1].as_u64().unwrap()
-    });
-    let texts = one["payloads"].as_array().unwrap().iter();
-    Vector {
-        committed,
-        end: one["highest"].as_u64().unwrap() + 1,
-        not_done: not_done.collect(),
-        texts: texts
-            .map(|one| one["metadata"].as_str().unwrap().to_owned())
-            .collect(),
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_parallel_consumer_has_done_is_not_done_again() {
-    let vector = vector("small mix");
-    assert_eq!(vector.texts.len(), 8);
-    for text in &vector.texts {
-        let stage = Stage::new(1).await;
-        let records = vector.end + 5;
-        stage.publish(0..records).await;
-        commit(&stage.topic, vector.committed, text).await;
-        let member = stage.member();
-        stage.committed(&[records]).await;
-        member.stop().await;
-        let mut expected: Vec<_> = vector.not_done.iter().cloned().flatten().collect();
-        expected.extend(vector.end..records);
-        assert_eq!(stage.offsets(0), expected, "{text}");
-    }
 }
 
 /// One in twenty records of partition 0 waits, and the first one: its metadata becomes long.
