@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use keylane::source::RawMessage;
 use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
+use rdkafka::error::RDKafkaErrorCode;
 use thiserror::Error;
 
 use super::headers::{TOPIC, original};
@@ -81,6 +82,22 @@ pub enum RedriveError {
         /// What the client says.
         why: String,
     },
+    /// The brokers refuse its user: it must be known to them, and have the right to read the topic and
+    /// to be a member of the group.
+    #[error(
+        "after {redriven} letters: the brokers refuse the user of the redrive, which needs the right \
+         `Read` for the topic `{topic}` and for the group `{group}`: {why}"
+    )]
+    NotAuthorized {
+        /// The topic of the letters.
+        topic: String,
+        /// The group of the redrive.
+        group: String,
+        /// So many letters have gone back.
+        redriven: u64,
+        /// What the client says.
+        why: String,
+    },
     /// A letter cannot go back.
     #[error("after {redriven} letters: {why}")]
     Stopped {
@@ -98,6 +115,16 @@ enum Failed {
     NoTopic(String),
     #[error(transparent)]
     Send(#[from] SendError),
+}
+
+/// How a redrive ends.
+enum Ended {
+    /// All letters have gone back.
+    Over,
+    /// A letter cannot, because of this.
+    Stopped(String),
+    /// The brokers refuse something to the source, and say this.
+    Refused(String),
 }
 
 impl Redrive {
@@ -144,9 +171,18 @@ impl Redrive {
     /// If the future is dropped, a part of the letters has gone back. Those that were on their way may
     /// go a second time with the next redrive.
     pub async fn run(self) -> Result<RedriveReport, RedriveError> {
-        let unreadable = |why: String| RedriveError::Unreadable {
+        let refused = |redriven, why| RedriveError::NotAuthorized {
             topic: self.letters.clone(),
+            group: self.source.group.clone(),
+            redriven,
             why,
+        };
+        let unreadable = |why: String| match is_refusal(&why) {
+            true => refused(0, why),
+            false => RedriveError::Unreadable {
+                topic: self.letters.clone(),
+                why,
+            },
         };
         let config = self.source.clone().check()?;
         let progress = client::Progress::open(&config, &self.letters).await;
@@ -179,10 +215,16 @@ impl Redrive {
         let ended = loop {
             if letters.stats().halted > 0 {
                 let why = failure.lock().unwrap_or_else(PoisonError::into_inner);
-                break Err(why.clone().unwrap_or_default());
+                break Ended::Stopped(why.clone().unwrap_or_default());
+            }
+            // The source would ask for ever.
+            if let Some(why) = intake.stats().last_error
+                && is_refusal(&why)
+            {
+                break Ended::Refused(why);
             }
             match progress.is_over().await {
-                Ok(true) => break Ok(()),
+                Ok(true) => break Ended::Over,
                 Ok(false) => {}
                 Err(error) => tracing::debug!(target: "keylane", %error, "how far a redrive is"),
             }
@@ -191,10 +233,24 @@ impl Redrive {
         // What is halted does not end, and those that are on their way do.
         let redriven = intake.stop().within(STOP_WITHIN).await.acked;
         match ended {
-            Ok(()) => Ok(RedriveReport { redriven }),
-            Err(why) => Err(RedriveError::Stopped { redriven, why }),
+            Ended::Over => Ok(RedriveReport { redriven }),
+            Ended::Stopped(why) => Err(RedriveError::Stopped { redriven, why }),
+            Ended::Refused(why) => Err(refused(redriven, why)),
         }
     }
+}
+
+/// Whether a broker says this to a user who may not do something, or whom it does not know. A source
+/// has no more of an error of its client than its words, and the name of the code is among them.
+fn is_refusal(why: &str) -> bool {
+    let codes = [
+        RDKafkaErrorCode::TopicAuthorizationFailed,
+        RDKafkaErrorCode::GroupAuthorizationFailed,
+        RDKafkaErrorCode::ClusterAuthorizationFailed,
+        RDKafkaErrorCode::SaslAuthenticationFailed,
+        RDKafkaErrorCode::Authentication,
+    ];
+    codes.iter().any(|code| why.contains(&code.to_string()))
 }
 
 /// What orders letters: their key, or their partition if they have none.

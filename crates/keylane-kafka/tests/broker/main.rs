@@ -13,6 +13,7 @@ mod processes;
 mod rebalances;
 mod records;
 mod resume;
+mod rights;
 mod secured;
 mod sending;
 mod stage;

@@ -1,0 +1,195 @@
+//! Users who may not do all that a source or a redrive does: it is said what they may not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane::source::RawMessage;
+use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted};
+use keylane_kafka::{KafkaSource, Producer, Redrive, RedriveError};
+use keylane_testkit::servers::Kafka;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::stage::{message, until};
+use crate::support::{PATIENCE, Topic, show_log};
+
+const PASSWORD: &str = "not-a-secret";
+
+const RECORDS: u64 = 10;
+
+/// Who may do what with all topics, or with all groups. To read a topic, or to be a member of a group,
+/// is `Read`; `Describe` is less.
+const RIGHTS: [(&str, &str, &[&str]); 4] = [
+    ("Read", "--topic", &["reader", "watcher", "billing"]),
+    ("Read", "--group", &["member", "onlooker", "billing"]),
+    ("Describe", "--topic", &["onlooker"]),
+    ("Describe", "--group", &["watcher"]),
+];
+
+/// Those of them who may not do enough, and what the broker says to them.
+const REFUSED: [(&str, &str); 4] = [
+    ("reader", "GroupAuthorizationFailed"),
+    ("watcher", "GroupAuthorizationFailed"),
+    ("member", "TopicAuthorizationFailed"),
+    ("onlooker", "TopicAuthorizationFailed"),
+];
+
+static GUARDED: OnceCell<Arc<Kafka>> = OnceCell::const_new();
+
+/// A broker that asks the clients of its proxy who they are. All others may do everything.
+async fn guarded() -> Arc<Kafka> {
+    Arc::clone(GUARDED.get_or_init(start).await)
+}
+
+async fn start() -> Arc<Kafka> {
+    let refused = REFUSED.map(|(user, _)| user);
+    let users = refused.iter().chain(&["billing"]);
+    let users: String = users
+        .map(|user| format!(" user_{user}=\"{PASSWORD}\""))
+        .collect();
+    let module = "org.apache.kafka.common.security.plain.PlainLoginModule";
+    let of = |name: &str| format!("listener.name.proxied.{name}");
+    let kafka = Kafka::builder()
+        .property(
+            "listener.security.protocol.map",
+            "DIRECT:PLAINTEXT,PROXIED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        )
+        .property(of("sasl.enabled.mechanisms"), "PLAIN")
+        .property(
+            of("plain.sasl.jaas.config"),
+            format!("{module} required{users};"),
+        )
+        .property(
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        )
+        .property("super.users", "User:ANONYMOUS")
+        .property("allow.everyone.if.no.acl.found", "false");
+    let kafka = kafka.start().await.expect("a broker");
+    for (operation, kind, users) in RIGHTS {
+        allow(&kafka, operation, users, &[(kind, "*")]).await;
+    }
+    Arc::new(kafka)
+}
+
+/// Lets these users do something with topics or groups.
+async fn allow(kafka: &Kafka, operation: &str, users: &[&str], of: &[(&str, &str)]) {
+    let at = kafka.bootstrap();
+    let args = ["--bootstrap-server", &at, "--add", "--operation", operation];
+    let mut args = args.map(str::to_owned).to_vec();
+    for user in users {
+        args.extend(["--allow-principal".to_owned(), format!("User:{user}")]);
+    }
+    for (kind, name) in of {
+        args.extend([kind, name].map(|arg| (*arg).to_owned()));
+    }
+    let tool = "org.apache.kafka.tools.AclCommand";
+    let tool = match kafka.tool(tool, args.clone(), "").await {
+        Ok(_) => return,
+        Err(_) => "kafka.admin.AclCommand",
+    };
+    kafka.tool(tool, args, "").await.expect("a right");
+}
+
+async fn publish(topic: &Topic) {
+    let messages = (0..RECORDS).map(|id| message(id, id));
+    topic.produce(messages.collect()).await;
+}
+
+fn credentials(user: &str) -> [(&'static str, String); 4] {
+    [
+        ("security.protocol", "sasl_plaintext".to_owned()),
+        ("sasl.mechanism", "PLAIN".to_owned()),
+        ("sasl.username", user.to_owned()),
+        ("sasl.password", PASSWORD.to_owned()),
+    ]
+}
+
+/// Reads a topic as this user, in a group of its own, whose name this returns.
+fn read_as(topic: &Topic, user: &str) -> (String, Intake) {
+    let group = format!("{}-{user}", topic.group);
+    let builder = KafkaSource::builder(topic.kafka.proxied(), &group).topic(&topic.name);
+    let credentials = credentials(user).into_iter();
+    let builder = credentials.fold(builder, |builder, (name, value)| {
+        builder.property(name, value)
+    });
+    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(|_: RawMessage| async { Ok::<_, String>(()) })
+        .expect("a consumer");
+    let settings = IntakeSettings::new().longest_pause(Duration::from_millis(500));
+    let source = builder.build().expect("a source");
+    let intake = consumer.consume_with(source, settings);
+    (group, intake.expect("an intake"))
+}
+
+/// The redrive of a topic as this user.
+fn redrive_as(topic: &Topic, user: &str, to: &Topic) -> Redrive {
+    let producer = Producer::builder(topic.kafka.bootstrap()).build();
+    let redrive = Redrive::new(
+        topic.kafka.proxied(),
+        &topic.name,
+        producer.expect("a producer"),
+    );
+    let redrive = redrive.group(format!("{}-{user}", topic.group));
+    let credentials = credentials(user).into_iter();
+    let redrive = credentials.fold(redrive, |redrive, (name, value)| {
+        redrive.property(name, value)
+    });
+    redrive.to(&to.name)
+}
+
+/// It is said, and the source goes on when the user has the right.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_says_what_its_user_may_not_do() {
+    show_log();
+    let topic = Topic::new(guarded().await, 1).await;
+    publish(&topic).await;
+    let all = REFUSED.map(|(user, error)| (read_as(&topic, user), error));
+    for ((group, intake), error) in &all {
+        until(&format!("{group} is told {error}"), async || {
+            let stats = intake.stats();
+            let said = stats.last_error.unwrap_or_default();
+            said.contains(error) && stats.restarts >= 3 && stats.state == IntakeState::Opening
+        })
+        .await;
+        assert_eq!(intake.stats().received, 0, "{group}");
+    }
+    let users = REFUSED.map(|(user, _)| user);
+    let groups = all
+        .iter()
+        .map(|((group, _), _)| ("--group", group.as_str()));
+    let of: Vec<_> = groups.chain([("--topic", topic.name.as_str())]).collect();
+    allow(&topic.kafka, "Read", &users, &of).await;
+    for ((group, intake), _) in all {
+        until(&format!("{group} reads"), async || {
+            intake.stats().acked == RECORDS
+        })
+        .await;
+        assert_eq!(intake.stop().await.acked, RECORDS);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redrive_ends_whose_user_may_not_read_or_commit() {
+    show_log();
+    let topic = Topic::new(guarded().await, 1).await;
+    let to = topic.beside(".to", &[]).await;
+    publish(&topic).await;
+    for (user, error) in REFUSED {
+        let ended = timeout(PATIENCE, redrive_as(&topic, user, &to).run()).await;
+        let ended = ended.unwrap_or_else(|_| panic!("the redrive of {user} does not end"));
+        let refused = ended.expect_err("it is refused");
+        let RedriveError::NotAuthorized { redriven: 0, .. } = refused else {
+            panic!("{user}: {refused}");
+        };
+        let said = refused.to_string();
+        let group = format!("{}-{user}", topic.group);
+        for word in [error, "`Read`", &topic.name, &group] {
+            assert!(said.contains(word), "{user}: {word} is not in: {said}");
+        }
+    }
+    assert_eq!(to.records().await.len(), 0);
+    let ended = redrive_as(&topic, "billing", &to).run().await;
+    assert_eq!(ended.expect("a redrive").redriven, RECORDS);
+}
