@@ -1,8 +1,10 @@
 //! Letters go back to the topics that they are from.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{self, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use keylane::source::RawMessage;
 use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
 use rdkafka::error::RDKafkaErrorCode;
@@ -168,8 +170,9 @@ impl Redrive {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, a part of the letters has gone back. Those that were on their way may
-    /// go a second time with the next redrive.
+    /// If the future is dropped, a part of the letters has gone back, and no other is sent. Those that
+    /// are on their way are committed when they are there. If the runtime ends before that, they go a
+    /// second time with the next redrive.
     pub async fn run(self) -> Result<RedriveReport, RedriveError> {
         let refused = |redriven, why| RedriveError::NotAuthorized {
             topic: self.letters.clone(),
@@ -209,6 +212,7 @@ impl Redrive {
             .on_exhausted(OnExhausted::Halt)
             .spawn(handler)
             .map_err(|error| unreadable(error.to_string()))?;
+        let _closes = CloseOnDrop(letters.clone());
         let source = KafkaSource::new(config, Maker::raw(Keyless::Unordered));
         let intake = letters.consume(source);
         let intake = intake.map_err(|error| unreadable(error.to_string()))?;
@@ -240,6 +244,20 @@ impl Redrive {
     }
 }
 
+/// Has no other letter sent when it is dropped. By itself a dispatcher finishes what it has, and that
+/// are thousands.
+struct CloseOnDrop(Dispatcher<Order, RawMessage, (), Failed>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        let mut close = self.0.close().within(STOP_WITHIN).into_future();
+        // It starts with the first poll, and goes on when it is dropped.
+        let _ = close
+            .as_mut()
+            .poll(&mut task::Context::from_waker(Waker::noop()));
+    }
+}
+
 /// Whether a broker says this to a user who may not do something, or whom it does not know. A source
 /// has no more of an error of its client than its words, and the name of the code is among them.
 fn is_refusal(why: &str) -> bool {
@@ -254,7 +272,9 @@ fn is_refusal(why: &str) -> bool {
 }
 
 /// What orders letters: their key, or their partition if they have none.
-fn order_of(letter: &RawMessage) -> (Option<bytes::Bytes>, Option<bytes::Bytes>) {
+type Order = (Option<Bytes>, Option<Bytes>);
+
+fn order_of(letter: &RawMessage) -> Order {
     match &letter.key {
         Some(key) => (Some(key.clone()), None),
         None => {

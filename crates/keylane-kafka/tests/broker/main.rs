@@ -12,6 +12,7 @@ mod outages;
 mod processes;
 mod rebalances;
 mod records;
+mod redrives;
 mod resume;
 mod rights;
 mod secured;

@@ -1,0 +1,137 @@
+//! A redrive that is broken off in the middle, and run again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use keylane_kafka::{Producer, Redrive, RedriveError, RedriveReport, metadata};
+use tokio::runtime::Runtime;
+
+use crate::stage::{Stage, id_of, place_of, until};
+use crate::support::Topic;
+
+const KEYS: u64 = 12;
+const LETTERS: u64 = 4_000;
+
+/// So many letters have gone back when a redrive is broken off.
+const GONE: u64 = 600;
+
+/// Letters of some keys, and where they go.
+struct Shelf {
+    stage: Stage,
+    to: Topic,
+    producer: Producer,
+}
+
+impl Shelf {
+    async fn new() -> Self {
+        let stage = Stage::new(3).await;
+        let to = stage.topic.beside(".to", &[]).await;
+        stage.publish((0..LETTERS).map(|n| n % KEYS)).await;
+        let producer = Producer::builder(stage.topic.kafka.bootstrap()).build();
+        Self {
+            stage,
+            to,
+            producer: producer.expect("a producer"),
+        }
+    }
+
+    fn redrive(&self) -> impl Future<Output = Result<RedriveReport, RedriveError>> + use<> {
+        let topic = &self.stage.topic;
+        let redrive = Redrive::new(topic.kafka.bootstrap(), &topic.name, self.producer.clone());
+        redrive.group(&topic.group).to(&self.to.name).run()
+    }
+
+    /// How many letters are there where they go.
+    async fn gone(&self) -> u64 {
+        let ends = self.to.ends().await;
+        ends.iter().map(|(low, high)| high - low).sum()
+    }
+
+    async fn some_gone(&self) {
+        until("some letters have gone", async || self.gone().await >= GONE).await;
+    }
+
+    /// Waits until what is left of a redrive is out of its group.
+    async fn left(&self) {
+        let topic = &self.stage.topic;
+        until("the redrive has left", async || {
+            topic.members().await.is_empty()
+        })
+        .await;
+    }
+
+    /// The places of the letters that the group has committed.
+    async fn confirmed(&self) -> BTreeSet<(i32, u64)> {
+        let committed = self.stage.topic.committed().await;
+        let places = (0..).zip(committed).flat_map(|(number, (at, text))| {
+            let at = at.unwrap_or_default();
+            let beyond = metadata::decode(at, &text).expect("our own metadata");
+            let beyond: Vec<_> = beyond.runs().flatten().collect();
+            let offsets = (0..at).chain(beyond);
+            offsets.map(move |offset| (number, offset))
+        });
+        places.collect()
+    }
+
+    /// Runs it once more, and judges all that has gone.
+    async fn judge(self, confirmed: &BTreeSet<(i32, u64)>) {
+        let report = self.redrive().await.expect("a redrive");
+        let places = self.stage.topic.records().await;
+        let places = places.iter().map(|raw| (id_of(raw), place_of(raw)));
+        let places = BTreeMap::from_iter(places);
+        let mut times = BTreeMap::<_, u64>::new();
+        let mut firsts = BTreeMap::<_, Vec<_>>::new();
+        let all = self.to.records().await;
+        for raw in &all {
+            let id = id_of(raw);
+            let times = times.entry(id).or_default();
+            *times += 1;
+            if *times == 1 {
+                firsts.entry(raw.key.clone()).or_default().push(id);
+            }
+        }
+        let left = LETTERS - confirmed.len() as u64;
+        assert_eq!(report.redriven, left);
+        assert_eq!(times.len() as u64, LETTERS, "letters are lost");
+        assert!(firsts.values().all(|of_key| of_key.is_sorted()));
+        for (id, times) in times {
+            let most = if confirmed.contains(&places[&id]) {
+                1
+            } else {
+                2
+            };
+            assert!(times <= most, "{id:?} has gone {times} times of {most}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redrive_that_is_dropped_ends_and_the_next_one_goes_on() {
+    let shelf = Shelf::new().await;
+    tokio::select! {
+        ended = shelf.redrive() => panic!("it has ended before it was dropped: {ended:?}"),
+        () = shelf.some_gone() => {}
+    }
+    let at_first = shelf.gone().await;
+    shelf.left().await;
+    let gone = shelf.gone().await;
+    // One of each key was on its way.
+    assert!(gone <= at_first + KEYS, "{at_first} and then {gone}");
+    // And it is committed: no letter goes a second time.
+    let confirmed = shelf.confirmed().await;
+    assert_eq!(confirmed.len() as u64, gone);
+    shelf.judge(&confirmed).await;
+}
+
+/// All of its tasks end where they are, and nothing is settled or committed any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redrive_that_is_killed_loses_nothing_and_the_next_one_goes_on() {
+    let shelf = Shelf::new().await;
+    let runtime = Runtime::new().expect("a runtime");
+    let redrive = runtime.spawn(shelf.redrive());
+    shelf.some_gone().await;
+    assert!(!redrive.is_finished(), "it has ended before it was killed");
+    runtime.shutdown_background();
+    shelf.left().await;
+    let confirmed = shelf.confirmed().await;
+    shelf.judge(&confirmed).await;
+}
