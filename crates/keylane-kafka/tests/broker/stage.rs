@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::source::{RawMessage, Source};
-use keylane::{Context, Dispatcher, Intake, IntakeSettings, OnExhausted, Overflow, Retry};
+use keylane::{
+    Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted, Overflow, Retry,
+};
 use keylane_kafka::{Builder, Control, PartitionStatus, Place};
 use keylane_testkit::{Act, History, Id, Key, Script, ScriptError};
 use tokio::time::{Instant, sleep};
@@ -162,6 +164,15 @@ impl Stage {
 
     /// Handles by this script what it is given.
     pub(crate) fn consumer(&self, script: Script) -> Consumer {
+        self.consumer_that(OnExhausted::Halt, script)
+    }
+
+    /// The same, and this becomes of what fails each time.
+    pub(crate) fn consumer_that(
+        &self,
+        on_exhausted: OnExhausted<Bytes, RawMessage, ScriptError>,
+        script: Script,
+    ) -> Consumer {
         let done = Arc::clone(&self.done);
         let handler = move |context: Context<Bytes>, raw: RawMessage| {
             let id = id_of(&raw).unwrap_or_default();
@@ -177,7 +188,7 @@ impl Stage {
             .concurrency(256)
             .lane_capacity(8, Overflow::Wait)
             .retry(Retry::fixed(Duration::from_millis(5)).max_attempts(5))
-            .on_exhausted(OnExhausted::Halt)
+            .on_exhausted(on_exhausted)
             .spawn(handler)
             .expect("a consumer")
     }
@@ -250,10 +261,11 @@ impl Member {
     }
 
     /// Stops. What is in flight is dropped soon.
-    pub(crate) async fn stop(self) {
+    pub(crate) async fn stop(self) -> IntakeReport {
         let report = self.intake.stop().within(Duration::from_millis(100)).await;
         let sum = report.acked + report.dead_lettered + report.nacked + report.given_back;
         assert_eq!(sum, report.received, "{report}");
+        report
     }
 }
 
