@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
+
+use crate::lock::lock;
 
 /// The view into a [`KafkaSource`](crate::KafkaSource) from outside: how far its partitions are, and
 /// which of them are paused. It can be cloned, and is taken with
@@ -97,9 +99,4 @@ impl Control {
     pub(crate) fn paused(&self) -> BTreeSet<(String, i32)> {
         lock(&self.shared.paused).clone()
     }
-}
-
-/// Whole values are replaced under it, so that a panic leaves nothing half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

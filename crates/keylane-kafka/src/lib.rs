@@ -31,5 +31,7 @@ pub mod metadata;
 // What speaks with the brokers.
 mod client;
 
+mod lock;
+
 mod error;
 pub use error::ConfigError;

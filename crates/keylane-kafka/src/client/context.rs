@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use keylane::source::frontier::Beyond;
@@ -66,8 +66,10 @@ pub(crate) struct Release {
 pub(crate) struct Context {
     consumer: OnceLock<Weak<Consumer>>,
     news: UnboundedSender<News>,
-    /// A partition has records, or there are news.
+    /// There are news.
     wake: Arc<Notify>,
+    /// Is unparked when a partition has records.
+    reader: Thread,
     /// The session ends: nobody waits for anything any more.
     ends: Arc<AtomicBool>,
     start_at: StartAt,
@@ -77,6 +79,7 @@ impl Context {
     pub(super) fn new(
         news: UnboundedSender<News>,
         wake: Arc<Notify>,
+        reader: Thread,
         ends: Arc<AtomicBool>,
         start_at: StartAt,
     ) -> Self {
@@ -84,6 +87,7 @@ impl Context {
             consumer: OnceLock::new(),
             news,
             wake,
+            reader,
             ends,
             start_at,
         }
@@ -137,8 +141,8 @@ impl Context {
     fn queue(&self, topic: &str, number: i32) -> Option<Queue> {
         let consumer = self.consumer.get()?.upgrade()?;
         let mut queue = consumer.split_partition_queue(topic, number)?;
-        let wake = Arc::clone(&self.wake);
-        queue.set_nonempty_callback(move || wake.notify_one());
+        let reader = self.reader.clone();
+        queue.set_nonempty_callback(move || reader.unpark());
         Some(queue)
     }
 

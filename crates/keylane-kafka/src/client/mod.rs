@@ -4,7 +4,10 @@ mod context;
 pub(crate) use context::{Found, News, Release, log};
 
 mod session;
-pub(crate) use session::{Consumer, Queue, Session};
+pub(crate) use session::{Consumer, Session};
+
+mod prefetch;
+pub(crate) use prefetch::{Fetched, Prefetched, Prefetcher};
 
 mod job;
 pub(crate) use job::{Job, blocking, job};

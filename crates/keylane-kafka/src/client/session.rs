@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::base_consumer::PartitionQueue;
@@ -27,20 +27,19 @@ const LET_GO: Duration = Duration::from_secs(10);
 pub(crate) struct Session {
     pub(crate) consumer: Arc<Consumer>,
     pub(crate) news: UnboundedReceiver<News>,
-    pub(crate) wake: Arc<Notify>,
     ends: Arc<AtomicBool>,
     left: oneshot::Receiver<()>,
 }
 
 impl Session {
-    /// Joins the group.
-    pub(crate) fn open(config: &Config) -> KafkaResult<Self> {
+    /// Joins the group. News wake the source, and records the thread that reads them.
+    pub(crate) fn open(config: &Config, wake: &Arc<Notify>, reader: &Thread) -> KafkaResult<Self> {
         let (news_in, news) = unbounded_channel();
-        let wake = Arc::new(Notify::new());
         let ends = Arc::new(AtomicBool::new(false));
         let context = Context::new(
             news_in,
-            Arc::clone(&wake),
+            Arc::clone(wake),
+            reader.clone(),
             Arc::clone(&ends),
             config.settings.start_at,
         );
@@ -61,7 +60,6 @@ impl Session {
         Ok(Self {
             consumer,
             news,
-            wake,
             ends,
             left,
         })

@@ -78,7 +78,11 @@ impl<M> KafkaSource<M> {
     async fn record_of(&mut self, position: &Position) -> Result<InLog, SourceError> {
         let gone = || SourceError::failed("the partition of the record is gone");
         let one = self.assignment.of(position).ok_or_else(gone)?;
-        let (topic, number, name) = (one.topic.clone(), one.number, one.queue.name.clone());
+        let (topic, number, name) = (
+            one.topic.clone(),
+            one.number,
+            one.queue.records.name().to_owned(),
+        );
         let offset = position.offset;
         let mut reader = self.take_reader()?;
         let read = blocking(move || {

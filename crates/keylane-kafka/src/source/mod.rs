@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!  thread of the session          task of the driver                    threads that may block
-//!  ───────────────────── News ──► assignment: partition, queue, frontier
-//!  assigned, revoked, lost        receive: queues ──► deliveries
+//!  ───────────────────── News ──► assignment: partition, frontier
+//!  assigned, revoked, lost
+//!  thread that reads ahead
+//!  ─────────────── messages ────► receive: partitions ──► deliveries
 //!                                 settle:  outcomes ──► frontiers ─────► commit
 //!         ◄── release dropped ─── release: committed, and gone           reread, probe
 //! ```
@@ -27,10 +29,11 @@ use keylane::source::{
 };
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaResult;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use crate::assignment::{Assignment, Position};
-use crate::client::{self, Answer, Consumer, Job, Reader, Release, Session};
+use crate::client::{self, Answer, Consumer, Job, Prefetcher, Reader, Release, Session};
 use crate::config::{Builder, Config};
 use crate::control::Control;
 use crate::producer::Delivery;
@@ -96,6 +99,10 @@ pub struct KafkaSource<M = RawMessage> {
     /// The partition that is looked at first in the next call.
     first: usize,
     maker: Maker<M>,
+    /// Somewhere there is something new.
+    wake: Arc<Notify>,
+    /// Reads the partitions, as long as the source is open.
+    prefetcher: Option<Prefetcher<M>>,
     /// What the group has asked for, and waits for.
     revoked: Vec<(Vec<Generation>, Release)>,
     /// What is lost, and not told yet.
@@ -156,6 +163,8 @@ impl<M> KafkaSource<M> {
             config,
             first: 0,
             maker,
+            wake: Arc::new(Notify::new()),
+            prefetcher: None,
             revoked: Vec::new(),
             lost: Vec::new(),
             rewind_at: None,
@@ -178,13 +187,11 @@ impl<M> KafkaSource<M> {
     }
 
     fn session(&mut self) -> Result<&mut Session, SourceError> {
-        let closed = || SourceError::failed("the source is not open");
-        self.session.as_mut().ok_or_else(closed)
+        self.session.as_mut().ok_or_else(not_open)
     }
 
     fn consumer(&self) -> Result<Arc<Consumer>, SourceError> {
-        let closed = || SourceError::failed("the source is not open");
-        let session = self.session.as_ref().ok_or_else(closed)?;
+        let session = self.session.as_ref().ok_or_else(not_open)?;
         Ok(Arc::clone(&session.consumer))
     }
 
@@ -198,6 +205,7 @@ impl<M> KafkaSource<M> {
         // They end by themselves, and their answers are about what is gone.
         self.committing = None;
         self.probing = None;
+        self.prefetcher = None;
         self.session.take()
     }
 }
@@ -223,7 +231,11 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
             // Otherwise the group has two of us for a while, and our partitions wait for one of them.
             let _ = timeout(LEAVE_WITHIN, session.close()).await;
         }
-        let session = Session::open(&self.config).map_err(SourceError::failed)?;
+        let (maker, wake) = (self.maker.clone(), Arc::clone(&self.wake));
+        let prefetcher = Prefetcher::start(maker, wake).map_err(SourceError::failed)?;
+        let session = Session::open(&self.config, &self.wake, prefetcher.thread());
+        let session = session.map_err(SourceError::failed)?;
+        self.prefetcher = Some(prefetcher);
         let consumer = Arc::clone(&session.consumer);
         self.session = Some(session);
         let asked = blocking(move || consumer.fetch_metadata(None, ANSWER_WITHIN).map(drop));
@@ -287,6 +299,10 @@ impl<M> std::fmt::Debug for KafkaSource<M> {
             .field("settings", &self.config.settings)
             .finish_non_exhaustive()
     }
+}
+
+fn not_open() -> SourceError {
+    SourceError::failed("the source is not open")
 }
 
 fn job<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Result<Job<T>, SourceError> {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use keylane::source::{Generation, SourceError};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::topic_partition_list::Offset;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, sleep};
 
@@ -23,9 +22,6 @@ const ENCODING_SHARE: u32 = 10;
 /// How long a partition waits before it is read again from its frontier. What is given back when a
 /// source stops is not.
 const REWIND_AFTER: Duration = Duration::from_millis(500);
-
-/// How long a jump in the log may take.
-const SEEK_WITHIN: Duration = Duration::from_secs(10);
 
 /// What follows from the answer to a commit.
 pub(super) enum Again {
@@ -149,37 +145,6 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    /// These generations have ended here: the group gets back what it waits for, and what was to be
-    /// read again is.
-    pub(super) async fn let_go(&mut self, generations: &[Generation]) -> Result<(), SourceError> {
-        for generation in generations {
-            let Some(gone) = self.assignment.release(*generation) else {
-                continue;
-            };
-            if gone.partition.phase != Phase::Rewinding {
-                continue;
-            }
-            let start = gone.partition.resumption();
-            let consumer = self.consumer()?;
-            let (topic, number) = (gone.topic.clone(), gone.number);
-            let at = Offset::Offset(i64::try_from(start.at).unwrap_or(i64::MAX));
-            let sought = blocking(move || consumer.seek(&topic, number, at, SEEK_WITHIN)).await?;
-            sought.map_err(SourceError::failed)?;
-            let mut intake = gone.queue;
-            intake.held_back = None;
-            self.assignment
-                .assign(gone.topic, gone.number, start, intake);
-        }
-        let is_left = |left: &Generation| !generations.contains(left);
-        for (waits_for, _) in &mut self.revoked {
-            waits_for.retain(is_left);
-        }
-        // The group goes on where nothing is left.
-        self.revoked.retain(|(waits_for, _)| !waits_for.is_empty());
-        self.publish();
-        Ok(())
-    }
-
     /// A partition begins in a new generation, at a place in the log that the client is at.
     pub(super) fn restart_partition(&mut self, slot: u32, start: Start) {
         let Some(assigned) = self.assignment.get_mut(slot) else {
@@ -198,6 +163,40 @@ impl<M> KafkaSource<M> {
     pub(super) fn rewind_soon(&mut self) {
         let soon = Instant::now() + REWIND_AFTER;
         self.rewind_at.get_or_insert(soon);
+    }
+}
+
+impl<M: Send + 'static> KafkaSource<M> {
+    /// These generations have ended here: the group gets back what it waits for, and what was to be
+    /// read again is.
+    pub(super) async fn let_go(&mut self, generations: &[Generation]) -> Result<(), SourceError> {
+        for generation in generations {
+            let Some(gone) = self.assignment.release(*generation) else {
+                continue;
+            };
+            if gone.partition.phase != Phase::Rewinding {
+                continue;
+            }
+            let start = gone.partition.resumption();
+            let consumer = self.consumer()?;
+            let (topic, number) = (gone.topic.clone(), gone.number);
+            let (at, mut intake) = (start.at, gone.queue);
+            let sought = blocking(move || {
+                let sought = intake.records.seek(&consumer, &topic, number, at);
+                sought.map(|()| intake)
+            });
+            let intake = sought.await?.map_err(SourceError::failed)?;
+            self.assignment
+                .assign(gone.topic, gone.number, start, intake);
+        }
+        let is_left = |left: &Generation| !generations.contains(left);
+        for (waits_for, _) in &mut self.revoked {
+            waits_for.retain(is_left);
+        }
+        // The group goes on where nothing is left.
+        self.revoked.retain(|(waits_for, _)| !waits_for.is_empty());
+        self.publish();
+        Ok(())
     }
 }
 

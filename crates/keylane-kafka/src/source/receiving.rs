@@ -10,7 +10,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::{Instant, sleep_until};
 
 use super::intake::{PartitionIntake, Taken};
-use super::{Job, KafkaSource, job};
+use super::{Job, KafkaSource, job, not_open};
 use crate::assignment::Position;
 use crate::client::{Answer, Consumer, Found, News};
 use crate::control::PartitionStatus;
@@ -24,9 +24,6 @@ const FEWEST_OF_ONE: usize = 64;
 
 /// How long the leader of a partition is given to show that it answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-
-/// How often the queues are looked at, in case their client has not said that they have something.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How often the status of the partitions is written down.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
@@ -105,7 +102,7 @@ impl<M> KafkaSource<M> {
             match news {
                 News::Assigned(found) => {
                     for found in found {
-                        self.assign(found);
+                        self.assign(found)?;
                     }
                     self.publish();
                 }
@@ -126,18 +123,22 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    fn assign(&mut self, found: Found) {
+    fn assign(&mut self, found: Found) -> Result<(), SourceError> {
         let Found {
             topic,
             number,
             start,
             queue,
         } = found;
-        let mut intake = PartitionIntake::new(queue, &topic, number);
         let place = (topic.to_string(), number);
-        intake.is_paused = self.control.paused().contains(&place);
+        let prefetcher = self.prefetcher.as_ref().ok_or_else(not_open)?;
+        let intake = PartitionIntake {
+            records: prefetcher.read(queue, &topic, number),
+            is_paused: self.control.paused().contains(&place),
+        };
         self.lost
             .extend(self.assignment.assign(topic, number, start, intake));
+        Ok(())
     }
 
     fn follow_pauses(&mut self) {
@@ -172,7 +173,7 @@ impl<M> KafkaSource<M> {
                 continue;
             };
             let most = of_one.min(left);
-            let taken = assigned.take(slot as u32, most, &mut self.maker, into);
+            let taken = assigned.take(slot as u32, most, into);
             match taken {
                 Taken::Some(looked) => {
                     left -= looked;
@@ -201,7 +202,7 @@ impl<M> KafkaSource<M> {
         };
         tracing::warn!(
             target: "keylane",
-            partition = &*assigned.queue.name,
+            partition = assigned.queue.records.name(),
             read = assigned.partition.end(),
             at,
             "the log goes on at a lower offset: it was cut off, or the topic was made anew"
@@ -218,7 +219,7 @@ impl<M> KafkaSource<M> {
         if self.probing.is_none() && now >= probe_at {
             self.probing = Some(self.probe()?);
         }
-        let mut wake_at = now + LOOK_EVERY;
+        let mut wake_at = now + PUBLISH_EVERY;
         if self.probing.is_none() {
             wake_at = wake_at.min(probe_at);
         }
@@ -228,7 +229,7 @@ impl<M> KafkaSource<M> {
         if let Some(rewind_at) = self.rewind_at {
             wake_at = wake_at.min(rewind_at);
         }
-        let wake = Arc::clone(&self.session()?.wake);
+        let wake = Arc::clone(&self.wake);
         tokio::select! {
             biased;
             answer = finished(&mut self.committing) => Ok(Waited::Committed(answer?)),

@@ -27,7 +27,7 @@ impl<M: Send + 'static> KafkaSource<M> {
             .into_iter()
             .filter_map(|(slot, offsets)| {
                 let one = self.assignment.get_mut(slot)?;
-                let (topic, name) = (one.topic.clone(), one.queue.name.clone());
+                let (topic, name) = (one.topic.clone(), one.queue.records.name().to_owned());
                 Some((slot, topic, one.number, name, offsets))
             })
             .collect();

@@ -1,0 +1,353 @@
+//! Reading ahead: a thread takes records out of the queues of the partitions, and makes messages of
+//! them, while the source hands over what it has read before.
+//!
+//! ```text
+//!  client: queue of a partition ──► thread: message ──► ready ──► source: taken ──► deliveries
+//!                                                       (swapped with what the source has emptied)
+//! ```
+//!
+//! To take a record out of the client costs as much as to hand it over and to handle it. Tasks that
+//! wake each other run on one worker of Tokio, so a thread is what makes use of another core.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::Message as _;
+use tokio::sync::Notify;
+
+use super::context::offset;
+use super::session::{Consumer, Queue};
+use crate::lock::lock;
+use crate::record::Maker;
+
+/// How many records are ready at most, of all partitions together: what the source hands over while
+/// the thread wakes up. Twice as many are here if the source has taken as many.
+const RECORDS: usize = 4_096;
+
+/// How many records of one partition are ready at most, and at least.
+const OF_ONE: (usize, usize) = (32, 1_024);
+
+/// A partition with so many bytes ready is not read on.
+const BYTES: usize = 256 * 1_024;
+
+/// Records that become ready together.
+const CHUNK: usize = 128;
+
+/// How often the queues are looked at, in case their client has not said that they have something.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a jump in the log may take.
+const SEEK_WITHIN: Duration = Duration::from_secs(10);
+
+/// What comes out of a partition next.
+pub(crate) enum Fetched<M> {
+    /// The message of the record at this offset.
+    Message(u64, M),
+    /// It cannot be read any further, and the client does not get over it.
+    Failed(String),
+}
+
+/// The thread, and the partitions that it reads. It ends when this is dropped.
+pub(crate) struct Prefetcher<M> {
+    shared: Arc<Shared<M>>,
+    thread: Thread,
+}
+
+struct Shared<M> {
+    /// Partitions that the thread has not seen yet.
+    new: Mutex<Vec<Arc<Buffer<M>>>>,
+    ends: AtomicBool,
+}
+
+/// One partition, as the source has it. It is not read any more when this is dropped.
+pub(crate) struct Prefetched<M> {
+    buffer: Arc<Buffer<M>>,
+    taken: VecDeque<Fetched<M>>,
+    thread: Thread,
+}
+
+struct Buffer<M> {
+    /// `topic/number`, as it is in the ids of records.
+    name: Box<str>,
+    /// Locked while it is read, and while it jumps to another place in the log. `None`: it is gone.
+    queue: Mutex<Option<Queue>>,
+    /// The source does not have it any more.
+    is_gone: AtomicBool,
+    ready: Mutex<Ready<M>>,
+}
+
+/// What was read and not taken.
+struct Ready<M> {
+    fetched: VecDeque<Fetched<M>>,
+    bytes: usize,
+    /// The thread reads on when the source has taken what is here.
+    waits: bool,
+}
+
+/// What a look at a partition has brought.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Some,
+    None,
+    Gone,
+}
+
+impl<M: Send + 'static> Prefetcher<M> {
+    /// Starts the thread. It wakes the source when something is ready.
+    pub(crate) fn start(maker: Maker<M>, wake: Arc<Notify>) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            new: Mutex::default(),
+            ends: AtomicBool::new(false),
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("keylane-kafka-prefetch".to_owned())
+            .spawn(move || theirs.run(maker, &wake))?;
+        Ok(Self {
+            shared,
+            thread: thread.thread().clone(),
+        })
+    }
+}
+
+impl<M> Prefetcher<M> {
+    /// The thread, to be unparked when a queue has something.
+    pub(crate) fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    /// Begins to read a partition.
+    pub(crate) fn read(&self, queue: Queue, topic: &str, number: i32) -> Prefetched<M> {
+        let buffer = Arc::new(Buffer {
+            name: format!("{topic}/{number}").into(),
+            queue: Mutex::new(Some(queue)),
+            is_gone: AtomicBool::new(false),
+            ready: Mutex::new(Ready {
+                fetched: VecDeque::new(),
+                bytes: 0,
+                waits: false,
+            }),
+        });
+        lock(&self.shared.new).push(Arc::clone(&buffer));
+        self.thread.unpark();
+        Prefetched {
+            buffer,
+            taken: VecDeque::new(),
+            thread: self.thread.clone(),
+        }
+    }
+}
+
+impl<M> Drop for Prefetcher<M> {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        self.thread.unpark();
+    }
+}
+
+impl<M> Shared<M> {
+    fn run(&self, mut maker: Maker<M>, wake: &Notify) {
+        let mut buffers: Vec<Arc<Buffer<M>>> = Vec::new();
+        let mut chunk = VecDeque::with_capacity(CHUNK);
+        while !self.ends.load(Ordering::Relaxed) {
+            buffers.append(&mut lock(&self.new));
+            let most = most_ready(buffers.len());
+            let mut has_read = false;
+            buffers.retain(|buffer| {
+                let look = buffer.look(most, &mut maker, &mut chunk);
+                if look == Look::Some {
+                    has_read = true;
+                    wake.notify_one();
+                }
+                look != Look::Gone
+            });
+            if !has_read {
+                thread::park_timeout(LOOK_EVERY);
+            }
+        }
+    }
+}
+
+fn length(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(0, <[u8]>::len)
+}
+
+/// How many records of one of so many partitions are ready at most.
+fn most_ready(partitions: usize) -> usize {
+    let (least, most) = OF_ONE;
+    (RECORDS / partitions.max(1)).clamp(least, most)
+}
+
+impl<M> Buffer<M> {
+    /// Makes more of it ready, if there is more and room for it.
+    fn look(&self, most: usize, maker: &mut Maker<M>, chunk: &mut VecDeque<Fetched<M>>) -> Look {
+        let mut of_queue = lock(&self.queue);
+        if self.is_gone.load(Ordering::Acquire) {
+            *of_queue = None;
+        }
+        let Some(queue) = &*of_queue else {
+            return Look::Gone;
+        };
+        let room = {
+            let mut ready = lock(&self.ready);
+            ready.waits = ready.fetched.len() >= most || ready.bytes >= BYTES;
+            match ready.waits {
+                true => return Look::None,
+                false => most - ready.fetched.len(),
+            }
+        };
+        let bytes = self.read(queue, room.min(CHUNK), maker, chunk);
+        if chunk.is_empty() {
+            return Look::None;
+        }
+        let mut ready = lock(&self.ready);
+        ready.fetched.append(chunk);
+        ready.bytes += bytes;
+        Look::Some
+    }
+
+    /// Reads up to so many records. Returns how many bytes they have.
+    fn read(
+        &self,
+        queue: &Queue,
+        most: usize,
+        maker: &mut Maker<M>,
+        into: &mut VecDeque<Fetched<M>>,
+    ) -> usize {
+        let mut bytes = 0;
+        while into.len() < most && bytes < BYTES {
+            match queue.poll(Duration::ZERO) {
+                None => break,
+                Some(Ok(record)) => {
+                    bytes += length(record.payload()) + length(record.key());
+                    let offset = record.offset().max(0).unsigned_abs();
+                    // The function is the user's.
+                    let made = catch_unwind(AssertUnwindSafe(|| maker.make(&self.name, &record)));
+                    into.push_back(match made {
+                        Ok(message) => Fetched::Message(offset, message),
+                        Err(panic) => Fetched::Failed(self.panicked(offset, &*panic)),
+                    });
+                }
+                Some(Err(error)) => {
+                    into.extend(self.failure(&error).map(Fetched::Failed));
+                    break;
+                }
+            }
+        }
+        bytes
+    }
+
+    fn panicked(&self, offset: u64, panic: &(dyn Any + Send)) -> String {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("it does not say why");
+        format!(
+            "no message could be made of {}@{offset}: it panicked: {text}",
+            self.name
+        )
+    }
+
+    /// What is to be said of an error of the partition, if the client does not get over it.
+    fn failure(&self, error: &KafkaError) -> Option<String> {
+        let name = &*self.name;
+        match error.rdkafka_error_code() {
+            Some(
+                RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::BadMessage
+                | RDKafkaErrorCode::InvalidMessage,
+            ) => Some(format!("partition {name} cannot be read: {error}")),
+            _ => {
+                tracing::warn!(target: "keylane", partition = name, %error, "a partition cannot be read now");
+                None
+            }
+        }
+    }
+}
+
+impl<M> Prefetched<M> {
+    /// `topic/number`, as it is in the ids of records.
+    pub(crate) fn name(&self) -> &str {
+        &self.buffer.name
+    }
+
+    /// What comes next, if it is here.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Fetched<M>> {
+        if self.taken.is_empty() {
+            self.take_ready();
+        }
+        self.taken.pop_front()
+    }
+
+    fn take_ready(&mut self) {
+        let waits = {
+            let mut ready = lock(&self.buffer.ready);
+            std::mem::swap(&mut ready.fetched, &mut self.taken);
+            ready.bytes = 0;
+            std::mem::take(&mut ready.waits)
+        };
+        if waits {
+            self.thread.unpark();
+        }
+    }
+
+    /// This message comes next again.
+    pub(crate) fn put_back(&mut self, offset: u64, message: M) {
+        self.taken.push_front(Fetched::Message(offset, message));
+    }
+}
+
+impl<M> Prefetched<M> {
+    /// Has the record at this offset come next. Blocks the thread.
+    pub(crate) fn seek(
+        &mut self,
+        consumer: &Consumer,
+        topic: &str,
+        number: i32,
+        at: u64,
+    ) -> KafkaResult<()> {
+        // Nothing is read meanwhile, so that what was read before goes as a whole.
+        let buffer = Arc::clone(&self.buffer);
+        let of_queue = lock(&buffer.queue);
+        consumer.seek(topic, number, offset(at), SEEK_WITHIN)?;
+        self.taken.clear();
+        self.take_ready();
+        self.taken.clear();
+        drop(of_queue);
+        Ok(())
+    }
+}
+
+impl<M> Drop for Prefetched<M> {
+    fn drop(&mut self) {
+        self.buffer.is_gone.store(true, Ordering::Release);
+        match self.buffer.queue.try_lock() {
+            Ok(mut of_queue) => *of_queue = None,
+            Err(TryLockError::Poisoned(of_queue)) => *of_queue.into_inner() = None,
+            // It is being read: the thread lets go of it.
+            Err(TryLockError::WouldBlock) => {}
+        }
+        self.thread.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_partitions_have_less_ready_each() {
+        assert_eq!(most_ready(0), 1_024);
+        assert_eq!(most_ready(1), 1_024);
+        assert_eq!(most_ready(8), 512);
+        assert_eq!(most_ready(1_000), 32);
+    }
+}
