@@ -19,6 +19,10 @@ use versus_kafka::task::Task;
 use versus_kafka::workload::{self, Size, Workload};
 use versus_kafka::{Error, Table, glob, tables};
 
+/// How often a topic is read before it is measured. After a single time the virtual machine of the broker
+/// still compiles, on one of the two cores.
+const WARM_UPS: u32 = 6;
+
 /// Measures keylane-kafka beside rdkafka's consumer in a loop, a stream with a lock for each key, and
 /// Confluent's Parallel Consumer.
 ///
@@ -174,8 +178,10 @@ async fn measure(
             follows: false,
         };
         // Not measured: the broker has its code compiled and the records at hand for all.
-        task.group = format!("warm-up-{}", workload.name);
-        process::run(Id::Plain, &task, None, limit).await?;
+        for time in 0..WARM_UPS {
+            task.group = format!("warm-up-{}-{time}", workload.name);
+            process::run(Id::Plain, &task, None, limit).await?;
+        }
         for round in 0..arguments.rounds() {
             for turn in 0..workload.ids.len() {
                 let id = workload.ids[(turn + round) % workload.ids.len()];

@@ -1,130 +1,148 @@
-//! Pauses nearly as exact as those of a thread that sleeps.
+//! Pauses as exact as those of a thread that sleeps.
 //!
 //! Tokio's timers round up to whole milliseconds. A handler stands for a call to another service,
-//! whose answer comes when it does, and Java's threads sleep to some 60 µs: with Tokio's timers the
-//! contenders in Rust would do another work than those in Java.
+//! whose answer comes when it does, and wakes the task from the runtime's own I/O driver. Java's
+//! threads sleep to some 60 µs: with Tokio's timers the contenders in Rust would do another work than
+//! those in Java.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 
-/// Pauses end at multiples of this, so that one turn of the thread ends many of them.
+/// Pauses end at multiples of this, so that one turn of the task ends many of them.
 const TICK: Duration = Duration::from_micros(100);
 
-static TIMER: LazyLock<Timer> = LazyLock::new(|| {
-    thread::spawn(|| TIMER.run());
-    Timer {
-        began: Instant::now(),
-        waits: Mutex::default(),
-        changes: Condvar::new(),
+/// The longest pause has fewer ticks.
+const TICKS: u64 = 1_024;
+
+/// How many ticks of an idle process show how late a tick is seen.
+const TRIALS: usize = 64;
+
+thread_local! {
+    static RANDOM: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Pauses of one runtime.
+#[derive(Clone, Debug)]
+pub struct Pauses(Arc<Ticks>);
+
+#[derive(Debug)]
+struct Ticks {
+    /// When tick 0 was.
+    began: OnceLock<Instant>,
+    /// How late an idle process sees a tick, in nanoseconds.
+    late: AtomicU64,
+    /// The last tick that has ended its pauses.
+    last: AtomicU64,
+    /// The pauses that end at each tick, by its number modulo [`TICKS`].
+    ends: Vec<Notify>,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self(Arc::new(Ticks {
+            began: OnceLock::new(),
+            late: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            ends: (0..TICKS).map(|_| Notify::new()).collect(),
+        }))
     }
-});
-
-struct Timer {
-    began: Instant,
-    waits: Mutex<Waits>,
-    changes: Condvar,
 }
 
-#[derive(Default)]
-struct Waits {
-    next: u64,
-    heap: BinaryHeap<Reverse<Wait>>,
-}
-
-struct Wait {
-    until: Instant,
-    number: u64,
-    over: oneshot::Sender<()>,
-}
-
-/// Waits for so long.
-pub async fn pause(time: Duration) {
-    let until = TIMER.tick_after(Instant::now() + time);
-    let (over, is_over) = oneshot::channel();
-    TIMER.add(until, over);
-    // The thread never ends.
-    let _ = is_over.await;
-}
-
-impl Timer {
-    fn tick_after(&self, at: Instant) -> Instant {
-        let ticks = (at - self.began).as_nanos().div_ceil(TICK.as_nanos());
-        self.began + TICK * u32::try_from(ticks).expect("no run takes days")
+impl Pauses {
+    /// Starts the timer in this runtime, if it has not been. To be called while the process has
+    /// nothing else to do: how late it sees a tick then is taken off each pause.
+    pub fn start(&self) {
+        self.began();
     }
 
-    fn add(&self, until: Instant, over: oneshot::Sender<()>) {
-        let mut waits = self.lock();
-        waits.next += 1;
-        let number = waits.next;
-        waits.heap.push(Reverse(Wait {
-            until,
-            number,
-            over,
-        }));
-        let is_first = waits
-            .heap
-            .peek()
-            .is_some_and(|first| first.0.number == number);
-        drop(waits);
-        if is_first {
-            self.changes.notify_one();
+    fn began(&self) -> Instant {
+        *self.0.began.get_or_init(|| arm(Arc::clone(&self.0)))
+    }
+
+    /// Waits for so long, on average: it ends at the tick before or after, by a chance that makes up
+    /// for the difference. With a fixed rule the time between a tick and the next pause would count
+    /// for nothing, or for a whole tick.
+    pub async fn pause(&self, time: Duration) {
+        let began = self.began();
+        let ticks = &*self.0;
+        let late = Duration::from_nanos(ticks.late.load(Ordering::Relaxed));
+        let end = began.elapsed() + time.saturating_sub(late) + TICK.mul_f64(chance());
+        let end = (end.as_nanos() / TICK.as_nanos()) as u64;
+        let over = ticks.ends[(end % TICKS) as usize].notified();
+        // It hears of all ticks from here on, and this one may be over.
+        if ticks.last.load(Ordering::Acquire) < end {
+            over.await;
         }
     }
+}
 
-    fn run(&self) {
-        let mut due = Vec::new();
-        let mut waits = self.lock();
-        loop {
-            let now = Instant::now();
-            while let Some(first) = waits.heap.peek()
-                && first.0.until <= now
-            {
-                due.extend(waits.heap.pop());
-            }
-            if !due.is_empty() {
-                drop(waits);
-                for Reverse(wait) in due.drain(..) {
-                    let _ = wait.over.send(());
-                }
-                waits = self.lock();
-                continue;
-            }
-            let next = waits.heap.peek().map(|first| first.0.until - now);
-            let next = next.unwrap_or(Duration::from_secs(3_600));
-            let woken = self.changes.wait_timeout(waits, next);
-            waits = woken.unwrap_or_else(PoisonError::into_inner).0;
+/// A number from 0 to 1: SplitMix64.
+fn chance() -> f64 {
+    let seed = RANDOM.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    RANDOM.set(seed);
+    let mut z = seed;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+fn arm(ticks: Arc<Ticks>) -> Instant {
+    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags).expect("Linux has timers");
+    let every = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(TICK.subsec_nanos()),
+    };
+    let times = Itimerspec {
+        it_interval: every,
+        it_value: every,
+    };
+    let began = Instant::now();
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times).expect("the times are valid");
+    tokio::spawn(tick(timer, began, ticks));
+    began
+}
+
+/// Ends pauses, for as long as the runtime runs.
+async fn tick(timer: OwnedFd, began: Instant, ticks: Arc<Ticks>) {
+    #[expect(
+        deprecated,
+        reason = "the new function is unsafe, because a type may name another file each time; this one does not"
+    )]
+    let timer = AsyncFd::new(timer).expect("a runtime with I/O");
+    let mut last = 0;
+    let mut trials = Vec::with_capacity(TRIALS);
+    loop {
+        let mut ready = timer.readable().await.expect("the runtime runs");
+        // How often it has expired does not matter.
+        let _ = rustix::io::read(timer.get_ref(), &mut [0; 8]);
+        ready.clear_ready();
+        let elapsed = began.elapsed();
+        let now = (elapsed.as_nanos() / TICK.as_nanos()) as u64;
+        if trials.len() < TRIALS {
+            trials.push((elapsed.as_nanos() % TICK.as_nanos()) as u64);
+            trials.sort_unstable();
+            ticks
+                .late
+                .store(trials[trials.len() / 2], Ordering::Relaxed);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waits> {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Ord for Wait {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.until, self.number).cmp(&(other.until, other.number))
+        for tick in last + 1..=now {
+            ticks.last.store(tick, Ordering::Release);
+            ticks.ends[(tick % TICKS) as usize].notify_waiters();
+        }
+        last = now;
     }
 }
-
-impl PartialOrd for Wait {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Wait {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Wait {}
 
 #[cfg(test)]
 mod tests {
@@ -133,11 +151,18 @@ mod tests {
     #[tokio::test]
     async fn pauses_end_in_the_order_of_their_ends() {
         let began = Instant::now();
+        let pauses = Pauses::default();
         let ends = tokio::join!(
-            async { (pause(Duration::from_millis(20)).await, Instant::now()).1 },
-            async { (pause(Duration::from_millis(5)).await, Instant::now()).1 },
+            async {
+                (
+                    pauses.pause(Duration::from_millis(20)).await,
+                    Instant::now(),
+                )
+                    .1
+            },
+            async { (pauses.pause(Duration::from_millis(5)).await, Instant::now()).1 },
         );
         assert!(ends.0 > ends.1);
-        assert!(ends.1 - began >= Duration::from_millis(5));
+        assert!(ends.1 - began >= Duration::from_millis(5) - 2 * TICK);
     }
 }

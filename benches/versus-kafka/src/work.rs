@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::Error;
 use crate::handler::Handler;
-use crate::pause::pause;
+use crate::pause::Pauses;
 use crate::record::Record;
 use crate::report::Report;
 use crate::task::Task;
@@ -29,6 +29,7 @@ pub struct Work(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     handler: Handler,
+    pauses: Pauses,
     first_counted: u32,
     expected: u64,
     started_ms: u64,
@@ -98,6 +99,7 @@ impl Work {
         });
         Ok(Self(Arc::new(Shared {
             handler: task.handler,
+            pauses: Pauses::default(),
             first_counted: task.first_counted,
             expected: task.expected,
             started_ms: task.started_ms,
@@ -114,11 +116,18 @@ impl Work {
         })))
     }
 
+    /// To be called in the runtime of the handlers, before there is anything to do.
+    pub fn prepare(&self) {
+        if self.0.handler != Handler::Empty {
+            self.0.pauses.start();
+        }
+    }
+
     /// Handles a record.
     pub async fn handle(&self, record: Record) -> Result<(), Failed> {
         self.begin(record);
         if let Some(pause_for) = self.0.handler.pause(record) {
-            pause(pause_for).await;
+            self.0.pauses.pause(pause_for).await;
         }
         if self.0.handler.fails(record.key) {
             let key = &self.0.keys[record.key as usize];

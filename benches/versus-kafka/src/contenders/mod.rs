@@ -71,17 +71,21 @@ pub fn run(name: &str, task: &Task) -> Result<(), Error> {
     let work = Work::new(task)?;
     match name {
         "plain" => plain::run(task, &work)?,
-        "keylane" => runtime()?.block_on(keylane::run(task, &work))?,
-        "locks" => runtime()?.block_on(locks::run(task, &work))?,
+        "keylane" => block_on(&work, keylane::run(task, &work))?,
+        "locks" => block_on(&work, locks::run(task, &work))?,
         _ => return Err(format!("no such contender: {name}").into()),
     }
     Ok(())
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, Error> {
-    Ok(tokio::runtime::Builder::new_multi_thread()
+fn block_on(work: &Work, run: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build()?)
+        .build()?;
+    runtime.block_on(async {
+        work.prepare();
+        run.await
+    })
 }
 
 fn finish(work: &Work) -> ! {
