@@ -15,6 +15,7 @@ mod rebalances;
 mod records;
 mod redrives;
 mod resume;
+mod returned;
 mod rights;
 mod secured;
 mod sending;
