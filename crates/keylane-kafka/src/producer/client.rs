@@ -1,6 +1,6 @@
 //! The client of a producer: a thread that hears what became of each record.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ const POLL: Duration = Duration::from_millis(100);
 /// The pause while the queue of the client is full.
 const FULL: Duration = Duration::from_millis(5);
 
+/// What the client's last words begin with.
+const FATAL: &str = "Fatal error: ";
+
 /// Where a record was written.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,7 @@ pub(super) struct Client(Arc<BaseProducer<Context>>);
 
 impl Client {
     pub(super) fn new(config: &ClientConfig) -> Result<Self, KafkaError> {
-        let producer: BaseProducer<Context> = config.create_with_context(Context)?;
+        let producer: BaseProducer<Context> = config.create_with_context(Context::default())?;
         let producer = Arc::new(producer);
         let served = Arc::clone(&producer);
         thread::Builder::new()
@@ -136,10 +139,19 @@ impl Delivery {
     }
 }
 
-struct Context;
+#[derive(Default)]
+struct Context {
+    /// Why it takes nothing any more.
+    broken_by: OnceLock<String>,
+}
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        // The reason comes with the answers of the records, and behind some of them as an error.
+        if let Some((_, why)) = message.split_once(FATAL) {
+            // The first one counts.
+            let _ = self.broken_by.set(why.to_owned());
+        }
         // It says of a property that we set that it may go in a later version.
         let is_known = facility == "CONFWARN" && message.contains("enable.gapless.guarantee");
         if !is_known {
@@ -161,7 +173,14 @@ impl ProducerContext for Context {
                 partition: record.partition(),
                 offset: record.offset().max(0).unsigned_abs(),
             }),
-            Err((error, record)) => Err(SendError::new(record.topic(), error)),
+            Err((error, record)) => match (error.rdkafka_error_code(), self.broken_by.get()) {
+                // It was thrown away, and that is all that its own error says.
+                (
+                    Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight),
+                    Some(why),
+                ) => Err(SendError::not_confirmed(record.topic(), why)),
+                _ => Err(SendError::new(record.topic(), error)),
+            },
         };
         // The sender may have gone.
         let _ = answers.send(answer);

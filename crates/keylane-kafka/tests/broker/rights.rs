@@ -193,3 +193,22 @@ async fn a_redrive_ends_whose_user_may_not_read_or_commit() {
     let ended = redrive_as(&topic, "billing", &to).run().await;
     assert_eq!(ended.expect("a redrive").redriven, RECORDS);
 }
+
+/// And not only that its record was thrown away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_producer_says_what_its_user_may_not_do() {
+    show_log();
+    let topic = Topic::new(guarded().await, 1).await;
+    let builder = Producer::builder(topic.kafka.proxied());
+    let credentials = credentials("billing").into_iter();
+    let builder = credentials.fold(builder, |builder, (name, value)| {
+        builder.property(name, value)
+    });
+    let producer = builder.build().expect("a producer");
+    let sent = timeout(PATIENCE, producer.send(&topic.name, &message(1, 1))).await;
+    let refused = sent.expect("an answer").expect_err("it may not write");
+    let said = refused.to_string().to_lowercase();
+    assert!(said.contains("authoriz"), "{said}");
+    assert!(!said.contains("purged"), "{said}");
+    assert_eq!(topic.records().await.len(), 0);
+}
