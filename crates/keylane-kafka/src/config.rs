@@ -75,7 +75,7 @@ const REFUSED: [(&str, &str); 8] = [
 /// What the client is told unless a property says otherwise. Records wait in the broker, and not in
 /// our memory: with handlers that are slower than the network everything beyond this is only there
 /// to be thrown away at a rebalance.
-const DEFAULTS: [(&str, &str); 7] = [
+const DEFAULTS: [(&str, &str); 8] = [
     ("partition.assignment.strategy", "cooperative-sticky"),
     ("queued.min.messages", "10000"),
     ("queued.max.messages.kbytes", "16384"),
@@ -86,6 +86,8 @@ const DEFAULTS: [(&str, &str); 7] = [
     // have none, the others that have become empty here wait, too.
     ("fetch.wait.max.ms", "20"),
     ("topic.metadata.refresh.interval.ms", "30000"),
+    // Says where the partitions end, without a question to their brokers.
+    ("statistics.interval.ms", "1000"),
     ("client.id", "keylane"),
 ];
 
@@ -447,11 +449,17 @@ impl Config {
         client
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "earliest")
+            .set("statistics.interval.ms", "0")
             // What has to be read next waits behind a request that waits for the end of the log.
             .set("fetch.wait.max.ms", "1")
             .set("queued.min.messages", "1000")
             .set("queued.max.messages.kbytes", "1024");
         client
+    }
+
+    /// Whether records are seen whose transactions are open or aborted.
+    pub(crate) fn reads_uncommitted(&self) -> bool {
+        self.client.get("isolation.level") == Some("read_uncommitted")
     }
 
     pub(crate) fn name(&self) -> String {

@@ -43,6 +43,11 @@ pub struct PartitionStatus {
     pub committed: Option<u64>,
     /// One past the last offset that was handed over.
     pub end: u64,
+    /// One past the last record of the log that may be read, as the client knew it a second ago. Without
+    /// [`read_uncommitted`](https://kafka.apache.org/documentation/#consumerconfigs_isolation.level) that
+    /// is where the first open transaction begins. `None`: it is not known yet, or the property
+    /// `statistics.interval.ms` is 0.
+    pub log_end: Option<u64>,
     /// How many records were handed over and are not settled.
     pub open: usize,
     /// How many are settled above the frontier.
@@ -52,6 +57,16 @@ pub struct PartitionStatus {
     /// Nothing more is handed over, because the metadata of a commit is nearly as long as it may be:
     /// see [`MetadataFull::Pause`](crate::MetadataFull::Pause).
     pub is_full: bool,
+}
+
+impl PartitionStatus {
+    /// How far the group is behind in this partition: from what is committed to
+    /// [`log_end`](Self::log_end). Offsets without a record count, as they do in
+    /// `kafka-consumer-groups`; what is settled [`beyond`](Self::beyond) does not count as settled.
+    pub fn lag(&self) -> Option<u64> {
+        let from = self.committed.unwrap_or(self.position);
+        Some(self.log_end?.saturating_sub(from))
+    }
 }
 
 impl Control {

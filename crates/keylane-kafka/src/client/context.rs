@@ -4,10 +4,11 @@
 //! a partition that is to go is reported to the source, and the call returns when the source has let
 //! go of it: nothing of it runs any more then, and its frontier is committed.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -16,13 +17,15 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::statistics::{Statistics, Topic};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::session::{Consumer, Queue};
-use crate::config::StartAt;
+use crate::config::{Config, StartAt};
+use crate::lock::lock;
 use crate::metadata;
 use crate::partition::Start;
 
@@ -73,6 +76,9 @@ pub(crate) struct Context {
     /// The session ends: nobody waits for anything any more.
     ends: Arc<AtomicBool>,
     start_at: StartAt,
+    reads_uncommitted: bool,
+    /// Where the partitions end, by topic and number, as far as the client knows.
+    log_ends: Mutex<HashMap<String, HashMap<i32, u64>>>,
 }
 
 impl Context {
@@ -81,7 +87,7 @@ impl Context {
         wake: Arc<Notify>,
         reader: Thread,
         ends: Arc<AtomicBool>,
-        start_at: StartAt,
+        config: &Config,
     ) -> Self {
         Self {
             consumer: OnceLock::new(),
@@ -89,7 +95,9 @@ impl Context {
             wake,
             reader,
             ends,
-            start_at,
+            start_at: config.settings.start_at,
+            reads_uncommitted: config.reads_uncommitted(),
+            log_ends: Mutex::default(),
         }
     }
 
@@ -103,6 +111,12 @@ impl Context {
         // Without a source the session ends.
         let _ = self.news.send(news);
         self.wake.notify_one();
+    }
+
+    /// One past the last record of a partition that a consumer may see, as the client knew it a second
+    /// ago.
+    pub(crate) fn log_end(&self, topic: &str, number: i32) -> Option<u64> {
+        lock(&self.log_ends).get(topic)?.get(&number).copied()
     }
 
     fn ends(&self) -> bool {
@@ -260,6 +274,25 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::warn!(target: "keylane", %error, reason, "the Kafka client reports a failure");
+    }
+
+    fn stats(&self, statistics: Statistics) {
+        let of_topic = |topic: &Topic| {
+            let partitions = topic.partitions.values();
+            let ends = partitions.filter_map(|one| {
+                let end = match self.reads_uncommitted {
+                    true => one.hi_offset,
+                    false => one.ls_offset,
+                };
+                // Negative until it is known.
+                Some((one.partition, u64::try_from(end).ok()?))
+            });
+            ends.collect()
+        };
+        let topics = statistics.topics.iter();
+        *lock(&self.log_ends) = topics
+            .map(|(name, topic)| (name.clone(), of_topic(topic)))
+            .collect();
     }
 }
 

@@ -41,7 +41,7 @@ impl Session {
             Arc::clone(wake),
             reader.clone(),
             Arc::clone(&ends),
-            config.settings.start_at,
+            config,
         );
         let consumer: Consumer = config.member().create_with_context(context)?;
         let consumer = Arc::new(consumer);

@@ -259,6 +259,7 @@ impl<M> KafkaSource<M> {
 
     pub(super) fn publish(&mut self) {
         self.published_at = Instant::now();
+        let context = self.session.as_ref().map(|one| one.consumer.context());
         let status = self.assignment.iter().map(|one| {
             let frontier = one.partition.frontier();
             PartitionStatus {
@@ -267,6 +268,7 @@ impl<M> KafkaSource<M> {
                 position: one.partition.position(),
                 committed: one.partition.committed_offset(),
                 end: one.partition.end(),
+                log_end: context.and_then(|of| of.log_end(&one.topic, one.number)),
                 open: frontier.open_len(),
                 beyond: frontier.beyond_len(),
                 is_paused: one.queue.is_paused,

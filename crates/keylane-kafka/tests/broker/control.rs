@@ -14,6 +14,7 @@ async fn the_status_says_how_far_a_partition_is() {
     let expected = |status: &keylane_kafka::PartitionStatus| {
         (status.position, status.committed, status.end) == (4, Some(4), 10)
             && (status.open, status.beyond) == (2, 4)
+            && (status.log_end, status.lag()) == (Some(10), Some(6))
             && !status.is_paused
             && !status.is_full
     };
@@ -26,6 +27,7 @@ async fn the_status_says_how_far_a_partition_is() {
         member.status(0).is_some_and(|status| {
             (status.position, status.committed) == (10, Some(10))
                 && (status.open, status.beyond) == (0, 0)
+                && status.lag() == Some(0)
         })
     })
     .await;
