@@ -130,13 +130,12 @@ impl<Q> Assignment<Q> {
         self.iter().map(|one| one.partition.unsaid()).sum()
     }
 
-    /// What is to be committed now, with the topic and number of each partition.
-    pub(crate) fn commits(&mut self) -> Vec<(Arc<str>, i32, Commit)> {
-        let commits = self.iter_mut().filter_map(|one| {
+    /// What is to be committed now, each with its partition.
+    pub(crate) fn commits(&mut self) -> impl Iterator<Item = (&Assigned<Q>, Commit)> {
+        self.iter_mut().filter_map(|one| {
             let commit = one.partition.commit()?;
-            Some((Arc::clone(&one.topic), one.number, commit))
-        });
-        commits.collect()
+            Some((&*one, commit))
+        })
     }
 
     /// The broker has answered a commit: it has taken it with this metadata, or not.
@@ -261,8 +260,7 @@ mod tests {
     fn committed(assignment: &mut Assignment<()>) -> Vec<(i32, u64)> {
         let commits = assignment.commits();
         commits
-            .into_iter()
-            .map(|(_, number, commit)| (number, commit.offset))
+            .map(|(one, commit)| (one.number, commit.offset))
             .collect()
     }
 
@@ -318,10 +316,10 @@ mod tests {
         let mut assignment = assignment();
         let position = handed_over(&mut assignment, 0, 10);
         done(&mut assignment, position);
-        let commits = assignment.commits();
+        let commits: Vec<_> = assignment.commits().map(|(_, commit)| commit).collect();
         assignment.lose(&[("orders".to_owned(), 0)]);
         assignment.assign("orders".into(), 0, start(10), ());
-        assignment.answered(&commits[0].2, None, None);
+        assignment.answered(&commits[0], None, None);
         assert_eq!(assignment.unsaid(), 0);
     }
 

@@ -8,7 +8,7 @@ use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::TopicPartitionList;
 
-use super::context::offset;
+use super::context::{Ownership, offset};
 use super::session::Consumer;
 use crate::metadata::{self, Encoded};
 use crate::partition::Commit;
@@ -21,40 +21,54 @@ pub(crate) struct Answer {
     pub(crate) encoding: Duration,
 }
 
-/// Commits these, and waits for the answer of the broker: call it where a thread may block. (The client
+/// What is to be committed of one partition.
+pub(crate) struct ToCommit {
+    pub(crate) topic: Arc<str>,
+    pub(crate) number: i32,
+    pub(crate) ownership: Ownership,
+    pub(crate) commit: Commit,
+}
+
+/// Commits these, as far as they are still ours, and waits for the answer of the broker: call it where a thread may block. (The client
 /// tells the outcome of a commit that is not waited for to no one.)
-pub(crate) fn commit(
-    consumer: &Consumer,
-    commits: Vec<(Arc<str>, i32, Commit)>,
-    most_chars: usize,
-) -> Answer {
+pub(crate) fn commit(consumer: &Consumer, mut commits: Vec<ToCommit>, most_chars: usize) -> Answer {
     let began = Instant::now();
-    let mut list = TopicPartitionList::with_capacity(commits.len());
-    let mut said = Vec::with_capacity(commits.len());
-    let mut built = Ok(());
-    for (topic, number, commit) in commits {
-        let runs = || commit.runs.iter().cloned();
-        let encoded = metadata::encode(commit.offset, runs, most_chars);
-        built = built.and(add(&mut list, &topic, number, commit.offset, &encoded));
-        said.push((commit, encoded));
-    }
+    let encode = |one: &ToCommit| {
+        let runs = || one.commit.runs.iter().cloned();
+        metadata::encode(one.commit.offset, runs, most_chars)
+    };
+    let mut encoded: Vec<_> = commits.iter().map(encode).collect();
     let encoding = began.elapsed();
+    let taken = consumer.context().commit(|| {
+        // The source hears of those that are lost, and forgets what is done of them.
+        let lasts: Vec<_> = commits.iter().map(|one| one.ownership.lasts()).collect();
+        retain(&mut commits, &lasts);
+        retain(&mut encoded, &lasts);
+        let mut list = TopicPartitionList::with_capacity(commits.len());
+        for (one, encoded) in commits.iter().zip(&encoded) {
+            add(&mut list, one, encoded)?;
+        }
+        match commits.is_empty() {
+            true => Ok(()),
+            false => consumer.commit(&list, CommitMode::Sync),
+        }
+    });
+    let commits = commits.into_iter().map(|one| one.commit);
     Answer {
-        said,
-        taken: built.and_then(|()| consumer.commit(&list, CommitMode::Sync)),
+        said: commits.zip(encoded).collect(),
+        taken,
         encoding,
     }
 }
 
-fn add(
-    list: &mut TopicPartitionList,
-    topic: &str,
-    number: i32,
-    at: u64,
-    encoded: &Encoded,
-) -> KafkaResult<()> {
-    let mut element = list.add_partition(topic, number);
-    element.set_offset(offset(at))?;
+fn retain<T>(all: &mut Vec<T>, lasts: &[bool]) {
+    let mut lasts = lasts.iter();
+    all.retain(|_| lasts.next() == Some(&true));
+}
+
+fn add(list: &mut TopicPartitionList, one: &ToCommit, encoded: &Encoded) -> KafkaResult<()> {
+    let mut element = list.add_partition(&one.topic, one.number);
+    element.set_offset(offset(one.commit.offset))?;
     if !encoded.text.is_empty() {
         element.set_metadata(&encoded.text);
     }

@@ -59,7 +59,30 @@ pub(crate) struct Found {
     pub(crate) number: i32,
     pub(crate) start: Start,
     pub(crate) queue: Queue,
+    pub(crate) ownership: Ownership,
 }
+
+/// Whether a partition is still ours, from one assignment to the end of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Ownership(Arc<AtomicBool>);
+
+impl Ownership {
+    fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// Changes only while no commit is on its way: see [`Context::commit`].
+    pub(super) fn lasts(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The partitions that are ours, by topic and number.
+type Owned = HashMap<(String, i32), Ownership>;
 
 /// Lets the group have partitions back when it is dropped.
 pub(crate) struct Release {
@@ -77,6 +100,10 @@ pub(crate) struct Context {
     ends: Arc<AtomicBool>,
     start_at: StartAt,
     reads_uncommitted: bool,
+    /// Locked while a commit is on its way. The client commits in the name of the member that it is when
+    /// it gets to it: one that was out in between, and has joined again, would be believed about
+    /// partitions that others have by now.
+    owned: Mutex<Owned>,
     /// Where the partitions end, by topic and number, as far as the client knows.
     log_ends: Mutex<HashMap<String, HashMap<i32, u64>>>,
 }
@@ -97,6 +124,7 @@ impl Context {
             ends,
             start_at: config.settings.start_at,
             reads_uncommitted: config.reads_uncommitted(),
+            owned: Mutex::default(),
             log_ends: Mutex::default(),
         }
     }
@@ -131,13 +159,17 @@ impl Context {
             // Before it is assigned: its first record goes there already.
             if let Some(queue) = self.queue(&topic, number) {
                 assigned.set_partition_offset(&topic, number, offset(start.at))?;
-                let topic = topic.into();
+                let ownership = Ownership::new();
                 found.push(Found {
-                    topic,
+                    topic: topic.as_str().into(),
                     number,
                     start,
                     queue,
+                    ownership: ownership.clone(),
                 });
+                let before = lock(&self.owned).insert((topic, number), ownership);
+                // It was lost without a word.
+                before.iter().for_each(Ownership::end);
             }
         }
         match consumer.rebalance_protocol() {
@@ -221,26 +253,41 @@ impl Context {
         starts.collect()
     }
 
+    /// Commits while no partition comes or goes.
+    pub(super) fn commit<T>(&self, commit: impl FnOnce() -> T) -> T {
+        let _held = lock(&self.owned);
+        commit()
+    }
+
+    /// These are not ours any more. Waits for a commit that is on its way.
+    fn disown(&self, places: impl Iterator<Item = (String, i32)>) {
+        let mut owned = lock(&self.owned);
+        for place in places {
+            let gone = owned.remove(&place);
+            gone.iter().for_each(Ownership::end);
+        }
+    }
+
     fn revoke(&self, consumer: &Consumer, partitions: &TopicPartitionList) -> KafkaResult<()> {
         let elements = partitions.elements();
-        let places = elements.iter();
-        let places = places
-            .map(|one| (one.topic().to_owned(), one.partition()))
-            .collect();
+        let places = || {
+            let places = elements.iter();
+            places.map(|one| (one.topic().to_owned(), one.partition()))
+        };
         if consumer.assignment_lost() {
-            self.tell(News::Lost(places));
+            self.tell(News::Lost(places().collect()));
         } else {
             let (held, released) = mpsc::channel();
-            self.tell(News::Revoked(places, Release { _held: held }));
+            self.tell(News::Revoked(places().collect(), Release { _held: held }));
             while !self.ends() && released.recv_timeout(LOOK_EVERY) == STILL_HELD {
                 if consumer.assignment_lost() {
-                    let places = elements.iter();
-                    let places = places.map(|one| (one.topic().to_owned(), one.partition()));
-                    self.tell(News::Lost(places.collect()));
+                    self.tell(News::Lost(places().collect()));
                     break;
                 }
             }
         }
+        // Before the member joins again.
+        self.disown(places());
         match consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => consumer.incremental_unassign(partitions),
             _ => consumer.unassign(),

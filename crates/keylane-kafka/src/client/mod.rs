@@ -1,7 +1,7 @@
 //! Everything that speaks with the brokers.
 
 mod context;
-pub(crate) use context::{Found, News, Release, log};
+pub(crate) use context::{Found, News, Ownership, Release, log};
 
 mod session;
 pub(crate) use session::{Consumer, Session};
@@ -13,7 +13,7 @@ mod job;
 pub(crate) use job::{Job, blocking, job};
 
 mod commit;
-pub(crate) use commit::{Answer, commit};
+pub(crate) use commit::{Answer, ToCommit, commit};
 
 mod reader;
 pub(crate) use reader::Reader;

@@ -4,11 +4,13 @@ use keylane::source::frontier::{DeliverError, Delivered};
 use keylane::source::{Deliveries, Delivery};
 
 use crate::assignment::{Assigned, Position};
-use crate::client::{Fetched, Prefetched};
+use crate::client::{Fetched, Ownership, Prefetched};
 
 /// What a partition is read from.
 pub(super) struct PartitionIntake<M> {
     pub(super) records: Prefetched<M>,
+    /// Without it nothing is committed.
+    pub(super) ownership: Ownership,
     pub(super) is_paused: bool,
 }
 

@@ -1,5 +1,6 @@
 //! Committing what is settled, and letting partitions go.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use keylane::source::{Generation, SourceError};
@@ -10,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::receiving::finished;
 use super::{KafkaSource, blocking, job};
-use crate::client::{self, Answer};
+use crate::client::{self, Answer, ToCommit};
 use crate::partition::{Phase, Start};
 
 /// The pause before a commit that failed is tried again.
@@ -51,7 +52,13 @@ impl<M> KafkaSource<M> {
     fn begin_commit(&mut self) -> Result<(), SourceError> {
         let consumer = self.consumer()?;
         let most_chars = self.metadata_chars;
-        let commits = self.assignment.commits();
+        let commits = self.assignment.commits().map(|(one, commit)| ToCommit {
+            topic: Arc::clone(&one.topic),
+            number: one.number,
+            ownership: one.queue.ownership.clone(),
+            commit,
+        });
+        let commits = commits.collect();
         self.commit_at = Instant::now() + self.config.settings.commit_every;
         self.committing = Some(job(move || client::commit(&consumer, commits, most_chars))?);
         Ok(())

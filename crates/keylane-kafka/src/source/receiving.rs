@@ -129,11 +129,13 @@ impl<M> KafkaSource<M> {
             number,
             start,
             queue,
+            ownership,
         } = found;
         let place = (topic.to_string(), number);
         let prefetcher = self.prefetcher.as_ref().ok_or_else(not_open)?;
         let intake = PartitionIntake {
             records: prefetcher.read(queue, &topic, number),
+            ownership,
             is_paused: self.control.paused().contains(&place),
         };
         self.lost

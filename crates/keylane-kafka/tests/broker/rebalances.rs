@@ -3,16 +3,19 @@
 //! two places at once, and what is done twice was not committed before.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use keylane::source::{Deliveries, Outcome, Settlement, Source};
 use keylane_kafka::{Builder, metadata};
 use keylane_testkit::scenario::Random;
 use keylane_testkit::{Act, Evidence, Gate, Rule};
 use tokio::time::{Instant, sleep};
 
 use crate::stage::{Member, Stage, place_of, until, waiting};
+use crate::support::PATIENCE;
 
 pub(crate) const PARTITIONS: i32 = 6;
 const KEYS: u64 = 200;
@@ -63,6 +66,33 @@ async fn nothing_is_lost_or_reordered_when_the_broker_assigns() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_reordered_when_members_are_taken_out() {
     rebalanced(Protocol::Cooperative, true).await;
+}
+
+/// The member has joined again, so the broker believes it, and it has not heard yet that it was out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_settles_of_a_lost_partition_is_not_committed_by_the_member_that_came_again() {
+    let stage = Stage::new(1).await;
+    stage.publish(0..20).await;
+    let mut source = stage.topic.builder().build().unwrap();
+    source.open().await.unwrap();
+    let mut into = Deliveries::new(20, Instant::now() + PATIENCE);
+    while into.len() < 20 {
+        source.receive(&mut into).await.unwrap();
+    }
+    let positions: Vec<_> = into.take().into_iter().map(|one| one.position).collect();
+    let done = |range: Range<usize>| {
+        let positions = positions[range].iter();
+        Vec::from_iter(positions.map(|at| Settlement::new(*at, Outcome::Done)))
+    };
+    source.settle(&done(0..5)).await.unwrap();
+    source.confirm().await.unwrap();
+    stage.committed(&[5]).await;
+    taken_out(&stage).await;
+    source.settle(&done(5..10)).await.unwrap();
+    source.confirm().await.unwrap();
+    assert_eq!(stage.topic.committed().await[0].0, Some(5));
+    source.close().await.unwrap();
+    assert_eq!(stage.topic.committed().await[0].0, Some(5));
 }
 
 /// How long a record takes: some take longer than a look at what is committed.
