@@ -44,7 +44,7 @@ struct Arguments {
     /// Only these workloads: names with `*` and `?`, several separated by commas.
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only these contenders: keylane, plain, locks, parallel, parallel-reactor.
+    /// Only these contenders: keylane, plain, locks, tasks, parallel, parallel-reactor.
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     contender: Vec<String>,
     /// When a process is killed that is not done.

@@ -4,6 +4,7 @@ mod keylane;
 mod locks;
 mod parallel;
 mod plain;
+mod tasks;
 
 pub use parallel::Parallel;
 
@@ -26,6 +27,8 @@ pub enum Id {
     Plain,
     /// A stream of records with a lock for each key.
     Locks,
+    /// A task for each record, without any order: what the machine allows.
+    Tasks,
     /// Confluent's Parallel Consumer, on its own threads.
     Parallel,
     /// Its module for Reactor.
@@ -34,10 +37,11 @@ pub enum Id {
 
 impl Id {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Keylane,
         Self::Plain,
         Self::Locks,
+        Self::Tasks,
         Self::Parallel,
         Self::ParallelReactor,
     ];
@@ -48,6 +52,7 @@ impl Id {
             Self::Keylane => "keylane",
             Self::Plain => "plain",
             Self::Locks => "locks",
+            Self::Tasks => "tasks",
             Self::Parallel => "parallel",
             Self::ParallelReactor => "parallel-reactor",
         }
@@ -72,6 +77,7 @@ pub fn run(name: &str, task: &Task) -> Result<(), Error> {
     match name {
         "plain" => plain::run(task, &work)?,
         "keylane" => block_on(&work, keylane::run(task, &work))?,
+        "tasks" => block_on(&work, tasks::run(task, &work))?,
         "locks" => block_on(&work, locks::run(task, &work))?,
         _ => return Err(format!("no such contender: {name}").into()),
     }
