@@ -3,9 +3,12 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use crate::member::Status;
+use crate::member::{Partition, Status};
 use crate::observer::Seen;
 use crate::say::{grouped, seconds};
+
+/// From so many milliseconds on it is said how long a partition has stood.
+const LONG: u64 = 500;
 
 /// The members that this program knows of, each with its name, and what the brokers say.
 pub(crate) struct Block<'a> {
@@ -63,14 +66,19 @@ impl Block<'_> {
             Some((name.as_str(), one))
         });
         let mut why = String::new();
-        if let Some((_, one)) = owner.filter(|(_, one)| one.open > 0) {
-            let since = seconds(Duration::from_millis(one.stood));
-            write!(why, "offset {}, for {since}", grouped(one.frontier))?;
+        // What a member says is older than what the brokers say.
+        let holds =
+            |one: &Partition| one.open > 0 && seen.committed.is_none_or(|at| at <= one.frontier);
+        if let Some((_, one)) = owner.filter(|(_, one)| holds(one)) {
+            write!(why, "offset {}", grouped(one.frontier))?;
+            if one.stood >= LONG {
+                write!(why, ", for {}", seconds(Duration::from_millis(one.stood)))?;
+            }
             if one.beyond > 0 {
                 write!(why, "; {} are done beyond it", grouped(one.beyond))?;
             }
         } else if owner.is_none() && seen.lag > 0 {
-            why.push_str("no member that this program knows has it");
+            why.push_str("no worker of this program has it now");
         }
         let line = format!(
             "          {:<9}  {:<9}  {:>9}  {:>9}  {:>7}  {why}",
@@ -87,7 +95,6 @@ impl Block<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::member::Partition;
 
     #[test]
     fn a_partition_that_is_held_back_is_told_with_its_offset() {
@@ -119,7 +126,7 @@ mod tests {
         for part in [
             "produced 1,500 of 2,000, handled 1,300, lag 200, 7 lanes",
             "offset 1,200, for 2.5 s; 41 are done beyond it\n",
-            "no member that this program knows has it",
+            "no worker of this program has it now",
         ] {
             assert!(text.contains(part), "{text}");
         }

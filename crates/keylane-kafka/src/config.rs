@@ -139,7 +139,8 @@ impl Builder {
         }
     }
 
-    /// Reads this topic, beside others that are named. It may appear later.
+    /// Reads this topic, beside others that are named. It may appear later: until then there is a warning
+    /// in the log, and nothing to handle.
     pub fn topic(mut self, name: impl Into<String>) -> Self {
         self.topics.push(name.into());
         self
@@ -225,7 +226,9 @@ impl Builder {
     ///
     /// The record is read from the log again, and written to the topic by a producer with the
     /// properties of this client that are about the connection. It is committed when the letter is
-    /// there. A pattern that fits the topic of the letters does not take it.
+    /// there. A pattern that fits the topic of the letters does not take it. The topic must exist, unless
+    /// the brokers make topics that are written to; if it does not, there is a warning in the log when the
+    /// source is opened, and keys that have a letter wait.
     pub fn dead_letters(mut self, topic: impl Into<String>) -> Self {
         self.letters = Some(topic.into());
         self
@@ -337,9 +340,27 @@ impl Builder {
             };
         }
         for (name, why) in REFUSED {
-            if self.properties.contains_key(name) {
+            // What is so anyway may be said.
+            let is_so = |value: &String| name.starts_with("enable.") && value == "false";
+            if self.properties.get(name).is_some_and(|value| !is_so(value)) {
                 let name = name.to_owned();
                 return Err(ConfigError::Refused { name, why });
+            }
+        }
+        let mechanism = ["sasl.mechanism", "sasl.mechanisms"];
+        let mechanism = mechanism.map(|name| self.properties.get(name));
+        for mechanism in mechanism.into_iter().flatten() {
+            let of = |start: &str| mechanism.to_ascii_uppercase().starts_with(start);
+            let needs = match () {
+                () if of("SCRAM") || of("OAUTH") => (cfg!(feature = "tls"), "tls"),
+                () if of("GSSAPI") => (cfg!(feature = "gssapi"), "gssapi"),
+                () => continue,
+            };
+            if let (false, feature) = needs {
+                return Err(ConfigError::Feature {
+                    what: mechanism.clone(),
+                    feature,
+                });
             }
         }
         let is_new_protocol = self

@@ -30,6 +30,14 @@ pub enum ConfigError {
         /// Why.
         why: &'static str,
     },
+    /// The client was built without this.
+    #[error("`{what}` needs the feature `{feature}` of keylane-kafka")]
+    Feature {
+        /// What was asked for.
+        what: String,
+        /// The feature of this crate.
+        feature: &'static str,
+    },
     /// The client does not know this property, or not this value of it.
     #[error("the property `{name}`: {why}")]
     Property {
@@ -46,15 +54,24 @@ impl ConfigError {
             KafkaError::ClientConfig(_, why, name, value) => Self::Property {
                 name: name.clone(),
                 // A value may be a password.
-                why: match value.is_empty() {
+                why: advised(match value.is_empty() {
                     true => why.clone(),
                     false => why.replace(value.as_str(), "…"),
-                },
+                }),
             },
             other => Self::Property {
                 name: String::new(),
                 why: other.to_string(),
             },
         }
+    }
+}
+
+/// What the client says, and what to do where it speaks of how it was built.
+fn advised(why: String) -> String {
+    let why = why.trim_end();
+    match why.contains("OpenSSL not available at build time") && !cfg!(feature = "tls") {
+        true => format!("{why}: enable the feature `tls` of keylane-kafka"),
+        false => why.to_owned(),
     }
 }

@@ -418,8 +418,8 @@ pub enum ConsumeError {
     Discards,
     /// The source does not keep dead letters.
     #[error(
-        "`OnExhausted::AtSource` needs a source that keeps dead letters: give \
-         `OnExhausted::dead_letter(sink)`"
+        "`OnExhausted::AtSource` needs a source that keeps dead letters: build the source with a place \
+         for them, or give `OnExhausted::dead_letter(sink)`"
     )]
     NoDeadLetters,
     /// To settle each message once needs versions, and a store that keeps them.

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keylane::source::frontier::Beyond;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext, RebalanceProtocol};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::statistics::{Statistics, Topic};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
@@ -37,6 +37,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// How often is looked whether a partition that is to go is lost already.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How often the same failure of the client is logged at most.
+const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// What a release says that is not dropped.
 const STILL_HELD: Result<(), RecvTimeoutError> = Err(RecvTimeoutError::Timeout);
@@ -104,6 +107,8 @@ pub(crate) struct Context {
     /// it gets to it: one that was out in between, and has joined again, would be believed about
     /// partitions that others have by now.
     owned: Mutex<Owned>,
+    /// Which failures were logged lately, and when.
+    said: Mutex<Vec<(Option<RDKafkaErrorCode>, Instant)>>,
     /// Where the partitions end, by topic and number, as far as the client knows.
     log_ends: Mutex<HashMap<String, HashMap<i32, u64>>>,
 }
@@ -125,6 +130,7 @@ impl Context {
             start_at: config.settings.start_at,
             reads_uncommitted: config.reads_uncommitted(),
             owned: Mutex::default(),
+            said: Mutex::default(),
             log_ends: Mutex::default(),
         }
     }
@@ -253,6 +259,23 @@ impl Context {
         starts.collect()
     }
 
+    /// Whether a failure of the client is to be logged. While brokers are away it reports twenty a second.
+    fn is_news(&self, error: &KafkaError) -> bool {
+        let code = error.rdkafka_error_code();
+        // It only sums up what was reported before.
+        if code == Some(RDKafkaErrorCode::AllBrokersDown) {
+            return false;
+        }
+        let mut said = lock(&self.said);
+        let now = Instant::now();
+        said.retain(|(_, at)| now.duration_since(*at) < SAID_EVERY);
+        if said.iter().any(|(before, _)| *before == code) {
+            return false;
+        }
+        said.push((code, now));
+        true
+    }
+
     /// Commits while no partition comes or goes.
     pub(super) fn commit<T>(&self, commit: impl FnOnce() -> T) -> T {
         let _held = lock(&self.owned);
@@ -320,7 +343,9 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!(target: "keylane", %error, reason, "the Kafka client reports a failure");
+        if self.is_news(&error) {
+            tracing::warn!(target: "keylane", %error, reason, "the Kafka client reports a failure");
+        }
     }
 
     fn stats(&self, statistics: Statistics) {

@@ -114,7 +114,7 @@ fn report(consumer: &Consumer, error: &KafkaError) {
     );
     match is_fatal || is_refused {
         true => consumer.context().tell(News::Failed(error.to_string())),
-        // The client gets over it.
-        false => tracing::warn!(target: "keylane", %error, "the Kafka client reports a failure"),
+        // The client gets over it. The context has logged it, with the reason.
+        false => tracing::debug!(target: "keylane", %error, "the Kafka client reports a failure"),
     }
 }

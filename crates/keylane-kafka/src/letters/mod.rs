@@ -5,6 +5,7 @@ mod redrive;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use keylane::error::BoxError;
 use keylane::source::{LetterCause, RawLetter, RawLetterSink, RawMessage};
@@ -43,22 +44,17 @@ use crate::producer::{Delivery, Producer, SendError};
 /// # Examples
 ///
 /// ```no_run
-/// use keylane::source::{RawMessage, Source};
+/// use keylane::source::RawMessage;
 /// use keylane::{Dispatcher, OnExhausted};
 /// use keylane_kafka::{DeadLetterTopic, KafkaSource, Producer};
 ///
-/// # async fn bill(order: u64) -> Result<(), std::io::Error> { Ok(()) }
+/// # async fn bill(order: RawMessage) -> Result<(), std::io::Error> { Ok(()) }
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let producer = Producer::builder("localhost:9092").build()?;
-/// let letters = DeadLetterTopic::new(producer, "orders.dead");
-/// let source = KafkaSource::builder("localhost:9092", "billing")
-///     .topic("orders")
-///     .dead_letters("orders.dead")
-///     .build()?
-///     .decode(|raw| Ok(std::str::from_utf8(&raw.payload)?.parse::<u64>()?))
-///     .letters(letters);
-/// let orders = Dispatcher::builder(|order: &u64| *order)
-///     .on_exhausted(OnExhausted::AtSource)
+/// let letters = DeadLetterTopic::new(producer, "orders.dead").group("billing");
+/// let source = KafkaSource::builder("localhost:9092", "billing").topic("orders").build()?;
+/// let orders = Dispatcher::key_by_opt(|order: &RawMessage| order.key.clone())
+///     .on_exhausted(OnExhausted::dead_letter(letters))
 ///     .spawn(bill)?;
 /// let intake = orders.consume(source)?;
 /// # Ok(())
@@ -91,6 +87,16 @@ impl DeadLetterTopic {
     async fn write(&self, record: &RawMessage, why: &Why) -> Result<(), SendError> {
         let mut delivery = self.begin(record, why).await?;
         delivery.answer().await.clone().map(drop)
+    }
+
+    /// Connects, so that the first letter is not late, and says what is wrong with the topic, if
+    /// anything is. Blocks the thread.
+    pub(crate) fn look(&self, within: Duration) -> Result<(), SendError> {
+        self.producer.look(&self.topic, within)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.topic
     }
 
     /// The same, up to where the letter is on its way.

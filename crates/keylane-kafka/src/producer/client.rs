@@ -12,6 +12,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::error::SendError;
 use crate::client::log;
@@ -61,6 +62,19 @@ impl Client {
     /// It takes nothing any more: another one is needed.
     pub(super) fn is_broken(&self) -> bool {
         self.0.client().fatal_error().is_some()
+    }
+
+    /// Asks the brokers for a topic. Blocks the thread.
+    pub(super) fn look(&self, topic: &str, within: Duration) -> Result<(), SendError> {
+        let metadata = self.0.client().fetch_metadata(Some(topic), within);
+        let metadata = metadata.map_err(|error| SendError::new(topic, &error))?;
+        match metadata.topics().iter().find_map(|of| of.error()) {
+            Some(error) => {
+                let error = KafkaError::MetadataFetch(error.into());
+                Err(SendError::new(topic, &error))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Puts a record into the queue of the client, behind those of before. Waits for room there.
@@ -136,6 +150,19 @@ impl Delivery {
             self.waits = None;
         }
         &self.answer
+    }
+
+    /// The answer of the broker, if it is here.
+    pub(crate) fn try_answer(&mut self) -> Option<&Answer> {
+        if let Some(waits) = &mut self.waits {
+            match waits.try_recv() {
+                Ok(answer) => self.answer = answer,
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Closed) => {}
+            }
+            self.waits = None;
+        }
+        Some(&self.answer)
     }
 }
 

@@ -8,6 +8,7 @@ mod spool;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use keylane::source::RawMessage;
 use rdkafka::ClientConfig;
@@ -111,6 +112,11 @@ impl Producer {
         message: &RawMessage,
     ) -> Result<Delivery, SendError> {
         self.client(topic)?.begin(topic, message).await
+    }
+
+    /// Asks the brokers for a topic. Blocks the thread.
+    pub(crate) fn look(&self, topic: &str, within: Duration) -> Result<(), SendError> {
+        self.client(topic)?.look(topic, within)
     }
 
     /// The client, or a new one in the place of one that is broken.

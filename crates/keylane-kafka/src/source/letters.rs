@@ -17,8 +17,9 @@ use crate::record::{Maker, Place};
 /// Behind the error of a letter whose record was compacted, or cut off, since it was handed over.
 const GONE: &str = " (the record is not in the log any more)";
 
-/// How long the driver of the source waits for one letter. The other keys wait with it.
-const ANSWER_WITHIN: Duration = Duration::from_millis(200);
+/// How long the driver of the source waits for a letter, unless another one is late already. The other
+/// keys wait with it.
+const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
 /// What the log has at an offset.
 enum InLog {
@@ -33,22 +34,23 @@ impl<M> KafkaSource<M> {
         letter: SourceLetter<Position>,
     ) -> Result<(), SourceError> {
         let position = letter.position;
+        let is_any_late = !self.letters.is_empty();
         let mut delivery = match self.letters.remove(&position) {
             Some(delivery) => delivery,
             None => self.begin_letter(letter).await?,
         };
-        let answer = timeout(ANSWER_WITHIN, delivery.answer()).await;
-        match answer.cloned() {
-            Ok(answer) => answer.map(drop).map_err(SourceError::failed),
-            Err(_) => {
-                // It is asked for again when the letter is offered again. That of a partition that is
-                // gone never is.
-                let assignment = &self.assignment;
-                self.letters.retain(|of, _| assignment.of(of).is_some());
-                self.letters.insert(position, delivery);
-                Err(SourceError::failed("the letter is on its way"))
-            }
+        if !is_any_late {
+            let _ = timeout(ANSWER_WITHIN, delivery.answer()).await;
         }
+        if let Some(answer) = delivery.try_answer() {
+            return answer.clone().map(drop).map_err(SourceError::failed);
+        }
+        // It is asked for again when the letter is offered again. That of a partition that is gone never
+        // is.
+        let assignment = &self.assignment;
+        self.letters.retain(|of, _| assignment.of(of).is_some());
+        self.letters.insert(position, delivery);
+        Err(SourceError::failed("the letter is on its way"))
     }
 
     async fn begin_letter(

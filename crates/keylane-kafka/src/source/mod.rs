@@ -244,6 +244,17 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
             let what = format!("no broker answers at {brokers}: {error}");
             return Err(SourceError::failed(what));
         }
+        if let Some(letters) = self.config.letters.clone() {
+            let topic = letters.name().to_owned();
+            if let Err(error) = blocking(move || letters.look(ANSWER_WITHIN)).await? {
+                tracing::warn!(
+                    target: "keylane",
+                    topic,
+                    %error,
+                    "dead letters cannot be written now, and their keys will wait: does their topic exist?"
+                );
+            }
+        }
         Ok(())
     }
 

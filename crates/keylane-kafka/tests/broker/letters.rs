@@ -1,17 +1,20 @@
 //! Dead letters in a topic, and back.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::source::RawMessage;
+use keylane::source::{Deliveries, LetterCause, RawMessage, Source, SourceLetter};
 use keylane::{Context, Dispatcher, Intake, IntakeSettings, OnExhausted, Retry};
 use keylane_kafka::{DeadLetterTopic, KafkaSource, Producer, Redrive, RedriveError};
+use tokio::time::Instant;
 
 use crate::stage::{Stage, id_of, message, until};
-use crate::support::Topic;
+use crate::support::{PATIENCE, Topic};
 
 /// What a handler did, one after the other.
 type Done = Arc<std::sync::Mutex<Vec<RawMessage>>>;
@@ -159,6 +162,34 @@ async fn a_letter_waits_for_its_topic_and_the_others_go_on() {
 }
 
 /// Otherwise a letter that fails would be a letter again, for ever.
+/// The driver of the source, and so all other keys, would wait for each of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_is_late_is_waited_for_once_and_not_again() {
+    let stage = Stage::new(1).await;
+    stage.publish(0..2).await;
+    let builder = stage.topic.builder().dead_letters("there.is.no.such.topic");
+    let mut source = builder.build().unwrap();
+    source.open().await.unwrap();
+    let mut into = Deliveries::new(2, Instant::now() + PATIENCE);
+    while into.len() < 2 {
+        source.receive(&mut into).await.unwrap();
+    }
+    let letters = into.take().into_iter().map(|one| {
+        let position = one.position;
+        move || SourceLetter::new(position, 1, LetterCause::Failed, "no funds".to_owned())
+    });
+    let letters: Vec<_> = letters.collect();
+    for letter in &letters {
+        assert!(source.dead_letter(letter()).await.is_err());
+    }
+    for letter in &letters {
+        let again = pin!(source.dead_letter(letter()));
+        let polled = again.poll(&mut task::Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(Err(_))), "{polled:?}");
+    }
+    source.close().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pattern_does_not_take_the_letters() {
     let stage = Stage::new(1).await;
