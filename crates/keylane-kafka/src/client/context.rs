@@ -23,7 +23,8 @@ use rdkafka::types::RDKafkaRespErr;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::session::{Consumer, Queue};
+use super::session::Consumer;
+use super::tap::Tap;
 use crate::config::{Config, StartAt};
 use crate::lock::lock;
 use crate::metadata;
@@ -40,6 +41,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How often the same failure of the client is logged at most.
 const SAID_EVERY: Duration = Duration::from_secs(10);
+
+/// How often is looked whether a queue that is being read is shut.
+const SHUT_EVERY: Duration = Duration::from_millis(1);
 
 /// What a release says that is not dropped.
 const STILL_HELD: Result<(), RecvTimeoutError> = Err(RecvTimeoutError::Timeout);
@@ -61,7 +65,7 @@ pub(crate) struct Found {
     pub(crate) topic: Arc<str>,
     pub(crate) number: i32,
     pub(crate) start: Start,
-    pub(crate) queue: Queue,
+    pub(crate) queue: Arc<Tap>,
     pub(crate) ownership: Ownership,
 }
 
@@ -111,6 +115,8 @@ pub(crate) struct Context {
     said: Mutex<Vec<(Option<RDKafkaErrorCode>, Instant)>>,
     /// Where the partitions end, by topic and number, as far as the client knows.
     log_ends: Mutex<HashMap<String, HashMap<i32, u64>>>,
+    /// The queues of what is assigned.
+    taps: Mutex<HashMap<(String, i32), Weak<Tap>>>,
 }
 
 impl Context {
@@ -132,6 +138,7 @@ impl Context {
             owned: Mutex::default(),
             said: Mutex::default(),
             log_ends: Mutex::default(),
+            taps: Mutex::default(),
         }
     }
 
@@ -190,12 +197,32 @@ impl Context {
         Ok(())
     }
 
-    fn queue(&self, topic: &str, number: i32) -> Option<Queue> {
+    fn queue(&self, topic: &str, number: i32) -> Option<Arc<Tap>> {
+        // One of an assignment that has ended without a word.
+        self.shut([(topic.to_owned(), number)]);
         let consumer = self.consumer.get()?.upgrade()?;
         let mut queue = consumer.split_partition_queue(topic, number)?;
         let reader = self.reader.clone();
         queue.set_nonempty_callback(move || reader.unpark());
-        Some(queue)
+        let tap = Arc::new(Tap::new(queue));
+        let place = (topic.to_owned(), number);
+        lock(&self.taps).insert(place, Arc::downgrade(&tap));
+        Some(tap)
+    }
+
+    /// Returns when nobody reads these partitions any more: a function of the user's that makes a
+    /// message is waited for. What is read later belongs to the next assignment.
+    fn shut(&self, places: impl IntoIterator<Item = (String, i32)>) {
+        for place in places {
+            let tap = lock(&self.taps).remove(&place);
+            let Some(tap) = tap.and_then(|tap| tap.upgrade()) else {
+                continue;
+            };
+            // Of a session that ends nothing is handed over any more.
+            while !tap.shut() && !self.ends() {
+                thread::sleep(SHUT_EVERY);
+            }
+        }
     }
 
     /// Where these partitions begin. `None`: the session ends, or they are not ours any more.
@@ -311,6 +338,7 @@ impl Context {
         }
         // Before the member joins again.
         self.disown(places());
+        self.shut(places());
         match consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => consumer.incremental_unassign(partitions),
             _ => consumer.unassign(),

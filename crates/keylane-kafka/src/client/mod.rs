@@ -6,6 +6,8 @@ pub(crate) use context::{Found, News, Ownership, Release, log};
 mod session;
 pub(crate) use session::{Consumer, Session};
 
+mod tap;
+
 mod prefetch;
 pub(crate) use prefetch::{Fetched, Prefetched, Prefetcher};
 

@@ -13,18 +13,19 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::message::Message as _;
+use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use tokio::sync::Notify;
 
 use super::context::offset;
 use super::session::{Consumer, Queue};
+use super::tap::Tap;
 use crate::lock::lock;
 use crate::record::Maker;
 
@@ -65,6 +66,8 @@ struct Shared<M> {
     /// Partitions that the thread has not seen yet.
     new: Mutex<Vec<Arc<Buffer<M>>>>,
     ends: AtomicBool,
+    /// How often it was looked at all partitions.
+    rounds: AtomicU64,
 }
 
 /// One partition, as the source has it. It is not read any more when this is dropped.
@@ -77,10 +80,7 @@ pub(crate) struct Prefetched<M> {
 struct Buffer<M> {
     /// `topic/number`, as it is in the ids of records.
     name: Box<str>,
-    /// Locked while it is read, and while it jumps to another place in the log. `None`: it is gone.
-    queue: Mutex<Option<Queue>>,
-    /// The source does not have it any more.
-    is_gone: AtomicBool,
+    tap: Arc<Tap>,
     ready: Mutex<Ready<M>>,
 }
 
@@ -106,6 +106,7 @@ impl<M: Send + 'static> Prefetcher<M> {
         let shared = Arc::new(Shared {
             new: Mutex::default(),
             ends: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
         });
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new()
@@ -124,12 +125,17 @@ impl<M> Prefetcher<M> {
         &self.thread
     }
 
+    /// How often the thread has looked at all partitions. It does so several times a second, unless a
+    /// function of the user's does not return.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.shared.rounds.load(Ordering::Relaxed)
+    }
+
     /// Begins to read a partition.
-    pub(crate) fn read(&self, queue: Queue, topic: &str, number: i32) -> Prefetched<M> {
+    pub(crate) fn read(&self, tap: Arc<Tap>, topic: &str, number: i32) -> Prefetched<M> {
         let buffer = Arc::new(Buffer {
             name: format!("{topic}/{number}").into(),
-            queue: Mutex::new(Some(queue)),
-            is_gone: AtomicBool::new(false),
+            tap,
             ready: Mutex::new(Ready {
                 fetched: VecDeque::new(),
                 bytes: 0,
@@ -169,6 +175,7 @@ impl<M> Shared<M> {
                 }
                 look != Look::Gone
             });
+            self.rounds.fetch_add(1, Ordering::Relaxed);
             if !has_read {
                 thread::park_timeout(LOOK_EVERY);
             }
@@ -180,19 +187,47 @@ fn length(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(0, <[u8]>::len)
 }
 
+/// The length of the headers. (One whose name is no UTF-8 counts as none.)
+fn headers(record: &BorrowedMessage<'_>) -> usize {
+    let Some(headers) = record.headers() else {
+        return 0;
+    };
+    let header = |place| catch_unwind(AssertUnwindSafe(|| headers.get(place)));
+    (0..headers.count())
+        .filter_map(|place| header(place).ok())
+        .map(|header| header.key.len() + length(header.value))
+        .sum()
+}
+
 /// How many records of one of so many partitions are ready at most.
 fn most_ready(partitions: usize) -> usize {
     let (least, most) = OF_ONE;
     (RECORDS / partitions.max(1)).clamp(least, most)
 }
 
+/// Drops a value of the user's, whatever it does then.
+fn dropped<T>(value: T) {
+    let _ = catch_unwind(AssertUnwindSafe(move || drop(value))).map_err(std::mem::forget);
+}
+
+/// Drops messages, one by one: a second panic while the first one unwinds would end the process.
+fn dropped_each<M>(fetched: &mut VecDeque<Fetched<M>>) {
+    fetched.drain(..).for_each(dropped);
+}
+
+impl<M> Drop for Buffer<M> {
+    fn drop(&mut self) {
+        dropped_each(&mut lock(&self.ready).fetched);
+    }
+}
+
 impl<M> Buffer<M> {
     /// Makes more of it ready, if there is more and room for it.
     fn look(&self, most: usize, maker: &mut Maker<M>, chunk: &mut VecDeque<Fetched<M>>) -> Look {
-        let mut of_queue = lock(&self.queue);
-        if self.is_gone.load(Ordering::Acquire) {
-            *of_queue = None;
+        if self.tap.shuts() && self.tap.shut() {
+            return Look::Gone;
         }
+        let of_queue = self.tap.hold();
         let Some(queue) = &*of_queue else {
             return Look::Gone;
         };
@@ -223,17 +258,22 @@ impl<M> Buffer<M> {
         into: &mut VecDeque<Fetched<M>>,
     ) -> usize {
         let mut bytes = 0;
-        while into.len() < most && bytes < BYTES {
+        while into.len() < most && bytes < BYTES && !self.tap.shuts() {
             match queue.poll(Duration::ZERO) {
                 None => break,
                 Some(Ok(record)) => {
-                    bytes += length(record.payload()) + length(record.key());
+                    bytes += length(record.payload()) + length(record.key()) + headers(&record);
                     let offset = record.offset().max(0).unsigned_abs();
                     // The function is the user's.
                     let made = catch_unwind(AssertUnwindSafe(|| maker.make(&self.name, &record)));
                     into.push_back(match made {
                         Ok(message) => Fetched::Message(offset, message),
-                        Err(panic) => Fetched::Failed(self.panicked(offset, &*panic)),
+                        Err(panic) => {
+                            let text = self.panicked(offset, &*panic);
+                            // It is the user's too.
+                            dropped(panic);
+                            Fetched::Failed(text)
+                        }
                     });
                 }
                 Some(Err(error)) => {
@@ -316,11 +356,15 @@ impl<M> Prefetched<M> {
     ) -> KafkaResult<()> {
         // Nothing is read meanwhile, so that what was read before goes as a whole.
         let buffer = Arc::clone(&self.buffer);
-        let of_queue = lock(&buffer.queue);
+        let of_queue = buffer.tap.hold();
+        if of_queue.is_none() {
+            // The partition is gone, and may be here again.
+            return Ok(());
+        }
         consumer.seek(topic, number, offset(at), SEEK_WITHIN)?;
-        self.taken.clear();
+        dropped_each(&mut self.taken);
         self.take_ready();
-        self.taken.clear();
+        dropped_each(&mut self.taken);
         drop(of_queue);
         Ok(())
     }
@@ -328,13 +372,9 @@ impl<M> Prefetched<M> {
 
 impl<M> Drop for Prefetched<M> {
     fn drop(&mut self) {
-        self.buffer.is_gone.store(true, Ordering::Release);
-        match self.buffer.queue.try_lock() {
-            Ok(mut of_queue) => *of_queue = None,
-            Err(TryLockError::Poisoned(of_queue)) => *of_queue.into_inner() = None,
-            // It is being read: the thread lets go of it.
-            Err(TryLockError::WouldBlock) => {}
-        }
+        // If it is being read, the thread lets go of it.
+        self.buffer.tap.shut();
+        dropped_each(&mut self.taken);
         self.thread.unpark();
     }
 }

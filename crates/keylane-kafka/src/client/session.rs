@@ -92,6 +92,8 @@ fn listen(consumer: Arc<Consumer>, ends: &AtomicBool) {
             }
         }
     }
+    // Also if a function of the user's has a queue for longer: the group does not wait for that.
+    consumer.unsubscribe();
     let since = Instant::now();
     while Arc::strong_count(&consumer) > 1 && since.elapsed() < LET_GO {
         // A rebalance that is under way goes on.

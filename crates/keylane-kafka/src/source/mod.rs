@@ -103,6 +103,8 @@ pub struct KafkaSource<M = RawMessage> {
     wake: Arc<Notify>,
     /// Reads the partitions, as long as the source is open.
     prefetcher: Option<Prefetcher<M>>,
+    /// How often it had looked at all partitions when the source was well.
+    rounds_seen: Option<u64>,
     /// What the group has asked for, and waits for.
     revoked: Vec<(Vec<Generation>, Release)>,
     /// What is lost, and not told yet.
@@ -165,6 +167,7 @@ impl<M> KafkaSource<M> {
             maker,
             wake: Arc::new(Notify::new()),
             prefetcher: None,
+            rounds_seen: None,
             revoked: Vec::new(),
             lost: Vec::new(),
             rewind_at: None,
@@ -206,6 +209,7 @@ impl<M> KafkaSource<M> {
         self.committing = None;
         self.probing = None;
         self.prefetcher = None;
+        self.rounds_seen = None;
         self.session.take()
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::intake::{PartitionIntake, Taken};
 use super::{Job, KafkaSource, job, not_open};
 use crate::assignment::Position;
-use crate::client::{Answer, Consumer, Found, News};
+use crate::client::{Answer, Consumer, Found, News, Prefetcher};
 use crate::control::PartitionStatus;
 use crate::partition::Start;
 
@@ -24,6 +24,9 @@ const FEWEST_OF_ONE: usize = 64;
 
 /// How long the leader of a partition is given to show that it answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// When it is asked again after it did not.
+const PROBE_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// How often the status of the partitions is written down.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
@@ -46,7 +49,7 @@ impl<M> KafkaSource<M> {
         let called_at = Instant::now();
         let until = into.until();
         // So that the answer is there in time.
-        let probe_at = called_at + until.saturating_duration_since(called_at) / 2;
+        let mut probe_at = called_at + until.saturating_duration_since(called_at) / 2;
         loop {
             if let Some(received) = self.follow_news().await? {
                 return Ok(received);
@@ -71,6 +74,14 @@ impl<M> KafkaSource<M> {
             match self.wait(probe_at).await? {
                 Waited::Woken | Waited::Time => {}
                 Waited::Committed(answer) => drop(self.follow_answer(answer)),
+                Waited::Probed(Ok(())) if !self.is_read() => {
+                    // As if no broker had answered.
+                    tracing::warn!(
+                        target: "keylane",
+                        "nothing is read: a function that makes a message of a record does not return"
+                    );
+                    probe_at = Instant::now() + PROBE_AGAIN_AFTER;
+                }
                 Waited::Probed(Ok(())) => {
                     if let Some(reader) = &mut self.reader {
                         reader.rest();
@@ -251,6 +262,12 @@ impl<M> KafkaSource<M> {
         let one = self.assignment.iter().nth(self.probed);
         let place = one.map(|one| (Arc::clone(&one.topic), one.number));
         job(move || probe(&consumer, place))
+    }
+
+    /// Whether the thread has looked at all partitions since the source was last well.
+    fn is_read(&mut self) -> bool {
+        let rounds = self.prefetcher.as_ref().map(Prefetcher::rounds);
+        std::mem::replace(&mut self.rounds_seen, rounds) != rounds
     }
 
     fn publish_if_due(&mut self, now: Instant) {

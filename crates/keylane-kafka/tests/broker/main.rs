@@ -10,6 +10,7 @@ mod hot_keys;
 mod letters;
 mod logs;
 mod outages;
+mod prefetch;
 mod processes;
 mod rebalances;
 mod records;

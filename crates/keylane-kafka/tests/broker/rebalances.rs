@@ -117,7 +117,7 @@ pub(crate) async fn settled(members: &[Member]) {
 }
 
 /// All members are taken out, and come again by themselves.
-async fn taken_out(stage: &Stage) {
+pub(crate) async fn taken_out(stage: &Stage) {
     let before = stage.topic.members().await;
     stage.topic.expel().await;
     until("all have come again", async || {

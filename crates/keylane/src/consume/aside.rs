@@ -16,8 +16,17 @@ use super::slots::Slots;
 use crate::engine::Gate;
 use crate::rt::{NumberMap, OwnedSemaphorePermit};
 
-/// How many messages of a full lane are kept at least. As many are read again at once.
+/// How many messages of a full lane are kept at least. As many are read again at once. A source that
+/// holds few keeps fewer: one lane is not to have all that it holds.
 pub(super) const KEPT: usize = 64;
+
+/// The share of what a source holds that one lane has beyond its capacity.
+const SHARE: usize = 8;
+
+/// How many messages of a full lane are kept by a source that holds so many.
+pub(super) fn kept_of(most_held: usize) -> usize {
+    (most_held / SHARE).clamp(2, KEPT)
+}
 
 /// One queue for each full lane, by the hash of its key: two keys with one hash wait together.
 pub(super) struct Aside<K, M> {
@@ -29,6 +38,8 @@ pub(super) struct Aside<K, M> {
     deferred: usize,
     /// Most messages that are deferred.
     defers: usize,
+    /// How many of a queue are kept at least.
+    keeps: usize,
     /// Queues with deferred messages close to their front.
     hungry: Vec<u64>,
     /// Queues that go on when the message of this slot has settled.
@@ -64,8 +75,8 @@ pub(super) enum First<'a, K, M> {
 }
 
 impl<K, M> Aside<K, M> {
-    /// With room for so many deferred messages.
-    pub(super) fn new(defers: usize) -> Self {
+    /// With room for so many deferred messages. Of each queue so many are kept.
+    pub(super) fn new(defers: usize, keeps: usize) -> Self {
         Self {
             queues: NumberMap::default(),
             kept: Slots::new(),
@@ -73,6 +84,7 @@ impl<K, M> Aside<K, M> {
             len: 0,
             deferred: 0,
             defers,
+            keeps,
             hungry: Vec::new(),
             followers: NumberMap::default(),
         }
@@ -97,7 +109,7 @@ impl<K, M> Aside<K, M> {
     pub(super) fn push(&mut self, waiting: Waiting<K, M>) {
         self.len += 1;
         let queue = self.queues.entry(waiting.hash).or_default();
-        let defers = queue.entries.len() >= KEPT && self.deferred < self.defers;
+        let defers = queue.entries.len() >= self.keeps && self.deferred < self.defers;
         queue.entries.push_back(match waiting.slot {
             Some(slot) if defers => {
                 self.deferred += 1;
@@ -184,7 +196,7 @@ impl<K, M> Aside<K, M> {
         if queue.entries.is_empty() {
             self.queues.remove(&hash);
         } else {
-            queue.note_hunger(hash, &mut self.hungry);
+            queue.note_hunger(hash, self.keeps, &mut self.hungry);
         }
         waiting
     }
@@ -215,7 +227,7 @@ impl<K, M> Aside<K, M> {
         if queue.entries.is_empty() {
             self.queues.remove(&hash);
         } else {
-            queue.note_hunger(hash, &mut self.hungry);
+            queue.note_hunger(hash, self.keeps, &mut self.hungry);
         }
         leader
     }
@@ -227,7 +239,7 @@ impl<K, M> Aside<K, M> {
                 continue;
             };
             queue.is_hungry = false;
-            let slots: Vec<u32> = queue.deferred_slots().take(KEPT).collect();
+            let slots: Vec<u32> = queue.deferred_slots(self.keeps).take(self.keeps).collect();
             if !slots.is_empty() {
                 return Some((hash, slots));
             }
@@ -246,7 +258,7 @@ impl<K, M> Aside<K, M> {
             *entry = keep(&mut self.kept, waiting);
             queue.deferred -= 1;
             self.deferred -= 1;
-            queue.note_hunger(hash, &mut self.hungry);
+            queue.note_hunger(hash, self.keeps, &mut self.hungry);
         }
     }
 
@@ -315,7 +327,7 @@ impl<K, M> Aside<K, M> {
                 }
             }
             if queue.entries.len() < before {
-                queue.note_hunger(*hash, &mut self.hungry);
+                queue.note_hunger(*hash, self.keeps, &mut self.hungry);
                 moved.extend(queue.let_in.is_some().then_some(*hash));
             }
         }
@@ -334,19 +346,19 @@ fn keep<K, M>(kept: &mut Slots<Waiting<K, M>>, waiting: Waiting<K, M>) -> Entry 
 
 impl Queue {
     /// Half of what is kept has gone in: what follows is to be read.
-    fn note_hunger(&mut self, hash: u64, hungry: &mut Vec<u64>) {
+    fn note_hunger(&mut self, hash: u64, keeps: usize, hungry: &mut Vec<u64>) {
         if self.deferred == 0 || self.is_hungry {
             return;
         }
         let is_deferred = |entry: &Entry| matches!(entry, Entry::Deferred(_));
-        if self.entries.iter().take(KEPT / 2).any(is_deferred) {
+        if self.entries.iter().take(keeps / 2).any(is_deferred) {
             self.is_hungry = true;
             hungry.push(hash);
         }
     }
 
-    fn deferred_slots(&self) -> impl Iterator<Item = u32> {
-        let near = self.entries.iter().take(2 * KEPT);
+    fn deferred_slots(&self, keeps: usize) -> impl Iterator<Item = u32> {
+        let near = self.entries.iter().take(2 * keeps);
         near.filter_map(|entry| match entry {
             Entry::Deferred(slot) => Some(*slot),
             Entry::Kept(_) => None,

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::aside::{Aside, First};
+use super::aside::{Aside, First, kept_of};
 use crate::dispatcher::Dispatcher;
 use crate::engine::SourceSlot;
 use crate::rt::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
@@ -52,6 +52,8 @@ pub(super) struct Inlet<K, M, O, E> {
     sequences: bool,
     /// Places in the capacity that were taken, and not used yet.
     places: usize,
+    /// Fewest messages that are placed in one go.
+    fewest_at_once: usize,
 }
 
 /// What is to be done before the first message can go in.
@@ -70,7 +72,13 @@ where
     E: fmt::Debug + Send + Sync + 'static,
 {
     /// For this source, of which so many messages may be read again.
-    pub(super) fn new(dispatcher: Dispatcher<K, M, O, E>, source: u32, defers: usize) -> Self {
+    pub(super) fn new(
+        dispatcher: Dispatcher<K, M, O, E>,
+        source: u32,
+        defers: usize,
+        most_held: usize,
+    ) -> Self {
+        let keeps = kept_of(most_held);
         let sequences = dispatcher.sequences();
         // A lane may wait for the version of any message: all of them must be known.
         let defers = if sequences { 0 } else { defers };
@@ -80,7 +88,8 @@ where
             source,
             passed: VecDeque::new(),
             waiting: VecDeque::new(),
-            aside: Aside::new(defers),
+            aside: Aside::new(defers, keeps),
+            fewest_at_once: keeps.min(FEWEST_AT_ONCE),
             room: None,
             granted: None,
             closed: false,
@@ -137,7 +146,7 @@ where
     /// these first.
     pub(super) fn place(&mut self) -> bool {
         let capacity = self.dispatcher.engine.lane_capacity();
-        let mut at_once = capacity.clamp(FEWEST_AT_ONCE, AT_ONCE);
+        let mut at_once = capacity.clamp(self.fewest_at_once, AT_ONCE);
         while self.next() > 0 && at_once > 0 {
             match self.step() {
                 Step::Put => {

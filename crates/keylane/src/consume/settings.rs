@@ -99,7 +99,7 @@ impl IntakeSettings {
     /// Messages are deferred only if the source can
     /// [read a position again](crate::source::Features::random_access), and neither where lanes
     /// [sequence](crate::Builder::sequence) nor with [`Guarantee::AtMostOnce`]. The first 64 messages of
-    /// a full lane are always kept.
+    /// a full lane are always kept; with fewer than 512 [`held`](Self::held), an eighth of those.
     #[must_use]
     pub fn deferred(mut self, most: usize) -> Self {
         self.deferred = most;

@@ -129,7 +129,7 @@ where
         Ok(Self {
             name: source.name(),
             most_held,
-            inlet: Inlet::new(dispatcher, registration.source, defers),
+            inlet: Inlet::new(dispatcher, registration.source, defers, most_held),
             settings,
             held: Slots::new(),
             registration,

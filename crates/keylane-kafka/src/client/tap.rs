@@ -1,0 +1,49 @@
+//! The queue of a partition in one assignment.
+//!
+//! All queues of a partition are one queue in the client. So one that is read beyond its assignment takes
+//! the records of the next one, and they are lost. It is shut before the group goes on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use super::session::Queue;
+use crate::lock::lock;
+
+pub(crate) struct Tap {
+    /// Locked while it is read, and while it jumps to another place in the log. `None`: it is shut.
+    queue: Mutex<Option<Queue>>,
+    /// It is to be shut.
+    shuts: AtomicBool,
+}
+
+impl Tap {
+    pub(super) fn new(queue: Queue) -> Self {
+        Self {
+            queue: Mutex::new(Some(queue)),
+            shuts: AtomicBool::new(false),
+        }
+    }
+
+    /// Keeps it open, or shut.
+    pub(super) fn hold(&self) -> MutexGuard<'_, Option<Queue>> {
+        lock(&self.queue)
+    }
+
+    /// Whether it is shut, or about to be: nothing more may be taken out of it.
+    pub(super) fn shuts(&self) -> bool {
+        self.shuts.load(Ordering::Acquire)
+    }
+
+    /// Shuts it, or has it shut by whoever holds it. Whether it is shut.
+    pub(super) fn shut(&self) -> bool {
+        self.shuts.store(true, Ordering::Release);
+        let queue = match self.queue.try_lock() {
+            Ok(mut queue) => queue.take(),
+            Err(TryLockError::Poisoned(queue)) => PoisonError::into_inner(queue).take(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        // Not under the lock: the last one ends the consumer, which shuts what it has.
+        drop(queue);
+        true
+    }
+}
