@@ -41,6 +41,17 @@ impl Handler {
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 
+    /// How long it takes at most.
+    pub fn longest(self) -> Duration {
+        match self {
+            Self::Empty => Duration::ZERO,
+            Self::Sleep(micros)
+            | Self::Random(micros)
+            | Self::Hot(micros)
+            | Self::Failing(micros) => Duration::from_micros(u64::from(micros)),
+        }
+    }
+
     /// Whether it fails for this key.
     pub fn fails(self, key: u32) -> bool {
         matches!(self, Self::Failing(_)) && key <= HALTED

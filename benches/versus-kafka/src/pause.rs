@@ -18,8 +18,9 @@ use rustix::time::{
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-/// Pauses end at multiples of this, so that one turn of the task ends many of them.
-const TICK: Duration = Duration::from_micros(100);
+/// Pauses end at multiples of a tick, so that one turn of the task ends many of them. A tick is a tenth of
+/// the pauses, and no less than this.
+const SHORTEST_TICK: Duration = Duration::from_micros(100);
 
 /// The longest pause has fewer ticks.
 const TICKS: u64 = 1_024;
@@ -37,6 +38,7 @@ pub struct Pauses(Arc<Ticks>);
 
 #[derive(Debug)]
 struct Ticks {
+    tick: Duration,
     /// When tick 0 was.
     began: OnceLock<Instant>,
     /// How late an idle process sees a tick, in nanoseconds.
@@ -47,18 +49,18 @@ struct Ticks {
     ends: Vec<Notify>,
 }
 
-impl Default for Pauses {
-    fn default() -> Self {
+impl Pauses {
+    /// For pauses of about so long.
+    pub fn of(time: Duration) -> Self {
         Self(Arc::new(Ticks {
+            tick: (time / 10).max(SHORTEST_TICK),
             began: OnceLock::new(),
             late: AtomicU64::new(0),
             last: AtomicU64::new(0),
             ends: (0..TICKS).map(|_| Notify::new()).collect(),
         }))
     }
-}
 
-impl Pauses {
     /// Starts the timer in this runtime, if it has not been. To be called while the process has
     /// nothing else to do: how late it sees a tick then is taken off each pause.
     pub fn start(&self) {
@@ -76,8 +78,8 @@ impl Pauses {
         let began = self.began();
         let ticks = &*self.0;
         let late = Duration::from_nanos(ticks.late.load(Ordering::Relaxed));
-        let end = began.elapsed() + time.saturating_sub(late) + TICK.mul_f64(chance());
-        let end = (end.as_nanos() / TICK.as_nanos()) as u64;
+        let end = began.elapsed() + time.saturating_sub(late) + ticks.tick.mul_f64(chance());
+        let end = (end.as_nanos() / ticks.tick.as_nanos()) as u64;
         let over = ticks.ends[(end % TICKS) as usize].notified();
         // It hears of all ticks from here on, and this one may be over.
         if ticks.last.load(Ordering::Acquire) < end {
@@ -101,7 +103,7 @@ fn arm(ticks: Arc<Ticks>) -> Instant {
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags).expect("Linux has timers");
     let every = Timespec {
         tv_sec: 0,
-        tv_nsec: i64::from(TICK.subsec_nanos()),
+        tv_nsec: i64::from(ticks.tick.subsec_nanos()),
     };
     let times = Itimerspec {
         it_interval: every,
@@ -120,6 +122,7 @@ async fn tick(timer: OwnedFd, began: Instant, ticks: Arc<Ticks>) {
         reason = "the new function is unsafe, because a type may name another file each time; this one does not"
     )]
     let timer = AsyncFd::new(timer).expect("a runtime with I/O");
+    let tick_nanos = ticks.tick.as_nanos();
     let mut last = 0;
     let mut trials = Vec::with_capacity(TRIALS);
     loop {
@@ -128,9 +131,9 @@ async fn tick(timer: OwnedFd, began: Instant, ticks: Arc<Ticks>) {
         let _ = rustix::io::read(timer.get_ref(), &mut [0; 8]);
         ready.clear_ready();
         let elapsed = began.elapsed();
-        let now = (elapsed.as_nanos() / TICK.as_nanos()) as u64;
+        let now = (elapsed.as_nanos() / tick_nanos) as u64;
         if trials.len() < TRIALS {
-            trials.push((elapsed.as_nanos() % TICK.as_nanos()) as u64);
+            trials.push((elapsed.as_nanos() % tick_nanos) as u64);
             trials.sort_unstable();
             ticks
                 .late
@@ -151,7 +154,7 @@ mod tests {
     #[tokio::test]
     async fn pauses_end_in_the_order_of_their_ends() {
         let began = Instant::now();
-        let pauses = Pauses::default();
+        let pauses = Pauses::of(Duration::from_millis(1));
         let ends = tokio::join!(
             async {
                 (
@@ -163,6 +166,6 @@ mod tests {
             async { (pauses.pause(Duration::from_millis(5)).await, Instant::now()).1 },
         );
         assert!(ends.0 > ends.1);
-        assert!(ends.1 - began >= Duration::from_millis(5) - 2 * TICK);
+        assert!(ends.1 - began >= Duration::from_millis(5) - 2 * SHORTEST_TICK);
     }
 }

@@ -99,7 +99,7 @@ impl Work {
         });
         Ok(Self(Arc::new(Shared {
             handler: task.handler,
-            pauses: Pauses::default(),
+            pauses: Pauses::of(task.handler.longest()),
             first_counted: task.first_counted,
             expected: task.expected,
             started_ms: task.started_ms,

@@ -77,7 +77,7 @@ const REFUSED: [(&str, &str); 8] = [
 /// to be thrown away at a rebalance.
 const DEFAULTS: [(&str, &str); 8] = [
     ("partition.assignment.strategy", "cooperative-sticky"),
-    ("queued.min.messages", "10000"),
+    ("queued.min.messages", "5000"),
     ("queued.max.messages.kbytes", "16384"),
     // How long the client asks for nothing after it had enough. A second, as it is by default, is a
     // pause of a second for each of the above.
