@@ -22,7 +22,9 @@ const SAMPLE: usize = 40;
 #[test]
 fn whatever_call_fails_nothing_acked_is_lost() {
     let sample = std::env::var("KEYLANE_SYSCALLS").map_or(SAMPLE, |n| n.parse().unwrap());
-    let calls = calls();
+    // How many it makes depends on which writes share a sync, and so on the other load of the machine.
+    let counted = (0..5).map(|_| calls());
+    let calls = counted.max_by_key(Vec::len).expect("five of them");
     assert!(calls.len() >= LAST, "the workload makes {}", calls.len());
     let runs = Vec::from_iter(
         chosen(sample, &calls)
