@@ -23,8 +23,12 @@ const SAMPLE: usize = 40;
 fn whatever_call_fails_nothing_acked_is_lost() {
     let sample = std::env::var("KEYLANE_SYSCALLS").map_or(SAMPLE, |n| n.parse().unwrap());
     // How many it makes depends on which writes share a sync, and so on the other load of the machine.
-    let counted = (0..5).map(|_| calls());
-    let calls = counted.max_by_key(Vec::len).expect("five of them");
+    let mut calls = calls();
+    for _ in 1..5 {
+        if calls.len() < LAST {
+            calls = self::calls();
+        }
+    }
     assert!(calls.len() >= LAST, "the workload makes {}", calls.len());
     let runs = Vec::from_iter(
         chosen(sample, &calls)

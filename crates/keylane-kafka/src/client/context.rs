@@ -210,7 +210,7 @@ impl Context {
         Some(tap)
     }
 
-    /// Returns when nobody reads these partitions any more: a function of the user's that makes a
+    /// Returns when these partitions are not read any more: a function of the user's that makes a
     /// message is waited for. What is read later belongs to the next assignment.
     fn shut(&self, places: impl IntoIterator<Item = (String, i32)>) {
         for place in places {

@@ -34,7 +34,7 @@ impl Tap {
         self.shuts.load(Ordering::Acquire)
     }
 
-    /// Shuts it, or has it shut by whoever holds it. Whether it is shut.
+    /// Shuts it, or has it shut by the thread that holds it. Whether it is shut.
     pub(super) fn shut(&self) -> bool {
         self.shuts.store(true, Ordering::Release);
         let queue = match self.queue.try_lock() {
