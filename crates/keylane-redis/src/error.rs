@@ -1,0 +1,124 @@
+//! Errors, none of which shows a password.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// The settings do not go together.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone, PartialEq, Eq)]
+pub enum ConfigError {
+    /// An address is missing or cannot be read.
+    #[error(
+        "an address is of the form redis://user:password@host:port/database; in the user and the \
+         password, @ is written %40, : %3A, / %2F, # %23, ? %3F and % %25"
+    )]
+    Address,
+    /// A name is empty.
+    #[error("`{0}` needs a name that is not empty")]
+    Empty(&'static str),
+    /// A name has braces, and nothing between them.
+    #[error(
+        "`{0}` has braces in its name: have something between the first two, as in {{shop}}orders"
+    )]
+    Braces(&'static str),
+    /// A number or a time is zero.
+    #[error("`{0}` must not be zero")]
+    Zero(&'static str),
+}
+
+/// What a server, or the way to it, says.
+#[derive(Debug, Clone, Error)]
+#[error("{kind}: {message}")]
+pub struct RedisError {
+    kind: ErrorKind,
+    message: String,
+    breaks_connection: bool,
+}
+
+/// What can be done about a [`RedisError`].
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The server cannot be reached, has not answered in time, or is loading its data. Try again: a
+    /// command that was under way may have been done.
+    Unreachable,
+    /// The server cannot do it now: it runs a script for too long, has no memory or no disk left, is a
+    /// replica, or a part of the cluster is down. Nothing was done. Try again.
+    Unable,
+    /// The user or the password is refused, or may not do this.
+    Denied,
+    /// A key holds something else than what is expected.
+    WrongType,
+    /// Anything else.
+    Other,
+}
+
+impl RedisError {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            breaks_connection: false,
+        }
+    }
+
+    /// What can be done about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Whether the same call may go well later.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Unable)
+    }
+
+    pub(crate) fn breaks_connection(&self) -> bool {
+        self.breaks_connection
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreachable => "Redis cannot be reached",
+            Self::Unable => "Redis cannot do it now",
+            Self::Denied => "Redis refuses the user",
+            Self::WrongType => "a key in Redis holds something else",
+            Self::Other => "Redis",
+        })
+    }
+}
+
+impl From<redis::RedisError> for RedisError {
+    fn from(error: redis::RedisError) -> Self {
+        use redis::ErrorKind as K;
+        let kind = match (error.code(), error.kind()) {
+            (Some(code), _) => kind_of(code),
+            (_, K::Io | K::ClusterConnectionNotFound | K::Parse) => ErrorKind::Unreachable,
+            (_, K::AuthenticationFailed) => ErrorKind::Denied,
+            _ if error.is_timeout() || error.is_connection_dropped() => ErrorKind::Unreachable,
+            _ => ErrorKind::Other,
+        };
+        let is_answer = error.code().is_some();
+        Self {
+            kind,
+            message: error.to_string(),
+            // After a time-out the connection may be silent for good. A replica that was a primary must
+            // be left as well.
+            breaks_connection: !is_answer || matches!(error.code(), Some("READONLY" | "LOADING")),
+        }
+    }
+}
+
+/// By the first word of what the server says.
+fn kind_of(code: &str) -> ErrorKind {
+    match code {
+        "LOADING" => ErrorKind::Unreachable,
+        "BUSY" | "OOM" | "MISCONF" | "READONLY" | "NOREPLICAS" | "MASTERDOWN" | "CLUSTERDOWN"
+        | "TRYAGAIN" | "UNKILLABLE" => ErrorKind::Unable,
+        "NOAUTH" | "NOPERM" | "WRONGPASS" | "DENIED" => ErrorKind::Denied,
+        "WRONGTYPE" => ErrorKind::WrongType,
+        _ => ErrorKind::Other,
+    }
+}

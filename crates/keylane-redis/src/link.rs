@@ -1,0 +1,124 @@
+//! Connections.
+
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisFuture, Value};
+use tokio::sync::Mutex;
+
+use crate::error::RedisError;
+use crate::server::Redis;
+
+/// A connection to a server, which fails for good when it breaks, or to a cluster, which finds the
+/// nodes anew.
+#[derive(Clone)]
+pub(crate) enum Link {
+    Server(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Link {
+    pub(crate) async fn server(
+        client: &Client,
+        connect: Duration,
+        response: Duration,
+    ) -> Result<Self, RedisError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(connect))
+            .set_response_timeout(Some(response));
+        let link = client.get_multiplexed_async_connection_with_config(&config);
+        Ok(Self::Server(link.await?))
+    }
+
+    pub(crate) async fn cluster(
+        nodes: &[redis::ConnectionInfo],
+        connect: Duration,
+        response: Duration,
+    ) -> Result<Self, RedisError> {
+        let client = ClusterClientBuilder::new(nodes.iter().cloned())
+            .connection_timeout(connect)
+            .response_timeout(response)
+            .build()?;
+        Ok(Self::Cluster(client.get_async_connection().await?))
+    }
+
+    /// Sends a command, and waits for the answer.
+    pub(crate) async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
+        Ok(command.query_async(self).await?)
+    }
+}
+
+impl ConnectionLike for Link {
+    fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
+        match self {
+            Self::Server(link) => link.req_packed_command(cmd),
+            Self::Cluster(link) => link.req_packed_command(cmd),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        cmd: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match self {
+            Self::Server(link) => link.req_packed_commands(cmd, offset, count),
+            Self::Cluster(link) => link.req_packed_commands(cmd, offset, count),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match self {
+            Self::Server(link) => link.get_db(),
+            Self::Cluster(link) => link.get_db(),
+        }
+    }
+}
+
+/// A connection for callers that come and go: made when it is first needed, and again after it has
+/// broken. A command that was under way then has failed, and may have been done.
+pub(crate) struct Reconnecting {
+    redis: Redis,
+    link: Mutex<Option<Link>>,
+}
+
+impl Reconnecting {
+    pub(crate) fn new(redis: Redis) -> Self {
+        Self {
+            redis,
+            link: Mutex::new(None),
+        }
+    }
+
+    /// The connection that there is, or a new one. Callers at the same time share it.
+    async fn link(&self) -> Result<Link, RedisError> {
+        let mut link = self.link.lock().await;
+        if let Some(link) = &*link {
+            return Ok(link.clone());
+        }
+        let new = self.redis.connect().await?;
+        *link = Some(new.clone());
+        Ok(new)
+    }
+
+    /// Runs a call with the connection. If it fails because the connection has, the next caller gets a
+    /// new one.
+    pub(crate) async fn with<T>(
+        &self,
+        call: impl AsyncFnOnce(&mut Link) -> Result<T, RedisError>,
+    ) -> Result<T, RedisError> {
+        let mut link = self.link().await?;
+        let answer = call(&mut link).await;
+        if let Err(error) = &answer
+            && error.breaks_connection()
+        {
+            // Another caller may have made a new one meanwhile; it is made once more then, which is
+            // rare and does no harm.
+            *self.link.lock().await = None;
+        }
+        answer
+    }
+}
