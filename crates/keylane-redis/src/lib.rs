@@ -6,6 +6,11 @@ pub use server::Redis;
 mod error;
 pub use error::{ConfigError, ErrorKind, RedisError};
 
+mod list;
+pub use list::{
+    KeyHolder, ListBuilder, ListKey, ListPosition, ListQueue, ListSource, ListStatus, WorkerStatus,
+};
+
 // What speaks with the servers.
 mod link;
 mod names;

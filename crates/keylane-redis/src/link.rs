@@ -1,12 +1,16 @@
 //! Connections.
 
+use std::fmt;
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisFuture, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisFuture, Value, cmd,
+};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::error::RedisError;
 use crate::server::Redis;
@@ -50,6 +54,15 @@ impl Link {
     }
 }
 
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Server(_) => "Link(server)",
+            Self::Cluster(_) => "Link(cluster)",
+        })
+    }
+}
+
 impl ConnectionLike for Link {
     fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
         match self {
@@ -78,11 +91,15 @@ impl ConnectionLike for Link {
     }
 }
 
+/// How long a connection was not used that is asked whether it is alive before it is used again: its
+/// server may have been started anew.
+const IDLE: Duration = Duration::from_millis(100);
+
 /// A connection for callers that come and go: made when it is first needed, and again after it has
 /// broken. A command that was under way then has failed, and may have been done.
 pub(crate) struct Reconnecting {
     redis: Redis,
-    link: Mutex<Option<Link>>,
+    link: Mutex<Option<(Link, Instant)>>,
 }
 
 impl Reconnecting {
@@ -95,12 +112,16 @@ impl Reconnecting {
 
     /// The connection that there is, or a new one. Callers at the same time share it.
     async fn link(&self) -> Result<Link, RedisError> {
-        let mut link = self.link.lock().await;
-        if let Some(link) = &*link {
-            return Ok(link.clone());
+        let mut slot = self.link.lock().await;
+        let now = Instant::now();
+        if let Some((mut link, used_at)) = slot.take()
+            && (now < used_at + IDLE || link.ask::<()>(&cmd("PING")).await.is_ok())
+        {
+            *slot = Some((link.clone(), now));
+            return Ok(link);
         }
         let new = self.redis.connect().await?;
-        *link = Some(new.clone());
+        *slot = Some((new.clone(), now));
         Ok(new)
     }
 

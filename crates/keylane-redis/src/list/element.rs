@@ -1,0 +1,254 @@
+//! What an element of a list is: plain bytes, or a message in an envelope.
+//!
+//! ```text
+//! \0kl1 │ attempts u32 │ flags u8 │ length of the key u32 │ key │ body
+//! ```
+//!
+//! Numbers have their highest byte first. The scripts read what is before the body, and write it: the
+//! attempts, and whether the element was with a worker that died. An element without the first four
+//! bytes, or too short for what they announce, is the payload of a producer that knows only `LPUSH`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use keylane::source::RawMessage;
+
+const MAGIC: &[u8; 4] = b"\0kl1";
+const HEAD: usize = 13;
+
+/// It has a key; the scripts know this one.
+const HAS_KEY: u8 = 1;
+/// It was with a worker that died, and may have killed it; so do they.
+const SUSPECT: u8 = 2;
+/// The body is the payload, and came without an envelope; so do they.
+const PLAIN: u8 = 4;
+/// The body is a length, the headers of a dead letter, and the element as it was.
+const LETTER: u8 = 8;
+
+/// What an element has been through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Past {
+    pub(super) attempts: u32,
+    pub(super) is_suspect: bool,
+}
+
+/// The element of a message.
+pub(super) fn encode(message: &RawMessage) -> Bytes {
+    let key = message.key.as_deref();
+    let body = message.payload.len() + 64;
+    let mut out = BytesMut::with_capacity(HEAD + key.map_or(0, <[u8]>::len) + body);
+    put_head(&mut out, 0, 0, key);
+    put_body(&mut out, message);
+    out.freeze()
+}
+
+/// What stands before an element in its dead letter.
+pub(super) fn letter_head(key: Option<&[u8]>, headers: &[(String, Bytes)]) -> Bytes {
+    let mut out = BytesMut::new();
+    let mut all = BytesMut::new();
+    put_headers(&mut all, headers);
+    put_head(&mut out, 0, LETTER, key);
+    // The script that puts the element back passes them.
+    put(&mut out, &all);
+    out.freeze()
+}
+
+/// The message of an element, and what it has been through. Plain bytes are a payload.
+pub(super) fn decode(element: Bytes) -> (RawMessage, Past) {
+    let plain = element.clone();
+    decode_enveloped(element).unwrap_or_else(|| (RawMessage::new(plain), Past::default()))
+}
+
+fn decode_enveloped(mut from: Bytes) -> Option<(RawMessage, Past)> {
+    if from.len() < HEAD || !from.starts_with(MAGIC) {
+        return None;
+    }
+    from.advance(MAGIC.len());
+    let attempts = from.get_u32();
+    let flags = from.get_u8();
+    let key = take(&mut from, |from| Some(from.get_u32()))?;
+    let past = Past {
+        attempts,
+        is_suspect: flags & SUSPECT != 0,
+    };
+    let mut message = if flags & LETTER != 0 {
+        let mut headers = take(&mut from, |from| from.try_get_u32().ok())?;
+        let headers = take_headers(&mut headers)?;
+        let (mut message, _) = decode(from);
+        message.headers.extend(headers);
+        message
+    } else if flags & PLAIN != 0 {
+        RawMessage::new(from)
+    } else {
+        take_body(from)?
+    };
+    if flags & HAS_KEY != 0 {
+        message.key = Some(key);
+    }
+    message.attempt = attempts.saturating_add(1);
+    Some((message, past))
+}
+
+const TOMBSTONE: u8 = 1;
+const HAS_ID: u8 = 2;
+const HAS_VERSION: u8 = 4;
+const HAS_TIME: u8 = 8;
+
+fn put_head(out: &mut BytesMut, attempts: u32, flags: u8, key: Option<&[u8]>) {
+    out.put_slice(MAGIC);
+    out.put_u32(attempts);
+    out.put_u8(flags | if key.is_some() { HAS_KEY } else { 0 });
+    put(out, key.unwrap_or_default());
+}
+
+fn put_body(out: &mut BytesMut, message: &RawMessage) {
+    let parts = [
+        (message.is_tombstone, TOMBSTONE),
+        (message.id.is_some(), HAS_ID),
+        (message.version.is_some(), HAS_VERSION),
+        (message.enqueued_at.is_some(), HAS_TIME),
+    ];
+    let parts = parts.into_iter().filter(|(is_there, _)| *is_there);
+    out.put_u8(parts.fold(0, |flags, (_, flag)| flags | flag));
+    if let Some(id) = &message.id {
+        put(out, id);
+    }
+    if let Some(version) = message.version {
+        out.put_u64(version);
+    }
+    if let Some(at) = message.enqueued_at {
+        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        out.put_u64(u64::try_from(since.as_micros()).unwrap_or(u64::MAX));
+    }
+    put_headers(out, &message.headers);
+    out.put_slice(&message.payload);
+}
+
+fn take_body(mut from: Bytes) -> Option<RawMessage> {
+    let flags = from.try_get_u8().ok()?;
+    let mut message = RawMessage::new(Bytes::new());
+    message.is_tombstone = flags & TOMBSTONE != 0;
+    if flags & HAS_ID != 0 {
+        message.id = Some(take(&mut from, |from| from.try_get_u32().ok())?);
+    }
+    if flags & HAS_VERSION != 0 {
+        message.version = Some(from.try_get_u64().ok()?);
+    }
+    if flags & HAS_TIME != 0 {
+        let micros = Duration::from_micros(from.try_get_u64().ok()?);
+        message.enqueued_at = Some(SystemTime::checked_add(&UNIX_EPOCH, micros)?);
+    }
+    message.headers = take_headers(&mut from)?;
+    message.payload = from;
+    Some(message)
+}
+
+fn put_headers(out: &mut BytesMut, headers: &[(String, Bytes)]) {
+    out.put_u32(u32::try_from(headers.len()).unwrap_or(u32::MAX));
+    for (name, value) in headers {
+        put(out, name.as_bytes());
+        put(out, value);
+    }
+}
+
+fn take_headers(from: &mut Bytes) -> Option<Vec<(String, Bytes)>> {
+    let count = from.try_get_u32().ok()?;
+    let mut headers = Vec::new();
+    for _ in 0..count {
+        let name = take(from, |from| from.try_get_u32().ok())?;
+        let value = take(from, |from| from.try_get_u32().ok())?;
+        headers.push((String::from_utf8(name.into()).ok()?, value));
+    }
+    Some(headers)
+}
+
+fn put(out: &mut BytesMut, bytes: &[u8]) {
+    // Redis holds no value of 4 GiB: 512 MiB are the most.
+    out.put_u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    out.put_slice(bytes);
+}
+
+fn take(from: &mut Bytes, length: impl FnOnce(&mut Bytes) -> Option<u32>) -> Option<Bytes> {
+    let length = usize::try_from(length(from)?).ok()?;
+    (length <= from.len()).then(|| from.split_to(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes() -> impl Strategy<Value = Bytes> {
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(Bytes::from)
+    }
+
+    fn message() -> impl Strategy<Value = RawMessage> {
+        let headers = prop::collection::vec(("[a-z.]{0,8}", bytes()), 0..4);
+        let optional = (
+            prop::option::of(bytes()),
+            prop::option::of(bytes()),
+            prop::option::of(any::<u64>()),
+            prop::option::of(0..1u64 << 50),
+        );
+        (bytes(), any::<bool>(), headers, optional).prop_map(
+            |(payload, is_tombstone, headers, (key, id, version, at))| {
+                let mut message = RawMessage::new(payload);
+                message.is_tombstone = is_tombstone;
+                message.headers = headers;
+                (message.key, message.id, message.version) = (key, id, version);
+                message.enqueued_at = at.map(|at| UNIX_EPOCH + Duration::from_micros(at));
+                message
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_comes_out_as_it_went_in(message in message()) {
+            prop_assert_eq!(decode(encode(&message)), (message, Past::default()));
+        }
+
+        /// Nothing panics, and nothing is lost.
+        #[test]
+        fn anything_else_is_a_payload(mut element in bytes(), has_magic: bool) {
+            if has_magic {
+                element = [MAGIC, &*element].concat().into();
+            }
+            let (message, _) = decode(element.clone());
+            if !has_magic || element.len() < HEAD {
+                prop_assert_eq!(message, RawMessage::new(element));
+            }
+        }
+
+        #[test]
+        fn a_letter_has_the_message_and_why(message in message(), is_plain: bool) {
+            let why = [("keylane.cause".to_owned(), Bytes::from_static(b"failed"))];
+            let element = match is_plain {
+                true => message.payload.clone(),
+                false => encode(&message),
+            };
+            let head = letter_head(message.key.as_deref(), &why);
+            let (letter, _) = decode([&*head, &*element].concat().into());
+            let (mut wanted, _) = decode(element);
+            wanted.key = message.key;
+            wanted.headers.extend(why);
+            prop_assert_eq!(letter, wanted);
+        }
+    }
+
+    #[test]
+    fn what_the_scripts_write_is_read() {
+        let mut element = BytesMut::new();
+        put_head(&mut element, 3, PLAIN | SUSPECT, Some(b"user-7"));
+        element.put_slice(b"pay");
+        let (message, past) = decode(element.freeze());
+        assert_eq!(message.key.as_deref(), Some(&b"user-7"[..]));
+        assert_eq!((&*message.payload, message.attempt), (&b"pay"[..], 4));
+        let wanted = Past {
+            attempts: 3,
+            is_suspect: true,
+        };
+        assert_eq!(past, wanted);
+    }
+}

@@ -1,0 +1,44 @@
+//! Lists: a queue that loses nothing, for producers that know only `LPUSH`.
+//!
+//! ```text
+//!  LPUSH ──► orders ──► turn (a script) ──► {orders}:keylane:work:<worker>   token → element
+//!              ▲             │ a key that another worker has: to its inbox
+//!              │             ▼
+//!              │        {orders}:keylane:owners                 key → how many are open, worker
+//!              └── give back ── a worker whose lease has run out, or that leaves
+//! ```
+//!
+//! # Where to look
+//!
+//! - `queue.rs` is the handle: it pushes, shows, and makes sources. `settings.rs` is how it is kept.
+//! - `source.rs` is the task of the driver, `session.rs` the task that speaks with the server, and
+//!   `mailbox.rs` what is between them. `guard.rs` is told of each attempt.
+//! - `lua/turn.lua` is one round trip of a worker, and the heart of it; `lua/common.lua` is what the
+//!   scripts share. `element.rs` is what an element is.
+//!
+//! # The order of a key
+//!
+//! 1. A script happens as a whole, so no element is in two places or in none.
+//! 2. While an element of a key is open, its worker is the owner of the key, and whoever takes another
+//!    element of that key sends it to the inbox of the owner. Both count as open.
+//! 3. A worker takes from its inbox first: what is there was in front of what is in the list.
+//! 4. What a worker has goes back to the front of the list as it was: what it has taken, by token, and
+//!    then its inbox.
+
+mod queue;
+pub use queue::{KeyHolder, ListQueue, ListStatus, WorkerStatus};
+
+mod settings;
+pub use settings::{ListBuilder, ListKey};
+
+mod source;
+pub use source::{ListPosition, ListSource};
+
+mod guard;
+mod mailbox;
+mod session;
+mod wake;
+
+// What is in the server.
+mod element;
+mod script;

@@ -1,0 +1,401 @@
+//! The handle of a queue.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylane::source::RawMessage;
+use redis::{Script, cmd};
+
+use super::element::{decode, encode};
+use super::script::{Call, EXPIRE, REDRIVE};
+use super::settings::{ListBuilder, Settings};
+use super::source::ListSource;
+use crate::error::RedisError;
+use crate::link::Reconnecting;
+use crate::names;
+use crate::server::Redis;
+
+/// A list as a queue that loses nothing and keeps the order of each key, over as many workers as there
+/// are. Cheap to clone.
+///
+/// Producers push with [`push`](Self::push), or with `LPUSH` in any language. What is handed out stays in
+/// the server, with its worker, until it is acked: in one step that does not depend on how much else is
+/// held. A worker that is silent for longer than its lease loses all it has, which goes back to the
+/// front of the list, in its order, in one step with everything else: any worker does it, and there is
+/// no process to run for it.
+///
+/// While an element of a key is with a worker, other elements of that key go to the same worker.
+/// So a key is handled by one process at a time, and in the order of the list, if the queue knows where
+/// the [key](ListBuilder::key) is.
+///
+/// Each hand-out has a [token](Self::token), higher than all before it. A worker that was paused past its
+/// lease cannot know that: whatever stores its effects refuses a token of a key that is lower than one
+/// it has seen.
+///
+/// The keys beside the list begin with `{list}:keylane:`; all of them are in its slot of a cluster.
+///
+/// # Examples
+///
+/// ```no_run
+/// use keylane::source::RawMessage;
+/// use keylane_redis::{ListKey, ListQueue, Redis};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = Redis::at("redis://localhost")?;
+/// let queue = ListQueue::builder(&redis, "orders").key(ListKey::json("user")).build()?;
+/// queue.push(&RawMessage::new(r#"{"user": "u-7", "amount": 12}"#).key("u-7")).await?;
+/// println!("{}", queue.status().await?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ListQueue {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) redis: Redis,
+    pub(super) settings: Settings,
+    prefix: Bytes,
+    link: Reconnecting,
+}
+
+impl ListQueue {
+    /// A queue in this list, with settings.
+    pub fn builder(redis: &Redis, list: impl Into<Bytes>) -> ListBuilder {
+        ListBuilder::new(redis, list.into())
+    }
+
+    pub(super) fn new(builder: ListBuilder) -> Self {
+        let ListBuilder { redis, settings } = builder;
+        Self {
+            shared: Arc::new(Shared {
+                prefix: names::beside(&settings.list, ":keylane:"),
+                link: redis.reconnecting(),
+                redis,
+                settings,
+            }),
+        }
+    }
+
+    /// A source of this queue, for [`Dispatcher::consume`](keylane::Dispatcher::consume): a worker of its
+    /// own.
+    pub fn source(&self) -> ListSource {
+        ListSource::new(self)
+    }
+
+    /// The fencing token under which a message was handed out.
+    pub fn token(message: &RawMessage) -> Option<u64> {
+        std::str::from_utf8(message.position.as_deref()?)
+            .ok()?
+            .parse()
+            .ok()
+    }
+
+    /// Puts a message at the end of the list, with its key, id and headers. It is as durable as the server
+    /// makes it: with `appendfsync always` it is on the disk when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisError`]. One that is [`Unreachable`](crate::ErrorKind::Unreachable) may have been done.
+    ///
+    /// # Cancel safety
+    ///
+    /// If this is dropped, the message may be in the list.
+    pub async fn push(&self, message: &RawMessage) -> Result<(), RedisError> {
+        self.push_all(std::slice::from_ref(message)).await
+    }
+
+    /// Puts messages at the end of the list, in their order: all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`push`](Self::push).
+    pub async fn push_all(&self, messages: &[RawMessage]) -> Result<(), RedisError> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let mut push = cmd("LPUSH");
+        push.arg(&*self.shared.settings.list);
+        for message in messages {
+            push.arg(&*encode(message));
+        }
+        self.shared
+            .link
+            .with(async |link| link.ask::<()>(&push).await)
+            .await
+    }
+
+    /// What waits, what is held, and by whom.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing changes in the server.
+    pub async fn status(&self) -> Result<ListStatus, RedisError> {
+        self.shared.status().await
+    }
+
+    /// Which worker has which key now: some of them, at least as many as asked for if there are.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing changes in the server.
+    pub async fn holders(&self, most: usize) -> Result<Vec<KeyHolder>, RedisError> {
+        self.shared.holders(most).await
+    }
+
+    /// Gives back what the workers have whose leases have run out. Returns how many elements that were.
+    /// Workers do it in each of their round trips: this is for a queue that has none.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisError`]: of some workers it may be done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Of each worker all of it is done, or nothing.
+    pub async fn return_expired(&self) -> Result<u64, RedisError> {
+        let mut all = 0;
+        loop {
+            let call = self.shared.call(&EXPIRE);
+            let back: i64 = self
+                .shared
+                .link
+                .with(async |link| call.run(link).await)
+                .await?;
+            match u64::try_from(back) {
+                Ok(back) => all += back,
+                Err(_) => return Ok(all),
+            }
+        }
+    }
+
+    /// The oldest dead letters: the messages as they were, with headers that say why.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing changes in the server.
+    pub async fn letters(&self, most: usize) -> Result<Vec<RawMessage>, RedisError> {
+        let mut range = cmd("LRANGE");
+        range.arg(&*self.shared.beside("letters", ""));
+        range
+            .arg(-(i64::try_from(most.max(1)).unwrap_or(i64::MAX)))
+            .arg(-1);
+        let read: Vec<Vec<u8>> = self
+            .shared
+            .link
+            .with(async |link| link.ask(&range).await)
+            .await?;
+        let oldest_first = read.into_iter().rev();
+        Ok(oldest_first.map(|letter| decode(letter.into()).0).collect())
+    }
+
+    /// Puts the oldest dead letters at the end of the list again, as they were, to be tried anew. Returns
+    /// how many.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisError`]: some may be back.
+    ///
+    /// # Cancel safety
+    ///
+    /// Up to 1,000 at a time are back in the list, or letters still.
+    pub async fn redrive(&self, most: u64) -> Result<u64, RedisError> {
+        const BATCH: u64 = 1_000;
+        let mut all = 0;
+        while all < most {
+            let call = self.shared.call(&REDRIVE).arg(BATCH.min(most - all));
+            let back: u64 = self
+                .shared
+                .link
+                .with(async |link| call.run(link).await)
+                .await?;
+            if back == 0 {
+                break;
+            }
+            all += back;
+        }
+        Ok(all)
+    }
+}
+
+impl Shared {
+    pub(super) fn call(&self, script: &'static LazyLock<Script>) -> Call {
+        Call::new(script, &self.settings.list, &self.prefix)
+    }
+
+    /// The name of a key beside the list.
+    pub(super) fn beside(&self, what: &str, worker: &str) -> Bytes {
+        [&*self.prefix, what.as_bytes(), worker.as_bytes()]
+            .concat()
+            .into()
+    }
+
+    async fn status(&self) -> Result<ListStatus, RedisError> {
+        let list = &*self.settings.list;
+        let keys = ["workers", "owners", "letters"].map(|what| self.beside(what, ""));
+        let [workers, owners, letters] = &keys;
+        let mut first = redis::pipe();
+        first.cmd("LLEN").arg(list);
+        first.cmd("LLEN").arg(&**letters);
+        first.cmd("HLEN").arg(&**owners);
+        first.cmd("TIME");
+        first
+            .cmd("ZRANGE")
+            .arg(&**workers)
+            .arg(0)
+            .arg(-1)
+            .arg("WITHSCORES");
+        type First = (u64, u64, u64, (u64, u64), Vec<(String, f64)>);
+        let (waiting, letters, keys, (seconds, micros), known): First = self
+            .link
+            .with(async |link| Ok(first.query_async(link).await?))
+            .await?;
+        let now = seconds * 1_000 + micros / 1_000;
+        let mut workers = Vec::with_capacity(known.len());
+        for (worker, until) in known {
+            let mut each = redis::pipe();
+            each.cmd("HLEN").arg(&*self.beside("work:", &worker));
+            each.cmd("LLEN").arg(&*self.beside("inbox:", &worker));
+            let (held, sent): (u64, u64) = self
+                .link
+                .with(async |link| Ok(each.query_async(link).await?))
+                .await?;
+            let lease = Duration::from_millis((until as u64).saturating_sub(now));
+            workers.push(WorkerStatus {
+                worker,
+                lease,
+                held,
+                sent,
+            });
+        }
+        Ok(ListStatus {
+            waiting,
+            letters,
+            keys,
+            workers,
+        })
+    }
+
+    async fn holders(&self, most: usize) -> Result<Vec<KeyHolder>, RedisError> {
+        let owners = self.beside("owners", "");
+        let (mut cursor, mut holders) = (0_u64, Vec::new());
+        while holders.len() < most {
+            let mut scan = cmd("HSCAN");
+            scan.arg(&*owners)
+                .arg(cursor)
+                .arg("COUNT")
+                .arg(most.clamp(10, 1_000));
+            type Page = (u64, Vec<(Vec<u8>, String)>);
+            let (next, page): Page = self.link.with(async |link| link.ask(&scan).await).await?;
+            holders.extend(page.into_iter().filter_map(|(key, owner)| {
+                let (open, worker) = owner.split_once(':')?;
+                Some(KeyHolder {
+                    key: key.into(),
+                    worker: worker.to_owned(),
+                    open: open.parse().ok()?,
+                })
+            }));
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        Ok(holders)
+    }
+}
+
+impl fmt::Debug for ListQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.shared, f)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListQueue")
+            .field("redis", &self.redis)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is in a queue.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListStatus {
+    /// Elements in the list.
+    pub waiting: u64,
+    /// Dead letters.
+    pub letters: u64,
+    /// Keys that a worker has.
+    pub keys: u64,
+    /// The workers.
+    pub workers: Vec<WorkerStatus>,
+}
+
+/// A worker of a queue.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerStatus {
+    /// What the server knows it by.
+    pub worker: String,
+    /// How long its lease lasts, unless it is renewed.
+    pub lease: Duration,
+    /// Elements that were handed out to it and have not settled.
+    pub held: u64,
+    /// Elements in its inbox.
+    pub sent: u64,
+}
+
+/// Who has a key.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyHolder {
+    /// The key.
+    pub key: Bytes,
+    /// The worker.
+    pub worker: String,
+    /// Elements of the key that it has, those in its inbox included.
+    pub open: u64,
+}
+
+impl fmt::Display for ListStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held: u64 = self
+            .workers
+            .iter()
+            .map(|worker| worker.held + worker.sent)
+            .sum();
+        let Self {
+            waiting,
+            letters,
+            keys,
+            workers,
+        } = self;
+        let workers = workers.len();
+        write!(
+            f,
+            "{waiting} waiting, {held} with {workers} workers, {keys} keys, {letters} dead letters"
+        )
+    }
+}

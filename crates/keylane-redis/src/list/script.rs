@@ -1,0 +1,84 @@
+//! The scripts: each is one step that happens as a whole, and the server's clock is the only one.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, ErrorKind, FromRedisValue, Script, ServerErrorKind, ToRedisArgs, cmd};
+
+use super::mailbox::Said;
+use crate::error::RedisError;
+use crate::link::Link;
+
+/// Moving an element takes no memory to speak of, and a queue that may not be emptied stays full.
+const HEAD: &str = "#!lua flags=allow-oom\n";
+const COMMON: &str = include_str!("lua/common.lua");
+
+macro_rules! scripts {
+    ($($name:ident: $file:literal),* $(,)?) => {
+        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
+            Script::new(&[HEAD, COMMON, include_str!($file)].concat())
+        });)*
+    };
+}
+
+scripts! {
+    TURN: "lua/turn.lua",
+    ENTER: "lua/enter.lua",
+    LEAVE: "lua/leave.lua",
+    EXPIRE: "lua/expire.lua",
+    LETTER: "lua/letter.lua",
+    REDRIVE: "lua/redrive.lua",
+}
+
+/// A script with its arguments, as one command.
+pub(super) struct Call {
+    script: &'static Script,
+    command: Cmd,
+}
+
+impl Call {
+    /// For a list, with what stands in front of the names of the keys beside it.
+    pub(super) fn new(script: &'static LazyLock<Script>, list: &[u8], prefix: &[u8]) -> Self {
+        let script = &**script;
+        let mut command = cmd("EVALSHA");
+        command.arg(script.get_hash()).arg(1).arg(list).arg(prefix);
+        Self { script, command }
+    }
+
+    pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// What is to be told in a turn.
+    pub(super) fn said(mut self, said: &Said) -> Self {
+        for settled in [&said.done, &said.gone] {
+            self.command.arg(settled.len());
+            for (token, key) in settled {
+                self.command.arg(token).arg(tagged(key.as_deref()));
+            }
+        }
+        self.command.arg(said.notes.len());
+        for (token, attempts) in &said.notes {
+            self.command.arg(token).arg(attempts);
+        }
+        self.command.arg(said.again.len()).arg(&said.again);
+        self
+    }
+
+    /// Runs it. A script that the server does not know is loaded.
+    pub(super) async fn run<T: FromRedisValue>(&self, link: &mut Link) -> Result<T, RedisError> {
+        let unknown = ErrorKind::Server(ServerErrorKind::NoScript);
+        match self.command.query_async(link).await {
+            Err(error) if error.kind() == unknown => {
+                self.script.load_async(link).await?;
+                Ok(self.command.query_async(link).await?)
+            }
+            answer => Ok(answer?),
+        }
+    }
+}
+
+/// A key that is empty is not one that is missing.
+pub(super) fn tagged(key: Option<&[u8]>) -> Vec<u8> {
+    key.map_or_else(Vec::new, |key| [b"k", key].concat())
+}

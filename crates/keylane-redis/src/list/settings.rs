@@ -1,0 +1,171 @@
+//! How a queue is kept.
+
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::queue::ListQueue;
+use crate::error::ConfigError;
+use crate::names;
+use crate::server::Redis;
+
+/// Where the key of an element is that was pushed as plain bytes. One that was pushed by
+/// [`ListQueue::push`] has its key beside it.
+///
+/// # Examples
+///
+/// ```
+/// use keylane_redis::ListKey;
+///
+/// let json = ListKey::json("user");     // {"user": "u-7", "amount": 12}
+/// let text = ListKey::before(b":");     // u-7:12
+/// # let _ = (json, text);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListKey(Bytes);
+
+impl ListKey {
+    /// Plain elements have no key: workers share them as they come. One process that is alone with
+    /// the list keeps their order all the same.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// The value of this field of a JSON object, if it is text or a number. Numbers beyond 2⁵³ are
+    /// rounded, so that some of them share a key. An element without it has no key.
+    pub fn json(field: &str) -> Self {
+        Self::rule(b'j', field.as_bytes())
+    }
+
+    /// What stands before these bytes. An element without them has no key.
+    pub fn before(delimiter: &[u8]) -> Self {
+        match delimiter.is_empty() {
+            true => Self::none(),
+            false => Self::rule(b'b', delimiter),
+        }
+    }
+
+    fn rule(how: u8, rest: &[u8]) -> Self {
+        let mut rule = BytesMut::with_capacity(1 + rest.len());
+        rule.put_u8(how);
+        rule.put_slice(rest);
+        Self(rule.freeze())
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Makes a [`ListQueue`]. Every setting has a default.
+#[derive(Clone, Debug)]
+pub struct ListBuilder {
+    pub(super) redis: Redis,
+    pub(super) settings: Settings,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) list: Bytes,
+    pub(super) key: ListKey,
+    pub(super) ttl: Duration,
+    pub(super) most_sent: usize,
+    pub(super) most_bytes: usize,
+    pub(super) is_cyclic: bool,
+    pub(super) keeps_letters: bool,
+    pub(super) exact_starts: bool,
+}
+
+impl ListBuilder {
+    pub(super) fn new(redis: &Redis, list: Bytes) -> Self {
+        Self {
+            redis: redis.clone(),
+            settings: Settings {
+                list,
+                key: ListKey::none(),
+                ttl: Duration::from_secs(10),
+                most_sent: 100_000,
+                most_bytes: 4 << 20,
+                is_cyclic: false,
+                keeps_letters: false,
+                exact_starts: false,
+            },
+        }
+    }
+
+    /// Where the key of a plain element is; [none](ListKey::none) unless set. All workers of a list
+    /// must say the same.
+    #[must_use]
+    pub fn key(mut self, key: ListKey) -> Self {
+        self.settings.key = key;
+        self
+    }
+
+    /// How long a worker may be silent before what it has goes back to the list; 10 seconds unless
+    /// set. It is renewed after each third of that.
+    #[must_use]
+    pub fn lease(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// Most elements that wait in the inbox of a worker, because it handles others of their keys;
+    /// 100,000 unless set. With that many, the next of such an element stays at the front of the list,
+    /// and what is behind it waits.
+    #[must_use]
+    pub fn most_sent(mut self, most: usize) -> Self {
+        self.settings.most_sent = most;
+        self
+    }
+
+    /// Most bytes of elements in one round trip; 4 MiB unless set. A single element may be larger.
+    #[must_use]
+    pub fn most_bytes(mut self, most: usize) -> Self {
+        self.settings.most_bytes = most;
+        self
+    }
+
+    /// What is handled goes to the end of the list again, as it came: for work that is never finished.
+    /// What is dead-lettered or discarded leaves the list.
+    #[must_use]
+    pub fn cyclic(mut self) -> Self {
+        self.settings.is_cyclic = true;
+        self
+    }
+
+    /// The queue keeps dead letters, in a list beside it, for a dispatcher with `OnExhausted::AtSource`.
+    #[must_use]
+    pub fn dead_letters(mut self) -> Self {
+        self.settings.keeps_letters = true;
+        self
+    }
+
+    /// Notes each attempt in the server before it starts. Otherwise the first attempt at an element is
+    /// free, and what a worker had when it died is noted from then on: a message that kills its
+    /// processes has one attempt more than it may have.
+    #[must_use]
+    pub fn exact_starts(mut self) -> Self {
+        self.settings.exact_starts = true;
+        self
+    }
+
+    /// The queue. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for a name that is empty or has no clear slot in a cluster, and for a setting that
+    /// is zero.
+    pub fn build(self) -> Result<ListQueue, ConfigError> {
+        let settings = &self.settings;
+        names::check("list", &settings.list)?;
+        let zeros = [
+            ("lease", settings.ttl.as_millis() == 0),
+            ("most_sent", settings.most_sent == 0),
+            ("most_bytes", settings.most_bytes == 0),
+        ];
+        match zeros.into_iter().find(|(_, is_zero)| *is_zero) {
+            Some((name, _)) => Err(ConfigError::Zero(name)),
+            None => Ok(ListQueue::new(self)),
+        }
+    }
+}

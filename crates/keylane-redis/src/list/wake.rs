@@ -1,0 +1,79 @@
+//! Hears when there is something in a list, on a connection of its own.
+//!
+//! `BLMOVE` from the end of a list to the same end of it changes nothing, and waits while the list is
+//! empty. So nothing is lost with a call that is dropped, or with a process that is paused in it: an
+//! element is taken by a script, in a round trip of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{Value, cmd};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::link::Link;
+use crate::server::Redis;
+
+/// How long one call waits.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// How long a server is left alone that cannot be asked. The session looks by itself as well.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The task. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Wake {
+    /// The list was empty: tell when it is not.
+    arm: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Wake {
+    pub(super) fn new(redis: Redis, list: Bytes, woken: Arc<Notify>) -> Self {
+        let arm = Arc::new(Notify::new());
+        let task = tokio::spawn(listen(redis, list, Arc::clone(&arm), woken));
+        Self { arm, task }
+    }
+
+    pub(super) fn arm(&self) {
+        self.arm.notify_one();
+    }
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn listen(redis: Redis, list: Bytes, arm: Arc<Notify>, woken: Arc<Notify>) {
+    let mut link: Option<Link> = None;
+    let mut wait = cmd("BLMOVE");
+    wait.arg(&*list).arg(&*list).arg("RIGHT").arg("RIGHT");
+    wait.arg(WAIT.as_secs());
+    loop {
+        arm.notified().await;
+        loop {
+            let open = match &mut link {
+                Some(open) => open,
+                None => match redis.connect_for(WAIT).await {
+                    Ok(new) => link.insert(new),
+                    Err(_) => {
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                },
+            };
+            match open.ask::<Value>(&wait).await {
+                Ok(Value::Nil) => {}
+                Ok(_) => break,
+                Err(_) => {
+                    link = None;
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+        woken.notify_one();
+    }
+}

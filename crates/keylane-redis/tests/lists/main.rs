@@ -1,0 +1,4 @@
+//! Lists on real servers.
+
+mod conformance;
+mod support;
