@@ -48,6 +48,8 @@ pub enum ErrorKind {
     Unable,
     /// The user or the password is refused, or may not do this.
     Denied,
+    /// The server takes nothing so large.
+    TooLarge,
     /// A key holds something else than what is expected.
     WrongType,
     /// Anything else.
@@ -84,6 +86,7 @@ impl fmt::Display for ErrorKind {
             Self::Unreachable => "Redis cannot be reached",
             Self::Unable => "Redis cannot do it now",
             Self::Denied => "Redis refuses the user",
+            Self::TooLarge => "Redis takes nothing so large",
             Self::WrongType => "a key in Redis holds something else",
             Self::Other => "Redis",
         })
@@ -93,7 +96,9 @@ impl fmt::Display for ErrorKind {
 impl From<redis::RedisError> for RedisError {
     fn from(error: redis::RedisError) -> Self {
         use redis::ErrorKind as K;
+        let says = |text: &str| error.detail().is_some_and(|detail| detail.contains(text));
         let kind = match (error.code(), error.kind()) {
+            (Some("ERR"), _) if says("invalid bulk length") => ErrorKind::TooLarge,
             (Some(code), _) => kind_of(code),
             (_, K::Io | K::ClusterConnectionNotFound | K::Parse) => ErrorKind::Unreachable,
             (_, K::AuthenticationFailed) => ErrorKind::Denied,

@@ -11,6 +11,8 @@ pub use list::{
     KeyHolder, ListBuilder, ListKey, ListPosition, ListQueue, ListSource, ListStatus, WorkerStatus,
 };
 
+mod letter;
+
 // What speaks with the servers.
 mod link;
 mod names;

@@ -34,6 +34,8 @@ pub use settings::{ListBuilder, ListKey};
 mod source;
 pub use source::{ListPosition, ListSource};
 
+mod sink;
+
 mod guard;
 mod mailbox;
 mod session;

@@ -60,7 +60,8 @@ pub(super) struct Shared {
     pub(super) redis: Redis,
     pub(super) settings: Settings,
     prefix: Bytes,
-    link: Reconnecting,
+    /// For everything but the sources.
+    pub(super) link: Reconnecting,
 }
 
 impl ListQueue {

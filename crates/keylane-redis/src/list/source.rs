@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use keylane::source::{
-    Deliveries, Delivery, Features, Generation, LetterCause, Outcome, RawMessage, Received,
-    Settlement, Source, SourceError, SourceLetter, StartGuard,
+    Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
+    SourceError, SourceLetter, StartGuard,
 };
 use redis::{Value, cmd};
 use tokio::task::JoinHandle;
@@ -21,6 +21,7 @@ use super::mailbox::{End, Mailbox, Said, Taken, Token};
 use super::queue::{ListQueue, Shared};
 use super::script::{LEAVE, LETTER, tagged};
 use super::session::{Session, ends_at, parse};
+use crate::letter::Why;
 use crate::link::Link;
 
 /// The elements of a list, for a [dispatcher](keylane::Dispatcher::consume). Made by
@@ -345,11 +346,16 @@ impl Source for ListSource {
         }
         let worker = self.worker.clone().unwrap_or_default();
         let SourceLetter { position, .. } = &letter;
+        let why = Why {
+            attempts: letter.attempts,
+            cause: letter.cause,
+            error: &letter.why,
+        };
         let key = position.key.as_deref();
         let call = self.shared.call(&LETTER).arg(worker).arg(position.token);
         let call = call
             .arg(tagged(key))
-            .arg(&*letter_head(key, &headers(&letter)));
+            .arg(&*letter_head(key, &why.headers()));
         let kept: i64 = call
             .run(&mut self.opened()?.link)
             .await
@@ -386,27 +392,6 @@ fn failed(end: &End) -> SourceError {
         }
         End::Failed(error) => SourceError::failed(error.clone()),
     }
-}
-
-/// What a letter says of itself.
-fn headers(letter: &SourceLetter<ListPosition>) -> Vec<(String, Bytes)> {
-    let cause = match letter.cause {
-        LetterCause::Failed => "failed",
-        LetterCause::Panicked => "panicked",
-        LetterCause::TimedOut => "timed out",
-        LetterCause::Crashed => "crashed",
-        LetterCause::Undecodable => "undecodable",
-        LetterCause::Gap => "gap",
-        LetterCause::LaneFull => "lane full",
-        LetterCause::Skipped => "skipped",
-        _ => "other",
-    };
-    let header = |name: &str, value: Bytes| (format!("keylane.{name}"), value);
-    vec![
-        header("cause", cause.into()),
-        header("attempts", letter.attempts.to_string().into()),
-        header("error", letter.why.clone().into()),
-    ]
 }
 
 /// A name that no worker has had.

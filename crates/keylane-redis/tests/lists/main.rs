@@ -1,4 +1,5 @@
 //! Lists on real servers.
 
 mod conformance;
+mod plain;
 mod support;

@@ -1,0 +1,42 @@
+//! What the headers of a dead letter say.
+
+use bytes::Bytes;
+use keylane::source::LetterCause;
+
+/// An error may be long, and the beginning says what it is.
+const MOST_CHARS: usize = 2_000;
+
+/// How often a message was tried, and why it was given up on.
+#[derive(Clone, Debug)]
+pub(crate) struct Why<'a> {
+    pub(crate) attempts: u32,
+    pub(crate) cause: LetterCause,
+    pub(crate) error: &'a str,
+}
+
+impl Why<'_> {
+    /// The headers: `keylane.attempts`, `keylane.cause` and `keylane.error`.
+    pub(crate) fn headers(&self) -> Vec<(String, Bytes)> {
+        let error: String = self.error.chars().take(MOST_CHARS).collect();
+        let header = |name: &str, value: String| (format!("keylane.{name}"), value.into());
+        vec![
+            header("attempts", self.attempts.to_string()),
+            header("cause", cause(self.cause).to_owned()),
+            header("error", error),
+        ]
+    }
+}
+
+fn cause(cause: LetterCause) -> &'static str {
+    match cause {
+        LetterCause::Failed => "failed",
+        LetterCause::Panicked => "panicked",
+        LetterCause::TimedOut => "timed out",
+        LetterCause::Crashed => "crashed",
+        LetterCause::Undecodable => "undecodable",
+        LetterCause::Gap => "gap",
+        LetterCause::LaneFull => "lane full",
+        LetterCause::Skipped => "skipped",
+        _ => "other",
+    }
+}

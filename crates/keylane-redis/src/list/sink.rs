@@ -1,0 +1,99 @@
+//! What is written to a queue: messages of a spool, and dead letters.
+
+use std::fmt;
+
+use keylane::error::BoxError;
+use keylane::source::{LetterCause, RawLetter, RawLetterSink, RawMessage};
+use keylane::{DeadLetter, DeadLetterSink, async_trait};
+use redis::cmd;
+
+use super::element::{encode, letter_head};
+use super::queue::ListQueue;
+use crate::error::RedisError;
+use crate::letter::Why;
+
+impl ListQueue {
+    async fn keep_letter(&self, message: &RawMessage, why: &Why<'_>) -> Result<(), RedisError> {
+        let head = letter_head(message.key.as_deref(), &why.headers());
+        let mut push = cmd("LPUSH");
+        push.arg(&*self.shared.beside("letters", ""));
+        push.arg([&*head, &*encode(message)].concat());
+        self.shared
+            .link
+            .with(async |link| link.ask::<()>(&push).await)
+            .await
+    }
+}
+
+/// The letters go beside the list, to those that its own sources keep. One may be written twice if its
+/// call is dropped, or its answer lost; a letter that is kept [at its source](ListBuilder::dead_letters)
+/// is not.
+///
+/// [ListBuilder::dead_letters]: crate::ListBuilder::dead_letters
+#[async_trait]
+impl RawLetterSink for ListQueue {
+    async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
+        let error = letter.error.to_string();
+        let why = Why {
+            attempts: 0,
+            cause: LetterCause::Undecodable,
+            error: &error,
+        };
+        Ok(self.keep_letter(&letter.raw, &why).await?)
+    }
+}
+
+/// The same for what a handler of raw messages has failed at.
+#[async_trait]
+impl<K, E> DeadLetterSink<K, RawMessage, E> for ListQueue
+where
+    K: Send + Sync,
+    E: fmt::Debug + Send + Sync,
+{
+    async fn accept(&self, letter: &DeadLetter<K, RawMessage, E>) -> Result<(), BoxError> {
+        let error = letter.failure.to_string();
+        let why = Why {
+            attempts: letter.attempts,
+            cause: letter.failure.cause(),
+            error: &error,
+        };
+        Ok(self.keep_letter(&letter.message, &why).await?)
+    }
+}
+
+#[cfg(feature = "spool")]
+mod spool {
+    use bytes::Bytes;
+    use keylane::source::RawMessage;
+    use keylane_inbox::spool::{SinkError, SpoolSink, Spooled, async_trait};
+
+    use super::ListQueue;
+    use crate::error::ErrorKind;
+
+    /// A list as the target of a [`Spool`](keylane_inbox::Spool). A batch is written as a whole, in one
+    /// step. The id of the spool is the id of the message, as its 20 bytes: what is written a second
+    /// time, after a crash or a lost answer, has the same.
+    #[async_trait]
+    impl SpoolSink for ListQueue {
+        async fn write(&self, batch: &[Spooled]) -> Result<(), SinkError> {
+            let messages: Vec<RawMessage> = batch.iter().map(message).collect();
+            self.push_all(&messages)
+                .await
+                .map_err(|error| match error.kind() {
+                    // One that is larger than the server takes.
+                    ErrorKind::TooLarge => SinkError::refused_batch(error),
+                    _ => SinkError::failed(error),
+                })
+        }
+    }
+
+    fn message(spooled: &Spooled) -> RawMessage {
+        let mut message = RawMessage::new(spooled.payload.clone()).key(spooled.key.clone());
+        let headers = spooled.headers.iter();
+        message.headers = headers
+            .map(|(name, value)| (name.to_owned(), value.clone()))
+            .collect();
+        message.id = Some(Bytes::copy_from_slice(&spooled.id.to_bytes()));
+        message
+    }
+}
