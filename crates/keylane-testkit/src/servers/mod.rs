@@ -1,4 +1,4 @@
-//! Real servers for tests: databases and Kafka.
+//! Real servers for tests: databases, Kafka, Redis and Valkey.
 //!
 //! ```text
 //!  test ── start ──► Postgres ──► a free port, a private folder
@@ -9,8 +9,9 @@
 //! ```
 //!
 //! The servers must be installed: `cargo xtask setup` does it. A test never installs anything.
-//! A server costs 2 to 4 s to create, so the tests of one file best share one. Kafka is a cluster of
-//! nodes, so it has the same methods with a node to say: see [`kafka`].
+//! A database costs 2 to 4 s to create, so the tests of one file best share one. Kafka is a cluster of
+//! nodes, so it has the same methods with a node to say: see [`kafka`]. Redis and Valkey have no
+//! databases to create, and cost 0.1 s: see [`redis`].
 //!
 //! This works on Linux. Elsewhere it compiles, and `pause` does not reach all processes.
 
@@ -26,10 +27,15 @@ pub use mariadb::{Maria, MariaDb};
 pub mod kafka;
 pub use kafka::{Kafka, KafkaBuilder};
 
+pub mod redis;
+pub use redis::{Fsync, Redis, RedisBuilder, RedisCluster, RedisKind};
+
 mod error;
 pub use error::ServerError;
 
 mod kind;
+
+mod cache;
 
 mod daemon;
 

@@ -9,6 +9,7 @@
 mod kafka;
 mod killed;
 mod processes;
+mod redis;
 mod suite;
 
 mod postgres {

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::servers::ServerError;
 use crate::servers::program::{find, tail};
+use crate::servers::{ServerError, cache};
 
 /// The version of Kafka that [`fetch`] brings and tests start.
 pub const VERSION: &str = "4.3.1";
@@ -52,7 +52,7 @@ const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-
 pub fn fetch(progress: impl FnMut(&str)) -> Result<PathBuf, ServerError> {
     let folder = folder()?;
     if !folder.is_dir() {
-        install(&folder, |work| maven(work, progress))?;
+        cache::install(&folder, |work| maven(work, progress))?;
     }
     Ok(folder)
 }
@@ -74,40 +74,7 @@ fn installed(folder: PathBuf) -> Result<PathBuf, ServerError> {
 }
 
 fn folder() -> Result<PathBuf, ServerError> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    cache(set)
-        .map(|cache| cache.join(format!("kafka-{VERSION}")))
-        .ok_or(ServerError::Missing {
-            what: "one of the variables KEYLANE_CACHE, XDG_CACHE_HOME and HOME",
-        })
-}
-
-/// What outlives a clone of the project.
-fn cache(set: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let path = |name| set(name).map(PathBuf::from);
-    path("KEYLANE_CACHE")
-        .or_else(|| path("XDG_CACHE_HOME").map(|cache| cache.join("keylane")))
-        .or_else(|| path("HOME").map(|home| home.join(".cache/keylane")))
-}
-
-/// Lets `fill` write into a folder beside `folder`, and gives it that name when it is complete.
-fn install(
-    folder: &Path,
-    fill: impl FnOnce(&Path) -> Result<PathBuf, ServerError>,
-) -> Result<(), ServerError> {
-    let system = || ServerError::system("create the folder of Kafka's jars");
-    let parent = folder.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(parent).map_err(system())?;
-    let work = tempfile::Builder::new()
-        .prefix(".kafka-")
-        .tempdir_in(parent)
-        .map_err(system())?;
-    let filled = fill(work.path())?;
-    match fs::rename(filled, folder) {
-        // Another process was faster. A folder with something in it is never replaced.
-        Err(_) if folder.is_dir() => Ok(()),
-        renamed => renamed.map_err(system()),
-    }
+    cache::folder(&format!("kafka-{VERSION}"))
 }
 
 /// Lets Maven fetch into `work`. Returns the folder in it with the jars.
@@ -179,25 +146,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cache_outlives_a_clone() {
-        let cache = |set: &[(&str, &str)]| {
-            let value = |name: &str| {
-                set.iter()
-                    .find(|(set, _)| *set == name)
-                    .map(|(_, v)| v.into())
-            };
-            cache(value)
-        };
-        let home = ("HOME", "/home/me");
-        let xdg = ("XDG_CACHE_HOME", "/cache");
-        let own = ("KEYLANE_CACHE", "/own");
-        assert_eq!(cache(&[home, xdg, own]), Some("/own".into()));
-        assert_eq!(cache(&[home, xdg]), Some("/cache/keylane".into()));
-        assert_eq!(cache(&[home]), Some("/home/me/.cache/keylane".into()));
-        assert_eq!(cache(&[]), None);
-    }
-
-    #[test]
     fn what_was_not_fetched_is_named_with_what_to_do() {
         let error = installed("/no/such/folder".into()).unwrap_err();
         assert_eq!(
@@ -205,34 +153,5 @@ mod tests {
             "Kafka 4.3.1 is missing: run `cargo xtask setup`"
         );
         assert!(error.to_string().contains(VERSION));
-    }
-
-    #[test]
-    fn jars_appear_complete_or_not_at_all() {
-        let cache = tempfile::tempdir().unwrap();
-        let folder = cache.path().join("new/kafka");
-        let fill = |work: &Path, content: &str| {
-            let filled = work.join("jars");
-            fs::create_dir(&filled).unwrap();
-            fs::write(filled.join("jar"), content).unwrap();
-            assert!(!folder.exists() || content == "second");
-            filled
-        };
-        let failed = install(&folder, |work| {
-            fill(work, "half");
-            Err(ServerError::NotRunning)
-        });
-        assert!(failed.is_err() && !folder.exists());
-
-        // The second one ends while the first still fetches.
-        install(&folder, |work| {
-            let first = fill(work, "first");
-            install(&folder, |work| Ok(fill(work, "second"))).unwrap();
-            Ok(first)
-        })
-        .unwrap();
-        assert_eq!(fs::read(folder.join("jar")).unwrap(), b"second");
-        let left = fs::read_dir(folder.parent().unwrap()).unwrap();
-        assert_eq!(left.count(), 1, "only the jars are left");
     }
 }
