@@ -25,6 +25,12 @@ pub enum ConfigError {
     /// A number or a time is zero.
     #[error("`{0}` must not be zero")]
     Zero(&'static str),
+    /// A number or a time is too large.
+    #[error("`{0}` is too large")]
+    TooLarge(&'static str),
+    /// Something must be set.
+    #[error("set {0}")]
+    Missing(&'static str),
 }
 
 /// What a server, or the way to it, says.

@@ -13,6 +13,18 @@ pub use list::{
 
 mod letter;
 
+mod leases;
+pub use leases::RedisLeases;
+
+mod rate;
+pub use rate::{Rate, SharedRate, SharedRateBuilder, TryAcquireError, WhenAway};
+
+mod stream;
+pub use stream::{
+    EntryId, NoEntryId, StreamBuilder, StreamCounts, StreamFields, StreamPosition, StreamSource,
+    StreamStart, StreamTrim, StreamWatch, partition_of,
+};
+
 // What speaks with the servers.
 mod link;
 mod names;

@@ -53,10 +53,28 @@ pub(super) fn letter_head(key: Option<&[u8]>, headers: &[(String, Bytes)]) -> By
     out.freeze()
 }
 
-/// The message of an element, and what it has been through. Plain bytes are a payload.
+/// The message of an element, and what it has been through. Plain bytes are a payload, and so is an
+/// envelope whose body cannot be read; its key can.
 pub(super) fn decode(element: Bytes) -> (RawMessage, Past) {
     let plain = element.clone();
-    decode_enveloped(element).unwrap_or_else(|| (RawMessage::new(plain), Past::default()))
+    decode_enveloped(element).unwrap_or_else(|| {
+        let key = key_of(&plain);
+        let mut message = RawMessage::new(plain);
+        message.key = key;
+        (message, Past::default())
+    })
+}
+
+/// The key of an element as the scripts know it: that in its head, whatever stands behind it.
+pub(super) fn key_of(element: &Bytes) -> Option<Bytes> {
+    let mut from = element.clone();
+    if from.len() < HEAD || !from.starts_with(MAGIC) {
+        return None;
+    }
+    from.advance(MAGIC.len() + size_of::<u32>());
+    let flags = from.get_u8();
+    let key = take(&mut from, |from| Some(from.get_u32()))?;
+    (flags & HAS_KEY != 0).then_some(key)
 }
 
 fn decode_enveloped(mut from: Bytes) -> Option<(RawMessage, Past)> {
@@ -218,6 +236,8 @@ mod tests {
             let (message, _) = decode(element.clone());
             if !has_magic || element.len() < HEAD {
                 prop_assert_eq!(message, RawMessage::new(element));
+            } else if let Some(key) = key_of(&element) {
+                prop_assert_eq!(message.key, Some(key));
             }
         }
 

@@ -33,8 +33,9 @@ impl Said {
             && self.again.is_empty()
     }
 
+    /// Also of what is returned the server is told something: how often it was tried.
     fn is_unsettled(&self) -> bool {
-        !self.done.is_empty() || !self.gone.is_empty()
+        !(self.done.is_empty() && self.gone.is_empty() && self.notes.is_empty())
     }
 
     /// Whether this element has settled, and is only to be told.
@@ -72,7 +73,15 @@ pub(super) struct Taken {
 pub(super) enum End {
     /// The server does not know the worker any more: others have what it had.
     Lost,
+    /// The server has handed something out of which this worker has not heard.
+    Missed,
     Failed(RedisError),
+}
+
+impl From<RedisError> for End {
+    fn from(error: RedisError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::guard::Starts;
-use super::mailbox::{End, Mailbox, Taken};
+use super::mailbox::{End, Mailbox, Taken, Token};
 use super::queue::Shared;
 use super::script::{Call, ENTER, TURN};
 use super::wake::Wake;
@@ -27,6 +27,8 @@ pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) link: Link,
     pub(super) worker: String,
+    /// The last token of which it was told.
+    pub(super) told: Token,
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) guard: Arc<Starts>,
 }
@@ -42,7 +44,7 @@ enum Rest {
     Blocked,
 }
 
-/// What a turn has brought. `None`: the server does not know the worker.
+/// What a turn has brought.
 pub(super) struct Turn {
     rest: Rest,
     given_back: i64,
@@ -96,21 +98,22 @@ impl Session {
             }
             let sent = Instant::now();
             match self.turn().await {
-                Ok(Some(turn)) => {
+                Ok(turn) => {
                     renew_at = sent + third;
                     rest = turn.rest;
                     self.answered(turn, sent);
                 }
-                Ok(None) => return End::Lost,
                 // Nothing was done, and it may be soon.
-                Err(error) if error.kind() == ErrorKind::Unable && !error.breaks_connection() => {
+                Err(End::Failed(error))
+                    if error.kind() == ErrorKind::Unable && !error.breaks_connection() =>
+                {
                     if self.is_over() {
                         return End::Failed(error);
                     }
                     tracing::warn!(target: "keylane", %error, "a list could not be worked on, and is tried again");
                     sleep(LOOK_AGAIN).await;
                 }
-                Err(error) => return End::Failed(error),
+                Err(end) => return end,
             }
         }
     }
@@ -122,13 +125,18 @@ impl Session {
         state.until <= Instant::now()
     }
 
-    async fn turn(&mut self) -> Result<Option<Turn>, RedisError> {
+    async fn turn(&mut self) -> Result<Turn, End> {
         let call = {
             let mut state = self.mailbox.lock();
             let most = state.begin(MOST);
-            self.shared.turn(&self.worker, most).said(&state.telling)
+            let call = self.shared.turn(&self.worker, most).arg(self.told);
+            call.said(&state.telling)
         };
-        parse(call.run(&mut self.link).await?)
+        let turn = parse(call.run(&mut self.link).await?)?;
+        if let Some(last) = turn.taken.last() {
+            self.told = last.token;
+        }
+        Ok(turn)
     }
 
     fn answered(&self, turn: Turn, sent: Instant) {
@@ -155,7 +163,8 @@ pub(super) fn ends_at(sent: Instant, ttl: Duration) -> Instant {
 }
 
 impl Shared {
-    /// A round trip that asks for so many elements; what it says is still to be added.
+    /// A round trip that asks for so many elements. The last token that the worker was told of is still
+    /// to be added, or nothing if it takes nothing, and then what it says.
     pub(super) fn turn(&self, worker: &str, most: usize) -> Call {
         let settings = &self.settings;
         self.call(&TURN)
@@ -174,25 +183,37 @@ impl Shared {
         link: &mut Link,
         worker: &str,
         is_new: bool,
-    ) -> Result<Option<Vec<Taken>>, RedisError> {
+    ) -> Result<Option<Entered>, RedisError> {
         let call = self.call(&ENTER).arg(worker).arg(millis(self.settings.ttl));
         let answer: Value = call.arg(i32::from(is_new)).run(link).await?;
         let mut answer = array(answer)?.into_iter();
         match int(answer.next())? {
             0 => Ok(None),
-            _ => taken(answer.next()).map(Some),
+            _ => Ok(Some(Entered {
+                told: token(&bulk(answer.next().ok_or_else(unreadable)?)?)?,
+                had: taken(answer.next())?,
+            })),
         }
     }
+}
+
+/// With what a worker begins, or goes on.
+pub(super) struct Entered {
+    /// The last token that it was told of.
+    pub(super) told: Token,
+    pub(super) had: Vec<Taken>,
 }
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-pub(super) fn parse(answer: Value) -> Result<Option<Turn>, RedisError> {
+pub(super) fn parse(answer: Value) -> Result<Turn, End> {
     let mut answer = array(answer)?.into_iter();
-    if int(answer.next())? == 0 {
-        return Ok(None);
+    match int(answer.next())? {
+        0 => return Err(End::Lost),
+        2 => return Err(End::Missed),
+        _ => {}
     }
     let _settled = int(answer.next())?;
     let (waiting, inbox) = (int(answer.next())?, int(answer.next())?);
@@ -204,27 +225,32 @@ pub(super) fn parse(answer: Value) -> Result<Option<Turn>, RedisError> {
         _ => Rest::More,
     };
     let taken = taken(answer.next())?;
-    Ok(Some(Turn {
+    Ok(Turn {
         rest,
         given_back,
         taken,
-    }))
+    })
 }
 
 fn taken(value: Option<Value>) -> Result<Vec<Taken>, RedisError> {
     let mut values = array(value.unwrap_or(Value::Nil))?.into_iter();
     let mut taken = Vec::with_capacity(values.len() / 2);
-    while let (Some(token), Some(element)) = (values.next(), values.next()) {
-        let text = bulk(token)?;
-        let token = std::str::from_utf8(&text).ok();
-        let token = token.and_then(|token| token.parse().ok());
+    while let (Some(text), Some(element)) = (values.next(), values.next()) {
+        let text = bulk(text)?;
         taken.push(Taken {
-            token: token.ok_or_else(unreadable)?,
+            token: token(&text)?,
             text,
             element: bulk(element)?,
         });
     }
     Ok(taken)
+}
+
+fn token(text: &[u8]) -> Result<Token, RedisError> {
+    let token = std::str::from_utf8(text).ok();
+    token
+        .and_then(|token| token.parse().ok())
+        .ok_or_else(unreadable)
 }
 
 fn array(value: Value) -> Result<Vec<Value>, RedisError> {

@@ -9,6 +9,9 @@ use crate::error::ConfigError;
 use crate::names;
 use crate::server::Redis;
 
+/// Longer than any worker lives, and short enough to be added to any time.
+const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 /// Where the key of an element is that was pushed as plain bytes. One that was pushed by
 /// [`ListQueue::push`] has its key beside it.
 ///
@@ -102,10 +105,10 @@ impl ListBuilder {
     }
 
     /// How long a worker may be silent before what it has goes back to the list; 10 seconds unless
-    /// set. It is renewed after each third of that.
+    /// set, and a year at most. It is renewed after each third of that.
     #[must_use]
     pub fn lease(mut self, ttl: Duration) -> Self {
-        self.settings.ttl = ttl;
+        self.settings.ttl = ttl.min(LONGEST_LEASE);
         self
     }
 

@@ -15,12 +15,12 @@ use redis::{Value, cmd};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::element::{decode, letter_head};
+use super::element::{decode, key_of, letter_head};
 use super::guard::Starts;
 use super::mailbox::{End, Mailbox, Said, Taken, Token};
 use super::queue::{ListQueue, Shared};
 use super::script::{LEAVE, LETTER, tagged};
-use super::session::{Session, ends_at, parse};
+use super::session::{Entered, Session, ends_at, parse};
 use crate::letter::Why;
 use crate::link::Link;
 
@@ -100,35 +100,38 @@ impl ListSource {
     }
 
     /// Goes on as the worker that this source was. `None`: others have what it had.
-    async fn resume(&mut self, link: &mut Link) -> Result<Option<Vec<Taken>>, SourceError> {
+    async fn resume(&mut self, link: &mut Link) -> Result<Option<Entered>, SourceError> {
         let Some(worker) = &self.worker else {
             return Ok(None);
         };
         if !self.untold.is_empty() {
             // Told once more, which changes nothing where it was done.
-            let call = self.shared.turn(worker, 0).said(&self.untold);
-            let turn = parse(call.run(link).await.map_err(SourceError::failed)?);
-            if turn.map_err(SourceError::failed)?.is_none() {
-                self.untold = Said::default();
-                self.worker = None;
-                return Ok(None);
+            let call = self.shared.turn(worker, 0).arg("").said(&self.untold);
+            match parse(call.run(link).await.map_err(SourceError::failed)?) {
+                Ok(_) => self.untold = Said::default(),
+                Err(End::Lost) => {
+                    self.untold = Said::default();
+                    self.worker = None;
+                    return Ok(None);
+                }
+                Err(end) => return Err(failed(&end)),
             }
-            self.untold = Said::default();
         }
-        let had = self.shared.enter(link, worker, false).await;
-        let had = had.map_err(SourceError::failed)?;
-        if had.is_none() {
+        let entered = self.shared.enter(link, worker, false).await;
+        let entered = entered.map_err(SourceError::failed)?;
+        if entered.is_none() {
             self.worker = None;
         }
-        Ok(had)
+        Ok(entered)
     }
 
     fn delivery(&self, taken: Taken) -> Delivery<RawMessage, ListPosition> {
+        let key = key_of(&taken.element);
         let (mut message, past) = decode(taken.element);
         let is_free = !past.is_suspect && !self.shared.settings.exact_starts;
         let position = ListPosition {
             token: taken.token,
-            key: message.key.clone(),
+            key,
             noted: past.attempts.saturating_add(u32::from(is_free)),
         };
         message.position = Some(taken.text);
@@ -176,25 +179,27 @@ impl Source for ListSource {
             .await
             .map_err(SourceError::failed)?;
         let mut sent = Instant::now();
-        let had = match self.resume(&mut link).await? {
-            Some(had) => had,
+        let entered = match self.resume(&mut link).await? {
+            Some(entered) => entered,
             None => {
                 let worker = new_worker();
                 // Before it is asked for: a call that is dropped is resumed.
                 let worker = self.worker.insert(worker);
                 sent = Instant::now();
                 let entered = self.shared.enter(&mut link, worker, true).await;
-                entered.map_err(SourceError::failed)?.unwrap_or_default()
+                let entered = entered.map_err(SourceError::failed)?;
+                entered.ok_or_else(|| SourceError::failed("a new worker was refused"))?
             }
         };
         self.opened += 1;
         let until = ends_at(sent, self.shared.settings.ttl);
-        let mailbox = Arc::new(Mailbox::new(VecDeque::from(had), until));
+        let mailbox = Arc::new(Mailbox::new(VecDeque::from(entered.had), until));
         self.guard.opened(Arc::clone(&mailbox));
         let session = Session {
             shared: Arc::clone(&self.shared),
             link: link.clone(),
             worker: self.worker.clone().unwrap_or_default(),
+            told: entered.told,
             mailbox: Arc::clone(&mailbox),
             guard: Arc::clone(&self.guard),
         };
@@ -273,7 +278,8 @@ impl Source for ListSource {
                 match *outcome {
                     Outcome::Done => said.done.push(told()),
                     Outcome::Returned { attempts, .. } => {
-                        if attempts > 0 {
+                        // Also that there was none, where one was noted that was dropped.
+                        if attempts > 0 || position.noted == 0 {
                             said.notes.push((token, attempts));
                         }
                         again.push(token);
@@ -390,6 +396,9 @@ fn failed(end: &End) -> SourceError {
         End::Lost => {
             SourceError::failed("the lease of this worker has run out, and others have what it had")
         }
+        End::Missed => SourceError::failed(
+            "an answer of the server was lost, and what it has handed out comes again",
+        ),
         End::Failed(error) => SourceError::failed(error.clone()),
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use keylane_redis::{ListBuilder, ListQueue, Redis};
 use keylane_testkit::servers::{self, RedisKind};
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
 use tokio::sync::OnceCell;
 
 static SHARED: [OnceCell<Arc<servers::Redis>>; 3] = [const { OnceCell::const_new() }; 3];
@@ -35,4 +37,23 @@ pub(crate) fn new_name(what: &str) -> String {
 pub(crate) fn builder(url: &str, list: &str) -> ListBuilder {
     let redis = Redis::at(url).unwrap();
     ListQueue::builder(&redis, list.to_owned()).lease(Duration::from_secs(2))
+}
+
+/// A connection of the test's own, for what no queue does.
+pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
+    let client = redis::Client::open(url).unwrap();
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
+    let connection = client.get_multiplexed_async_connection_with_config(&config);
+    connection.await.unwrap()
+}
+
+/// Waits until it is so, for a minute at most.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waits = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(60), waits).await;
+    assert!(ended.is_ok(), "not within a minute: {what}");
 }

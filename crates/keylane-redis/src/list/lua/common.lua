@@ -1,6 +1,8 @@
 -- Keys beside the list, all with this name in front.
 local list, prefix = KEYS[1], ARGV[1]
 local workers, owners, letters = prefix .. 'workers', prefix .. 'owners', prefix .. 'letters'
+-- Of each worker, the last token that it was told of, or should have been.
+local told = prefix .. 'told'
 
 -- Most elements in one command: what `unpack` can put on the stack is limited.
 local SLICE = 1000
@@ -82,11 +84,30 @@ local function tokens(count)
   return last
 end
 
+-- Fails if a key is of another type, before anything has changed: a script that fails in its middle has
+-- done what stands before that.
+local function look_at(worker)
+  redis.call('LLEN', list)
+  redis.call('HLEN', owners)
+  redis.call('HLEN', told)
+  redis.call('HLEN', held_by(worker))
+  redis.call('LLEN', sent_to(worker))
+  redis.call('HLEN', noted_of(worker))
+end
+
 -- What a worker holds, oldest first: pairs of token and element.
 local function held(worker)
-  local flat, all = redis.call('HGETALL', held_by(worker)), {}
-  for at = 1, #flat, 2 do all[#all + 1] = { flat[at], flat[at + 1] } end
-  table.sort(all, function(a, b) return tonumber(a[1]) < tonumber(b[1]) end)
+  local flat, tokens, elements = redis.call('HGETALL', held_by(worker)), {}, {}
+  for at = 1, #flat, 2 do
+    -- As numbers, which are compared fast: there may be very many.
+    local token = tonumber(flat[at])
+    tokens[#tokens + 1], elements[token] = token, flat[at + 1]
+  end
+  table.sort(tokens)
+  local all = {}
+  for at, token in ipairs(tokens) do
+    all[at] = { string.format('%.0f', token), elements[token] }
+  end
   return all
 end
 
@@ -98,6 +119,7 @@ end
 
 -- Puts all that a worker has back to the front of the list, in its order, and ends the worker.
 local function give_back(worker, is_dead)
+  look_at(worker)
   local back, keys, attempts = {}, {}, noted(worker)
   local function free(element)
     local key = key_of(element)
@@ -124,6 +146,7 @@ local function give_back(worker, is_dead)
   for at = #back, 1, -1 do turned[#turned + 1] = back[at] end
   in_slices(turned, function(...) redis.call('RPUSH', list, ...) end)
   redis.call('DEL', held_by(worker), sent_to(worker), noted_of(worker))
+  redis.call('HDEL', told, worker)
   redis.call('ZREM', workers, worker)
   return #back
 end

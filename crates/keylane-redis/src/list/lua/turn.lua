@@ -1,18 +1,23 @@
 -- One round trip of a worker: it renews its lease, says what has settled, and takes elements.
 -- ARGV: prefix, worker, ttl, rule, most to take, most bytes, most sent to a worker, is cyclic,
+--   the last token that the worker was told of, or nothing if it takes nothing;
 --   how many done, then token and key (with `k` in front, or nothing) of each;
 --   how many to drop, the same; how many notes, token and attempts of each;
 --   how many again, token of each.
 local worker, ttl, rule = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local most, most_bytes, most_sent = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local is_cyclic = ARGV[8] == '1'
-local at = 8
+local at = 9
 local function next_argument()
   at = at + 1
   return ARGV[at]
 end
 
 if not renew(worker, ttl) then return { 0 } end
+look_at(worker)
+-- This request has come late, or twice, or the answer of one before it was lost. What the worker was not
+-- told of comes first, when it enters again: nothing may be taken that is behind it.
+if ARGV[9] ~= '' and redis.call('HGET', told, worker) ~= ARGV[9] then return { 2 } end
 local work, inbox = held_by(worker), sent_to(worker)
 
 -- What has settled: O(1) for each, however much there is.
@@ -82,6 +87,7 @@ local function hand_out(elements)
     fields[#fields + 1] = element
   end
   in_slices(fields, function(...) redis.call('HSET', work, ...) end)
+  redis.call('HSET', told, worker, out[#out - 1])
 end
 
 -- What was given back comes again, under a new token.
@@ -118,10 +124,14 @@ while most > 0 and bytes < most_bytes do
   local size = size_chunk(most)
   local part = redis.call('LRANGE', inbox, 0, size - 1)
   if #part == 0 then break end
-  for _, element in ipairs(part) do bytes = bytes + #element end
-  hand_out(part)
-  redis.call('LTRIM', inbox, #part, -1)
-  most, chunk = most - #part, SLICE
+  local mine = {}
+  for i, element in ipairs(part) do
+    mine[i], bytes = element, bytes + #element
+    if bytes >= most_bytes then break end
+  end
+  hand_out(mine)
+  redis.call('LTRIM', inbox, #mine, -1)
+  most, chunk = most - #mine, chunk * 2
 end
 
 local is_blocked, lengths, looked = false, {}, 0
@@ -153,8 +163,9 @@ while most > 0 and bytes < most_bytes and looked < 10000 and not is_blocked do
     local key = keys[i]
     local who = key and owner[key] or worker
     if who ~= worker and lengths[who] == nil and not redis.call('ZSCORE', workers, who) then
-      -- A worker that is not known holds nothing.
+      -- A worker that is not known holds nothing, and owns nothing, whatever there is of it.
       give_back(who, true)
+      redis.call('HDEL', owners, key)
       is_blocked = 'again'
       break
     end
@@ -191,7 +202,7 @@ while most > 0 and bytes < most_bytes and looked < 10000 and not is_blocked do
       in_slices(all, function(...) redis.call('RPUSH', sent_to(who), ...) end)
     end
     if done > 0 then redis.call('LTRIM', list, 0, -(done + 1)) end
-    most, looked, chunk = most - #mine, looked + done, SLICE
+    most, looked, chunk = most - #mine, looked + done, chunk * 2
   end
 end
 

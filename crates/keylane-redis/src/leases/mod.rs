@@ -1,0 +1,327 @@
+//! Leases: one key in Redis for each lease that is held.
+//!
+//! Its value is `<token> <owner>`, and it expires when the lease runs out. Each operation is one script,
+//! which compares that value and acts in one step. Tokens are from one counter for each slot.
+
+mod name;
+mod script;
+
+use std::fmt::{self, Write};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::future::try_join_all;
+use keylane_leases::error::StoreError;
+use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
+use redis::{Cmd, FromRedisValue};
+
+use self::name::Names;
+pub(crate) use self::name::name_of_key;
+pub(crate) use self::script::Script;
+use crate::error::{ConfigError, RedisError};
+use crate::link::{Link, Reconnecting};
+use crate::names;
+use crate::server::Redis;
+
+/// Most leases in a call of a script. No other command is served meanwhile, for a few milliseconds.
+const AT_ONCE: usize = 1_000;
+
+/// A hundred years. The server adds the current time to a time to live, and must not overflow.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/acquire.lua")));
+static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/renew.lua")));
+static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/release.lua")));
+
+/// Leases in Redis or Valkey.
+///
+/// Each call is one round trip for up to 1,000 leases, and one script on the server. A lease that has
+/// ended leaves nothing behind.
+///
+/// # What a lease is worth here
+///
+/// Grants and ends are by the clock of the server, and by that alone. It is the time of day, so that it
+/// jumps when it is set. The holder counts by its own monotonic clock, from before the server was asked,
+/// and gives the lease up a tenth of its time to live before the server does. So it knows first, as long
+/// as the clock of the server does not gain more than that tenth on its own during one time to live: by
+/// running faster, by being set forward, or by a failover to a server whose clock is ahead.
+///
+/// **A failover can give a key to a second holder while the first one still has it.** Replication is
+/// asynchronous: a replica that is promoted before it has received a grant does not know of it. The
+/// same is true of a server that crashes with `appendfsync everysec`, which loses up to a second, and of one
+/// without an append-only file, which loses all. The first holder is told at its next renewal, and cannot
+/// know before. What makes it harmless is the [token](keylane_leases::Token) of the second grant, which is
+/// higher, where the writes of both go through a sink that refuses a lower token than it has seen.
+///
+/// # Why tokens grow
+///
+/// A token is one more than the one before, or the microseconds since 1970 by the clock of the server,
+/// whichever is more. As long as the server keeps what it has written, tokens grow whatever its clock
+/// does. Where a failover or a crash has lost grants, the tokens that follow are still higher, provided
+/// that the clock of the server that goes on shows a later time at its first grant than the clock of the
+/// server before has shown at its last one. So the clock of a replica may be behind by as much as the
+/// failover takes, and that of a server that starts again may be set back by as much as that takes.
+/// `WAIT`, `min-replicas-to-write` and `appendfsync always` make such a loss less likely.
+///
+/// # Clusters
+///
+/// All leases of a namespace are in one slot of a cluster, unless [`slots`](Self::slots) says otherwise.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use keylane_leases::Leases;
+/// use keylane_redis::{Redis, RedisLeases};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = Redis::at("redis://:secret@redis.internal:6379/0")?;
+/// let store = RedisLeases::open(&redis, "accounts")?;
+///
+/// let leases = Leases::open(Arc::new(store))?;
+/// let lease = leases.acquire("account-7", Duration::from_secs(10)).await?;
+/// # drop(lease);
+/// # Ok(())
+/// # }
+/// ```
+pub struct RedisLeases {
+    link: Reconnecting,
+    names: Names,
+}
+
+impl RedisLeases {
+    /// Leases in a namespace. Nothing is connected yet: the first call does that, and each after a
+    /// connection has broken.
+    ///
+    /// All keys in the database begin with `{namespace}:`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Empty`] for a namespace without a name, and [`ConfigError::Braces`] for one with
+    /// braces and nothing between them.
+    pub fn open(redis: &Redis, namespace: impl Into<Bytes>) -> Result<Self, ConfigError> {
+        let namespace = namespace.into();
+        names::check("namespace", &namespace)?;
+        Ok(Self {
+            link: redis.reconnecting(),
+            names: Names::new(namespace, 1),
+        })
+    }
+
+    /// Spreads the leases over so many hash tags, and so over the nodes of a cluster; 1 unless set. A
+    /// call takes a round trip for each tag that it has keys of, all at the same time.
+    ///
+    /// All processes must say the same: with another number a lease is looked for elsewhere, and a key
+    /// has two holders. To change it, let all leases of the old number end first.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Zero`].
+    pub fn slots(self, slots: u16) -> Result<Self, ConfigError> {
+        match slots {
+            0 => Err(ConfigError::Zero("slots")),
+            _ => Ok(Self {
+                names: Names::new(self.names.namespace().clone(), slots),
+                ..self
+            }),
+        }
+    }
+
+    /// Which of these are in which slot, in parts that fit into a call.
+    fn parts<'a, T>(&self, all: &'a [T], key: impl Fn(&T) -> &Bytes) -> Vec<Part<'a, T>> {
+        let mut open: Vec<Option<Part<'a, T>>> = (0..self.names.slots()).map(|_| None).collect();
+        let mut parts = Vec::new();
+        for (place, one) in all.iter().enumerate() {
+            let slot = self.names.slot(key(one));
+            let part = open[slot].get_or_insert_with(|| Part::new(slot));
+            part.push(place, one, self.names.lease(slot, key(one)));
+            if part.places.len() == AT_ONCE {
+                parts.extend(open[slot].take());
+            }
+        }
+        parts.extend(open.into_iter().flatten());
+        parts
+    }
+
+    /// Runs a script for each part, all at the same time. Returns the parts with their answers.
+    async fn call<'a, T, A: FromRedisValue>(
+        &self,
+        script: &Script,
+        parts: Vec<Part<'a, T>>,
+        arguments: impl Fn(&Part<'a, T>, &mut Cmd),
+    ) -> Result<Vec<(Part<'a, T>, A)>, StoreError> {
+        let arguments = &arguments;
+        let calls = parts.into_iter().map(|part| async move {
+            let run =
+                async |link: &mut Link| script.run(link, |command| arguments(&part, command)).await;
+            let answer = self.link.with(run).await?;
+            Ok::<_, RedisError>((part, answer))
+        });
+        try_join_all(calls)
+            .await
+            .map_err(|error| StoreError::new(error.to_string()))
+    }
+}
+
+#[async_trait]
+impl LeaseStore for RedisLeases {
+    async fn acquire(&self, owner: &Owner, wishes: &[Wish]) -> Result<Vec<Answer>, StoreError> {
+        let parts = self.parts(wishes, |wish| &wish.key);
+        let answered = self.call(&ACQUIRE, parts, |part, command| {
+            command.arg(part.names.len() + 1);
+            command.arg(&*self.names.counter(part.slot));
+            part.names(command);
+            command.arg(owner.as_str());
+            for wish in &part.items {
+                command.arg(millis(wish.ttl));
+            }
+        });
+        let mut answers = vec![None; wishes.len()];
+        for (part, said) in answered.await? {
+            let said: Vec<i64> = said;
+            for (place, said) in part.places.into_iter().zip(said) {
+                answers[place] = Some(answer(said));
+            }
+        }
+        let answers: Option<Vec<Answer>> = answers.into_iter().collect();
+        answers.ok_or_else(incomprehensible)
+    }
+
+    async fn renew(&self, owner: &Owner, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        let parts = self.parts(claims, |claim| &claim.key);
+        let answered = self.call(&RENEW, parts, |part, command| {
+            command.arg(part.names.len());
+            part.names(command);
+            let ttl = part.items[0].ttl;
+            let is_common = part.items.iter().all(|claim| claim.ttl == ttl);
+            match is_common {
+                true => command.arg(millis(ttl)),
+                false => command.arg("each"),
+            };
+            values(command, owner, &part.items);
+            if !is_common {
+                for claim in &part.items {
+                    command.arg(millis(claim.ttl));
+                }
+            }
+        });
+        let mut answers = vec![true; claims.len()];
+        for (part, lost) in answered.await? {
+            let lost: Vec<usize> = lost;
+            for at in lost {
+                // The script counts from 1.
+                let place = at.checked_sub(1).and_then(|at| part.places.get(at));
+                answers[*place.ok_or_else(incomprehensible)?] = false;
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn release(&self, owner: &Owner, claims: &[Claim]) -> Result<(), StoreError> {
+        let parts = self.parts(claims, |claim| &claim.key);
+        let released = self.call(&RELEASE, parts, |part, command| {
+            command.arg(part.names.len());
+            part.names(command);
+            values(command, owner, &part.items);
+        });
+        let _: Vec<(_, u64)> = released.await?;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RedisLeases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisLeases")
+            .field("namespace", self.names.namespace())
+            .field("slots", &self.names.slots())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a call of a script is about: keys of one slot.
+struct Part<'a, T> {
+    slot: usize,
+    items: Vec<&'a T>,
+    /// Where each item is in what was asked.
+    places: Vec<usize>,
+    names: Vec<Bytes>,
+}
+
+impl<'a, T> Part<'a, T> {
+    fn new(slot: usize) -> Self {
+        Self {
+            slot,
+            items: Vec::new(),
+            places: Vec::new(),
+            names: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, place: usize, item: &'a T, name: Bytes) {
+        self.items.push(item);
+        self.places.push(place);
+        self.names.push(name);
+    }
+
+    fn names(&self, command: &mut Cmd) {
+        for name in &self.names {
+            command.arg(&**name);
+        }
+    }
+}
+
+/// What the lease of each claim holds if it is held as claimed.
+fn values(command: &mut Cmd, owner: &Owner, claims: &[&Claim]) {
+    let mut value = String::new();
+    for claim in claims {
+        value.clear();
+        // Writing into a string cannot fail.
+        let _ = write!(value, "{} {owner}", claim.token);
+        command.arg(value.as_str());
+    }
+}
+
+fn answer(said: i64) -> Answer {
+    match u64::try_from(said) {
+        Ok(token) => Answer::Granted(Token(token)),
+        Err(_) => Answer::Taken {
+            remaining: Duration::from_millis((-1 - said).unsigned_abs()),
+        },
+    }
+}
+
+/// Rounded up, so that a lease lasts for as long as it was said to.
+fn millis(ttl: Duration) -> u64 {
+    let millis = ttl.min(LONGEST).as_nanos().div_ceil(1_000_000);
+    u64::try_from(millis).unwrap_or(u64::MAX).max(1)
+}
+
+fn incomprehensible() -> StoreError {
+    StoreError::new("an answer that makes no sense: another program answers there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_to_live_are_rounded_up() {
+        let times = [0, 1, 1_000_000, 1_000_001].map(|nanos| millis(Duration::from_nanos(nanos)));
+        assert_eq!(times, [1, 1, 1, 2]);
+        assert_eq!(millis(Duration::MAX), 3_153_600_000_000);
+    }
+
+    #[test]
+    fn answers_are_tokens_or_times() {
+        let token = 1_767_225_600_000_000;
+        assert_eq!(answer(token), Answer::Granted(Token(token.unsigned_abs())));
+        for millis in [0, 1, 86_400_000] {
+            let remaining = Duration::from_millis(millis);
+            assert_eq!(answer(-1 - millis as i64), Answer::Taken { remaining });
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The task that asks the server, for all callers of a process.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::shared::{Next, Shared};
+use crate::error::{ErrorKind, RedisError};
+
+type Answers = Result<Vec<(u32, std::time::Duration)>, RedisError>;
+
+/// Asks until nothing is left to ask.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut asker = Asker {
+        shared: &shared,
+        is_done: false,
+    };
+    // While each process has its share: whether the server is back.
+    let mut probe: Option<BoxFuture<'_, Answers>> = None;
+    loop {
+        if probe.is_none() && shared.is_probe_due() {
+            probe = Some(Box::pin(ask(&shared, &[])));
+        }
+        let at = match shared.next(probe.is_some()) {
+            Next::End => break,
+            Next::Ask(asked) => {
+                let sent = Instant::now();
+                let answer = ask(&shared, &asked).await;
+                shared.answered(&asked, sent, answer);
+                continue;
+            }
+            Next::Wait(at) => at,
+        };
+        let probed = async {
+            match &mut probe {
+                Some(probe) => probe.await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            answer = probed => {
+                probe = None;
+                shared.answered(&[], Instant::now(), answer);
+            }
+            () = shared.wake.notified() => {}
+            () = sleep_until(at) => {}
+        }
+    }
+    asker.is_done = true;
+}
+
+/// What comes later than permits are kept is of no use.
+async fn ask(shared: &Shared, asked: &[(bytes::Bytes, u32)]) -> Answers {
+    let limit = shared.borrowing.keep;
+    match timeout(limit, shared.server.take(asked)).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let words = format!("no answer within {limit:?}");
+            Err(RedisError::new(ErrorKind::Unreachable, words))
+        }
+    }
+}
+
+/// Dropped before it is done when its runtime is.
+struct Asker<'a> {
+    shared: &'a Shared,
+    is_done: bool,
+}
+
+impl Drop for Asker<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.shared.asker_is_gone();
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Why there is no permit.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::error::RedisError;
+
+/// Why there is no permit now.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone)]
+pub enum TryAcquireError {
+    /// The rate of the key, or of all, is used up.
+    #[error("the rate is used up for {after:?} more")]
+    NotYet {
+        /// When there is a permit again, unless another process takes it.
+        after: Duration,
+    },
+    /// The server cannot be asked, or refuses.
+    #[error(transparent)]
+    Redis(#[from] RedisError),
+}

@@ -1,0 +1,167 @@
+//! Rates that processes share.
+//!
+//! ```text
+//!  callers ── acquire ──► permits of this process ──► Ok
+//!                            │ none left: wait ◄──────────┐
+//!                            ▼                            │ granted, or when to ask again
+//!                         one task ── take.lua ──► what was taken, of each key and of all
+//! ```
+
+mod asker;
+mod bucket;
+mod error;
+mod limits;
+mod server;
+mod settings;
+mod shared;
+mod spec;
+
+pub use error::TryAcquireError;
+pub use settings::{SharedRateBuilder, WhenAway};
+pub use spec::Rate;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use self::shared::{Entered, Shared};
+use crate::error::RedisError;
+use crate::server::Redis;
+
+/// How often something may start for each key, or in total, over all processes that share the server.
+///
+/// The server keeps, for each key and for all, the time at which all permits that were taken would be used up
+/// evenly (the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, by the server's clock). A key that
+/// is idle costs nothing there once its rate has recovered, and is forgotten here. Callers of a process that
+/// ask at a time share a call, for up to 500 keys, and permits are borrowed ahead, so that most callers do
+/// not wait for the server at all.
+///
+/// All processes that share a rate must set the same ones under its name.
+///
+/// # How exact it is
+///
+/// - **At the server** exactly what the rate says: in any time `t`, for a key and in total, at most
+///   `burst + rate × t` permits are granted.
+/// - **Where they are used**, over all processes, in any time `t`: at most `burst + rate × (t + keep)`, because
+///   a permit is used within the time for which it is kept, or never. That is `burst + rate × t` and no
+///   more than what the processes held when that time began: what each has borrowed, at most
+///   [`borrow`](SharedRateBuilder::borrow) for each key, and what was on its way to callers that waited.
+/// - **Too few** start where permits are lost: those that a process has borrowed and does not use in time,
+///   because it has died or has nothing to do, at most `borrow` for each key; and those of a call whose answer
+///   was lost.
+/// - A clock of the server that is set forward is as if that time had passed: at most one more burst. One that
+///   is set back gives nothing twice. A failover or a crash that loses writes is as if what they took was
+///   not taken: at most one more burst for each key that is concerned, and in total.
+/// - Where the server is away, [`WhenAway`] says what happens.
+///
+/// Permits are given out first come, first served within a process and a key. Of several processes that wait, any may
+/// be next.
+///
+/// # Clusters
+///
+/// All keys of a rate are in one slot.
+///
+/// # Examples
+///
+/// ```no_run
+/// use keylane_redis::{Rate, Redis, SharedRate, WhenAway};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = Redis::at("redis://:secret@redis.internal:6379/0")?;
+/// let rate = SharedRate::builder(&redis, "partner-calls")
+///     .per_key(Rate::per_second(5))
+///     .total(Rate::per_second(100).burst(20))
+///     .when_away(WhenAway::LocalShare { processes: 4 })
+///     .build()?;
+///
+/// rate.acquire("account-7").await?;
+/// println!("one call for account 7");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct SharedRate {
+    name: Bytes,
+    shared: Arc<Shared>,
+}
+
+impl SharedRate {
+    /// A rate of this name, to be set up.
+    pub fn builder(redis: &Redis, name: impl Into<Bytes>) -> SharedRateBuilder {
+        SharedRateBuilder::new(redis, name.into())
+    }
+
+    fn new(name: Bytes, shared: Arc<Shared>) -> Self {
+        Self { name, shared }
+    }
+
+    /// Waits until the rate of this key, and the total, allow one more, and takes it. It cannot be given
+    /// back.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisError`] if the server refuses in a way that does not pass. Where it is away, the call waits or
+    /// goes on as [`WhenAway`] says.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime with timers and I/O.
+    ///
+    /// # Cancel safety
+    ///
+    /// A call that is dropped takes nothing: a permit that was granted for it goes to the next caller of this
+    /// process.
+    pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<(), RedisError> {
+        loop {
+            match self.once(key.as_ref(), true).await {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(TryAcquireError::Redis(error))) => return Err(error),
+                Some(Err(TryAcquireError::NotYet { .. })) | None => {}
+            }
+        }
+    }
+
+    /// Takes a permit as [`acquire`](Self::acquire) does, if there is one now. It waits for an answer of the
+    /// server, if this process has no permit and does not know that there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`TryAcquireError`].
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn try_acquire(&self, key: impl AsRef<[u8]>) -> Result<(), TryAcquireError> {
+        loop {
+            if let Some(answer) = self.once(key.as_ref(), false).await {
+                return answer;
+            }
+        }
+    }
+
+    /// `None`: the answer has come too late, or not at all because the runtime of another caller has ended.
+    async fn once(&self, key: &[u8], is_patient: bool) -> Option<Result<(), TryAcquireError>> {
+        match self.shared.enter(key, is_patient) {
+            Entered::Permit => Some(Ok(())),
+            Entered::Refused(error) => Some(Err(error)),
+            Entered::Wait(told) => match told.await.ok()? {
+                Ok(grant) => grant.redeem().then_some(Ok(())),
+                Err(error) => Some(Err(error)),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for SharedRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedRate")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! The server, as rates ask it.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::limits::Limits;
+use super::spec::Limit;
+use crate::error::{ErrorKind, RedisError};
+use crate::leases::{Script, name_of_key};
+use crate::link::{Link, Reconnecting};
+use crate::names;
+
+static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/take.lua")));
+
+pub(super) struct Server {
+    link: Reconnecting,
+    /// What stands in front of all keys in the database.
+    front: Bytes,
+    limits: Limits,
+}
+
+impl Server {
+    pub(super) fn new(link: Reconnecting, name: &[u8], limits: Limits) -> Self {
+        Self {
+            link,
+            front: names::beside(name, ":rate"),
+            limits,
+        }
+    }
+
+    /// Takes so many permits for each key, if there are so many. Returns for each how many there were, and
+    /// if they are fewer, how long there is no more.
+    ///
+    /// With no key at all it only says whether it could be done.
+    pub(super) async fn take(
+        &self,
+        asked: &[(Bytes, u32)],
+    ) -> Result<Vec<(u32, Duration)>, RedisError> {
+        let Limits { per_key, total, .. } = self.limits;
+        let keys: Vec<Bytes> = match per_key {
+            Some(_) => asked
+                .iter()
+                .map(|(key, _)| name_of_key(&self.front, "key", key))
+                .collect(),
+            None => Vec::new(),
+        };
+        let all = Bytes::from([&self.front, &b":total"[..]].concat());
+        let take = async |link: &mut Link| {
+            let answer = TAKE.run(link, |command| {
+                command.arg(keys.len() + 1).arg(&*all);
+                for key in &keys {
+                    command.arg(&**key);
+                }
+                for limit in [total, per_key] {
+                    let Limit { each, burst } = limit.unwrap_or(Limit { each: 0, burst: 0 });
+                    command.arg(each).arg(burst);
+                }
+                for (_, wanted) in asked {
+                    command.arg(wanted);
+                }
+            });
+            answer.await
+        };
+        let answers: Vec<u64> = self.link.with(take).await?;
+        let answers = answers.chunks_exact(2).map(|answer| {
+            let taken = u32::try_from(answer[0]).ok()?;
+            Some((taken, Duration::from_micros(answer[1])))
+        });
+        let answers: Option<Vec<_>> = answers.collect();
+        let answers = answers.filter(|answers| answers.len() == asked.len());
+        answers.ok_or_else(|| RedisError::new(ErrorKind::Other, "an answer that makes no sense"))
+    }
+}

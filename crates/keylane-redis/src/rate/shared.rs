@@ -1,0 +1,533 @@
+//! What the callers of one process share: the permits that it has, those who wait for one, and when the
+//! server is asked.
+//!
+//! Callers only look and wait. One task asks the server for all of them, and ends when nothing is left to
+//! ask. If its runtime ends before, those who wait start another one, in theirs.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::asker;
+use super::bucket::{Borrowing, Bucket};
+use super::error::TryAcquireError;
+use super::limits::{Limits, Local};
+use super::server::Server;
+use super::settings::WhenAway;
+use crate::error::RedisError;
+
+/// Most keys in a call.
+const AT_ONCE: usize = 500;
+
+/// Fewer keys than these are not looked through for those to forget.
+const FEW: usize = 1_024;
+
+/// The first pause after the server could not be asked, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+pub(super) struct Shared {
+    pub(super) server: Server,
+    pub(super) borrowing: Borrowing,
+    limits: Limits,
+    when_away: WhenAway,
+    /// There is something new to ask.
+    pub(super) wake: Notify,
+    state: Mutex<State>,
+}
+
+struct State {
+    keys: HashMap<Bytes, Entry>,
+    /// The keys to ask for, and when.
+    due: BTreeSet<(Instant, Bytes)>,
+    /// A task asks.
+    is_asking: bool,
+    away: Option<Away>,
+    /// What was taken of the local share of the total.
+    local: Local,
+    /// With so many keys, those are forgotten of which nothing is known that matters.
+    sweep_at: usize,
+}
+
+/// The server could not be asked.
+struct Away {
+    error: RedisError,
+    retry_at: Instant,
+    pause: Duration,
+}
+
+#[derive(Default)]
+struct Entry {
+    bucket: Bucket,
+    waiting: VecDeque<Waiter>,
+    /// With so many waiting, those are forgotten that are gone.
+    forget_at: usize,
+    /// Where it is in `due`.
+    due: Option<Instant>,
+    /// It is in the call that is under way.
+    is_asked: bool,
+    local: Local,
+}
+
+type Answer = Result<Grant, TryAcquireError>;
+
+struct Waiter {
+    answer: oneshot::Sender<Answer>,
+    /// It waits for as long as it takes.
+    is_patient: bool,
+}
+
+/// What is to be told when the lock is gone.
+type Told = Vec<(Waiter, Answer)>;
+
+/// What a caller finds.
+pub(super) enum Entered {
+    Permit,
+    Refused(TryAcquireError),
+    Wait(oneshot::Receiver<Answer>),
+}
+
+/// What the task is to do next.
+pub(super) enum Next {
+    /// For each key, how many permits.
+    Ask(Vec<(Bytes, u32)>),
+    /// Nothing before that.
+    Wait(Instant),
+    /// Nothing at all. Another task will do what comes later.
+    End,
+}
+
+impl Shared {
+    pub(super) fn new(
+        server: Server,
+        limits: Limits,
+        borrowing: Borrowing,
+        when_away: WhenAway,
+    ) -> Self {
+        Self {
+            server,
+            borrowing,
+            limits,
+            when_away,
+            wake: Notify::new(),
+            state: Mutex::new(State {
+                keys: HashMap::new(),
+                due: BTreeSet::new(),
+                is_asking: false,
+                away: None,
+                local: Local::default(),
+                sweep_at: FEW,
+            }),
+        }
+    }
+
+    /// A caller wants a permit.
+    pub(super) fn enter(self: &Arc<Self>, key: &[u8], is_patient: bool) -> Entered {
+        // Without a rate per key all keys are one.
+        let key = match self.limits.per_key {
+            Some(_) => Bytes::copy_from_slice(key),
+            None => Bytes::new(),
+        };
+        let runtime = Handle::current();
+        let now = Instant::now();
+        let mut state = self.state();
+        self.sweep(&mut state, now);
+        let is_stopped = self.is_stopped(&state, now);
+        let entry = state.keys.entry(key.clone()).or_default();
+        entry.forget_some();
+        let found = if entry.waiting.is_empty() && entry.bucket.take(now, self.borrowing).is_some()
+        {
+            Entered::Permit
+        } else if !is_patient && let Some(error) = is_stopped {
+            return Entered::Refused(TryAcquireError::Redis(error));
+        } else if !is_patient && let Some(after) = entry.bucket.wait(now) {
+            return Entered::Refused(TryAcquireError::NotYet { after });
+        } else {
+            let (answer, told) = oneshot::channel();
+            entry.waiting.push_back(Waiter { answer, is_patient });
+            Entered::Wait(told)
+        };
+        let is_new = self.list(&mut state, &key, now);
+        let is_first = is_new && !std::mem::replace(&mut state.is_asking, true);
+        drop(state);
+        if is_first {
+            runtime.spawn(asker::run(Arc::clone(self)));
+        } else if is_new {
+            self.wake.notify_one();
+        }
+        found
+    }
+
+    /// Has the server asked for a key, if there is need to. Whether that is news.
+    fn list(&self, state: &mut State, key: &Bytes, now: Instant) -> bool {
+        let away_until = match (&state.away, self.when_away) {
+            (Some(away), WhenAway::Stop) => Some(away.retry_at),
+            _ => None,
+        };
+        let Some(entry) = state.keys.get_mut(key) else {
+            return false;
+        };
+        if entry.is_asked || entry.due.is_some() {
+            return false;
+        }
+        let waiting = entry.waiting();
+        let wait = entry.bucket.wait(now);
+        let wanted = entry.bucket.wanted(waiting, now, self.borrowing);
+        // What nobody waits for is not asked for while there is none.
+        if wanted == 0 || waiting == 0 && (wait.is_some() || state.away.is_some()) {
+            return false;
+        }
+        let due = now + wait.unwrap_or_default();
+        let due = away_until.map_or(due, |until| due.max(until));
+        entry.due = Some(due);
+        state.due.insert((due, key.clone()));
+        true
+    }
+
+    /// What the task is to do next. While the server is away and each process has its share, that share is
+    /// given out here.
+    pub(super) fn next(self: &Arc<Self>, is_probing: bool) -> Next {
+        let now = Instant::now();
+        let mut told = Told::new();
+        let mut state = self.state();
+        let retry_at = self.shares_until(&state);
+        let mut asked = Vec::new();
+        while asked.len() < AT_ONCE
+            && let Some((due, _)) = state.due.first()
+            && *due <= now
+            && let Some((_, key)) = state.due.pop_first()
+        {
+            let Some(entry) = state.keys.get_mut(&key) else {
+                continue;
+            };
+            entry.due = None;
+            entry.forget_gone();
+            let waiting = entry.waiting();
+            let wanted = entry.bucket.wanted(waiting, now, self.borrowing);
+            match wanted {
+                0 => {}
+                _ if retry_at.is_some() => self.share(&mut state, &key, now, &mut told),
+                _ => {
+                    entry.is_asked = true;
+                    asked.push((key, wanted));
+                }
+            }
+        }
+        let next = match state.due.first() {
+            _ if !asked.is_empty() => Next::Ask(asked),
+            Some((due, _)) => {
+                let probe_at = retry_at.filter(|_| !is_probing);
+                Next::Wait(probe_at.map_or(*due, |at| at.min(*due)))
+            }
+            None => {
+                state.is_asking = false;
+                Next::End
+            }
+        };
+        drop(state);
+        tell(told);
+        next
+    }
+
+    /// Whether it is time to find out whether the server is back, while each process has its share.
+    pub(super) fn is_probe_due(&self) -> bool {
+        let retry_at = self.shares_until(&self.state());
+        retry_at.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// While each process has its share: when the server is to be asked again.
+    fn shares_until(&self, state: &State) -> Option<Instant> {
+        match self.when_away {
+            WhenAway::LocalShare { .. } => Some(state.away.as_ref()?.retry_at),
+            WhenAway::Stop => None,
+        }
+    }
+
+    /// Gives out what the share of this process has for those who wait for a key.
+    fn share(self: &Arc<Self>, state: &mut State, key: &Bytes, now: Instant, told: &mut Told) {
+        let State { keys, local, .. } = state;
+        let Some(entry) = keys.get_mut(key) else {
+            return;
+        };
+        let waiting = entry.waiting();
+        let (count, wait) = self
+            .limits
+            .take_share(&mut entry.local, local, now, waiting);
+        entry.bucket.granted(count, now, self.borrowing);
+        if !wait.is_zero() {
+            entry.bucket.none_before(now + wait);
+        }
+        self.deliver(entry, key, now, told);
+        self.list(state, key, now);
+    }
+
+    /// The server has answered a call that was sent at that time: for each key how many permits it grants,
+    /// and how long there are no more.
+    pub(super) fn answered(
+        self: &Arc<Self>,
+        asked: &[(Bytes, u32)],
+        sent: Instant,
+        answer: Result<Vec<(u32, Duration)>, RedisError>,
+    ) {
+        let now = Instant::now();
+        let mut told = Told::new();
+        let mut state = self.state();
+        match answer {
+            Ok(answers) => {
+                state.away = None;
+                for ((key, _), (count, wait)) in asked.iter().zip(answers) {
+                    let Some(entry) = state.keys.get_mut(key) else {
+                        continue;
+                    };
+                    entry.is_asked = false;
+                    entry.bucket.granted(count, sent, self.borrowing);
+                    if !wait.is_zero() {
+                        entry.bucket.none_before(now + wait);
+                    }
+                    self.deliver(entry, key, now, &mut told);
+                    self.list(&mut state, key, now);
+                }
+            }
+            Err(error) => {
+                if error.is_retryable() {
+                    let pause = state.away.as_ref().map(|away| away.pause * 2);
+                    let pause = pause.unwrap_or(PAUSES.0).min(PAUSES.1);
+                    tracing::warn!(%error, when_away = ?self.when_away, "the rate is not shared now");
+                    state.away = Some(Away {
+                        error: error.clone(),
+                        retry_at: now + pause,
+                        pause,
+                    });
+                }
+                for (key, _) in asked {
+                    if let Some(entry) = state.keys.get_mut(key) {
+                        entry.is_asked = false;
+                        if !error.is_retryable() || self.when_away == WhenAway::Stop {
+                            let is_last = !error.is_retryable();
+                            entry.refuse(is_last, &error, &mut told);
+                        }
+                    }
+                    self.list(&mut state, key, now);
+                }
+            }
+        }
+        drop(state);
+        tell(told);
+    }
+
+    /// Gives the permits of a key to those who wait for them, and tells the others who do not wait for long.
+    fn deliver(self: &Arc<Self>, entry: &mut Entry, key: &Bytes, now: Instant, told: &mut Told) {
+        entry.forget_some();
+        while !entry.waiting.is_empty()
+            && let Some(until) = entry.bucket.take(now, self.borrowing)
+            && let Some(waiter) = entry.waiting.pop_front()
+        {
+            told.push((waiter, Ok(Grant::new(self, key, until))));
+            entry.forget_some();
+        }
+        if let Some(after) = entry.bucket.wait(now) {
+            let waiting = std::mem::take(&mut entry.waiting);
+            for waiter in waiting {
+                match waiter.is_patient {
+                    true => entry.waiting.push_back(waiter),
+                    false => told.push((waiter, Err(TryAcquireError::NotYet { after }))),
+                }
+            }
+        }
+    }
+
+    /// A permit was not used.
+    fn put_back(self: &Arc<Self>, key: &Bytes, until: Instant) {
+        let now = Instant::now();
+        let mut told = Told::new();
+        let mut state = self.state();
+        if let Some(entry) = state.keys.get_mut(key) {
+            entry.bucket.put_back(until);
+            self.deliver(entry, key, now, &mut told);
+        }
+        drop(state);
+        tell(told);
+    }
+
+    /// The task has ended before it was done: its runtime has. Those who wait are woken up, and the first of
+    /// them starts another one.
+    pub(super) fn asker_is_gone(&self) {
+        let mut state = self.state();
+        state.is_asking = false;
+        state.due.clear();
+        let mut waiting = Vec::new();
+        for entry in state.keys.values_mut() {
+            entry.due = None;
+            entry.is_asked = false;
+            waiting.extend(entry.waiting.drain(..));
+        }
+        drop(state);
+        drop(waiting);
+    }
+
+    /// Why nothing may start now.
+    fn is_stopped(&self, state: &State, now: Instant) -> Option<RedisError> {
+        let away = state.away.as_ref()?;
+        let is_stopped = self.when_away == WhenAway::Stop && now < away.retry_at;
+        is_stopped.then(|| away.error.clone())
+    }
+
+    fn sweep(&self, state: &mut State, now: Instant) {
+        if state.keys.len() < state.sweep_at {
+            return;
+        }
+        let State { keys, .. } = state;
+        keys.retain(|_, entry| {
+            entry.forget_gone();
+            let is_waited_for = !entry.waiting.is_empty() || entry.due.is_some() || entry.is_asked;
+            is_waited_for
+                || !entry.bucket.is_idle(now, self.borrowing)
+                || self.limits.matters(&entry.local, now)
+        });
+        // As many again must come before the next time, so that it costs the same for each.
+        state.sweep_at = (keys.len() * 2).max(FEW);
+    }
+
+    /// How many keys are known.
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> usize {
+        self.state().keys.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    /// Callers that were dropped do not count.
+    fn forget_gone(&mut self) {
+        self.waiting.retain(|waiter| !waiter.answer.is_closed());
+        self.forget_at = (self.waiting.len() * 2).max(16);
+    }
+
+    /// The same, but only those in front, and the others now and then.
+    fn forget_some(&mut self) {
+        if self.waiting.len() >= self.forget_at {
+            self.forget_gone();
+        }
+        while self
+            .waiting
+            .front()
+            .is_some_and(|waiter| waiter.answer.is_closed())
+        {
+            self.waiting.pop_front();
+        }
+    }
+
+    fn waiting(&self) -> u32 {
+        u32::try_from(self.waiting.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Tells those who wait that there is no permit: all of them, or those who do not wait for long.
+    fn refuse(&mut self, all: bool, error: &RedisError, told: &mut Told) {
+        for waiter in std::mem::take(&mut self.waiting) {
+            match waiter.is_patient && !all {
+                true => self.waiting.push_back(waiter),
+                false => told.push((waiter, Err(TryAcquireError::Redis(error.clone())))),
+            }
+        }
+    }
+}
+
+/// Without the lock. A permit of a caller that is gone is put back.
+fn tell(told: Told) {
+    for (waiter, answer) in told {
+        let _ = waiter.answer.send(answer);
+    }
+}
+
+/// A permit that was taken for a caller. It is put back if it is dropped before it is used.
+pub(super) struct Grant {
+    shared: Option<Arc<Shared>>,
+    key: Bytes,
+    until: Instant,
+}
+
+impl Grant {
+    fn new(shared: &Arc<Shared>, key: &Bytes, until: Instant) -> Self {
+        Self {
+            shared: Some(Arc::clone(shared)),
+            key: key.clone(),
+            until,
+        }
+    }
+
+    /// Whether it could be used: it is not kept for longer than was said.
+    pub(super) fn redeem(mut self) -> bool {
+        let is_valid = Instant::now() < self.until;
+        if is_valid {
+            self.shared = None;
+        }
+        is_valid
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            shared.put_back(&self.key, self.until);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::{Rate, SharedRate, SharedRateBuilder};
+    use crate::server::Redis;
+
+    /// Nothing listens there.
+    fn without_server() -> SharedRateBuilder {
+        let redis = Redis::at("redis://127.0.0.1:1/").unwrap();
+        let policy = WhenAway::LocalShare { processes: 1 };
+        SharedRate::builder(&redis, "rate").when_away(policy)
+    }
+
+    #[tokio::test]
+    async fn keys_that_are_idle_are_forgotten() {
+        let keep = Duration::from_millis(10);
+        let rate = without_server()
+            .per_key(Rate::per_second(10_000))
+            .keep(keep);
+        let rate = rate.build().unwrap();
+        for n in 0..50_000_u32 {
+            rate.acquire(n.to_be_bytes()).await.unwrap();
+        }
+        tokio::time::sleep(keep * 3).await;
+        let before = rate.shared.keys();
+        for n in 0..before as u32 * 2 + FEW as u32 {
+            rate.acquire(n.to_le_bytes()).await.unwrap();
+        }
+        println!("{before} keys, and then {}", rate.shared.keys());
+        assert!(rate.shared.keys() < 50_000, "{}", rate.shared.keys());
+    }
+
+    #[tokio::test]
+    async fn callers_that_are_gone_are_forgotten() {
+        let rate = without_server().total(Rate::per(1, Duration::from_secs(3_600)));
+        let rate = rate.build().unwrap();
+        rate.acquire("").await.unwrap();
+        let stays = tokio::spawn({
+            let rate = rate.clone();
+            async move { rate.acquire("").await }
+        });
+        tokio::task::yield_now().await;
+        for _ in 0..10_000 {
+            let call = rate.acquire("");
+            assert!(futures::FutureExt::now_or_never(call).is_none());
+        }
+        let state = rate.shared.state();
+        assert!(state.keys[&Bytes::new()].waiting.len() < 40);
+        assert!(!stays.is_finished());
+    }
+}

@@ -1,0 +1,228 @@
+//! A rate, as a user writes it.
+
+use std::time::Duration;
+
+use crate::error::ConfigError;
+
+/// So many starts per period, and how many of them may come at once, over all processes.
+///
+/// Starts are spread evenly: `per_second(10)` is one every 100 ms, and not ten at the beginning of each
+/// second. What was not used is saved up to the [`burst`](Self::burst). The time between two starts is
+/// rounded up to a whole nanosecond, so that the rate is never exceeded.
+///
+/// It is the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, in its form of virtual scheduling.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use keylane_redis::Rate;
+///
+/// // A partner allows 100 calls a second, and does not mind 20 at once.
+/// let calls = Rate::per_second(100).burst(20);
+/// // Three text messages a day, each at least eight hours after the one before.
+/// let texts = Rate::per(3, Duration::from_secs(24 * 3600));
+/// # let _ = (calls, texts);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    count: u32,
+    period: Duration,
+    burst: Option<u32>,
+}
+
+impl Rate {
+    /// This many starts per second.
+    pub const fn per_second(count: u32) -> Self {
+        Self::per(count, Duration::from_secs(1))
+    }
+
+    /// This many starts per period.
+    pub const fn per(count: u32, period: Duration) -> Self {
+        Self {
+            count,
+            period,
+            burst: None,
+        }
+    }
+
+    /// How many may start at once after a time without any. Unless set, it is what the rate gives in 100
+    /// milliseconds, and 1 for rates of less than 20 a second: what a process borrows, and what came to be
+    /// free while it asked, is taken out of the burst.
+    #[must_use]
+    pub const fn burst(mut self, burst: u32) -> Self {
+        self.burst = Some(burst);
+        self
+    }
+
+    /// What the scripts count with.
+    ///
+    /// # Errors
+    ///
+    /// `Zero`, if nothing could ever start, or if the period has no length. `TooLarge`, if it is more than one
+    /// start per nanosecond, or if saving up the burst takes more than 100 days.
+    pub(super) fn limit(&self, setting: &'static str) -> Result<Limit, ConfigError> {
+        if self.count == 0 || self.burst == Some(0) || self.period.is_zero() {
+            return Err(ConfigError::Zero(setting));
+        }
+        let count = u128::from(self.count);
+        let each = self.period.as_nanos().div_ceil(count);
+        let burst = self
+            .burst
+            .unwrap_or_else(|| u32::try_from((AT_ONCE / each).max(1)).unwrap_or(u32::MAX));
+        let is_exact = self.period.as_nanos() >= count;
+        match u64::try_from(each * u128::from(burst)) {
+            Ok(full) if is_exact && full <= LONGEST => Ok(Limit {
+                each: each as u64,
+                burst,
+            }),
+            _ => Err(ConfigError::TooLarge(setting)),
+        }
+    }
+}
+
+/// In nanoseconds, what the burst is worth unless set.
+const AT_ONCE: u128 = 100_000_000;
+
+/// 100 days in nanoseconds: less than 2^53, up to which the numbers of a script are exact.
+const LONGEST: u64 = 100 * 24 * 60 * 60 * 1_000_000_000;
+
+/// A rate, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// From one start to the next, in nanoseconds, when they come evenly.
+    pub(super) each: u64,
+    pub(super) burst: u32,
+}
+
+impl Limit {
+    /// The part of one of so many processes.
+    pub(super) fn share(self, processes: u32) -> Self {
+        Self {
+            each: self.each.saturating_mul(u64::from(processes)),
+            burst: (self.burst / processes).max(1),
+        }
+    }
+
+    fn full(self) -> u64 {
+        self.each.saturating_mul(u64::from(self.burst))
+    }
+
+    /// Takes up to so many permits now, as the script does. `word` is the time at which all that was taken
+    /// would be used up evenly; times are nanoseconds since an epoch of the caller's, and 0 is a word that was
+    /// never used.
+    pub(super) fn take(self, word: &mut u64, now: u64, wanted: u32) -> u32 {
+        let taken = self.free(*word, now).min(wanted);
+        if taken > 0 {
+            let more = self.each.saturating_mul(u64::from(taken));
+            *word = now.max(*word).saturating_add(more);
+        }
+        taken
+    }
+
+    /// How many permits there are now.
+    pub(super) fn free(self, word: u64, now: u64) -> u32 {
+        let free = self.full().saturating_sub(ahead(word, now)) / self.each;
+        u32::try_from(free).unwrap_or(u32::MAX)
+    }
+
+    /// How many nanoseconds it takes until there is one more.
+    pub(super) fn wait(self, word: u64, now: u64) -> u64 {
+        let next = ahead(word, now).saturating_add(self.each);
+        next.saturating_sub(self.full())
+    }
+}
+
+fn ahead(word: u64, now: u64) -> u64 {
+    word.saturating_sub(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn what_could_never_start_is_refused() {
+        for rate in [
+            Rate::per_second(0),
+            Rate::per_second(1).burst(0),
+            Rate::per(1, Duration::ZERO),
+        ] {
+            let refused = Err(ConfigError::Zero("total"));
+            assert_eq!(rate.limit("total"), refused, "{rate:?}");
+        }
+    }
+
+    #[test]
+    fn what_scripts_cannot_count_is_refused() {
+        let days = 24 * 3600 * SECOND;
+        for rate in [
+            Rate::per_second(1_000_000_001),
+            Rate::per(1, Duration::MAX),
+            Rate::per(1, 101 * days),
+            Rate::per(1, 51 * days).burst(2),
+            Rate::per(u32::MAX, Duration::MAX).burst(u32::MAX),
+        ] {
+            let refused = Err(ConfigError::TooLarge("total"));
+            assert_eq!(rate.limit("total"), refused, "{rate:?}");
+        }
+        for rate in [
+            Rate::per_second(1_000_000_000).burst(u32::MAX),
+            Rate::per(1, 100 * days),
+        ] {
+            assert!(rate.limit("total").is_ok(), "{rate:?}");
+        }
+    }
+
+    #[test]
+    fn a_burst_is_worth_a_tenth_of_a_second() {
+        let burst = |rate: Rate| rate.limit("total").unwrap().burst;
+        let bursts = [1, 10, 19, 20, 1_000, 1_000_000].map(|count| burst(Rate::per_second(count)));
+        assert_eq!(bursts, [1, 1, 1, 2, 100, 100_000]);
+        assert_eq!(burst(Rate::per_second(1_000).burst(3)), 3);
+    }
+
+    #[test]
+    fn the_interval_is_rounded_up() {
+        let limit = Rate::per_second(3).limit("total").unwrap();
+        assert_eq!(limit.each, 333_333_334);
+    }
+
+    proptest! {
+        #[test]
+        fn no_window_has_more_than_its_share(
+            each in 1..50_u64,
+            burst in 1..10_u32,
+            asks in prop::collection::vec((0..60_u64, 1..12_u32), 1..80),
+        ) {
+            let limit = Limit { each, burst };
+            let (mut word, mut now) = (0, 0);
+            let mut taken = Vec::new();
+            for (gap, wanted) in asks {
+                now += gap;
+                let wait = limit.wait(word, now);
+                let free = limit.free(word, now);
+                prop_assert_eq!(wait == 0, free > 0);
+                let mut later = word;
+                prop_assert!(limit.take(&mut later, now + wait, 1) == 1);
+                if wait > 0 {
+                    let mut early = word;
+                    prop_assert_eq!(limit.take(&mut early, now + wait - 1, 1), 0);
+                }
+                let count = limit.take(&mut word, now, wanted);
+                prop_assert_eq!(count, free.min(wanted));
+                taken.push((now, u64::from(count)));
+            }
+            for (i, (from, _)) in taken.iter().enumerate() {
+                for (j, (to, _)) in taken.iter().enumerate().skip(i) {
+                    let count: u64 = taken[i..=j].iter().map(|(_, count)| count).sum();
+                    prop_assert!(count <= u64::from(burst) + (to - from) / each);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Answers of the server, and what can be done where it cannot answer.
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::id::EntryId;
+use crate::error::{ErrorKind, RedisError};
+
+/// The fields of an entry, in their order.
+pub(super) type Fields = Vec<(Bytes, Bytes)>;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server cannot do it now, and has done nothing: ask again.
+    Unable(RedisError),
+    /// The stream or its group is not there any more.
+    NoGroup,
+    /// Open the source again.
+    Failed(RedisError),
+}
+
+impl From<redis::RedisError> for Failure {
+    fn from(error: redis::RedisError) -> Self {
+        match error.code() {
+            Some("NOGROUP") => Self::NoGroup,
+            Some("EXECABORT") => Self::Unable(error.into()),
+            _ => RedisError::from(error).into(),
+        }
+    }
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        match error.kind() == ErrorKind::Unable && !error.breaks_connection() {
+            true => Self::Unable(error),
+            false => Self::Failed(error),
+        }
+    }
+}
+
+/// Another program answers, or a later version.
+pub(super) fn incomprehensible() -> Failure {
+    Failure::Failed(RedisError::new(
+        ErrorKind::Other,
+        "an answer that makes no sense",
+    ))
+}
+
+pub(super) fn bytes(value: Value) -> Option<Bytes> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes.into()),
+        Value::SimpleString(text) => Some(text.into()),
+        Value::VerbatimString { text, .. } => Some(text.into()),
+        Value::Int(number) => Some(number.to_string().into()),
+        _ => None,
+    }
+}
+
+pub(super) fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+pub(super) fn id(value: &Value) -> Option<EntryId> {
+    match value {
+        Value::BulkString(bytes) => EntryId::of(bytes),
+        Value::SimpleString(text) => EntryId::of(text.as_bytes()),
+        _ => None,
+    }
+}
+
+/// The elements of an array; none if there is nothing.
+pub(super) fn list(value: Value) -> Option<Vec<Value>> {
+    match value {
+        Value::Nil => Some(Vec::new()),
+        value => value.into_sequence().ok(),
+    }
+}
+
+/// As many elements as are wanted.
+pub(super) fn tuple<const N: usize>(value: Value) -> Option<[Value; N]> {
+    let mut values = list(value)?;
+    values.truncate(N);
+    values.try_into().ok()
+}
+
+pub(super) fn fields(value: Value) -> Option<Fields> {
+    let pair = |(name, value)| Some((bytes(name)?, bytes(value)?));
+    if let Value::Map(pairs) = value {
+        return pairs.into_iter().map(pair).collect();
+    }
+    let mut flat = list(value)?.into_iter();
+    let mut fields = Vec::with_capacity(flat.len() / 2);
+    while let Some(name) = flat.next() {
+        fields.push(pair((name, flat.next()?))?);
+    }
+    Some(fields)
+}
+
+/// Entries as `XRANGE` has them.
+pub(super) fn entries(value: Value) -> Option<Vec<(EntryId, Fields)>> {
+    let entry = |value| {
+        let [name, body] = tuple(value)?;
+        Some((id(&name)?, fields(body)?))
+    };
+    list(value)?.into_iter().map(entry).collect()
+}
+
+/// The entries of the first stream of an answer to `XREADGROUP`.
+pub(super) fn read_of_one(value: Value) -> Option<Vec<(EntryId, Fields)>> {
+    let first = match value {
+        Value::Nil => return Some(Vec::new()),
+        Value::Map(streams) => streams.into_iter().next()?.1,
+        value => {
+            let [stream] = tuple(value)?;
+            let [_, entries] = tuple(stream)?;
+            entries
+        }
+    };
+    entries(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_read_is_understood_in_both_protocols() {
+        let entry = Value::Array(vec![
+            text("7-1"),
+            Value::Array(vec![text("key"), text("a"), text("payload"), text("")]),
+        ]);
+        let entries = || Value::Array(vec![entry.clone()]);
+        let array = Value::Array(vec![Value::Array(vec![text("orders"), entries()])]);
+        let map = Value::Map(vec![(text("orders"), entries())]);
+        let expected = vec![(
+            "7-1".parse().unwrap(),
+            vec![("key".into(), "a".into()), ("payload".into(), Bytes::new())],
+        )];
+        for answer in [array, map] {
+            assert_eq!(read_of_one(answer), Some(expected.clone()));
+        }
+        assert_eq!(read_of_one(Value::Nil), Some(Vec::new()));
+        assert_eq!(read_of_one(Value::Okay), None);
+        assert_eq!(fields(Value::Array(vec![text("key")])), None);
+    }
+}

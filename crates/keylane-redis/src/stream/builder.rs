@@ -1,0 +1,262 @@
+//! What a source is built with.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylane_leases::Leases;
+
+use super::fields::StreamFields;
+use super::source::StreamSource;
+use crate::error::ConfigError;
+use crate::names;
+use crate::server::Redis;
+
+/// Where a group begins that is not there yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamStart {
+    /// At the first entry of the stream: nothing is left out.
+    #[default]
+    Earliest,
+    /// At the end of the stream: only what is added from now on.
+    Latest,
+}
+
+/// Which entries are cut off a stream while it is consumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamTrim {
+    /// None.
+    #[default]
+    Never,
+    /// Those that all groups of the stream have had and acked. A group that lags, or that nothing reads
+    /// any more, keeps all entries that it has not had: remove it with `XGROUP DESTROY`.
+    Settled,
+}
+
+/// How streams are read. See [`StreamSource::builder`].
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct StreamBuilder {
+    redis: Redis,
+    settings: Settings,
+}
+
+/// A builder whose settings go together.
+pub(super) struct Config {
+    pub(super) redis: Redis,
+    pub(super) settings: Settings,
+}
+
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) group: Bytes,
+    pub(super) streams: Vec<Bytes>,
+    pub(super) name: String,
+    pub(super) fields: StreamFields,
+    pub(super) start_at: StreamStart,
+    pub(super) ttl: Duration,
+    pub(super) leases: Option<Leases>,
+    pub(super) read_ahead: usize,
+    pub(super) letters: Option<Bytes>,
+    pub(super) deletes: bool,
+    pub(super) trim: StreamTrim,
+    pub(super) trim_every: Duration,
+    pub(super) exact_starts: bool,
+}
+
+impl StreamBuilder {
+    pub(super) fn new(redis: &Redis, group: Bytes) -> Self {
+        Self {
+            redis: redis.clone(),
+            settings: Settings {
+                group,
+                streams: Vec::new(),
+                name: std::process::id().to_string(),
+                fields: StreamFields::new(),
+                start_at: StreamStart::default(),
+                ttl: Duration::from_secs(10),
+                leases: None,
+                read_ahead: 500,
+                letters: None,
+                deletes: false,
+                trim: StreamTrim::default(),
+                trim_every: Duration::from_secs(10),
+                exact_starts: false,
+            },
+        }
+    }
+
+    /// Reads this stream, beside others that are named. It is made if it is not there.
+    pub fn stream(mut self, name: impl Into<Bytes>) -> Self {
+        let name = name.into();
+        if !self.settings.streams.contains(&name) {
+            self.settings.streams.push(name);
+        }
+        self
+    }
+
+    /// Reads these streams.
+    pub fn streams<N: Into<Bytes>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        names.into_iter().fold(self, Self::stream)
+    }
+
+    /// Reads the streams `name:0`, `name:1` and so on, so many of them: a stream in partitions. A producer
+    /// adds an entry to the one that [`partition_of`](crate::partition_of) says for its key.
+    ///
+    /// All members of the group must say the same number. In a cluster each partition is in a slot of its
+    /// own, unless the name has braces.
+    pub fn partitions(self, name: impl AsRef<str>, count: u32) -> Self {
+        let name = name.as_ref();
+        self.streams((0..count).map(|number| format!("{name}:{number}")))
+    }
+
+    /// What this process is called in `XINFO CONSUMERS`; the number of the process unless set. There is a
+    /// fencing token behind it.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.settings.name = name.into();
+        self
+    }
+
+    /// In which fields of an entry the parts of a message are.
+    pub fn fields(mut self, fields: StreamFields) -> Self {
+        self.settings.fields = fields;
+        self
+    }
+
+    /// The field of the key; `key` unless set.
+    pub fn key_field(mut self, name: impl Into<Bytes>) -> Self {
+        self.settings.fields = self.settings.fields.key(name);
+        self
+    }
+
+    /// The field of the payload; `payload` unless set.
+    pub fn payload_field(mut self, name: impl Into<Bytes>) -> Self {
+        self.settings.fields = self.settings.fields.payload(name);
+        self
+    }
+
+    /// Where a group begins that is not there yet; [`StreamStart::Earliest`] unless set.
+    pub fn start_at(mut self, start_at: StreamStart) -> Self {
+        self.settings.start_at = start_at;
+        self
+    }
+
+    /// For how long a stream is owned without a renewal, from 100 milliseconds to a day; 10 seconds unless
+    /// set. It is renewed after each third of that. A process that crashes, or is paused for longer, is
+    /// followed by another one after this time. All members of the group should say the same.
+    pub fn lease(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// The leases under which streams are owned; [`RedisLeases`](crate::RedisLeases) in the same server
+    /// unless set. All members of the group must have leases of the same store.
+    pub fn leases(mut self, leases: Leases) -> Self {
+        self.settings.leases = Some(leases);
+        self
+    }
+
+    /// Up to how many entries of each stream wait here until they are handed over; 500 unless set. Fewer
+    /// if they are large: about 16 MiB.
+    pub fn read_ahead(mut self, entries: usize) -> Self {
+        self.settings.read_ahead = entries;
+        self
+    }
+
+    /// Keeps dead letters in this stream: those of a dispatcher that is built with
+    /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource). See [`StreamSource`] for what they say.
+    pub fn dead_letters(mut self, stream: impl Into<Bytes>) -> Self {
+        self.settings.letters = Some(stream.into());
+        self
+    }
+
+    /// Deletes entries when they are acked, once all groups of the stream have acked them. A server without
+    /// `XACKDEL` (before Redis 8.2, and Valkey) deletes them if there is no other group.
+    pub fn delete_acked(mut self) -> Self {
+        self.settings.deletes = true;
+        self
+    }
+
+    /// Which entries are cut off the streams that this process owns; [`StreamTrim::Never`] unless set.
+    pub fn trim(mut self, trim: StreamTrim) -> Self {
+        self.settings.trim = trim;
+        self
+    }
+
+    /// How often they are cut off; every 10 seconds unless set.
+    pub fn trim_every(mut self, interval: Duration) -> Self {
+        self.settings.trim_every = interval;
+        self
+    }
+
+    /// Notes each attempt before it starts. Without it the first attempt at an entry that was not handed
+    /// over before needs no note, so that a crash during it does not count. With it each message costs a
+    /// round trip, and waits for it for up to 100 milliseconds.
+    pub fn exact_starts(mut self) -> Self {
+        self.settings.exact_starts = true;
+        self
+    }
+
+    /// Checks the settings. Nothing is connected before the source is consumed.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], if something is missing, empty or zero, or a name has no clear slot in a cluster.
+    pub fn build(self) -> Result<StreamSource, ConfigError> {
+        let settings = &self.settings;
+        names::check("group", &settings.group)?;
+        if settings.streams.is_empty() {
+            return Err(ConfigError::Empty("stream"));
+        }
+        for stream in &settings.streams {
+            names::check("stream", stream)?;
+        }
+        if let Some(letters) = &settings.letters {
+            names::check("dead_letters", letters)?;
+        }
+        if settings.name.is_empty() {
+            return Err(ConfigError::Empty("name"));
+        }
+        let zeros = [
+            ("lease", settings.ttl.is_zero()),
+            ("read_ahead", settings.read_ahead == 0),
+            ("trim_every", settings.trim_every.is_zero()),
+        ];
+        if let Some((what, _)) = zeros.into_iter().find(|(_, is_zero)| *is_zero) {
+            return Err(ConfigError::Zero(what));
+        }
+        Ok(StreamSource::new(Arc::new(Config {
+            redis: self.redis,
+            settings: self.settings,
+        })))
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("group", &self.group)
+            .field("streams", &self.streams)
+            .field("name", &self.name)
+            .field("start_at", &self.start_at)
+            .field("lease", &self.ttl)
+            .field("read_ahead", &self.read_ahead)
+            .field("dead_letters", &self.letters)
+            .field("delete_acked", &self.deletes)
+            .field("trim", &self.trim)
+            .field("exact_starts", &self.exact_starts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for StreamBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamBuilder")
+            .field("redis", &self.redis)
+            .field("settings", &self.settings)
+            .finish()
+    }
+}

@@ -1,0 +1,121 @@
+//! How far a stream is read ahead.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::id::EntryId;
+
+/// About how many bytes of a stream wait here.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Between the task that reads a stream and the source that hands it over.
+#[derive(Debug)]
+pub(super) struct Flow {
+    most: usize,
+    ahead: Mutex<Ahead>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Ahead {
+    entries: usize,
+    bytes: usize,
+    /// Of an entry, on average.
+    size: Option<usize>,
+    /// Up to where the stream is read.
+    last: EntryId,
+}
+
+impl Flow {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            ahead: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// How many entries there is room for. Waits until that is half of all.
+    pub(super) async fn room(&self) -> usize {
+        loop {
+            let room = self.ahead().room(self.most);
+            if let Some(room) = room {
+                return room;
+            }
+            self.wake.notified().await;
+        }
+    }
+
+    /// So many were read.
+    pub(super) fn read(&self, entries: usize, bytes: usize, last: EntryId) {
+        let mut ahead = self.ahead();
+        ahead.entries += entries;
+        ahead.bytes += bytes;
+        ahead.last = last;
+        if let Some(size) = bytes.checked_div(entries) {
+            ahead.size = Some(ahead.size.map_or(size, |before| (before + size) / 2));
+        }
+    }
+
+    /// One was handed over, or dropped.
+    pub(super) fn passed(&self, bytes: usize) {
+        let mut ahead = self.ahead();
+        ahead.entries = ahead.entries.saturating_sub(1);
+        ahead.bytes = ahead.bytes.saturating_sub(bytes);
+        let has_room = ahead.room(self.most).is_some();
+        drop(ahead);
+        if has_room {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Up to where the stream is read.
+    pub(super) fn last(&self) -> EntryId {
+        self.ahead().last
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ahead {
+    fn room(&self, most: usize) -> Option<usize> {
+        if self.entries > most / 2 || self.bytes > MOST_BYTES / 2 {
+            return None;
+        }
+        // A first look at how large they are.
+        let by_size = match self.size {
+            None => 64,
+            Some(size) => (MOST_BYTES - self.bytes) / size.max(1),
+        };
+        Some((most - self.entries).min(by_size).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn there_is_room_for_a_number_and_for_bytes() {
+        let flow = Flow::new(1_000);
+        assert_eq!(flow.room().await, 64);
+        flow.read(64, 64 * 100, EntryId::new(7, 0));
+        assert_eq!((flow.room().await, flow.last()), (936, EntryId::new(7, 0)));
+        flow.read(936, 93_600, EntryId::new(8, 0));
+        let waits = tokio::time::timeout(std::time::Duration::from_secs(1), flow.room());
+        assert!(waits.await.is_err());
+        (0..500).for_each(|_| flow.passed(100));
+        assert_eq!(flow.room().await, 500);
+    }
+
+    #[tokio::test]
+    async fn large_entries_are_read_one_by_one() {
+        let flow = Flow::new(1_000);
+        flow.read(1, 16 << 20, EntryId::default());
+        flow.passed(16 << 20);
+        assert_eq!(flow.room().await, 1);
+    }
+}

@@ -1,0 +1,114 @@
+//! The id of an entry.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+
+use thiserror::Error;
+
+/// The id of an entry in its stream: `<milliseconds>-<number>`.
+///
+/// # Examples
+///
+/// ```
+/// use keylane_redis::EntryId;
+///
+/// let id: EntryId = "1700000000000-3".parse()?;
+/// assert_eq!(id.to_string(), "1700000000000-3");
+/// assert!(id > "1700000000000-2".parse()?);
+/// # Ok::<(), keylane_redis::NoEntryId>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId {
+    ms: u64,
+    number: u64,
+}
+
+/// The text is not the id of an entry.
+#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+#[error("not of the form `<milliseconds>-<number>`")]
+pub struct NoEntryId;
+
+impl EntryId {
+    #[cfg(test)]
+    pub(super) fn new(ms: u64, number: u64) -> Self {
+        Self { ms, number }
+    }
+
+    pub(super) fn of(text: &[u8]) -> Option<Self> {
+        std::str::from_utf8(text).ok()?.parse().ok()
+    }
+
+    /// When it was added, by the clock of the server, unless its producer has said something else.
+    pub fn time(&self) -> Option<SystemTime> {
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.ms))
+    }
+
+    /// The same as milliseconds since 1970.
+    pub fn millis(&self) -> u64 {
+        self.ms
+    }
+
+    /// The highest id that is below this one.
+    pub(super) fn before(self) -> Self {
+        match (self.number.checked_sub(1), self.ms.checked_sub(1)) {
+            (Some(number), _) => Self { number, ..self },
+            (None, Some(ms)) => Self {
+                ms,
+                number: u64::MAX,
+            },
+            (None, None) => self,
+        }
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.ms, self.number)
+    }
+}
+
+impl FromStr for EntryId {
+    type Err = NoEntryId;
+
+    fn from_str(text: &str) -> Result<Self, NoEntryId> {
+        let (ms, number) = text.split_once('-').ok_or(NoEntryId)?;
+        let number_of = |text: &str| text.parse().map_err(|_| NoEntryId);
+        Ok(Self {
+            ms: number_of(ms)?,
+            number: number_of(number)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_ordered_as_the_server_orders_them() {
+        let ids = [
+            "0-0",
+            "0-9",
+            "0-10",
+            "2-0",
+            "10-0",
+            "10-18446744073709551615",
+        ];
+        let parsed: Vec<EntryId> = ids.iter().map(|id| id.parse().unwrap()).collect();
+        assert!(parsed.is_sorted());
+        assert!(
+            parsed
+                .iter()
+                .zip(ids)
+                .all(|(id, text)| id.to_string() == text)
+        );
+        assert_eq!(
+            EntryId::new(10, 0).before().to_string(),
+            "9-18446744073709551615"
+        );
+        for text in ["", "7", "7-", "-7", "7-x", "7-3-1"] {
+            assert_eq!(text.parse::<EntryId>(), Err(NoEntryId), "{text}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What names a delivery.
+
+use keylane::source::Generation;
+
+use super::id::EntryId;
+
+/// One hand-out of an entry of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamPosition {
+    /// Which of the streams of the source.
+    pub(super) stream: u32,
+    /// Attempts that the server knows of from before.
+    pub(super) attempts: u32,
+    /// Attempts up to this one may start without a note.
+    pub(super) free: u32,
+    pub(super) generation: Generation,
+    pub(super) id: EntryId,
+}
+
+impl StreamPosition {
+    /// The id of the entry in its stream.
+    pub fn id(&self) -> EntryId {
+        self.id
+    }
+
+    /// The place of its stream in the order in which the streams of the source were named.
+    pub fn stream(&self) -> usize {
+        self.stream as usize
+    }
+}

@@ -1,0 +1,220 @@
+//! Reads one owned stream ahead.
+
+use std::time::Duration;
+
+use keylane::source::RawMessage;
+use tokio::time::sleep;
+
+use super::answer::Failure;
+use super::cursor::{Cursor, Next};
+use super::flow::Flow;
+use super::id::EntryId;
+use super::teller::PAUSE;
+use super::tenure::{Found, Refused, Tenure, wait};
+use super::worker::{News, Worker};
+use crate::error::RedisError;
+use crate::link::Link;
+
+/// How long one wait for news takes. Then the group is asked: it may have been removed, or set back.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// In a cluster a wait would hold up all others of its node, so the stream is looked at: after this time
+/// at first, and after twice as long each time.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LAST_LOOK: Duration = Duration::from_millis(100);
+
+/// Most pending entries that are taken in one step of the server.
+const PAGE: usize = 200;
+
+/// Bytes after which such a step ends.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// An entry that waits to be handed over.
+pub(super) struct Entry {
+    pub(super) id: EntryId,
+    pub(super) attempts: u32,
+    pub(super) is_new: bool,
+    pub(super) bytes: usize,
+    pub(super) message: RawMessage,
+}
+
+/// Why a stream is not read any more.
+pub(super) enum Ended {
+    /// Another owner is there.
+    Refused,
+    /// The stream or its group has gone.
+    NoGroup,
+    Failed(RedisError),
+}
+
+pub(super) struct Reader<'a> {
+    pub(super) worker: &'a Worker,
+    pub(super) tenure: &'a Tenure,
+    pub(super) flow: &'a Flow,
+    pub(super) round: u32,
+}
+
+impl Reader<'_> {
+    /// Reads until it cannot. What it was about to read when it is dropped stays pending, and is read in
+    /// the next round.
+    pub(super) async fn run(self) -> Ended {
+        let mut cursor = Cursor::new();
+        let mut news = Waiter::default();
+        loop {
+            let room = self.flow.room().await;
+            match self.step(&mut cursor, room).await {
+                Ok(Step::More) => news.found(),
+                Ok(Step::Nothing) => {
+                    news.wait(&self, cursor.last()).await;
+                }
+                Err(Stop::Refused) => return Ended::Refused,
+                Err(Stop::Failure(Failure::NoGroup)) => return Ended::NoGroup,
+                Err(Stop::Failure(Failure::Failed(error))) => return Ended::Failed(error),
+                Err(Stop::Failure(Failure::Unable(error))) => {
+                    tracing::warn!(target: "keylane", %error, "a stream cannot be read now");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn step(&self, cursor: &mut Cursor<Found>, room: usize) -> Result<Step, Stop> {
+        let (entries, step) = match cursor.next() {
+            Next::Page {
+                above,
+                below,
+                is_take_over,
+            } => {
+                let most = room.min(PAGE);
+                let page = self
+                    .tenure
+                    .page(above, below, most, PAGE_BYTES, is_take_over);
+                let (page, gone) = page.await??;
+                self.count_gone(gone);
+                (cursor.paged(page), Step::More)
+            }
+            Next::Read { above } => {
+                let (batch, first_pending) = self.tenure.read(above, room).await?;
+                let step = match batch.len() < room {
+                    true => Step::Nothing,
+                    false => Step::More,
+                };
+                let entries = cursor.read(batch, first_pending);
+                if !cursor.is_new() {
+                    self.worker.counters.add(|counts| counts.strays += 1);
+                    tracing::debug!(
+                        target: "keylane",
+                        stream = %String::from_utf8_lossy(&self.tenure.place.stream),
+                        "a former owner has taken entries, which are taken back"
+                    );
+                    return Ok(Step::More);
+                }
+                (entries, step)
+            }
+        };
+        self.hand_on(entries, cursor.last());
+        Ok(step)
+    }
+
+    fn hand_on(&self, found: Vec<(EntryId, Found)>, last: EntryId) {
+        let place = &self.tenure.place;
+        let fields = &self.worker.config.settings.fields;
+        let entry = |(id, found): (EntryId, Found)| {
+            let of_fields = found.fields.iter();
+            let bytes = of_fields.map(|(name, value)| name.len() + value.len());
+            Entry {
+                id,
+                attempts: found.attempts,
+                is_new: found.is_new,
+                bytes: bytes.sum(),
+                message: fields.decode(&place.stream, id, found.attempts, found.fields),
+            }
+        };
+        let entries: Vec<_> = found.into_iter().map(entry).collect();
+        let bytes = entries.iter().map(|entry| entry.bytes).sum();
+        self.flow.read(entries.len(), bytes, last);
+        if !entries.is_empty() {
+            self.worker.say(News::Entries {
+                stream: place.number,
+                round: self.round,
+                entries,
+            });
+        }
+    }
+
+    fn count_gone(&self, gone: u64) {
+        if gone > 0 {
+            self.worker.counters.add(|counts| counts.bodiless += gone);
+            tracing::warn!(
+                target: "keylane",
+                stream = %String::from_utf8_lossy(&self.tenure.place.stream),
+                entries = gone,
+                "pending entries were deleted or cut off before they were handled"
+            );
+        }
+    }
+}
+
+enum Step {
+    More,
+    /// The stream has no more.
+    Nothing,
+}
+
+enum Stop {
+    Refused,
+    Failure(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<Refused> for Stop {
+    fn from(_: Refused) -> Self {
+        Self::Refused
+    }
+}
+
+/// Waits for news of a stream.
+#[derive(Default)]
+struct Waiter {
+    link: Option<Link>,
+    looks: u32,
+}
+
+impl Waiter {
+    fn found(&mut self) {
+        self.looks = 0;
+    }
+
+    /// Returns when there may be something.
+    async fn wait(&mut self, reader: &Reader<'_>, above: EntryId) {
+        let redis = &reader.worker.config.redis;
+        if redis.is_cluster() {
+            let look = FIRST_LOOK.saturating_mul(1 << self.looks.min(10));
+            self.looks += 1;
+            return sleep(look.min(LAST_LOOK)).await;
+        }
+        let waited = async {
+            let mut link = match self.link.take() {
+                Some(link) => link,
+                None => redis.connect_for(WAIT).await?,
+            };
+            let stream = &reader.tenure.place.stream;
+            wait(&mut link, stream, above, WAIT.as_millis()).await?;
+            Ok::<_, Failure>(link)
+        };
+        match waited.await {
+            Ok(link) => self.link = Some(link),
+            // The other connection shows whether it is the server.
+            Err(Failure::NoGroup) => {}
+            Err(Failure::Unable(error) | Failure::Failed(error)) => {
+                tracing::debug!(target: "keylane", %error, "the wait for news has failed");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}

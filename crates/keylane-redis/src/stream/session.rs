@@ -1,0 +1,130 @@
+//! One opening of a source.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keylane::source::SourceError;
+use keylane_leases::Leases;
+use redis::{Value, cmd};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::builder::Config;
+use super::counts::Counters;
+use super::guard::Starts;
+use super::steward::{Member, Steward};
+use super::tenure::Acked;
+use super::worker::{News, Resumes, Worker};
+use crate::error::RedisError;
+use crate::leases::RedisLeases;
+use crate::link::Link;
+
+/// How long the end of the tasks is waited for.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+pub(super) struct Session {
+    pub(super) link: Link,
+    pub(super) news: mpsc::UnboundedReceiver<News>,
+    steward: JoinHandle<()>,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+/// What lives longer than a session.
+pub(super) struct Lasting<'a> {
+    pub(super) config: &'a Arc<Config>,
+    pub(super) starts: &'a Arc<Starts>,
+    pub(super) counters: &'a Counters,
+    pub(super) resumes: &'a Arc<Resumes>,
+    pub(super) member: &'a Member,
+    pub(super) leases: Leases,
+}
+
+impl Session {
+    pub(super) async fn open(lasting: Lasting<'_>) -> Result<Self, RedisError> {
+        let config = lasting.config;
+        let link = config.redis.connect().await?;
+        let acked = match config.settings.deletes {
+            false => Acked::Stay,
+            true => how_to_delete(&mut link.clone()).await?,
+        };
+        let (say, news) = mpsc::unbounded_channel();
+        let worker = Worker {
+            config: Arc::clone(config),
+            link: link.clone(),
+            acked,
+            starts: Arc::clone(lasting.starts),
+            counters: lasting.counters.clone(),
+            resumes: Arc::clone(lasting.resumes),
+            news: say,
+        };
+        let settings = &config.settings;
+        let members = super::steward::members_key(&settings.streams[0], &settings.group);
+        let member = lasting.member.clone();
+        let steward = Steward::new(Arc::new(worker), lasting.leases, member, members);
+        let (stop, stopped) = oneshot::channel();
+        Ok(Self {
+            link,
+            news,
+            steward: tokio::spawn(steward.run(stopped)),
+            stop: Some(stop),
+        })
+    }
+
+    /// Whether the tasks are there.
+    pub(super) fn is_well(&self) -> bool {
+        !self.steward.is_finished()
+    }
+
+    /// Acquires nothing more, and leaves the members of the group.
+    pub(super) fn stop(&mut self) {
+        // Without a receiver it has ended.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+    }
+
+    /// Waits for the end of the tasks, after a stop.
+    pub(super) async fn ended(mut self) {
+        let _ = timeout(END_WITHIN, &mut self.steward).await;
+    }
+
+    /// Asks the server whether it is there.
+    pub(super) fn probe(&self) -> oneshot::Receiver<Result<(), RedisError>> {
+        let (tell, told) = oneshot::channel();
+        let mut link = self.link.clone();
+        tokio::spawn(async move {
+            let answer = link.ask::<Value>(&cmd("PING")).await;
+            // A server that cannot do anything now is there. To open the source again would not help.
+            let _ = tell.send(match answer {
+                Err(error) if error.breaks_connection() => Err(error),
+                _ => Ok(()),
+            });
+        });
+        told
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.steward.abort();
+    }
+}
+
+async fn how_to_delete(link: &mut Link) -> Result<Acked, RedisError> {
+    let known: Value = link.ask(cmd("COMMAND").arg("INFO").arg("XACKDEL")).await?;
+    let is_known = match known {
+        Value::Array(commands) => commands.iter().any(|one| !matches!(one, Value::Nil)),
+        _ => false,
+    };
+    Ok(match is_known {
+        true => Acked::Deleted,
+        false => Acked::DeletedIfAlone,
+    })
+}
+
+/// The leases of a source that was given none: in its own server.
+pub(super) fn default_leases(config: &Config) -> Result<Leases, SourceError> {
+    let group = String::from_utf8_lossy(&config.settings.group);
+    let namespace = format!("keylane-streams:{group}");
+    let store = RedisLeases::open(&config.redis, namespace).map_err(SourceError::failed)?;
+    Leases::open(Arc::new(store)).map_err(SourceError::failed)
+}

@@ -1,0 +1,82 @@
+//! Which streams each member of a group is to have. Pure.
+
+/// How many of `streams` the member at this place among `members` is to have. Members that were here first
+/// come first, so that one that joins takes as few as possible. All together have exactly all streams.
+pub(super) fn quota(streams: usize, members: usize, place: usize) -> usize {
+    let members = members.max(1);
+    streams / members + usize::from(place < streams % members)
+}
+
+/// The streams that are looked at by the member at this place, in the order in which it tries them: members
+/// begin at different ones, so that few meet.
+pub(super) fn order(streams: usize, members: usize, place: usize) -> impl Iterator<Item = usize> {
+    let first = streams * place / members.max(1);
+    (0..streams).map(move |step| (first + step) % streams)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn all_streams_are_shared_and_no_member_has_two_more(
+            streams in 0..200_usize,
+            members in 1..40_usize,
+        ) {
+            let quotas: Vec<_> = (0..members).map(|place| quota(streams, members, place)).collect();
+            prop_assert_eq!(quotas.iter().sum::<usize>(), streams);
+            let (least, most) = (quotas.iter().min(), quotas.iter().max());
+            prop_assert!(most.unwrap() - least.unwrap() <= 1);
+        }
+
+        /// Members give up what is too much, and take what is free: in a few rounds each has its share, and
+        /// nothing moves any more.
+        #[test]
+        fn shares_are_reached_and_then_nothing_moves(
+            streams in 1..40_usize,
+            sizes in proptest::collection::vec(1..8_usize, 1..5),
+        ) {
+            let mut owners: Vec<Option<usize>> = vec![None; streams];
+            for members in sizes {
+                // Those that are gone have left what they had.
+                owners.iter_mut().for_each(|owner| *owner = owner.filter(|one| *one < members));
+                let before = owners.clone();
+                let mut moves = 0;
+                for _ in 0..4 {
+                    for place in 0..members {
+                        let mine = owners.iter().filter(|owner| **owner == Some(place)).count();
+                        let quota = quota(streams, members, place);
+                        let surplus = mine.saturating_sub(quota);
+                        let given = owners.iter_mut().rev().filter(|owner| **owner == Some(place));
+                        for owner in given.take(surplus) {
+                            *owner = None;
+                            moves += 1;
+                        }
+                        let mut wanted = quota.saturating_sub(mine);
+                        for stream in order(streams, members, place) {
+                            if wanted > 0 && owners[stream].is_none() {
+                                owners[stream] = Some(place);
+                                wanted -= 1;
+                            }
+                        }
+                    }
+                }
+                for place in 0..members {
+                    let mine = owners.iter().filter(|owner| **owner == Some(place)).count();
+                    prop_assert_eq!(mine, quota(streams, members, place));
+                }
+                // Only what was too much has moved.
+                let surplus: usize = (0..members)
+                    .map(|place| {
+                        let had = before.iter().filter(|owner| **owner == Some(place)).count();
+                        had.saturating_sub(quota(streams, members, place))
+                    })
+                    .sum();
+                prop_assert_eq!(moves, surplus);
+            }
+        }
+    }
+}

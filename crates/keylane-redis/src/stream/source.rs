@@ -1,0 +1,807 @@
+//! The source: what the driver calls.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylane::source::{
+    Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
+    SourceError, SourceLetter, StartGuard,
+};
+use keylane_leases::{Lease, Leases};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::answer::Failure;
+use super::builder::{Config, StreamBuilder};
+use super::counts::{Counters, StreamWatch};
+use super::flow::Flow;
+use super::guard::Starts;
+use super::id::EntryId;
+use super::owned::{Owned, Phase};
+use super::partition::share_slot;
+use super::position::StreamPosition;
+use super::reader::Entry;
+use super::session::{Lasting, Session, default_leases};
+use super::steward::{Member, members_key};
+use super::teller::{PAUSE, Teller};
+use super::tenure::Tenure;
+use super::worker::{Gained, News, Order, Resumes, Task};
+use crate::error::RedisError;
+use crate::letter::Why;
+use crate::server::Redis;
+
+/// Most entries that one call hands over: what the tasks say is heard in between.
+const AT_ONCE: usize = 2_048;
+
+/// Fewest that one stream is asked for, however many there are.
+const FEWEST_OF_ONE: usize = 64;
+
+/// How long a stream waits before it is read again because something of it was given back. What is given
+/// back when a source stops is not.
+const REWIND_AFTER: Duration = Duration::from_millis(500);
+
+/// Streams of Redis or Valkey, as one member of a consumer group.
+///
+/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. Which fields of
+/// an entry are what, is said by [`StreamFields`](crate::StreamFields).
+///
+/// # What it does
+///
+/// - **A stream has one owner at a time**, under a lease: a group that shares one stream among consumers
+///   has no order. The other members of the group stand by. What scales is the dispatcher within the
+///   process, and beyond that [partitions](StreamBuilder::partitions). Nothing else may read the streams as
+///   the same group.
+/// - Streams are shared evenly among the members of the group. Who joins gets some, who stops leaves its
+///   own at once, and who crashes when its lease has run out. Members that were there first keep what they
+///   have, as far as it is not too much.
+/// - What is pending in the group comes first, in the order of the ids, whichever consumer has it.
+/// - An entry is acked when it has settled. A former owner that wakes up late can neither ack nor count
+///   anything: the server compares a fencing token first.
+/// - Attempts are counted in the delivery count of the pending entry, one above what was noted.
+/// - A stream of which something was given back, without the end of the source, is read again from what is
+///   pending.
+/// - A pending entry that was deleted or cut off is acked away, with a warning.
+/// - A group or a stream that is gone is made again, with a warning: after a `FLUSHALL`, or a failover to a
+///   server that did not have it yet.
+///
+/// # Dead letters
+///
+/// With [`dead_letters`](StreamBuilder::dead_letters) a letter has the fields of its entry, and these:
+///
+/// | field | its value, as text |
+/// | --- | --- |
+/// | `keylane.stream`, `keylane.entry` | where the entry is |
+/// | `keylane.time` | when it was added, in milliseconds since 1970 |
+/// | `keylane.group` | the group that has given up on it |
+/// | `keylane.attempts` | how often its handler was tried |
+/// | `keylane.cause` | one of `failed`, `panicked`, `timed out`, `undecodable`, `skipped`, … |
+/// | `keylane.error` | what is to be said about it, 2,000 characters at most |
+///
+/// The letter is written and the entry is acked in one step, so there is one letter for each entry also
+/// after a crash. In a cluster this is so if the stream of the letters is in the slot of the entry's
+/// stream, by braces in their names; otherwise a crash between the two may write a letter twice.
+///
+/// # What it keeps in the server
+///
+/// Beside each stream there is the key `{stream}:keylane:<group>:owner` with the token of its owner, and
+/// beside the first one `{stream}:keylane:<group>:members`. Leases are in keys that begin with
+/// `keylane-streams:<group>:`, unless [`leases`](StreamBuilder::leases) says otherwise. Replication is
+/// asynchronous: a failover can lose acks and entries that the server has confirmed.
+///
+/// A source has two connections, and one more for each stream that it owns, in which it waits for news. In
+/// a cluster it looks up to ten times a second at each instead.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use keylane::error::BoxError;
+/// use keylane::source::RawMessage;
+/// use keylane::{Dispatcher, OnExhausted, Retry};
+/// use keylane_redis::{Redis, StreamSource};
+///
+/// # async fn bill(raw: RawMessage) -> Result<(), std::io::Error> { Ok(()) }
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), BoxError> {
+/// let redis = Redis::at("redis://localhost:6379/0")?;
+/// let orders = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+///     .retry(Retry::exponential(Duration::from_millis(50)).max_attempts(5))
+///     .on_exhausted(OnExhausted::AtSource)
+///     .spawn(bill)?;
+/// let source = StreamSource::builder(&redis, "billing")
+///     .partitions("orders", 16)
+///     .dead_letters("orders.dead")
+///     .build()?;
+/// let intake = orders.consume(source)?;
+/// tokio::signal::ctrl_c().await?;
+/// println!("{}", intake.stop().await);
+/// # Ok(())
+/// # }
+/// ```
+pub struct StreamSource {
+    config: Arc<Config>,
+    starts: Arc<Starts>,
+    counters: Counters,
+    resumes: Arc<Resumes>,
+    member: Member,
+    leases: Option<Leases>,
+    last_generation: Generation,
+    /// By the number of the stream.
+    held: BTreeMap<u32, Held>,
+    /// What still has acks to tell of streams that are gone.
+    ending: Vec<(Arc<Teller>, Task)>,
+    inbox: VecDeque<News>,
+    /// What is lost, and not told yet.
+    lost: Vec<Generation>,
+    /// The stream that is looked at first in the next call.
+    first: u32,
+    rewind_at: Option<Instant>,
+    probe: Option<oneshot::Receiver<Result<(), RedisError>>>,
+    session: Option<Session>,
+}
+
+/// A stream that is owned.
+struct Held {
+    owned: Owned<Entry>,
+    tenure: Tenure,
+    lease: Arc<Lease>,
+    flow: Arc<Flow>,
+    teller: Arc<Teller>,
+    telling: Task,
+    orders: mpsc::UnboundedSender<Order>,
+    /// Acks that are about to be told.
+    acks: Vec<EntryId>,
+}
+
+impl Held {
+    /// Nothing more is handed over.
+    fn end(&mut self, phase: Phase) {
+        for entry in self.owned.end(phase) {
+            self.flow.passed(entry.bytes);
+        }
+    }
+}
+
+impl StreamSource {
+    /// Begins to build a source for a consumer group.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use keylane_redis::{Redis, StreamSource, StreamTrim};
+    ///
+    /// # fn main() -> Result<(), keylane_redis::ConfigError> {
+    /// let redis = Redis::at("redis://localhost:6379/0")?;
+    /// let source = StreamSource::builder(&redis, "billing")
+    ///     .stream("orders")
+    ///     .key_field("user")
+    ///     .trim(StreamTrim::Settled)
+    ///     .build()?;
+    /// # let _ = source;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder(redis: &Redis, group: impl Into<Bytes>) -> StreamBuilder {
+        StreamBuilder::new(redis, group.into())
+    }
+
+    pub(super) fn new(config: Arc<Config>) -> Self {
+        Self {
+            leases: config.settings.leases.clone(),
+            config,
+            starts: Arc::default(),
+            counters: Counters::default(),
+            resumes: Arc::default(),
+            member: Member::default(),
+            last_generation: Generation(0),
+            held: BTreeMap::new(),
+            ending: Vec::new(),
+            inbox: VecDeque::new(),
+            lost: Vec::new(),
+            first: 0,
+            rewind_at: None,
+            probe: None,
+            session: None,
+        }
+    }
+
+    /// The view into it from outside, to be taken before it is consumed.
+    pub fn watch(&self) -> StreamWatch {
+        StreamWatch(self.counters.clone())
+    }
+
+    fn next_generation(&mut self) -> Generation {
+        self.last_generation = Generation(self.last_generation.0 + 1);
+        self.last_generation
+    }
+
+    fn session(&mut self) -> Result<&mut Session, SourceError> {
+        self.session.as_mut().ok_or_else(not_open)
+    }
+
+    /// Lets go of everything. What was handed over is not ours any more.
+    fn abandon(&mut self) {
+        let numbers: Vec<u32> = self.held.keys().copied().collect();
+        for number in numbers {
+            self.part_with(number);
+        }
+        self.ending.clear();
+        self.inbox.clear();
+        self.lost.clear();
+        self.rewind_at = None;
+        self.probe = None;
+        self.session = None;
+    }
+
+    /// The stream that a position belongs to, if it is still in that generation.
+    fn of(&self, position: &StreamPosition) -> Option<&Held> {
+        let held = self.held.get(&position.stream)?;
+        (held.owned.generation == position.generation).then_some(held)
+    }
+
+    /// Hears what the tasks have to say.
+    fn follow_news(&mut self) -> Result<Option<Received<StreamPosition>>, SourceError> {
+        loop {
+            if !self.lost.is_empty() {
+                let lost = std::mem::take(&mut self.lost);
+                return Ok(Some(Received::Lost(lost)));
+            }
+            let next = match self.inbox.pop_front() {
+                Some(news) => Some(news),
+                None => self.session()?.news.try_recv().ok(),
+            };
+            let Some(news) = next else {
+                return match self.session()?.is_well() {
+                    true => Ok(None),
+                    false => Err(SourceError::failed("a task of the source has ended")),
+                };
+            };
+            match news {
+                News::Gained(gained) => self.gain(*gained),
+                News::Entries {
+                    stream,
+                    round,
+                    entries,
+                } => self.take_in(stream, round, entries),
+                News::Lost(tenure) => {
+                    let held = self.held.get(&tenure.stream);
+                    // It may be another one by now.
+                    if held.is_some_and(|held| held.tenure.id() == tenure) {
+                        self.lose(tenure.stream);
+                    }
+                }
+                News::Surplus(stream) => {
+                    if let Some(generation) = self.revoke(stream) {
+                        return Ok(Some(Received::Revoked(vec![generation])));
+                    }
+                }
+                News::Failed(error) => return Err(SourceError::failed(error)),
+            }
+        }
+    }
+
+    fn gain(&mut self, gained: Gained) {
+        let generation = self.next_generation();
+        let Gained {
+            tenure,
+            lease,
+            flow,
+            teller,
+            telling,
+            orders,
+        } = gained;
+        self.starts.begin(generation, &teller, &lease);
+        self.counters.add(|counts| {
+            counts.gained += 1;
+            counts.owned += 1;
+        });
+        let number = tenure.place.number;
+        let held = Held {
+            owned: Owned::new(generation),
+            tenure,
+            lease,
+            flow,
+            teller,
+            telling,
+            orders,
+            acks: Vec::new(),
+        };
+        let before = self.held.insert(number, held);
+        debug_assert!(before.is_none(), "a stream is gained when it is not here");
+    }
+
+    fn take_in(&mut self, stream: u32, round: u32, entries: Vec<Entry>) {
+        let Some(held) = self.held.get_mut(&stream) else {
+            return;
+        };
+        let takes = held.owned.takes(round);
+        for entry in entries {
+            match takes {
+                true => held.owned.push(entry.id, entry),
+                false => held.flow.passed(entry.bytes),
+            }
+        }
+    }
+
+    /// A stream is not ours any more.
+    fn lose(&mut self, stream: u32) {
+        if let Some(generation) = self.part_with(stream) {
+            self.counters.add(|counts| counts.gone += 1);
+            self.lost.push(generation);
+        }
+    }
+
+    fn part_with(&mut self, stream: u32) -> Option<Generation> {
+        let mut held = self.held.remove(&stream)?;
+        let generation = held.owned.generation;
+        let settled = held.owned.settled_below(held.flow.last());
+        self.resumes.set(stream, settled);
+        held.end(Phase::Revoked);
+        self.starts.end(generation);
+        self.counters.add(|counts| counts.owned -= 1);
+        // What has settled in time is told, if no other owner is there yet.
+        self.ending.push((held.teller, held.telling));
+        Some(generation)
+    }
+
+    /// A stream is to go. Returns the generation that has to end first.
+    fn revoke(&mut self, stream: u32) -> Option<Generation> {
+        let held = self.held.get_mut(&stream)?;
+        let before = held.owned.phase;
+        if before == Phase::Revoked {
+            return None;
+        }
+        held.end(Phase::Revoked);
+        let _ = held.orders.send(Order::Rest);
+        // The end of a generation that is to begin again is waited for already.
+        (before == Phase::Live).then_some(held.owned.generation)
+    }
+
+    /// Streams of which something was given back are to be read again. Returns the generations that have to
+    /// end first.
+    fn rewind(&mut self) -> Vec<Generation> {
+        let returned = self.held.values_mut();
+        let returned = returned.filter(|held| held.owned.wants_rewind());
+        let generations = returned.map(|held| {
+            held.end(Phase::Rewinding);
+            let _ = held.orders.send(Order::Rest);
+            held.owned.generation
+        });
+        generations.collect()
+    }
+
+    /// Hands over what there is, as far as there is room. Whether anything has happened.
+    fn hand_over(&mut self, into: &mut Deliveries<RawMessage, StreamPosition>) -> bool {
+        let mut left = into.room().min(AT_ONCE);
+        if left == 0 {
+            return false;
+        }
+        let exact_starts = self.config.settings.exact_starts;
+        let waiting = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.owned.waiting() > 0);
+        let mut streams: Vec<u32> = waiting.map(|(number, _)| *number).collect();
+        if streams.is_empty() {
+            return false;
+        }
+        let split = streams.partition_point(|number| *number < self.first);
+        streams.rotate_left(split);
+        self.first = streams[0] + 1;
+        let of_one = (left / streams.len()).max(FEWEST_OF_ONE);
+        for number in streams {
+            let Some(held) = self.held.get_mut(&number) else {
+                continue;
+            };
+            if held.lease.check().is_err() {
+                // Its task may say so later.
+                self.lose(number);
+                continue;
+            }
+            let mut most = of_one.min(left);
+            while most > 0
+                && let Some(next) = held.owned.next()
+            {
+                let (id, entry) = match next {
+                    Ok(next) => next,
+                    Err(entry) => {
+                        held.flow.passed(entry.bytes);
+                        continue;
+                    }
+                };
+                held.flow.passed(entry.bytes);
+                let free = match entry.is_new {
+                    true => u32::from(!exact_starts),
+                    false => entry.attempts,
+                };
+                let generation = held.owned.generation;
+                let position = StreamPosition {
+                    stream: number,
+                    attempts: entry.attempts,
+                    free,
+                    generation,
+                    id,
+                };
+                let delivery = Delivery::new(entry.message, position).generation(generation);
+                into.push(delivery.attempts(entry.attempts));
+                most -= 1;
+                left -= 1;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Waits until something has happened. Whether the server has answered that it is well.
+    async fn wait(&mut self, probe_at: Instant) -> Result<bool, SourceError> {
+        let now = Instant::now();
+        if self.probe.is_none() && now >= probe_at {
+            self.probe = Some(self.session()?.probe());
+        }
+        let probe_at = self.probe.is_none().then_some(probe_at);
+        let wake_at = probe_at.into_iter().chain(self.rewind_at).min();
+        let session = self.session.as_mut().ok_or_else(not_open)?;
+        let news = &mut session.news;
+        let timer = async {
+            match wake_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let probe = &mut self.probe;
+        tokio::select! {
+            biased;
+            news = news.recv() => match news {
+                Some(news) => self.inbox.push_back(news),
+                None => return Err(SourceError::failed("the tasks of the source have ended")),
+            },
+            answer = answered(probe) => {
+                answer?.map_err(SourceError::failed)?;
+                return Ok(true);
+            }
+            () = timer => {}
+        }
+        Ok(false)
+    }
+
+    /// These have ended here: each goes, or begins again.
+    async fn let_go(&mut self, generations: &[Generation]) {
+        let theirs = |held: &&Held| generations.contains(&held.owned.generation);
+        let numbers = self.held.values().filter(theirs);
+        let numbers: Vec<u32> = numbers.map(|held| held.tenure.place.number).collect();
+        let mut left = Vec::new();
+        for number in numbers {
+            let generation = self.next_generation();
+            let Some(held) = self.held.get_mut(&number) else {
+                continue;
+            };
+            if held.owned.phase == Phase::Rewinding {
+                self.starts.end(held.owned.generation);
+                held.owned.begin(generation);
+                self.starts.begin(generation, &held.teller, &held.lease);
+                let _ = held.orders.send(Order::Begin(held.owned.round));
+            } else {
+                left.extend(self.leave(number));
+            }
+        }
+        for left in left {
+            // Without an answer its task has ended.
+            let _ = left.await;
+        }
+    }
+
+    /// Gives a stream up. It is given up when the answer comes.
+    fn leave(&mut self, number: u32) -> Option<oneshot::Receiver<()>> {
+        let orders = self.held.get(&number)?.orders.clone();
+        // The lease goes with it, and the task of the stream has the only other half.
+        self.part_with(number)?;
+        self.counters.add(|counts| counts.gone += 1);
+        let (reply, left) = oneshot::channel();
+        let _ = orders.send(Order::Leave(reply));
+        Some(left)
+    }
+
+    async fn told(&mut self) -> Result<(), SourceError> {
+        for held in self.held.values() {
+            held.teller.told().await?;
+        }
+        for (teller, _) in &self.ending {
+            teller.told().await?;
+        }
+        self.ending.retain(|(teller, _)| !teller.is_done());
+        Ok(())
+    }
+}
+
+/// Waits for an answer. It is gone afterwards.
+async fn answered<T>(probe: &mut Option<oneshot::Receiver<T>>) -> Result<T, SourceError> {
+    let Some(receiver) = probe else {
+        return std::future::pending().await;
+    };
+    let answer = receiver.await;
+    *probe = None;
+    answer.map_err(SourceError::failed)
+}
+
+impl Source for StreamSource {
+    type Message = RawMessage;
+    type Position = StreamPosition;
+
+    fn name(&self) -> String {
+        let settings = &self.config.settings;
+        let names = settings.streams.iter().take(3);
+        let names: Vec<_> = names.map(|name| String::from_utf8_lossy(name)).collect();
+        let more = match settings.streams.len() > 3 {
+            true => ", …",
+            false => "",
+        };
+        let group = String::from_utf8_lossy(&settings.group);
+        format!("redis streams {}{more} as {group}", names.join(", "))
+    }
+
+    fn features(&self) -> Features {
+        let features = Features::new()
+            .survives_restart()
+            .random_access()
+            .counts_attempts();
+        match &self.config.settings.letters {
+            Some(_) => features.dead_letters(),
+            None => features,
+        }
+    }
+
+    fn validate(&self) -> Result<(), SourceError> {
+        let settings = &self.config.settings;
+        match &settings.letters {
+            // A letter that fails would be a letter again, for ever.
+            Some(letters) if settings.streams.contains(letters) => Err(SourceError::failed(
+                "dead letters need a stream of their own: give `dead_letters` one that is not read",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    async fn open(&mut self) -> Result<(), SourceError> {
+        self.abandon();
+        let leases = match &self.leases {
+            Some(leases) => leases.clone(),
+            None => {
+                let leases = default_leases(&self.config)?;
+                self.leases.insert(leases).clone()
+            }
+        };
+        let session = Session::open(Lasting {
+            config: &self.config,
+            starts: &self.starts,
+            counters: &self.counters,
+            resumes: &self.resumes,
+            member: &self.member,
+            leases,
+        });
+        self.session = Some(session.await.map_err(SourceError::failed)?);
+        Ok(())
+    }
+
+    async fn receive(
+        &mut self,
+        into: &mut Deliveries<RawMessage, StreamPosition>,
+    ) -> Result<Received<StreamPosition>, SourceError> {
+        let called_at = Instant::now();
+        let until = into.until();
+        // So that the answer is there in time.
+        let probe_at = called_at + until.saturating_duration_since(called_at) / 2;
+        loop {
+            if let Some(received) = self.follow_news()? {
+                return Ok(received);
+            }
+            if self.rewind_at.is_some_and(|at| at <= Instant::now()) {
+                self.rewind_at = None;
+                let generations = self.rewind();
+                if !generations.is_empty() {
+                    return Ok(Received::Revoked(generations));
+                }
+            }
+            if self.hand_over(into) {
+                return Ok(match self.lost.is_empty() {
+                    true => Received::Messages,
+                    false => Received::Lost(std::mem::take(&mut self.lost)),
+                });
+            }
+            if self.wait(probe_at).await? {
+                return Ok(Received::Idle);
+            }
+        }
+    }
+
+    async fn settle(&mut self, settled: &[Settlement<StreamPosition>]) -> Result<(), SourceError> {
+        for settlement in settled {
+            let position = &settlement.position;
+            let Some(held) = self.held.get_mut(&position.stream) else {
+                continue;
+            };
+            if held.owned.generation != position.generation {
+                continue;
+            }
+            match settlement.outcome {
+                Outcome::Returned { attempts, .. } => {
+                    held.owned.give_back();
+                    // The server may have an attempt that was dropped, or may lack the first one.
+                    if attempts > 0 || position.free != 1 {
+                        held.teller.note(*position, attempts);
+                    }
+                    let soon = Instant::now() + REWIND_AFTER;
+                    self.rewind_at.get_or_insert(soon);
+                }
+                _ => {
+                    if held.owned.ack(position.id) {
+                        held.acks.push(position.id);
+                    }
+                }
+            }
+        }
+        let mut refused = 0;
+        for held in self.held.values_mut().filter(|held| !held.acks.is_empty()) {
+            refused += held.teller.ack(&mut held.acks);
+        }
+        if refused > 0 {
+            self.counters.add(|counts| counts.refused += refused);
+        }
+        Ok(())
+    }
+
+    async fn confirm(&mut self) -> Result<(), SourceError> {
+        self.told().await
+    }
+
+    async fn release(&mut self, generations: &[Generation]) -> Result<(), SourceError> {
+        // What settled since the last confirmation, and how often what goes back was tried.
+        self.told().await?;
+        self.let_go(generations).await;
+        Ok(())
+    }
+
+    async fn reread(
+        &mut self,
+        positions: &[StreamPosition],
+        into: &mut Deliveries<RawMessage, StreamPosition>,
+    ) -> Result<(), SourceError> {
+        let mut wanted: BTreeMap<u32, Vec<&StreamPosition>> = BTreeMap::new();
+        for position in positions {
+            let held = self.of(position);
+            if held.is_some_and(|held| held.owned.is_open(position.id)) {
+                wanted.entry(position.stream).or_default().push(position);
+            }
+        }
+        let fields = &self.config.settings.fields;
+        let mut found = BTreeMap::new();
+        for (stream, wanted) in wanted {
+            let Some(held) = self.held.get(&stream) else {
+                continue;
+            };
+            let ids: Vec<EntryId> = wanted.iter().map(|position| position.id).collect();
+            let name = &held.tenure.place.stream;
+            let entries = again(|| held.tenure.entries(&ids)).await?;
+            for (position, entry) in wanted.into_iter().zip(entries) {
+                if let Some(entry) = entry {
+                    let raw = fields.decode(name, position.id, position.attempts, entry);
+                    found.insert((stream, position.id), raw);
+                }
+            }
+        }
+        for position in positions {
+            if let Some(raw) = found.remove(&(position.stream, position.id)) {
+                let delivery = Delivery::new(raw, *position).generation(position.generation);
+                into.push(delivery.attempts(position.attempts));
+            }
+        }
+        Ok(())
+    }
+
+    async fn dead_letter(
+        &mut self,
+        letter: SourceLetter<StreamPosition>,
+    ) -> Result<(), SourceError> {
+        let settings = &self.config.settings;
+        let Some(letters) = &settings.letters else {
+            return Err(SourceError::unsupported("keep dead letters"));
+        };
+        let position = letter.position;
+        let held = self.of(&position);
+        let held = held.ok_or_else(|| SourceError::failed("the stream of the entry is gone"))?;
+        let why = Why {
+            attempts: letter.attempts,
+            cause: letter.cause,
+            error: &letter.why,
+        };
+        let id = position.id;
+        let mut fields: Vec<(String, Bytes)> = vec![
+            ("keylane.stream".into(), held.tenure.place.stream.clone()),
+            ("keylane.entry".into(), id.to_string().into()),
+            ("keylane.time".into(), id.millis().to_string().into()),
+            ("keylane.group".into(), settings.group.clone()),
+        ];
+        fields.extend(why.headers());
+        let stream = &held.tenure.place.stream;
+        if self.config.redis.is_cluster() && !share_slot(stream, letters) {
+            return again(|| held.tenure.letter_elsewhere(letters, id, &fields)).await;
+        }
+        let kept = again(|| held.tenure.letter(letters, id, &fields)).await?;
+        kept.map_err(|_| SourceError::failed("another process owns the stream of the entry"))
+    }
+
+    fn start_guard(&self) -> Option<Arc<dyn StartGuard<StreamPosition>>> {
+        Some(Arc::clone(&self.starts) as Arc<dyn StartGuard<StreamPosition>>)
+    }
+
+    async fn close(&mut self) -> Result<(), SourceError> {
+        let told = self.told().await;
+        if let Some(mut session) = self.session.take() {
+            session.stop();
+            let numbers: Vec<u32> = self.held.keys().copied().collect();
+            for number in numbers {
+                // All at the same time; what is waited for is the end of their tasks.
+                drop(self.leave(number));
+            }
+            // Streams that were about to come.
+            session.news.close();
+            while session.news.recv().await.is_some() {}
+            session.ended().await;
+        }
+        self.abandon();
+        told
+    }
+}
+
+/// Asks again for as long as the server cannot do it now.
+async fn again<T, F>(ask: impl Fn() -> F) -> Result<T, SourceError>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(Failure::Unable(error)) => {
+                tracing::warn!(target: "keylane", %error, "a server is asked again");
+                sleep(PAUSE).await;
+            }
+            Err(Failure::NoGroup) => {
+                return Err(SourceError::failed("the stream or its group has gone"));
+            }
+            Err(Failure::Failed(error)) => return Err(SourceError::failed(error)),
+        }
+    }
+}
+
+impl Drop for StreamSource {
+    fn drop(&mut self) {
+        // The streams of a source that was dropped are free at once, so it should not count any more.
+        if let Some(session) = &self.session
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let settings = &self.config.settings;
+            let key = members_key(&settings.streams[0], &settings.group);
+            let (member, link) = (self.member.clone(), session.link.clone());
+            runtime.spawn(async move { member.leave(&link, &key).await });
+        }
+        // The driver's guard may live on, and has its half of the leases.
+        self.abandon();
+    }
+}
+
+impl fmt::Debug for StreamSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamSource")
+            .field("settings", &self.config.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+fn not_open() -> SourceError {
+    SourceError::failed("the source is not open")
+}

@@ -1,0 +1,229 @@
+//! Shares the streams among the members of the group: says that this member is well, owns streams as far
+//! as it has a right to, and gives up what is too much.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylane_leases::Leases;
+use keylane_leases::error::AcquireError;
+use redis::{Value, cmd};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use super::answer::{Failure, bytes, incomprehensible, list, tuple};
+use super::owner::own;
+use super::script::JOIN;
+use super::share::{order, quota};
+use super::tenure::Place;
+use super::worker::{News, Worker};
+use crate::error::{ErrorKind, RedisError};
+use crate::link::Link;
+use crate::names;
+
+/// The longest time between two looks at who is there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The shortest pause before a stream is tried again that another member has still.
+const FIRST_TRY: Duration = Duration::from_millis(50);
+
+/// What this member is called, once it has joined. It keeps its name for as long as the source lives: its
+/// place among the others follows from it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Member(Arc<Mutex<Option<Bytes>>>);
+
+impl Member {
+    fn name(&self) -> Option<Bytes> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set(&self, name: Bytes) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
+    }
+
+    /// Leaves the others at once.
+    pub(super) async fn leave(&self, link: &Link, key: &Bytes) {
+        if let Some(name) = self.name() {
+            let mut command = cmd("ZREM");
+            command.arg(&**key).arg(&*name);
+            let left: redis::RedisResult<Value> = command.query_async(&mut link.clone()).await;
+            if let Err(error) = left {
+                tracing::debug!(target: "keylane", %error, "a member stays until its time is over");
+            }
+        }
+    }
+}
+
+/// Where the members of the group are: beside its first stream.
+pub(super) fn members_key(stream: &[u8], group: &[u8]) -> Bytes {
+    let suffix = format!(":keylane:{}:members", String::from_utf8_lossy(group));
+    names::beside(stream, &suffix)
+}
+
+pub(super) struct Steward {
+    worker: Arc<Worker>,
+    leases: Leases,
+    member: Member,
+    members: Bytes,
+    /// Tells this process from others that join in the same millisecond.
+    random: String,
+    places: Vec<Arc<Place>>,
+    /// Streams that are owned, or about to be.
+    owned: BTreeMap<u32, AbortHandle>,
+    owners: JoinSet<()>,
+    /// Streams that were told to be too much.
+    surplus: BTreeSet<u32>,
+    try_again: Duration,
+}
+
+impl Steward {
+    pub(super) fn new(worker: Arc<Worker>, leases: Leases, member: Member, members: Bytes) -> Self {
+        let settings = &worker.config.settings;
+        let places = settings.streams.iter().zip(0..);
+        let places = places.map(|(stream, number)| Place::new(number, stream, &settings.group));
+        Self {
+            places: places.map(Arc::new).collect(),
+            random: leases.owner().to_string(),
+            worker,
+            leases,
+            member,
+            members,
+            owned: BTreeMap::new(),
+            owners: JoinSet::new(),
+            surplus: BTreeSet::new(),
+            try_again: FIRST_TRY,
+        }
+    }
+
+    /// Runs until it is told to stop, and no stream is owned any more.
+    pub(super) async fn run(mut self, mut stop: oneshot::Receiver<()>) {
+        let mut look_at = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut stop => break,
+                Some(ended) = self.owners.join_next() => {
+                    self.ended(ended);
+                    continue;
+                }
+                () = sleep_until(look_at) => {}
+            }
+            // A lease that is granted to a call that is dropped is released.
+            tokio::select! {
+                biased;
+                _ = &mut stop => break,
+                next = self.look() => look_at = Instant::now() + next,
+            }
+        }
+        // The others need not wait until this one is late.
+        self.member.leave(&self.worker.link, &self.members).await;
+        while let Some(ended) = self.owners.join_next().await {
+            self.ended(ended);
+        }
+    }
+
+    fn ended(&mut self, ended: Result<(), tokio::task::JoinError>) {
+        self.owned.retain(|_, owner| !owner.is_finished());
+        self.surplus
+            .retain(|stream| self.owned.contains_key(stream));
+        if ended.is_err_and(|error| error.is_panic()) {
+            let error = RedisError::new(ErrorKind::Other, "the task of a stream has panicked");
+            self.worker.say(News::Failed(error));
+        }
+    }
+
+    /// Looks at who is there, and acts. Returns after which time to look again.
+    async fn look(&mut self) -> Duration {
+        let every = (self.ttl() / 3).min(LOOK_EVERY);
+        let (members, place) = match self.join().await {
+            Ok(joined) => joined,
+            Err(Failure::Failed(error)) => {
+                self.worker.say(News::Failed(error));
+                return every;
+            }
+            Err(Failure::NoGroup) => return every,
+            Err(Failure::Unable(error)) => {
+                tracing::warn!(target: "keylane", %error, "the members of a group are not known now");
+                return every;
+            }
+        };
+        let quota = quota(self.places.len(), members, place);
+        self.give_up(quota);
+        if self.owned.len() < quota {
+            self.acquire(quota, members, place).await;
+        }
+        if self.owned.len() >= quota {
+            self.try_again = FIRST_TRY;
+            return every;
+        }
+        // A stream whose owner is told to give it up, or whose lease runs out.
+        let pause = self.try_again.min(every);
+        self.try_again = pause * 2;
+        pause
+    }
+
+    fn ttl(&self) -> Duration {
+        self.worker.config.settings.ttl
+    }
+
+    /// How many members there are, and the place of this one.
+    async fn join(&self) -> Result<(usize, usize), Failure> {
+        let name = self.member.name().unwrap_or_default();
+        let answer = JOIN.run(&self.worker.link, |command| {
+            command.arg(1).arg(&*self.members).arg(&*name);
+            command
+                .arg(&self.random)
+                .arg(self.ttl().as_millis().max(1).to_string());
+        });
+        let [name, members] = tuple(answer.await?).ok_or_else(incomprehensible)?;
+        let name = bytes(name).ok_or_else(incomprehensible)?;
+        let members = list(members).ok_or_else(incomprehensible)?;
+        let members: BTreeSet<Bytes> = members.into_iter().filter_map(bytes).collect();
+        let place = members.range(..name.clone()).count();
+        self.member.set(name);
+        Ok((members.len(), place))
+    }
+
+    /// Has the source give up what is too much. It is told each time: it may not have known the stream yet.
+    fn give_up(&mut self, quota: usize) {
+        let too_much = self.owned.len().saturating_sub(quota);
+        let before = self.surplus.iter().copied();
+        let others = self.owned.keys().rev().copied();
+        let others = others.filter(|stream| !self.surplus.contains(stream));
+        let chosen: BTreeSet<u32> = before.chain(others).take(too_much).collect();
+        for stream in &chosen {
+            self.worker.say(News::Surplus(*stream));
+        }
+        // What was told before goes, also if it is not too much any more.
+        self.surplus.extend(chosen);
+    }
+
+    async fn acquire(&mut self, quota: usize, members: usize, place: usize) {
+        for stream in order(self.places.len(), members, place) {
+            if self.owned.len() >= quota {
+                return;
+            }
+            let place = Arc::clone(&self.places[stream]);
+            if self.owned.contains_key(&place.number) {
+                continue;
+            }
+            match self.leases.try_acquire(place.lease(), self.ttl()).await {
+                Ok(lease) => {
+                    let number = place.number;
+                    let owner = own(Arc::clone(&self.worker), place, lease);
+                    self.owned.insert(number, self.owners.spawn(owner));
+                }
+                Err(AcquireError::Taken { .. }) => {}
+                Err(error) => {
+                    tracing::warn!(target: "keylane", %error, "a stream cannot be acquired now");
+                    return;
+                }
+            }
+        }
+    }
+}

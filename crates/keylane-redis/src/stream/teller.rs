@@ -1,0 +1,278 @@
+//! What is told to the server about the entries of one stream: acks, and attempts.
+//!
+//! One batch is under way at a time. What is said meanwhile is the next one, so batches are as large as a
+//! round trip is long.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use keylane::source::SourceError;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep;
+
+use super::answer::Failure;
+use super::id::EntryId;
+use super::position::StreamPosition;
+use super::tenure::{Refused, Tenure};
+use super::worker::{News, Worker};
+
+/// Most acks in one call of a script. No other command is served meanwhile, for a few milliseconds.
+const MOST_ACKS: usize = 5_000;
+
+/// Most notes in one call.
+const MOST_NOTES: usize = 1_000;
+
+/// How long a server is left alone that cannot do it now.
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Default)]
+pub(super) struct Teller {
+    queue: Mutex<Queue>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    said: Said,
+    /// How much was said, and how much of it was told.
+    marks: Marks,
+    told: Marks,
+    waiting: Vec<(Marks, oneshot::Sender<()>)>,
+    end: Option<End>,
+}
+
+/// What is to be told.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) acks: Vec<EntryId>,
+    pub(super) notes: Vec<Note>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Note {
+    position: StreamPosition,
+    attempts: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    acks: u64,
+    notes: u64,
+}
+
+/// Why nothing is told any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Another owner is there. So many acks were not taken.
+    Refused {
+        acks: u64,
+    },
+    Failed,
+}
+
+impl Said {
+    fn marks(&self) -> Marks {
+        Marks {
+            acks: self.acks.len() as u64,
+            notes: self.notes.len() as u64,
+        }
+    }
+}
+
+impl Marks {
+    fn add(&mut self, other: Self) {
+        self.acks += other.acks;
+        self.notes += other.notes;
+    }
+
+    fn has(self, other: Self) -> bool {
+        self.acks >= other.acks && self.notes >= other.notes
+    }
+}
+
+impl Teller {
+    /// Acks these. Returns how many acks are dropped, because another owner is there.
+    pub(super) fn ack(&self, ids: &mut Vec<EntryId>) -> u64 {
+        let count = ids.len() as u64;
+        let mut queue = self.queue();
+        if let Some(End::Refused { acks }) = &mut queue.end {
+            *acks += count;
+            ids.clear();
+            return count;
+        }
+        queue.marks.acks += count;
+        queue.said.acks.append(ids);
+        drop(queue);
+        self.wake.notify_one();
+        0
+    }
+
+    /// Notes so many attempts.
+    pub(super) fn note(&self, position: StreamPosition, attempts: u32) {
+        let mut queue = self.queue();
+        queue.marks.notes += 1;
+        queue.said.notes.push(Note { position, attempts });
+        drop(queue);
+        self.wake.notify_one();
+    }
+
+    /// Waits until everything is told that was said so far.
+    pub(super) async fn told(&self) -> Result<(), SourceError> {
+        let told = {
+            let mut queue = self.queue();
+            if queue.end.is_none() && !queue.told.has(queue.marks) {
+                let (tell, told) = oneshot::channel();
+                let marks = queue.marks;
+                queue.waiting.push((marks, tell));
+                Some(told)
+            } else {
+                None
+            }
+        };
+        if let Some(told) = told {
+            let _ = told.await;
+        }
+        match self.queue().end {
+            Some(End::Refused { acks: 1.. }) => Err(SourceError::failed(
+                "another process owns a stream now, and acks have come too late",
+            )),
+            Some(End::Failed) => Err(SourceError::failed("acks were not told")),
+            Some(End::Refused { .. }) | None => Ok(()),
+        }
+    }
+
+    /// Whether nothing is left to be told, or nothing is told any more.
+    pub(super) fn is_done(&self) -> bool {
+        let queue = self.queue();
+        queue.end.is_some() || queue.told.has(queue.marks)
+    }
+
+    pub(super) fn take(&self) -> Said {
+        let mut queue = self.queue();
+        let acks = queue.said.acks.len().min(MOST_ACKS);
+        let notes = queue.said.notes.len().min(MOST_NOTES);
+        Said {
+            acks: queue.said.acks.drain(..acks).collect(),
+            notes: queue.said.notes.drain(..notes).collect(),
+        }
+    }
+
+    fn was_told(&self, said: &Said) {
+        let mut queue = self.queue();
+        queue.told.add(said.marks());
+        let told = queue.told;
+        let done = queue.waiting.extract_if(.., |(marks, _)| told.has(*marks));
+        let done: Vec<_> = done.collect();
+        drop(queue);
+        for (_, tell) in done {
+            // A caller that is gone needs no answer.
+            let _ = tell.send(());
+        }
+    }
+
+    /// Nothing is told any more. Returns how many acks are dropped.
+    fn end(&self, end: End) -> u64 {
+        let mut queue = self.queue();
+        let dropped = queue.marks.acks - queue.told.acks;
+        queue.end = Some(match end {
+            End::Refused { .. } => End::Refused { acks: dropped },
+            End::Failed => End::Failed,
+        });
+        queue.said = Said::default();
+        // Their callers look at the end.
+        queue.waiting.clear();
+        dropped
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells the server what is said, until another owner is there, or the connection breaks.
+pub(super) async fn tell(worker: Arc<Worker>, tenure: Tenure, teller: Arc<Teller>) {
+    loop {
+        let said = teller.take();
+        if said.acks.is_empty() && said.notes.is_empty() {
+            teller.wake.notified().await;
+            continue;
+        }
+        let notes = said.notes.iter();
+        let notes = notes.map(|note| (note.position.id, note.attempts));
+        let refused = loop {
+            match tenure.tell(&said.acks, notes.clone()).await {
+                Ok(Ok(())) => break false,
+                Ok(Err(Refused)) | Err(Failure::NoGroup) => break true,
+                Err(Failure::Unable(error)) => {
+                    tracing::warn!(target: "keylane", %error, "acks wait");
+                    sleep(PAUSE).await;
+                }
+                Err(Failure::Failed(error)) => {
+                    teller.end(End::Failed);
+                    return worker.say(News::Failed(error));
+                }
+            }
+        };
+        if refused {
+            let acks = teller.end(End::Refused { acks: 0 });
+            worker.counters.add(|counts| counts.refused += acks);
+            return worker.say(News::Lost(tenure.id()));
+        }
+        for note in &said.notes {
+            worker.starts.note(&note.position, note.attempts);
+        }
+        teller.was_told(&said);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(numbers: std::ops::Range<u64>) -> Vec<EntryId> {
+        numbers.map(|number| EntryId::new(number, 0)).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_answered_when_all_before_is_told() {
+        let teller = Arc::new(Teller::default());
+        assert!(teller.told().await.is_ok());
+        teller.ack(&mut ids(0..MOST_ACKS as u64 + 1));
+        let waiting = tokio::spawn({
+            let teller = Arc::clone(&teller);
+            async move { teller.told().await }
+        });
+        tokio::task::yield_now().await;
+        // What comes later is not waited for.
+        teller.ack(&mut ids(0..7));
+        let first = teller.take();
+        assert_eq!(first.acks.len(), MOST_ACKS);
+        teller.was_told(&first);
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        let second = teller.take();
+        assert_eq!(second.acks.len(), 8);
+        teller.was_told(&second);
+        assert!(waiting.await.unwrap().is_ok());
+        assert!(teller.is_done());
+    }
+
+    #[tokio::test]
+    async fn acks_that_are_refused_are_counted_and_not_confirmed() {
+        let teller = Teller::default();
+        teller.ack(&mut ids(0..3));
+        let said = teller.take();
+        assert_eq!(said.acks.len(), 3);
+        assert_eq!(teller.end(End::Refused { acks: 0 }), 3);
+        assert!(teller.told().await.is_err());
+        assert_eq!(teller.ack(&mut ids(3..5)), 2);
+        assert!(teller.is_done());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_without_acks_is_no_failure() {
+        let teller = Teller::default();
+        teller.end(End::Refused { acks: 0 });
+        assert!(teller.told().await.is_ok());
+    }
+}

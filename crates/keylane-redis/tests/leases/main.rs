@@ -1,0 +1,12 @@
+//! Leases in real servers: Redis and Valkey.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod conformance;
+mod cost;
+mod failover;
+mod faults;
+mod limits;
+mod servers;
+mod support;
+mod tokens;

@@ -1,0 +1,58 @@
+//! Tokens, as numbers.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use keylane_leases::store::{Answer, LeaseStore, Wish};
+use keylane_leases::{Owner, Token};
+use keylane_testkit::servers::RedisKind;
+
+use crate::support::{execute, new_namespace, shared, store};
+
+const TTL: Duration = Duration::from_secs(60);
+
+async fn granted(store: &impl LeaseStore, keys: impl IntoIterator<Item = String>) -> Vec<Token> {
+    let wishes = Vec::from_iter(keys.into_iter().map(|key| Wish::new(key, TTL)));
+    let answers = store.acquire(&Owner::random(), &wishes).await.unwrap();
+    let token = |answer| match answer {
+        Answer::Granted(token) => token,
+        taken => panic!("{taken:?}"),
+    };
+    answers.into_iter().map(token).collect()
+}
+
+#[tokio::test]
+async fn tokens_are_times_that_scripts_can_count_with() {
+    for kind in RedisKind::ALL {
+        let (server, namespace) = (shared(kind).await, new_namespace());
+        let store = store(&server.url(), &namespace);
+        let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let tokens = granted(&*store, (0..2_500).map(|n| n.to_string())).await;
+        let after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        assert!(tokens.is_sorted_by(|one, next| one < next), "{kind}");
+        let (first, last) = (tokens[0].0, tokens[2_499].0);
+        assert!(u128::from(first) >= before.as_micros(), "{kind}: {first}");
+        // One each microsecond is as many as there can be.
+        assert!(
+            u128::from(last) <= after.as_micros() + 1_000,
+            "{kind}: {last}"
+        );
+        // 2^53 microseconds end in the year 2255.
+        assert!(last < 1 << 53, "{kind}: {last}");
+    }
+}
+
+/// A clock that was set back: the last token is ahead of it, and each one that follows is one more. As
+/// far as numbers are exact.
+#[tokio::test]
+async fn a_clock_that_is_behind_changes_nothing() {
+    for kind in RedisKind::ALL {
+        let (server, namespace) = (shared(kind).await, new_namespace());
+        let store = store(&server.url(), &namespace);
+        let last: u64 = (1 << 53) - 4;
+        execute(server, &format!("SET {{{namespace}}}:token {last}")).await;
+        let tokens = granted(&*store, ["a".to_owned(), "b".to_owned()]).await;
+        assert_eq!(tokens, [Token(last + 1), Token(last + 2)], "{kind}");
+        let tokens = granted(&*store, ["c".to_owned()]).await;
+        assert_eq!(tokens, [Token((1 << 53) - 1)], "{kind}");
+    }
+}

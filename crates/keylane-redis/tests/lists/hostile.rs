@@ -1,0 +1,449 @@
+//! What a list must bear: requests that come late or twice, elements that only look like ours, keys of
+//! another type, and numbers that are too large.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
+use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted};
+use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListPosition, ListQueue, ListSource};
+use keylane_testkit::servers::{self, RedisKind};
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use crate::late::Late;
+use crate::state::{beside, check, check_idle};
+use crate::support::{builder, connect, new_name, own, shared, until};
+
+/// A list of its own on a server that others use as well.
+struct List {
+    server: Arc<servers::Redis>,
+    raw: MultiplexedConnection,
+    name: String,
+}
+
+impl List {
+    async fn new(what: &str) -> Self {
+        Self::on(shared(RedisKind::Redis7).await, what).await
+    }
+
+    async fn on(server: Arc<servers::Redis>, what: &str) -> Self {
+        Self {
+            raw: connect(&server.url()).await,
+            server,
+            name: new_name(what),
+        }
+    }
+
+    fn builder(&self) -> ListBuilder {
+        let builder = builder(&self.server.url(), &self.name);
+        builder.key(ListKey::before(b":"))
+    }
+
+    async fn push(&mut self, elements: impl IntoIterator<Item = impl AsRef<[u8]>>) {
+        let mut push = cmd("LPUSH");
+        push.arg(&self.name);
+        for element in elements {
+            push.arg(element.as_ref());
+        }
+        push.exec_async(&mut self.raw).await.unwrap();
+    }
+
+    /// The elements, from the end to which they are pushed.
+    async fn elements(&mut self) -> Vec<Vec<u8>> {
+        let mut range = cmd("LRANGE");
+        range.arg(&self.name).arg(0).arg(-1);
+        range.query_async(&mut self.raw).await.unwrap()
+    }
+
+    /// How many scripts its server has run.
+    async fn turns(&mut self) -> u64 {
+        let stats: String = self.ask(&["INFO", "commandstats"]).await;
+        let (_, after) = stats.split_once("cmdstat_evalsha:calls=").unwrap();
+        after.split_once(',').unwrap().0.parse().unwrap()
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+        let mut ask = cmd(words[0]);
+        ask.arg(&words[1..]);
+        ask.query_async(&mut self.raw).await.unwrap()
+    }
+}
+
+/// A worker whose handlers wait for permission, and what they have handled.
+struct Worker {
+    intake: Intake,
+    may: Arc<Semaphore>,
+    started: Arc<Mutex<Vec<Bytes>>>,
+    handled: Arc<Mutex<Vec<Bytes>>>,
+}
+
+impl Worker {
+    fn new(queue: &ListQueue, may: usize) -> Self {
+        Self::with(queue, may, settings())
+    }
+
+    fn with(queue: &ListQueue, may: usize, settings: IntakeSettings) -> Self {
+        let may = Arc::new(Semaphore::new(may));
+        let (started, handled) = (
+            Arc::<Mutex<Vec<Bytes>>>::default(),
+            Arc::<Mutex<Vec<Bytes>>>::default(),
+        );
+        let (permits, starts, ends) = (Arc::clone(&may), Arc::clone(&started), Arc::clone(&handled));
+        let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+            .on_exhausted(OnExhausted::Halt)
+            .spawn(move |message: RawMessage| {
+                let (permits, starts, ends) = (permits.clone(), starts.clone(), ends.clone());
+                async move {
+                    starts.lock().unwrap().push(message.payload.clone());
+                    permits.acquire().await.unwrap().forget();
+                    ends.lock().unwrap().push(message.payload);
+                    Ok::<(), std::io::Error>(())
+                }
+            })
+            .unwrap();
+        let intake = dispatcher.consume_with(queue.source(), settings).unwrap();
+        Self {
+            intake,
+            may,
+            started,
+            handled,
+        }
+    }
+
+    fn started(&self) -> Vec<Bytes> {
+        self.started.lock().unwrap().clone()
+    }
+
+    fn handled(&self) -> Vec<Bytes> {
+        self.handled.lock().unwrap().clone()
+    }
+
+    async fn handles(&self, count: usize) {
+        until("all are handled", async || self.handled().len() >= count).await;
+    }
+}
+
+fn settings() -> IntakeSettings {
+    IntakeSettings::new()
+        .revoke_within(Duration::ZERO)
+        .longest_pause(Duration::from_millis(200))
+        .confirm_every(Duration::from_millis(20))
+}
+
+fn numbered(key: &str, numbers: std::ops::RangeInclusive<u32>) -> Vec<String> {
+    numbers.map(|n| format!("{key}:{n}")).collect()
+}
+
+/// A source that the test drives by itself.
+struct Direct(ListSource);
+
+impl Direct {
+    async fn open(queue: &ListQueue) -> Self {
+        let mut source = queue.source();
+        source.open().await.unwrap();
+        Self(source)
+    }
+
+    /// What one call hands over.
+    async fn receive(&mut self, room: usize) -> Vec<(RawMessage, ListPosition)> {
+        let mut into = Deliveries::new(room, Instant::now() + Duration::from_secs(20));
+        let received = timeout(Duration::from_secs(30), self.0.receive(&mut into)).await;
+        received.expect("in time").expect("the source is well");
+        let handed = into.take().into_iter();
+        handed
+            .map(|delivery| (delivery.message, delivery.position))
+            .collect()
+    }
+
+    async fn receive_all(&mut self, count: usize) -> Vec<(RawMessage, ListPosition)> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            all.extend(self.receive(count - all.len()).await);
+        }
+        all
+    }
+
+    async fn ack(&mut self, handed: &[(RawMessage, ListPosition)]) {
+        let settled: Vec<_> = handed
+            .iter()
+            .map(|(_, position)| Settlement::new(position.clone(), Outcome::Done))
+            .collect();
+        self.0.settle(&settled).await.unwrap();
+        self.0.confirm().await.unwrap();
+    }
+}
+
+/// A request of a connection that was given up reaches the server when the worker goes on with another
+/// connection. What it takes, nobody is told.
+#[tokio::test]
+async fn a_request_that_comes_late_takes_nothing() {
+    let mut list = List::new("late").await;
+    let late = Late::to(list.server.port()).await;
+    let url = format!("redis://127.0.0.1:{}", late.port);
+    let builder = builder(&url, &list.name).key(ListKey::before(b":"));
+    let queue = builder.lease(Duration::from_millis(500)).build().unwrap();
+    // With room for four, so that the rest waits in the list.
+    let worker = Worker::with(&queue, 0, settings().held(4));
+    until("it is open", async || {
+        worker.intake.stats().state == IntakeState::Running
+    })
+    .await;
+    late.hold();
+    list.push(numbered("a", 1..=20)).await;
+    // It asks, and gives up on the answer.
+    late.holds().await;
+    until("it starts the first", async || {
+        worker.intake.stats().restarts > 0 && worker.started().len() == 1
+    })
+    .await;
+    late.release().await;
+    // What was released is executed before what comes on a connection that is made now.
+    check(&mut connect(&list.server.url()).await, &list.name).await;
+    worker.may.add_permits(1_000);
+    worker.handles(20).await;
+    assert_eq!(worker.handled(), numbered("a", 1..=20));
+    worker.intake.stop().await;
+    check_idle(&mut list.raw, &list.name).await;
+}
+
+/// A client of a cluster sends a request once more whose answer it has not heard.
+#[tokio::test]
+async fn a_turn_that_is_executed_twice_strands_nothing() {
+    let mut list = List::on(own(RedisKind::Redis7).await, "twice").await;
+    let queue = list.builder().build().unwrap();
+    let client = redis::Client::open(list.server.url()).unwrap();
+    let monitor = client.get_async_monitor().await.unwrap();
+    let mut monitor = monitor.into_on_message::<String>();
+    let worker = Worker::with(&queue, 0, settings().held(4));
+    list.push(numbered("a", 1..=20)).await;
+    until("it starts the first", async || !worker.started().is_empty()).await;
+    // The turn that has taken something, as the server has written it down.
+    let mut turn = None;
+    while turn.is_none() {
+        use futures::StreamExt;
+        let line = monitor.next().await.unwrap();
+        let words: Vec<_> = line.split('"').skip(1).step_by(2).collect();
+        if words[0].eq_ignore_ascii_case("evalsha") && words.len() > 8 && words[8] == "4" {
+            turn = Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        }
+    }
+    let turn = turn.unwrap();
+    let turn: Vec<_> = turn.iter().map(String::as_str).collect();
+    let _: redis::Value = list.ask(&turn).await;
+    worker.may.add_permits(1_000);
+    worker.handles(20).await;
+    assert_eq!(worker.handled(), numbered("a", 1..=20));
+    worker.intake.stop().await;
+    check_idle(&mut list.raw, &list.name).await;
+}
+
+/// The key stands in the head of an envelope, and the rest of it cannot be read.
+#[tokio::test]
+async fn an_element_in_a_broken_envelope_lets_its_key_go() {
+    let mut list = List::new("broken").await;
+    let queue = list.builder().build().unwrap();
+    let worker = Worker::new(&queue, 1_000);
+    let broken: [&[u8]; 6] = [
+        b"\0kl1",
+        b"\0kl1\0\0\0\0\x01\0\0\0",
+        b"\0kl1\0\0\0\0\x01\0\0\0\x01k",
+        b"\0kl1\0\0\0\0\x01\0\0\0\x01k\x02\0\0\0\xff",
+        b"\0kl1\0\0\0\0\x01\0\0\0\xffk",
+        // A letter, whose element has another key.
+        b"\0kl1\0\0\0\0\x09\0\0\0\x01k\0\0\0\x04\0\0\0\0\0kl1\0\0\0\0\x05\0\0\0\x01jbody",
+    ];
+    list.push(broken).await;
+    list.push(["k:1"]).await;
+    worker.handles(7).await;
+    let handled = worker.handled();
+    for element in &broken[..5] {
+        assert!(handled.contains(&Bytes::copy_from_slice(element)), "{element:?}");
+    }
+    until("all is acked", async || worker.intake.stats().acked == 7).await;
+    check(&mut list.raw, &list.name).await;
+    let owners: u64 = list.ask(&["HLEN", &beside(&list.name, "owners")]).await;
+    assert_eq!(owners, 0, "keys that nobody handles have no owner");
+    worker.intake.stop().await;
+    check_idle(&mut list.raw, &list.name).await;
+}
+
+/// The letter of a key, put into the list by hand, is of the key in its own head.
+#[tokio::test]
+async fn an_element_never_counts_for_another_key() {
+    let mut list = List::new("other-key").await;
+    let queue = list.builder().build().unwrap();
+    let worker = Worker::new(&queue, 0);
+    // No key in the head, and one inside.
+    let letter = b"\0kl1\0\0\0\0\x08\0\0\0\0\0\0\0\x04\0\0\0\0\0kl1\0\0\0\0\x05\0\0\0\x01abody";
+    list.push([letter]).await;
+    list.push(["a:1", "a:2"]).await;
+    until("the first and the letter are here", async || {
+        worker.intake.stats().received == 3
+    })
+    .await;
+    worker.may.add_permits(1);
+    until("it is acked", async || worker.intake.stats().acked == 1).await;
+    check(&mut list.raw, &list.name).await;
+    worker.may.add_permits(1_000);
+    worker.handles(3).await;
+    worker.intake.stop().await;
+    check_idle(&mut list.raw, &list.name).await;
+}
+
+/// However it has come about: an operator that deletes keys, or another program.
+#[tokio::test]
+async fn an_owner_that_has_nothing_blocks_nothing() {
+    let mut list = List::new("ghost").await;
+    let queue = list.builder().build().unwrap();
+    let _: u64 = list
+        .ask(&["HSET", &beside(&list.name, "owners"), "a", "3:nobody"])
+        .await;
+    list.push(["a:1", "b:1", "a:2"]).await;
+    let worker = Worker::new(&queue, 1_000);
+    worker.handles(3).await;
+    worker.intake.stop().await;
+    check_idle(&mut list.raw, &list.name).await;
+}
+
+/// An attempt that a stop has dropped is not the fault of the message.
+#[tokio::test]
+async fn a_dropped_attempt_that_was_noted_is_not_counted() {
+    let mut list = List::new("dropped").await;
+    let queue = list.builder().exact_starts().build().unwrap();
+    for _ in 0..3 {
+        if list.elements().await.is_empty() {
+            list.push(["a:1"]).await;
+        }
+        let worker = Worker::new(&queue, 0);
+        until("it starts", async || worker.started().len() == 1).await;
+        let report = worker.intake.stop().within(Duration::ZERO).await;
+        assert_eq!(report.given_back, 1, "{report}");
+        assert_eq!(list.elements().await, [b"a:1"], "as it was pushed");
+    }
+    list.ask::<u64>(&["DEL", &list.name.clone()]).await;
+    check_idle(&mut list.raw, &list.name).await;
+}
+
+/// One round trip brings no more bytes than it may, also out of an inbox.
+#[tokio::test]
+async fn an_inbox_is_taken_in_parts() {
+    let mut list = List::on(own(RedisKind::Redis7).await, "parts").await;
+    let builder = list.builder().lease(Duration::from_secs(60));
+    let queue = builder.most_bytes(1_000_000).build().unwrap();
+    let mut owner = Direct::open(&queue).await;
+    list.push(["a:0"]).await;
+    let first = owner.receive(1).await;
+    let large = |n: u32| format!("a:{n}:{}", "x".repeat(if n < 21 { 10 } else { 300_000 }));
+    list.push((1..=40).map(large)).await;
+    // Another one sends them there.
+    let mut other = Direct::open(&queue).await;
+    list.push(["b:0"]).await;
+    let others = other.receive(1).await;
+    assert_eq!(others[0].0.payload, "b:0");
+    other.ack(&others).await;
+    owner.ack(&first).await;
+    let before = list.turns().await;
+    let handed = owner.receive_all(40).await;
+    let turns = list.turns().await - before;
+    assert!(turns >= 5, "6 MB in {turns} round trips");
+    for (n, (message, _)) in (1..).zip(&handed) {
+        assert_eq!(message.payload, large(n));
+    }
+    owner.ack(&handed).await;
+    owner.0.close().await.unwrap();
+    other.0.close().await.unwrap();
+    check_idle(&mut list.raw, &list.name).await;
+}
+
+/// Each of the keys becomes something else while work is under way, and what it was again.
+#[tokio::test]
+async fn keys_of_another_type_lose_nothing() {
+    for what in ["", "owners", "work", "inbox", "attempts", "told", "workers", "token"] {
+        for is_cyclic in [false, true] {
+            of_another_type(what, is_cyclic).await;
+        }
+    }
+}
+
+async fn of_another_type(what: &str, is_cyclic: bool) {
+    let mut list = List::new("type").await;
+    let builder = list.builder().exact_starts().lease(Duration::from_secs(60));
+    let queue = match is_cyclic {
+        true => builder.cyclic().build().unwrap(),
+        false => builder.build().unwrap(),
+    };
+    let mut worker = Direct::open(&queue).await;
+    list.push(["a:1", "b:1", "a:2"]).await;
+    let handed = worker.receive_all(3).await;
+    let workers: Vec<String> = list
+        .ask(&["ZRANGE", &beside(&list.name, "workers"), "0", "-1"])
+        .await;
+    let name = match what {
+        "" => list.name.clone(),
+        "work" | "inbox" | "attempts" => beside(&list.name, &format!("{what}:{}", workers[0])),
+        _ => beside(&list.name, what),
+    };
+    let kept = format!("{name}-kept");
+    let was_there: bool = list.ask(&["EXISTS", &name]).await;
+    if was_there {
+        list.ask::<()>(&["RENAME", &name, &kept]).await;
+    }
+    list.ask::<()>(&["XADD", &name, "1-1", "a", "b"]).await;
+
+    let done = Settlement::new(handed[0].1.clone(), Outcome::Done);
+    worker.0.settle(&[done]).await.unwrap();
+    let confirmed = worker.0.confirm().await;
+    // A token is drawn, and an element pushed, when there is need for one.
+    if !["token"].contains(&what) {
+        let error = confirmed.unwrap_err().to_string();
+        assert!(error.contains("a key in Redis holds something else"), "{what}: {error}");
+        let again = worker.0.open().await.unwrap_err().to_string();
+        assert!(again.contains("a key in Redis holds something else"), "{what}: {again}");
+    }
+    if what.is_empty() {
+        let error = queue.push(&RawMessage::new("c")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongType);
+    }
+
+    list.ask::<u64>(&["DEL", &name]).await;
+    if was_there {
+        list.ask::<()>(&["RENAME", &kept, &name]).await;
+    }
+    worker.0.open().await.unwrap();
+    check(&mut list.raw, &list.name).await;
+    let left = worker.receive_all(2).await;
+    let payloads: Vec<_> = left.iter().map(|(message, _)| &*message.payload).collect();
+    assert_eq!(payloads[..2], [&b"b:1"[..], b"a:2"], "{what}");
+    let mut left = left;
+    if is_cyclic {
+        if left.len() == 2 {
+            left.extend(worker.receive_all(1).await);
+        }
+        assert_eq!(left[2].0.payload, "a:1", "{what}: it goes round");
+    }
+    if !is_cyclic {
+        worker.ack(&left).await;
+    }
+    worker.0.close().await.unwrap();
+    if is_cyclic {
+        assert_eq!(list.elements().await.len(), 3, "{what}");
+        list.ask::<u64>(&["DEL", &list.name.clone()]).await;
+    }
+    check_idle(&mut list.raw, &list.name).await;
+}
+
+/// A lease for ever is a long one.
+#[tokio::test]
+async fn a_lease_may_be_as_long_as_there_are_numbers() {
+    let mut list = List::new("ever").await;
+    let queue = list.builder().lease(Duration::MAX).build().unwrap();
+    let worker = Worker::new(&queue, 1_000);
+    list.push(["a:1"]).await;
+    worker.handles(1).await;
+    worker.intake.stop().await;
+    check_idle(&mut list.raw, &list.name).await;
+}

@@ -1,0 +1,84 @@
+//! A proxy that holds requests back: those that are late reach the server after what was sent later, on
+//! another connection.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// What the proxy does with the requests of the connections that it has accepted so far.
+pub(crate) struct Late {
+    pub(crate) port: u16,
+    held: Arc<watch::Sender<Held>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    /// How many connections there are.
+    accepted: usize,
+    /// The first so many are held back.
+    first: usize,
+    /// Bytes that wait.
+    waiting: usize,
+}
+
+impl Late {
+    pub(crate) async fn to(port: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let own = listener.local_addr().unwrap().port();
+        let held = Arc::<watch::Sender<Held>>::default();
+        tokio::spawn(accept(listener, port, Arc::clone(&held)));
+        Self { port: own, held }
+    }
+
+    /// Holds back what is sent from now on, on the connections that there are.
+    pub(crate) fn hold(&self) {
+        self.held.send_modify(|held| held.first = held.accepted);
+    }
+
+    /// Waits until some of it waits.
+    pub(crate) async fn holds(&self) {
+        let mut held = self.held.subscribe();
+        held.wait_for(|held| held.waiting > 0).await.unwrap();
+    }
+
+    /// Lets all of it go on.
+    pub(crate) async fn release(&self) {
+        self.held.send_modify(|held| held.first = 0);
+        let mut held = self.held.subscribe();
+        held.wait_for(|held| held.waiting == 0).await.unwrap();
+    }
+}
+
+async fn accept(listener: TcpListener, port: u16, held: Arc<watch::Sender<Held>>) {
+    loop {
+        let (client, _) = listener.accept().await.unwrap();
+        held.send_modify(|held| held.accepted += 1);
+        let number = held.borrow().accepted;
+        tokio::spawn(forward(client, port, number, Arc::clone(&held)));
+    }
+}
+
+async fn forward(client: TcpStream, port: u16, number: usize, held: Arc<watch::Sender<Held>>) {
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let answers = tokio::spawn(async move { copy(&mut from_server, &mut to_client).await });
+    let mut is_free = held.subscribe();
+    let mut bytes = vec![0; 65_536];
+    // Also what a client has sent that has gone meanwhile.
+    while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
+        held.send_modify(|held| held.waiting += count);
+        is_free.wait_for(|held| held.first < number).await.unwrap();
+        let passed = to_server.write_all(&bytes[..count]).await;
+        held.send_modify(|held| held.waiting -= count);
+        if passed.is_err() {
+            break;
+        }
+    }
+    // The server hears of the end behind the last request.
+    drop(to_server);
+    let _ = answers.await;
+}

@@ -1,0 +1,271 @@
+//! What handlers have done with the elements of a list, and the judge of it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use keylane_testkit::{Acceptance, Evidence, History, Outcome, Rule};
+use tokio::time::Instant;
+
+use crate::sink::{Entry, Place, What};
+
+/// What was done to a worker, and what it had in the server then.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    /// The journal when it was over.
+    pub(crate) place: Place,
+    pub(crate) worker: u32,
+    pub(crate) held: HashSet<u64>,
+}
+
+/// All of it. The ids of a key ascend in the order in which they were pushed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Story {
+    /// Each id and its key.
+    pub(crate) pushed: BTreeMap<u64, u64>,
+    pub(crate) journal: Vec<Entry>,
+    pub(crate) faults: Vec<Fault>,
+    /// Workers that were made to lose what they had: what these say of it is no excuse.
+    pub(crate) stopped: HashSet<u32>,
+    /// These may be lost.
+    pub(crate) may_be_lost: HashSet<u64>,
+    /// Each element may come again at any time.
+    pub(crate) may_repeat: bool,
+}
+
+/// What was found, if nothing is wrong.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) handled: usize,
+    pub(crate) lost: usize,
+    /// Handed out again, in flight at a fault …
+    pub(crate) interrupted: usize,
+    /// … or done, and not confirmed.
+    pub(crate) repeated: usize,
+    /// Most that was repeated for one fault, and most that a worker had at one.
+    pub(crate) most_repeated: usize,
+    pub(crate) most_held: usize,
+    /// Writes that the sink has refused.
+    pub(crate) refused: usize,
+    /// Handed out again because a worker was too slow for its lease.
+    pub(crate) excused: usize,
+}
+
+impl Story {
+    /// Fails if anything is wrong.
+    pub(crate) fn judge(&self) -> Verdict {
+        let mut verdict = Verdict {
+            handled: 0,
+            lost: 0,
+            interrupted: 0,
+            repeated: 0,
+            most_repeated: 0,
+            most_held: self.faults.iter().map(|fault| fault.held.len()).max().unwrap_or(0),
+            refused: self.journal.iter().filter(|entry| !entry.is_taken).count(),
+            excused: 0,
+        };
+        let history = History::new();
+        for (id, key) in &self.pushed {
+            let acceptance = match self.may_be_lost.contains(id) {
+                true => Acceptance::Unknown,
+                false => Acceptance::Ok,
+            };
+            history.sent(*key, *id, *id, acceptance);
+        }
+        let mut of_key = HashMap::<u64, Vec<u64>>::new();
+        for (id, key) in &self.pushed {
+            of_key.entry(*key).or_default().push(*id);
+        }
+        let mut started = HashMap::<u64, (Place, Entry)>::new();
+        let mut attempts = HashMap::<u64, u32>::new();
+        let mut running = HashMap::<(u64, u64), u32>::new();
+        let mut done = HashSet::<u64>::new();
+        // Of each key, how many of its first elements are done.
+        let mut first_open = HashMap::<u64, usize>::new();
+        let mut by_fault = HashMap::<usize, usize>::new();
+        for (place, entry) in self.journal.iter().enumerate() {
+            let Entry { key, id, token, .. } = *entry;
+            if entry.what == What::Lost {
+                continue;
+            }
+            assert_eq!(self.pushed.get(&id), Some(&key), "invented: {entry:?}");
+            history.sink_write(key, token, entry.is_taken);
+            if !entry.is_taken {
+                continue;
+            }
+            if entry.what == What::End {
+                let Some(attempt) = running.remove(&(id, token)) else {
+                    panic!("{entry:?} ends and has not begun");
+                };
+                history.end(id, attempt, Outcome::Ok);
+                done.insert(id);
+                continue;
+            }
+            if let Some((before, earlier)) = started.insert(id, (place, *entry)) {
+                match self.reason(before, &earlier) {
+                    Some(Reason::Fault(number)) => {
+                        history.revoke(place as u64);
+                        match done.contains(&id) {
+                            true => {
+                                verdict.repeated += 1;
+                                *by_fault.entry(number).or_default() += 1;
+                            }
+                            false => verdict.interrupted += 1,
+                        }
+                    }
+                    Some(Reason::Slow) => {
+                        history.revoke(place as u64);
+                        verdict.excused += 1;
+                    }
+                    None => {
+                        let mut faults = self.faults.iter();
+                        let fault = faults.find(|fault| fault.worker == earlier.worker);
+                        panic!("{entry:?} without a reason, after {earlier:?}; {fault:?}")
+                    }
+                }
+            }
+            // All before it is done.
+            let ids = &of_key[&key];
+            let open = first_open.entry(key).or_default();
+            while ids.get(*open).is_some_and(|id| done.contains(id)) {
+                *open += 1;
+            }
+            let own = ids.binary_search(&id).unwrap();
+            for before in ids.iter().take(own).skip(*open) {
+                let may = done.contains(before) || self.may_be_lost.contains(before);
+                assert!(may, "{entry:?} begins before {before} of its key is done");
+            }
+            let attempt = attempts.entry(id).or_default();
+            *attempt += 1;
+            history.start(id, *attempt, token);
+            running.insert((id, token), *attempt);
+        }
+        let lost: Vec<_> = self.pushed.keys().filter(|id| !done.contains(id)).collect();
+        verdict.lost = lost.len();
+        let unexpected: Vec<_> = lost
+            .iter()
+            .filter(|id| !self.may_be_lost.contains(id))
+            .collect();
+        assert!(unexpected.is_empty(), "lost: {unexpected:?}");
+        verdict.handled = done.len();
+        verdict.most_repeated = by_fault.into_values().max().unwrap_or(0);
+        let evidence = Evidence::new().quiescent(Instant::now());
+        let judged = history.check(&evidence).expect("the history is right");
+        judged.assert_judged(&[
+            Rule::NoLoss,
+            Rule::NoInvention,
+            Rule::Exclusion,
+            Rule::Order,
+            Rule::Duplicates,
+            Rule::Fencing,
+        ]);
+        verdict
+    }
+
+    /// Whether it is the first of its key that the worker had: its handler may have been in flight, and
+    /// only have come to its first word when the worker went on.
+    fn is_first(&self, fault: &Fault, entry: &Entry) -> bool {
+        let own = |id: &&u64| self.pushed.get(*id) == Some(&entry.key);
+        fault.held.iter().filter(own).min() == Some(&entry.id)
+    }
+
+    /// Why an element that was started here may start again.
+    fn reason(&self, place: Place, earlier: &Entry) -> Option<Reason> {
+        let mut faults = self.faults.iter().enumerate();
+        let fault = faults.find(|(_, fault)| {
+            let is_its = fault.worker == earlier.worker && fault.held.contains(&earlier.id);
+            is_its && (fault.place > place || self.is_first(fault, earlier))
+        });
+        if let Some((number, _)) = fault {
+            return Some(Reason::Fault(number));
+        }
+        let is_lost = |entry: &Entry| entry.what == What::Lost && entry.worker == earlier.worker;
+        let is_slow = !self.stopped.contains(&earlier.worker)
+            && self.journal[place..].iter().any(is_lost);
+        (is_slow || self.may_repeat).then_some(Reason::Slow)
+    }
+}
+
+enum Reason {
+    /// The worker had it at this one.
+    Fault(usize),
+    Slow,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            handled,
+            lost,
+            interrupted,
+            repeated,
+            most_repeated,
+            most_held,
+            refused,
+            excused,
+        } = self;
+        write!(
+            f,
+            "{handled} handled, {lost} lost, 0 reordered; handed out again: {interrupted} in flight, \
+             {repeated} done and not confirmed (at most {most_repeated} for one fault, of {most_held} \
+             held), {excused} of slow workers; {refused} stale writes refused"
+        )
+    }
+}
+
+/// The judge finds what it is there for.
+mod tests {
+    use super::*;
+
+    const START: What = What::Start;
+    const END: What = What::End;
+
+    fn is_good(entries: &[(What, u32, u64, u64)], faults: &[(Place, u32, u64)]) -> bool {
+        let journal = entries.iter().map(|(what, worker, id, token)| Entry {
+            what: *what,
+            worker: *worker,
+            key: 1,
+            id: *id,
+            token: token % 1_000,
+            is_taken: *token < 1_000,
+        });
+        let faults = faults.iter().map(|(place, worker, id)| Fault {
+            place: *place,
+            worker: *worker,
+            held: [*id].into(),
+        });
+        let story = Story {
+            pushed: [(1, 1), (2, 1)].into(),
+            journal: journal.collect(),
+            faults: faults.collect(),
+            ..Story::default()
+        };
+        std::panic::catch_unwind(|| story.judge()).is_ok()
+    }
+
+    #[test]
+    fn bad_stories_are_found() {
+        let one = [(START, 1, 1, 10), (END, 1, 1, 10)];
+        let two = [(START, 1, 2, 11), (END, 1, 2, 11)];
+        let again = [(START, 2, 1, 12), (END, 2, 1, 12)];
+        assert!(is_good(&[one, two].concat(), &[]));
+        assert!(!is_good(&one, &[]), "lost");
+        assert!(!is_good(&[two, one].concat(), &[]), "reordered");
+        let invented = [(START, 1, 3, 12), (END, 1, 3, 12)];
+        assert!(!is_good(&[one, two, invented].concat(), &[]), "invented");
+        let repeated = [one, again, [(START, 2, 2, 13), (END, 2, 2, 13)]].concat();
+        assert!(!is_good(&repeated, &[]), "without a fault");
+        assert!(!is_good(&repeated, &[(2, 2, 1)]), "of another worker");
+        assert!(!is_good(&repeated, &[(2, 1, 2)]), "of another element");
+        assert!(is_good(&repeated, &[(2, 1, 1)]));
+        let behind = [&one[..], &two, &[(START, 2, 2, 13), (END, 2, 2, 13)]].concat();
+        assert!(is_good(&behind, &[(3, 1, 2)]));
+        let end = [(START, 2, 2, 13), (END, 2, 2, 13)];
+        // The late end of the first one: refused, and taken.
+        for (token, may_be) in [(1_010, true), (10, false)] {
+            let overlapping = [&one[..1], &again, &[(END, 1, 1, token)], &end].concat();
+            assert_eq!(is_good(&overlapping, &[(1, 1, 1)]), may_be);
+        }
+        let lower = [&one[..1], &[(START, 2, 1, 9), (END, 2, 1, 9)], &end].concat();
+        assert!(!is_good(&lower, &[(1, 1, 1)]), "a lower token is taken");
+    }
+}

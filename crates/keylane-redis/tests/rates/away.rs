@@ -1,0 +1,158 @@
+//! A server that cannot be asked.
+
+use std::time::Duration;
+
+use keylane_redis::{ErrorKind, Rate, TryAcquireError, WhenAway};
+use tokio::time::{sleep, timeout};
+
+use crate::support::{Starts, assert_within, builder, each_kind, execute, own};
+
+const KEEP: Duration = Duration::from_millis(300);
+
+#[tokio::test]
+async fn without_a_share_nothing_starts() {
+    each_kind(async |kind| {
+        let server = own(kind).await;
+        let rate = builder(&server, "rate").total(Rate::per_second(100));
+        let rate = rate.borrow(0).keep(KEEP).build().unwrap();
+        rate.acquire("key").await.unwrap();
+        for hangs in [true, false] {
+            match hangs {
+                true => server.pause().await.unwrap(),
+                false => server.kill().await.unwrap(),
+            }
+            let mut waits = tokio::spawn({
+                let rate = rate.clone();
+                async move { rate.acquire("key").await }
+            });
+            let waiting = timeout(KEEP * 4, &mut waits).await;
+            assert!(waiting.is_err(), "{kind}: {waiting:?}");
+            let refused = rate.try_acquire("key").await;
+            let Err(TryAcquireError::Redis(error)) = refused else {
+                panic!("{kind}: {refused:?}");
+            };
+            assert_eq!(error.kind(), ErrorKind::Unreachable, "{kind}");
+            match hangs {
+                true => server.resume().await.unwrap(),
+                false => server.start_again().await.unwrap(),
+            }
+            let served = timeout(Duration::from_secs(20), waits).await;
+            served.unwrap().unwrap().unwrap();
+        }
+    })
+    .await;
+}
+
+/// Two processes, before, while and after the server is away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_share_each_goes_on() {
+    each_kind(async |kind| {
+        let (server, clock) = (own(kind).await, own(kind).await);
+        let (per_second, burst) = (40, 4);
+        let starts = Starts::new(&clock).await;
+        let callers = (0..2).flat_map(|_| {
+            let rate = builder(&server, "rate")
+                .total(Rate::per_second(per_second).burst(burst))
+                .when_away(WhenAway::LocalShare { processes: 2 });
+            let rate = rate.borrow(0).keep(KEEP).build().unwrap();
+            (0..4).map(move |_| rate.clone())
+        });
+        let callers = callers.map(|rate| {
+            let starts = starts.clone();
+            tokio::spawn(async move {
+                loop {
+                    rate.acquire("key").await.unwrap();
+                    starts.record(0).await;
+                }
+            })
+        });
+        let callers = Vec::from_iter(callers);
+        sleep(Duration::from_secs(1)).await;
+        server.kill().await.unwrap();
+        // Until it is known that it is away.
+        sleep(KEEP * 2).await;
+        let away = starts.now().await;
+        sleep(Duration::from_secs(3)).await;
+        let back = starts.now().await;
+        server.start_again().await.unwrap();
+        sleep(Duration::from_secs(3)).await;
+        callers.iter().for_each(tokio::task::JoinHandle::abort);
+        let end = starts.now().await;
+
+        let all = starts.of(None);
+        let (per_second, burst) = (u64::from(per_second), u64::from(burst));
+        let between = |from, to| {
+            let times = all.iter().filter(|time| (from..to).contains(*time));
+            Vec::from_iter(times.copied())
+        };
+        let while_away = between(away, back);
+        println!("{kind}: {} while it is away", while_away.len());
+        assert_within(&while_away, per_second, burst, KEEP);
+        let due = |from, to| per_second * (to - from) / 1_000_000;
+        assert!(
+            while_away.len() as u64 >= due(away, back) * 8 / 10,
+            "{kind}: {}",
+            while_away.len()
+        );
+        // One burst more for each of the two changes.
+        assert_within(&all, per_second, burst * 3, KEEP);
+        let after = back + 1_500_000;
+        let served = between(after, end);
+        assert!(
+            served.len() as u64 >= due(after, end) * 8 / 10,
+            "{kind}: {}",
+            served.len()
+        );
+        let kept = execute(&server, "EXISTS {rate}:rate:total").await;
+        assert_eq!(kept, "1", "{kind}: the server is asked again");
+    })
+    .await;
+}
+
+/// Each of these ends, and then all goes on.
+#[tokio::test]
+async fn a_server_that_cannot_do_it_now_is_asked_again() {
+    each_kind(async |kind| {
+        let server = own(kind).await;
+        let rate = builder(&server, "rate").total(Rate::per_second(1_000));
+        let rate = rate.borrow(0).keep(KEEP).build().unwrap();
+        rate.acquire("key").await.unwrap();
+        for (begin, end) in [
+            ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+            ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+            (
+                "CONFIG SET min-replicas-to-write 1",
+                "CONFIG SET min-replicas-to-write 0",
+            ),
+        ] {
+            execute(&server, begin).await;
+            let refused = rate.try_acquire("key").await;
+            let Err(TryAcquireError::Redis(error)) = refused else {
+                panic!("{kind}, {begin}: {refused:?}");
+            };
+            assert_eq!(error.kind(), ErrorKind::Unable, "{kind}, {begin}: {error}");
+            execute(&server, end).await;
+            let served = timeout(Duration::from_secs(20), rate.acquire("key")).await;
+            served.unwrap().unwrap();
+        }
+    })
+    .await;
+}
+
+/// What does not pass is told to those who wait.
+#[tokio::test]
+async fn a_refused_password_is_an_error() {
+    each_kind(async |kind| {
+        let builder = keylane_testkit::servers::Redis::builder(kind).password("c4n4ry-s3cr3t");
+        let server = builder.start().await.unwrap();
+        let wrong = format!("redis://:c4n4ry@127.0.0.1:{}/", server.port());
+        let redis = keylane_redis::Redis::at(&wrong).unwrap();
+        let rate = keylane_redis::SharedRate::builder(&redis, "rate");
+        let rate = rate.total(Rate::per_second(1)).build().unwrap();
+        let error = rate.acquire("key").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{kind}: {error}");
+        let shown = format!("{error} {error:?} {rate:?}");
+        assert!(!shown.contains("c4n4ry"), "{shown}");
+    })
+    .await;
+}

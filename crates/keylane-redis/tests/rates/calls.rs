@@ -1,0 +1,82 @@
+//! What a rate costs: calls, and what is left behind.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use keylane_redis::Rate;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{builder, calls, each_kind, execute, own};
+
+/// Permits are borrowed, so that most callers do not wait for the server.
+#[tokio::test]
+async fn most_callers_do_not_wait_for_the_server() {
+    each_kind(async |kind| {
+        let server = own(kind).await;
+        let rate = builder(&server, "rate").per_key(Rate::per_second(1_000_000));
+        let rate = rate.borrow(100).build().unwrap();
+        for _ in 0..5_000 {
+            rate.acquire("key").await.unwrap();
+        }
+        let with = calls(&server).await;
+        println!("{kind}: {with} calls");
+        assert!(with < 5_000 / 20, "{kind}: {with} calls");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn callers_at_a_time_share_a_call() {
+    each_kind(async |kind| {
+        let server = own(kind).await;
+        let rate = builder(&server, "rate").per_key(Rate::per_second(1_000));
+        let rate = rate.borrow(0).build().unwrap();
+        let all = join_all((0..4_000_u32).map(|n| rate.acquire((n % 1_000).to_be_bytes())));
+        assert!(all.await.iter().all(Result::is_ok));
+        let calls = calls(&server).await;
+        // The first one has only what had come when it was sent.
+        assert!(calls <= 5, "{kind}: {calls} calls");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn keys_that_are_idle_leave_nothing_behind() {
+    each_kind(async |kind| {
+        let server = own(kind).await;
+        let rate = builder(&server, "rate")
+            .per_key(Rate::per_second(10))
+            .total(Rate::per_second(100_000));
+        let rate = rate.build().unwrap();
+        let all = join_all((0..2_000_u32).map(|n| {
+            let rate = &rate;
+            async move {
+                rate.acquire([vec![7; n as usize % 90], n.to_be_bytes().into()].concat())
+                    .await
+            }
+        }));
+        assert!(all.await.iter().all(Result::is_ok));
+        let gone = async {
+            while execute(&server, "DBSIZE").await != "0" {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let gone = timeout(Duration::from_secs(20), gone).await;
+        assert!(gone.is_ok(), "{kind}: {}", execute(&server, "DBSIZE").await);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn scripts_that_are_forgotten_cost_nothing() {
+    each_kind(async |kind| {
+        let server = own(kind).await;
+        let rate = builder(&server, "rate").total(Rate::per_second(1_000));
+        let rate = rate.borrow(0).build().unwrap();
+        for _ in 0..20 {
+            execute(&server, "SCRIPT FLUSH").await;
+            rate.try_acquire("key").await.unwrap();
+        }
+    })
+    .await;
+}

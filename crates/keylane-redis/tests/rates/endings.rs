@@ -1,0 +1,141 @@
+//! Calls that are dropped, processes that end, and runtimes that do.
+
+use std::future::Future;
+use std::task::Poll;
+use std::time::Duration;
+
+use keylane_redis::{Rate, SharedRate};
+use keylane_testkit::servers::RedisKind;
+use tokio::time::timeout;
+
+use crate::support::{builder, each_kind, new_name, shared};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// How many permits there are now.
+async fn left(rate: &SharedRate) -> usize {
+    let mut left = 0;
+    while rate.try_acquire("key").await.is_ok() {
+        left += 1;
+    }
+    left
+}
+
+/// At each await that there is: what was granted to a call that was dropped is there for the next one.
+#[tokio::test]
+async fn a_call_that_is_dropped_takes_nothing() {
+    each_kind(async |kind| {
+        for borrow in [0, 5] {
+            let server = shared(kind).await;
+            let rate = builder(server, &new_name()).per_key(Rate::per(1, HOUR).burst(60));
+            let rate = rate
+                .borrow(borrow)
+                .keep(Duration::from_secs(60))
+                .build()
+                .unwrap();
+            let mut used = 0;
+            for round in 0..20 {
+                for polls in 1.. {
+                    if polled(polls, rate.acquire("key")).await {
+                        used += 1;
+                        break;
+                    }
+                    // Sometimes the answer comes before the next one asks.
+                    if (round + polls) % 3 == 0 {
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                }
+            }
+            assert_eq!(used + left(&rate).await, 60, "{kind}, {borrow} borrowed");
+        }
+    })
+    .await;
+}
+
+/// Polls a call so many times, and drops it. Whether it has come to its end.
+async fn polled<T, E: std::fmt::Debug>(
+    mut times: usize,
+    call: impl Future<Output = Result<T, E>>,
+) -> bool {
+    let mut call = std::pin::pin!(call);
+    std::future::poll_fn(|cx| {
+        times -= 1;
+        match call.as_mut().poll(cx) {
+            Poll::Ready(answer) => {
+                answer.unwrap();
+                Poll::Ready(true)
+            }
+            Poll::Pending if times == 0 => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// The others have all that it has not borrowed.
+#[tokio::test]
+async fn a_process_that_dies_loses_what_it_has_borrowed() {
+    each_kind(async |kind| {
+        let (server, name) = (shared(kind).await, new_name());
+        let process = || {
+            let rate = builder(server, &name).per_key(Rate::per(1, HOUR).burst(60));
+            rate.borrow(7).build().unwrap()
+        };
+        let dies = process();
+        for _ in 0..20 {
+            dies.acquire("key").await.unwrap();
+        }
+        drop(dies);
+        let left = left(&process()).await;
+        println!("{kind}: {left} of 40 are left");
+        assert!((33..=40).contains(&left), "{kind}: {left}");
+        assert!(left < 40, "{kind}: it had borrowed some");
+    })
+    .await;
+}
+
+/// What was borrowed is not used after the time for which it is kept.
+#[tokio::test]
+async fn what_was_borrowed_ends() {
+    each_kind(async |kind| {
+        let keep = Duration::from_millis(200);
+        let rate = builder(shared(kind).await, &new_name()).per_key(Rate::per(1, HOUR).burst(20));
+        let rate = rate.borrow(10).keep(keep).build().unwrap();
+        let mut used = 0;
+        // Until all of the burst is here or used.
+        for _ in 0..15 {
+            rate.acquire("key").await.unwrap();
+            used += 1;
+        }
+        tokio::time::sleep(keep * 2).await;
+        used += left(&rate).await;
+        println!("{kind}: {used} of 20 were used");
+        assert!((15..20).contains(&used), "{kind}: {used}");
+    })
+    .await;
+}
+
+/// The runtime of the first caller, in which the server is asked, ends while others wait.
+#[test]
+fn a_runtime_that_ends_takes_no_one_along() {
+    let one = || tokio::runtime::Runtime::new().unwrap();
+    let (servers, first, second) = (one(), one(), one());
+    let rate = servers.block_on(async {
+        let rate = builder(shared(RedisKind::Redis7).await, &new_name());
+        rate.total(Rate::per(1, Duration::from_secs(1)).burst(1))
+            .build()
+            .unwrap()
+    });
+    let waits = |rate: &SharedRate| {
+        let rate = rate.clone();
+        async move { rate.acquire("key").await }
+    };
+    first.block_on(rate.acquire("key")).unwrap();
+    let lost = first.spawn(waits(&rate));
+    let waiting = second.spawn(waits(&rate));
+    std::thread::sleep(Duration::from_millis(100));
+    first.shutdown_background();
+    let served = second.block_on(async { timeout(Duration::from_secs(20), waiting).await });
+    served.unwrap().unwrap().unwrap();
+    drop(lost);
+}

@@ -1,0 +1,53 @@
+//! Settings that make no sense.
+
+use std::time::Duration;
+
+use keylane_redis::{ConfigError, Rate, Redis, SharedRate, SharedRateBuilder, WhenAway};
+
+fn builder(name: &'static str) -> SharedRateBuilder {
+    let redis = Redis::at("redis://:c4n4ry@localhost/").unwrap();
+    SharedRate::builder(&redis, name)
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let (rate, days) = (Rate::per_second(1), Duration::from_secs(24 * 3_600));
+    let share = |processes| WhenAway::LocalShare { processes };
+    for (builder, error) in [
+        (builder("").total(rate), ConfigError::Empty("name")),
+        (builder("a{}").total(rate), ConfigError::Braces("name")),
+        (builder("a"), ConfigError::Missing("per_key or total")),
+        (
+            builder("a").total(Rate::per_second(0)),
+            ConfigError::Zero("total"),
+        ),
+        (
+            builder("a").per_key(rate.burst(0)),
+            ConfigError::Zero("per_key"),
+        ),
+        (
+            builder("a").per_key(Rate::per(1, 101 * days)),
+            ConfigError::TooLarge("per_key"),
+        ),
+        (
+            builder("a").total(rate).keep(Duration::ZERO),
+            ConfigError::Zero("keep"),
+        ),
+        (
+            builder("a").total(rate).when_away(share(0)),
+            ConfigError::Zero("processes"),
+        ),
+    ] {
+        let shown = format!("{builder:?}");
+        assert!(!shown.contains("c4n4ry"), "{shown}");
+        assert_eq!(builder.build().unwrap_err(), error, "{shown}");
+    }
+    assert!(
+        builder("a")
+            .per_key(rate)
+            .total(rate)
+            .borrow(0)
+            .build()
+            .is_ok()
+    );
+}

@@ -1,0 +1,115 @@
+//! A rate of its own for each test, on servers that the tests of this binary share.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use keylane_redis::{Redis, SharedRate, SharedRateBuilder};
+use keylane_testkit::servers::{self, RedisKind};
+use redis::aio::MultiplexedConnection;
+use tokio::sync::OnceCell;
+
+static SHARED: [OnceCell<servers::Redis>; 3] = [const { OnceCell::const_new() }; 3];
+
+/// The server of this kind that the tests share.
+pub(crate) async fn shared(kind: RedisKind) -> &'static servers::Redis {
+    let place = RedisKind::ALL.iter().position(|other| *other == kind);
+    let server = SHARED[place.unwrap()].get_or_init(|| own(kind));
+    server.await
+}
+
+/// A server for one test.
+pub(crate) async fn own(kind: RedisKind) -> servers::Redis {
+    servers::Redis::start(kind).await.unwrap()
+}
+
+/// Runs a test with each kind of server, all at the same time.
+pub(crate) async fn each_kind<F: Future>(test: impl Fn(RedisKind) -> F) {
+    join_all(RedisKind::ALL.map(test)).await;
+}
+
+/// A name that no other test of this binary has.
+pub(crate) fn new_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("rate-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A rate as one process has it, with a connection of its own.
+pub(crate) fn builder(server: &servers::Redis, name: &str) -> SharedRateBuilder {
+    let redis = Redis::at(&server.url()).unwrap();
+    SharedRate::builder(&redis, name.to_owned())
+}
+
+/// Executes a command, given as its words, that the server takes.
+pub(crate) async fn execute(server: &servers::Redis, command: &str) -> String {
+    let words = Vec::from_iter(command.split(' '));
+    let answer = server.execute(&words).await;
+    answer.unwrap_or_else(|error| panic!("{}: `{command}`: {error}", server.kind()))
+}
+
+/// How often scripts were called.
+pub(crate) async fn calls(server: &servers::Redis) -> u64 {
+    let stats = execute(server, "INFO commandstats").await;
+    let calls = stats.lines().filter_map(|line| {
+        let stat = line.strip_prefix("cmdstat_eval")?;
+        stat.split(['=', ',']).nth(1)?.parse::<u64>().ok()
+    });
+    calls.sum()
+}
+
+/// What was started when, by the clock of the server.
+#[derive(Clone)]
+pub(crate) struct Starts {
+    connection: MultiplexedConnection,
+    all: Arc<Mutex<Vec<(u64, usize)>>>,
+}
+
+impl Starts {
+    pub(crate) async fn new(server: &servers::Redis) -> Self {
+        let client = redis::Client::open(server.url()).unwrap();
+        Self {
+            connection: client.get_multiplexed_async_connection().await.unwrap(),
+            all: Arc::default(),
+        }
+    }
+
+    /// The time of the server, in microseconds.
+    pub(crate) async fn now(&self) -> u64 {
+        let mut connection = self.connection.clone();
+        let time = redis::cmd("TIME").query_async(&mut connection).await;
+        let (seconds, micros): (u64, u64) = time.unwrap();
+        seconds * 1_000_000 + micros
+    }
+
+    /// Something with this key starts now.
+    pub(crate) async fn record(&self, key: usize) {
+        let now = self.now().await;
+        self.all.lock().unwrap().push((now, key));
+    }
+
+    /// Those of a key, or all, in their order.
+    pub(crate) fn of(&self, key: Option<usize>) -> Vec<u64> {
+        let all = self.all.lock().unwrap();
+        let times = all
+            .iter()
+            .filter(|(_, of)| key.is_none_or(|key| key == *of));
+        let mut times = Vec::from_iter(times.map(|(time, _)| *time));
+        times.sort_unstable();
+        times
+    }
+}
+
+/// In each window there are at most as many as `burst` and what comes in that time, and in `slack` more.
+pub(crate) fn assert_within(starts: &[u64], per_second: u64, burst: u64, slack: Duration) {
+    let slack = slack.as_micros() as u64;
+    for (i, from) in starts.iter().enumerate() {
+        for (j, to) in starts.iter().enumerate().skip(i) {
+            let most = burst + (to - from + slack) * per_second / 1_000_000;
+            let count = (j - i + 1) as u64;
+            assert!(count <= most, "{count} in {} us, and not {most}", to - from);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A cluster of three nodes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use keylane::source::{LetterCause, Source as _, SourceLetter};
+use keylane_redis::{Redis, StreamSource, partition_of};
+use keylane_testkit::servers::{RedisCluster, RedisKind};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::{Value, cmd};
+
+use crate::support::{Driven, LEASE, PATIENCE, payloads, show_log, texts};
+
+async fn add(link: &mut ClusterConnection, stream: &str, key: &str, payload: u64) {
+    let mut add = cmd("XADD");
+    add.arg(stream)
+        .arg("*")
+        .arg("key")
+        .arg(key)
+        .arg("payload")
+        .arg(payload);
+    let _: String = add.query_async(link).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_on_three_nodes() {
+    show_log();
+    for kind in [RedisKind::Redis7, RedisKind::Valkey9] {
+        let cluster = RedisCluster::start(kind, 3).await.unwrap();
+        let urls = cluster.urls();
+        let client = ClusterClient::builder(urls.clone()).response_timeout(PATIENCE);
+        let mut link = client
+            .build()
+            .unwrap()
+            .get_async_connection()
+            .await
+            .unwrap();
+        let source = |letters: &str| {
+            let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
+            let builder = StreamSource::builder(&redis, "g").partitions("orders", 8);
+            builder
+                .lease(LEASE)
+                .dead_letters(letters.to_owned())
+                .build()
+                .unwrap()
+        };
+        let mut first = Driven::open(source("orders.dead")).await;
+        let mut sent = Vec::new();
+        for number in 0..200_u64 {
+            let key = format!("key-{}", number % 20);
+            let partition = partition_of(key.as_bytes(), 8);
+            add(&mut link, &format!("orders:{partition}"), &key, number).await;
+            sent.push((key, number));
+        }
+        let handed = first.receive(200).await;
+        let of = |key: &str| {
+            let theirs = handed
+                .iter()
+                .filter(|one| one.message.key.as_deref() == Some(key.as_bytes()));
+            payloads(&theirs.cloned().collect())
+        };
+        for key in (0..20).map(|key| format!("key-{key}")) {
+            let theirs = sent
+                .iter()
+                .filter(|(other, _)| *other == key)
+                .map(|(_, number)| *number);
+            assert_eq!(of(&key), texts(theirs), "{kind}: {key}");
+        }
+        let streams: BTreeSet<_> = handed.iter().map(|one| one.position.stream()).collect();
+        assert_eq!(streams.len(), 8);
+        // Its own slot is another one.
+        let letter =
+            |position| SourceLetter::new(position, 1, LetterCause::Failed, "no".to_owned());
+        first
+            .0
+            .dead_letter(letter(handed[0].position))
+            .await
+            .unwrap();
+        let letters: Vec<Value> = cmd("XLEN")
+            .arg("orders.dead")
+            .query_async(&mut link)
+            .await
+            .map(|n: i64| vec![Value::Int(n)])
+            .unwrap();
+        assert_eq!(letters, [Value::Int(1)]);
+        let positions: Vec<_> = handed.iter().take(9).map(|one| one.position).collect();
+        let mut into = keylane::source::Deliveries::new(9, tokio::time::Instant::now());
+        first.0.reread(&positions, &mut into).await.unwrap();
+        assert_eq!(into.take().len(), 9);
+        first.ack(&handed[..190]).await;
+
+        // A second member takes its share, and what was not acked of it.
+        let mut second = Driven::open(source("orders.dead")).await;
+        let mut theirs = 0;
+        let until = tokio::time::Instant::now() + PATIENCE;
+        let watch = second.0.watch();
+        while watch.counts().owned < 4 {
+            assert!(tokio::time::Instant::now() < until, "{:?}", watch.counts());
+            let (_, received) = first.once(0, Duration::from_millis(50)).await;
+            if let keylane::source::Received::Revoked(generations) = received {
+                first.0.release(&generations).await.unwrap();
+            }
+            theirs += second.once(1_000, Duration::from_millis(50)).await.0.len();
+        }
+        theirs += second.receive_for(Duration::from_millis(500)).await.len();
+        let here = first.0.watch().counts().owned;
+        assert_eq!(here, 4, "{kind}");
+        let moved = handed[190..]
+            .iter()
+            .filter(|one| one.position.stream() >= 4)
+            .count();
+        assert_eq!(theirs, moved, "{kind}: the highest ones have moved");
+    }
+}
+
+/// Letters in the slot of the stream are written together with the ack.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_in_the_slot_of_its_stream() {
+    show_log();
+    let cluster = RedisCluster::start(RedisKind::Redis8, 3).await.unwrap();
+    let urls = cluster.urls();
+    let client = ClusterClient::builder(urls.clone()).response_timeout(PATIENCE);
+    let mut link = client
+        .build()
+        .unwrap()
+        .get_async_connection()
+        .await
+        .unwrap();
+    let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
+    let source = StreamSource::builder(&redis, "g").partitions("{shop}orders", 2);
+    let source = source
+        .lease(LEASE)
+        .dead_letters("{shop}dead")
+        .delete_acked()
+        .build()
+        .unwrap();
+    let mut source = Driven::open(source).await;
+    add(&mut link, "{shop}orders:1", "a", 1).await;
+    let handed = source.receive(1).await;
+    let letter = SourceLetter::new(handed[0].position, 1, LetterCause::Failed, "no".to_owned());
+    source.0.dead_letter(letter).await.unwrap();
+    let mut length = async |stream: &str| {
+        cmd("XLEN")
+            .arg(stream)
+            .query_async::<u64>(&mut link)
+            .await
+            .unwrap()
+    };
+    assert_eq!(
+        (length("{shop}dead").await, length("{shop}orders:1").await),
+        (1, 0)
+    );
+}

@@ -1,0 +1,235 @@
+//! Servers that cannot, or have forgotten.
+
+use std::time::Duration;
+
+use keylane::source::RawMessage;
+use keylane::source::Source as _;
+use keylane::{Dispatcher, IntakeSettings, OnExhausted};
+use keylane_redis::StreamStart;
+use keylane_testkit::servers::{self, RedisKind};
+use redis::Value;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use crate::support::{Client, Driven, builder, new_name, own, payloads, shared, texts, until};
+
+/// A group that is removed is made again where it was: what was open comes again, and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_is_removed_is_made_again() {
+    for kind in RedisKind::ALL {
+        let server = shared(kind).await;
+        let (client, name) = (Client::to(&server).await, new_name("destroyed"));
+        let source = builder(&server.url(), "g").stream(name.clone());
+        let mut source = Driven::open(source.build().unwrap()).await;
+        client.add_all(&name, 0..6).await;
+        let handed = source.receive(6).await;
+        source.ack(&handed[..3]).await;
+        source.ack(&handed[4..]).await;
+        let _: u64 = client.run(&["XGROUP", "DESTROY", &name, "g"]).await;
+        client.add_all(&name, 6..8).await;
+        let again = source.receive(5).await;
+        assert_eq!(payloads(&again), texts([3, 4, 5, 6, 7]), "{kind}");
+        source.ack(&again).await;
+        assert_eq!(client.left(&name, "g").await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_forgotten_everything_is_consumed_on() {
+    for kind in RedisKind::ALL {
+        let server = own(kind).await;
+        let (client, name) = (Client::to(&server).await, new_name("flushed"));
+        let source = builder(&server.url(), "g").stream(name.clone());
+        let source = source.start_at(StreamStart::Latest);
+        let mut source = Driven::open(source.build().unwrap()).await;
+        until("the group is there", async || {
+            client.run::<u64>(&["EXISTS", &name]).await == 1
+        })
+        .await;
+        client.add_all(&name, 0..3).await;
+        let handed = source.receive(3).await;
+        source.ack(&handed).await;
+        let _: Value = client.run(&["FLUSHALL"]).await;
+        client.add_all(&name, 3..6).await;
+        let handed = source.receive(3).await;
+        assert_eq!(payloads(&handed), texts(3..6), "{kind}");
+        source.ack(&handed).await;
+        let _: Value = client.run(&["FLUSHALL"]).await;
+        // Ids that are below all that were there before.
+        let mut steps = redis::pipe();
+        for number in 6..9 {
+            let id = format!("1-{number}");
+            steps
+                .cmd("XADD")
+                .arg(&name)
+                .arg(id)
+                .arg("payload")
+                .arg(number);
+        }
+        client.steps(&steps).await;
+        let handed = source.receive(3).await;
+        assert_eq!(payloads(&handed), texts(6..9), "{kind}");
+        source.ack(&handed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_comes_later() {
+    let server = shared(RedisKind::Redis7).await;
+    let (client, name) = (Client::to(&server).await, new_name("latest"));
+    client.add_all(&name, 0..3).await;
+    let source = builder(&server.url(), "g").stream(name.clone());
+    let source = source.start_at(StreamStart::Latest);
+    let mut source = Driven::open(source.build().unwrap()).await;
+    until("the group is there", async || {
+        client.left(&name, "g").await == 0
+    })
+    .await;
+    client.add_all(&name, 3..4).await;
+    assert_eq!(payloads(&source.receive(1).await), texts([3]));
+}
+
+struct Consumed {
+    handled: Arc<Mutex<Vec<u64>>>,
+    intake: keylane::Intake,
+    _consumer: Dispatcher<bytes::Bytes, RawMessage, (), Infallible>,
+}
+
+fn consume(server: &servers::Redis, name: &str) -> Consumed {
+    let handled = Arc::<Mutex<Vec<u64>>>::default();
+    let theirs = Arc::clone(&handled);
+    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(move |raw: RawMessage| {
+            let number = std::str::from_utf8(&raw.payload).unwrap().parse().unwrap();
+            theirs.lock().unwrap().push(number);
+            async { Ok::<_, Infallible>(()) }
+        })
+        .unwrap();
+    let source = builder(&server.url(), "g").stream(name.to_owned());
+    // What the server cannot do for a while is no reason to lose the stream.
+    let source = source.lease(Duration::from_secs(20)).build().unwrap();
+    let settings = IntakeSettings::new().longest_pause(Duration::from_millis(500));
+    let intake = consumer.consume_with(source, settings).unwrap();
+    Consumed {
+        handled,
+        intake,
+        _consumer: consumer,
+    }
+}
+
+impl Consumed {
+    fn handled(&self) -> Vec<u64> {
+        self.handled.lock().unwrap().clone()
+    }
+}
+
+/// A script of someone else keeps the server busy. All commands are refused meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_busy_loses_nothing() {
+    for kind in RedisKind::ALL {
+        let server = servers::Redis::builder(kind).argument("busy-reply-threshold", "50");
+        let server = Arc::new(server.start().await.unwrap());
+        let (client, name) = (Client::to(&server).await, new_name("busy"));
+        let consumed = consume(&server, &name);
+        client.add_all(&name, 0..50).await;
+        until("some are handled", async || consumed.handled().len() == 50).await;
+        let adding = tokio::spawn({
+            let (client, name) = (Client::to(&server).await, name.clone());
+            async move { client.add_all(&name, 50..60).await }
+        });
+        adding.await.unwrap();
+        let script = "local t = redis.call('TIME') repeat local n = redis.call('TIME') \
+                      until n[1] - t[1] >= 2";
+        let busy = Client::to(&server).await;
+        let busy = tokio::spawn(async move {
+            let _: Value = busy.run(&["EVAL", script, "0"]).await;
+        });
+        busy.await.unwrap();
+        client.add_all(&name, 60..100).await;
+        until("all are handled", async || consumed.handled().len() >= 100).await;
+        let report = consumed.intake.stop().await;
+        let mut handled = consumed.handled();
+        handled.sort_unstable();
+        assert_eq!(handled, (0..100).collect::<Vec<_>>(), "{kind}: {report}");
+        assert_eq!(report.acked, 100);
+        assert_eq!(client.left(&name, "g").await, 0);
+    }
+}
+
+/// A server that is full takes acks, which is how it gets empty.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_full_is_emptied() {
+    for kind in RedisKind::ALL {
+        let server = own(kind).await;
+        let (client, name) = (Client::to(&server).await, new_name("full"));
+        client.add_all(&name, 0..100).await;
+        let consumed = consume(&server, &name);
+        until("some are handled", async || consumed.handled().len() == 100).await;
+        let _: Value = client.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        let mut refused = redis::cmd("XADD");
+        refused.arg(&name).arg("*").arg("payload").arg("x");
+        assert!(
+            client.try_ask::<Value>(&refused).await.is_err(),
+            "it is full"
+        );
+        until("all are acked", async || client.left(&name, "g").await == 0).await;
+        let _: Value = client.run(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        client.add_all(&name, 100..120).await;
+        until("all are handled", async || consumed.handled().len() == 120).await;
+        let report = consumed.intake.stop().await;
+        assert_eq!((report.received, report.acked), (120, 120), "{kind}");
+    }
+}
+
+/// The primary becomes a replica, and a primary again: its connections are left, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_is_left_until_it_is_a_primary() {
+    let server = own(RedisKind::Redis7).await;
+    let (client, name) = (Client::to(&server).await, new_name("replica"));
+    client.add_all(&name, 0..20).await;
+    let consumed = consume(&server, &name);
+    until("some are handled", async || consumed.handled().len() == 20).await;
+    let _: Value = client.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    until("it is noticed", async || {
+        consumed.intake.stats().restarts > 0
+    })
+    .await;
+    let _: Value = client.run(&["REPLICAOF", "NO", "ONE"]).await;
+    client.add_all(&name, 20..30).await;
+    until("all are handled", async || {
+        (0..30).all(|number| consumed.handled().contains(&number))
+    })
+    .await;
+    until("all are acked", async || client.left(&name, "g").await == 0).await;
+    consumed.intake.stop().await;
+}
+
+/// Entries of 1 MiB are read a few at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_entries_come() {
+    let server = shared(RedisKind::Redis8).await;
+    let (client, name) = (Client::to(&server).await, new_name("large"));
+    for number in 0..40 {
+        let payload = format!("{}{number:04}", "0".repeat((1 << 20) - 4));
+        client.add(&name, "a", &payload).await;
+    }
+    let source = || {
+        builder(&server.url(), "g")
+            .stream(name.clone())
+            .build()
+            .unwrap()
+    };
+    for _ in 0..2 {
+        let mut source = Driven::open(source()).await;
+        let handed = source.receive(40).await;
+        let numbers = payloads(&handed);
+        let numbers: Vec<u64> = numbers.iter().map(|text| text.parse().unwrap()).collect();
+        assert_eq!(numbers, (0..40).collect::<Vec<_>>());
+    }
+    let mut source = Driven::open(source()).await;
+    let handed = source.receive(40).await;
+    source.ack(&handed).await;
+    source.0.close().await.unwrap();
+    let _: u64 = client.run(&["DEL", &name]).await;
+}

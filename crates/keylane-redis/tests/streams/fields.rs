@@ -1,0 +1,59 @@
+//! Entries of producers that know nothing of this.
+
+use std::time::{Duration, SystemTime};
+
+use keylane_testkit::servers::RedisKind;
+use redis::cmd;
+
+use crate::support::{Client, Driven, builder, new_name, shared};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_fields_are_headers() {
+    for kind in RedisKind::ALL {
+        let server = shared(kind).await;
+        let (client, name) = (Client::to(&server).await, new_name("foreign"));
+        let source = builder(&server.url(), "g").stream(name.clone());
+        let source = source.key_field("user").payload_field("body");
+        let mut source = Driven::open(source.build().unwrap()).await;
+        let mut add = cmd("XADD");
+        add.arg(&name)
+            .arg("*")
+            .arg("user")
+            .arg("7")
+            .arg("amount")
+            .arg("250");
+        add.arg(b"\xff").arg(b"\0\xff");
+        let id: String = client.ask(&add).await;
+        let with_all = [
+            "XADD", &name, "*", "id", "o-1", "version", "12", "body", "x", "user", "",
+        ];
+        let _: String = client.run(&with_all).await;
+        let handed = source.receive(2).await;
+
+        let raw = &handed[0].message;
+        assert_eq!(raw.key.as_deref(), Some(&b"7"[..]));
+        assert!(raw.payload.is_empty() && !raw.is_tombstone);
+        let headers: Vec<_> = raw.headers.iter().collect();
+        assert_eq!(headers[0], &("amount".to_owned(), "250".into()));
+        assert_eq!(
+            headers[1],
+            &("\u{fffd}".to_owned(), (&b"\0\xff"[..]).into())
+        );
+        assert_eq!(raw.position.as_deref(), Some(id.as_bytes()));
+        assert_eq!(raw.id.as_deref(), Some(format!("{name}/{id}").as_bytes()));
+        let age = SystemTime::now().duration_since(raw.enqueued_at.unwrap());
+        assert!(age.unwrap_or_default() < Duration::from_secs(60));
+
+        let raw = &handed[1].message;
+        assert_eq!(
+            (raw.key.as_deref(), raw.version),
+            (Some(&b""[..]), Some(12))
+        );
+        assert_eq!(
+            (raw.id.as_deref(), &raw.payload[..]),
+            (Some(&b"o-1"[..]), &b"x"[..])
+        );
+        assert!(raw.headers.is_empty());
+        assert_eq!(handed[0].position.id().to_string(), id);
+    }
+}

@@ -1,0 +1,15 @@
+//! Streams on real servers.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod acks;
+mod attempts;
+mod clusters;
+mod conformance;
+mod faults;
+mod fences;
+mod fields;
+mod order;
+mod processes;
+mod rebalances;
+mod support;

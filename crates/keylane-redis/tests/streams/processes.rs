@@ -1,0 +1,318 @@
+//! Consumers that are processes: they join, leave, are killed, and stand still for longer than their
+//! lease. What all of them have done is judged as one story.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use keylane::source::RawMessage;
+use keylane::{Context, Dispatcher, IntakeSettings, OnExhausted};
+use keylane_redis::partition_of;
+use keylane_testkit::scenario::Random;
+use keylane_testkit::servers::RedisKind;
+use redis::cmd;
+use tokio::time::sleep;
+
+use crate::support::{Client, builder, new_name, own, show_log, until};
+
+const PARTITIONS: u32 = 6;
+const KEYS: u64 = 60;
+const MEMBERS: usize = 3;
+
+/// How long a member stands still: longer than its lease.
+const PAUSE: Duration = Duration::from_millis(2_000);
+
+/// How long before a member was disturbed its acks were surely told.
+const TOLD: Duration = Duration::from_millis(500);
+
+/// Where a worker is told what to do. Without it the test that is the worker does nothing.
+const WORKER: &str = "KEYLANE_STREAMS_WORKER";
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+fn takes(number: u64) -> Duration {
+    Duration::from_millis(number % 7)
+}
+
+/// The worker: this program once more. It writes a line where a message begins and where it ends, and
+/// leaves when its input ends.
+#[test]
+fn worker() {
+    let Ok(task) = std::env::var(WORKER) else {
+        return;
+    };
+    show_log();
+    let task: Vec<&str> = task.split(' ').collect();
+    let [url, name, log] = task[..] else {
+        panic!("a task has three words");
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let file = OpenOptions::new().append(true).open(log).unwrap();
+        let (file, pid) = (Arc::new(file), std::process::id());
+        let say = move |what: char, raw: &RawMessage| {
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            let (key, number) = (text(raw.key.as_deref().unwrap()), text(&raw.payload));
+            let line = format!("{what} {pid} {key} {number} {}\n", now().as_nanos());
+            // One write, which no other comes between, and which outlives this process.
+            (&*file).write_all(line.as_bytes()).unwrap();
+        };
+        let handler = move |_: Context<Bytes>, raw: RawMessage| {
+            let say = say.clone();
+            async move {
+                say('s', &raw);
+                let number: u64 = std::str::from_utf8(&raw.payload).unwrap().parse().unwrap();
+                sleep(takes(number)).await;
+                say('e', &raw);
+                Ok::<(), std::io::Error>(())
+            }
+        };
+        let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+            .concurrency(64)
+            .on_exhausted(OnExhausted::Halt)
+            .spawn(handler)
+            .unwrap();
+        let settings = IntakeSettings::new()
+            .revoke_within(Duration::from_secs(1))
+            .longest_pause(Duration::from_millis(500))
+            .confirm_every(Duration::from_millis(50));
+        let source = builder(url, "g").partitions(name, PARTITIONS).build().unwrap();
+        let intake = consumer.consume_with(source, settings).unwrap();
+        let end = || std::io::stdin().read_to_end(&mut Vec::new());
+        tokio::task::spawn_blocking(end).await.unwrap().unwrap();
+        intake.stop().within(Duration::from_secs(5)).await;
+    });
+}
+
+struct Worker {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Worker {
+    fn start(url: &str, name: &str, log: &Path) -> Self {
+        let task = format!("{url} {name} {}", log.display());
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["processes::worker", "--exact", "--nocapture"])
+            .env(WORKER, task)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        Self { child, input }
+    }
+
+    fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args(["-s", signal, &self.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Has it leave in order, and waits.
+    async fn stop(mut self) {
+        drop(self.input.take());
+        while self.child.try_wait().unwrap().is_none() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What was done to the workers.
+#[derive(Debug, Default)]
+struct Story {
+    killed: BTreeMap<u32, Duration>,
+    /// Who stood still from when to when.
+    paused: Vec<(u32, Duration, Duration)>,
+    /// When a member left, or joined: streams move then.
+    moved: Vec<Duration>,
+}
+
+/// One attempt.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    pid: u32,
+    number: u64,
+    start: Duration,
+    end: Option<Duration>,
+}
+
+fn attempts(log: &Path) -> BTreeMap<u64, Vec<Attempt>> {
+    let text = std::fs::read_to_string(log).unwrap();
+    let mut keys: BTreeMap<u64, Vec<Attempt>> = BTreeMap::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [what, pid, key, number, at] = words[..] else {
+            panic!("not a line: {line}");
+        };
+        let (pid, number): (u32, u64) = (pid.parse().unwrap(), number.parse().unwrap());
+        let at = Duration::from_nanos(at.parse().unwrap());
+        let attempts = keys.entry(key.parse().unwrap()).or_default();
+        if what == "s" {
+            attempts.push(Attempt {
+                pid,
+                number,
+                start: at,
+                end: None,
+            });
+        } else {
+            let mut open = attempts.iter_mut().rev();
+            let open = open.find(|one| one.pid == pid && one.number == number);
+            open.unwrap().end = Some(at);
+        }
+    }
+    for attempts in keys.values_mut() {
+        attempts.sort_by_key(|one| one.start);
+    }
+    keys
+}
+
+impl Story {
+    fn stood_still(&self, attempt: &Attempt) -> bool {
+        let end = attempt.end.unwrap_or(Duration::MAX);
+        let mut theirs = self.paused.iter().filter(|(pid, ..)| *pid == attempt.pid);
+        theirs.any(|(_, from, to)| attempt.start <= *to && end >= *from)
+    }
+
+    /// Whether a process that did this may not have told its ack.
+    fn may_be_untold(&self, attempt: &Attempt) -> bool {
+        let end = attempt.end.unwrap_or(attempt.start);
+        let killed = self.killed.get(&attempt.pid);
+        let is_late = |at: &Duration| end + TOLD >= *at;
+        let paused = self.paused.iter().filter(|(pid, ..)| *pid == attempt.pid);
+        killed.is_some_and(is_late)
+            || paused.into_iter().any(|(_, from, to)| end + TOLD >= *from && end <= *to + TOLD)
+    }
+
+    fn judge(&self, keys: &BTreeMap<u64, Vec<Attempt>>, sent: u64) {
+        let mut done = BTreeSet::new();
+        let mut again = 0;
+        for (key, attempts) in keys {
+            let mut highest = None;
+            for (at, one) in attempts.iter().enumerate() {
+                let before = &attempts[..at];
+                if before.iter().all(|other| other.number != one.number) {
+                    assert!(highest < Some(one.number), "key {key}: {one:?} after {highest:?}");
+                    highest = Some(one.number);
+                } else {
+                    again += 1;
+                    for other in before.iter().filter(|other| other.number == one.number) {
+                        let may = other.end.is_none() || self.may_be_untold(other);
+                        assert!(may, "key {key}: {one:?} after {other:?}: {self:?}");
+                    }
+                }
+                for other in before.iter().filter(|other| other.pid != one.pid) {
+                    let killed = self.killed.get(&other.pid).copied();
+                    let end = other.end.or(killed).unwrap_or(Duration::MAX);
+                    let apart = end <= one.start || self.stood_still(other);
+                    assert!(apart, "key {key}: {one:?} overlaps {other:?}: {self:?}");
+                }
+                done.extend(one.end.map(|_| one.number));
+            }
+        }
+        assert_eq!(done.len() as u64, sent, "all are done");
+        println!("{sent} messages, {again} attempts more, {self:?}");
+    }
+}
+
+async fn tell_a_story(kind: RedisKind, seed: u64) {
+    let server = own(kind).await;
+    let (client, name) = (Client::to(&server).await, new_name("processes"));
+    let folder = tempfile::tempdir().unwrap();
+    let (url, log) = (server.url(), folder.path().join("log"));
+    File::create(&log).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let producing = tokio::spawn({
+        let (client, name, is_over) = (client.clone(), name.clone(), Arc::clone(&is_over));
+        async move {
+            let mut number = 0_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                let key = (number % KEYS).to_string();
+                let stream = format!("{name}:{}", partition_of(key.as_bytes(), PARTITIONS));
+                let mut add = cmd("XADD");
+                add.arg(stream).arg("*").arg("key").arg(key).arg("payload").arg(number);
+                let _: String = client.ask(&add).await;
+                number += 1;
+                sleep(Duration::from_millis(1)).await;
+            }
+            number
+        }
+    });
+    let mut story = Story::default();
+    let mut random = Random::new(seed);
+    let mut members: Vec<_> = (0..MEMBERS).map(|_| Worker::start(&url, &name, &log)).collect();
+    sleep(Duration::from_secs(2)).await;
+    for round in 0..6 {
+        let chosen = usize::try_from(random.below(MEMBERS as u64)).unwrap();
+        match round % 3 {
+            0 => {
+                let member = members.remove(chosen);
+                member.signal("KILL");
+                story.killed.insert(member.id(), now());
+                drop(member);
+                members.push(Worker::start(&url, &name, &log));
+            }
+            1 => {
+                let from = now();
+                members[chosen].signal("STOP");
+                sleep(PAUSE).await;
+                members[chosen].signal("CONT");
+                story.paused.push((members[chosen].id(), from, now()));
+            }
+            _ => {
+                story.moved.push(now());
+                members.remove(chosen).stop().await;
+                members.push(Worker::start(&url, &name, &log));
+            }
+        }
+        sleep(Duration::from_millis(500 + random.below(1_500))).await;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let sent = producing.await.unwrap();
+    until("nothing is left", async || {
+        let mut left = 0;
+        for number in 0..PARTITIONS {
+            left += client.left(&format!("{name}:{number}"), "g").await;
+        }
+        left == 0
+    })
+    .await;
+    for member in members {
+        member.stop().await;
+    }
+    story.judge(&attempts(&log), sent);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_are_killed_and_stand_still_on_redis_7() {
+    tell_a_story(RedisKind::Redis7, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_are_killed_and_stand_still_on_redis_8() {
+    tell_a_story(RedisKind::Redis8, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_are_killed_and_stand_still_on_valkey_9() {
+    tell_a_story(RedisKind::Valkey9, 3).await;
+}

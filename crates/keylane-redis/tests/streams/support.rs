@@ -1,0 +1,242 @@
+//! Streams of its own for each test, on servers that the tests of this binary share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use keylane::source::{
+    Deliveries, Delivery, Outcome, RawMessage, Received, Settlement, Source as _,
+};
+use keylane_redis::{Redis, StreamBuilder, StreamPosition, StreamSource};
+use keylane_testkit::servers::{self, RedisKind};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Value, cmd};
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+/// The lease of the tests. A process that is gone is followed after this time.
+pub(crate) const LEASE: Duration = Duration::from_secs(1);
+
+/// What something may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+static SHARED: [OnceCell<Arc<servers::Redis>>; 3] = [const { OnceCell::const_new() }; 3];
+
+/// What the source says is shown with `RUST_LOG=keylane`, if the test fails.
+pub(crate) fn show_log() {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
+    // Another test may have done so.
+    let _ = subscriber.with_test_writer().try_init();
+}
+
+/// The server of this kind that the tests share.
+pub(crate) async fn shared(kind: RedisKind) -> Arc<servers::Redis> {
+    show_log();
+    let place = RedisKind::ALL.iter().position(|other| *other == kind);
+    let server = &SHARED[place.unwrap()];
+    Arc::clone(server.get_or_init(async || own(kind).await).await)
+}
+
+/// A server for one test.
+pub(crate) async fn own(kind: RedisKind) -> Arc<servers::Redis> {
+    show_log();
+    Arc::new(servers::Redis::start(kind).await.unwrap())
+}
+
+/// A name that no other test of this binary has.
+pub(crate) fn new_name(what: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{what}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A builder with a short lease.
+pub(crate) fn builder(url: &str, group: &str) -> StreamBuilder {
+    let redis = Redis::at(url).unwrap();
+    StreamSource::builder(&redis, group.to_owned()).lease(LEASE)
+}
+
+/// A connection of the test's own.
+#[derive(Clone)]
+pub(crate) struct Client(MultiplexedConnection);
+
+impl Client {
+    pub(crate) async fn to(server: &servers::Redis) -> Self {
+        let client = redis::Client::open(server.url()).unwrap();
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        Self(connection.await.unwrap())
+    }
+
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        command.query_async(&mut self.0.clone()).await.unwrap()
+    }
+
+    /// The same, for one that may be refused.
+    pub(crate) async fn try_ask<T: FromRedisValue>(&self, command: &Cmd) -> redis::RedisResult<T> {
+        command.query_async(&mut self.0.clone()).await
+    }
+
+    /// A command, given as its words.
+    pub(crate) async fn run<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = cmd(words[0]);
+        words[1..].iter().for_each(|word| {
+            command.arg(*word);
+        });
+        self.ask(&command).await
+    }
+
+    /// Several commands.
+    pub(crate) async fn steps(&self, steps: &redis::Pipeline) {
+        let _: Value = steps.query_async(&mut self.0.clone()).await.unwrap();
+    }
+
+    /// Adds an entry with a key and a payload, and returns its id.
+    pub(crate) async fn add(&self, stream: &str, key: &str, payload: &str) -> String {
+        let words = ["XADD", stream, "*", "key", key, "payload", payload];
+        self.run(&words).await
+    }
+
+    /// Adds so many entries of a few keys, with their numbers as payloads.
+    pub(crate) async fn add_all(&self, stream: &str, numbers: std::ops::Range<u64>) -> Vec<String> {
+        let mut ids = Vec::new();
+        for number in numbers {
+            let key = format!("key-{}", number % 3);
+            ids.push(self.add(stream, &key, &number.to_string()).await);
+        }
+        ids
+    }
+
+    /// The ids that are pending in a group, with their counts.
+    pub(crate) async fn pending(&self, stream: &str, group: &str) -> Vec<(String, u64)> {
+        let words = ["XPENDING", stream, group, "-", "+", "10000"];
+        let pending: Vec<(String, String, u64, u64)> = self.run(&words).await;
+        pending
+            .into_iter()
+            .map(|(id, _, _, count)| (id, count))
+            .collect()
+    }
+
+    /// How many entries would still be handed over to a group.
+    pub(crate) async fn left(&self, stream: &str, group: &str) -> usize {
+        let groups = self.groups(stream).await;
+        match groups.into_iter().find(|(name, ..)| name == group) {
+            None => self.run(&["XLEN", stream]).await,
+            Some((_, pending, last)) => {
+                let from = format!("({last}");
+                let new: Vec<Value> = self.run(&["XRANGE", stream, &from, "+"]).await;
+                pending + new.len()
+            }
+        }
+    }
+
+    /// The groups of a stream: name, pending, last delivered.
+    async fn groups(&self, stream: &str) -> Vec<(String, usize, String)> {
+        let exists: bool = self.run(&["EXISTS", stream]).await;
+        if !exists {
+            return Vec::new();
+        }
+        let groups: Vec<std::collections::HashMap<String, Value>> =
+            self.run(&["XINFO", "GROUPS", stream]).await;
+        let group = |group: std::collections::HashMap<String, Value>| {
+            fn of<T: FromRedisValue>(value: &Value) -> T {
+                T::from_redis_value(value.clone()).unwrap()
+            }
+            (
+                of(&group["name"]),
+                of(&group["pending"]),
+                of(&group["last-delivered-id"]),
+            )
+        };
+        groups.into_iter().map(group).collect()
+    }
+}
+
+/// Waits until it is so.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waits = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = tokio::time::timeout(PATIENCE, waits).await;
+    assert!(ended.is_ok(), "not in time: {what}");
+}
+
+/// A source that a test drives by itself.
+pub(crate) struct Driven(pub(crate) StreamSource);
+
+pub(crate) type Handed = Vec<Delivery<RawMessage, StreamPosition>>;
+
+/// The payloads of what was handed over.
+pub(crate) fn payloads(handed: &Handed) -> Vec<String> {
+    let payloads = handed.iter().map(|one| one.message.payload.to_vec());
+    payloads
+        .map(|payload| String::from_utf8(payload).unwrap())
+        .collect()
+}
+
+/// Numbers as payloads.
+pub(crate) fn texts(numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
+    numbers
+        .into_iter()
+        .map(|number| number.to_string())
+        .collect()
+}
+
+impl Driven {
+    pub(crate) async fn open(source: StreamSource) -> Self {
+        let mut driven = Self(source);
+        driven.0.open().await.unwrap();
+        driven
+    }
+
+    /// Receives once, for up to this time.
+    pub(crate) async fn once(
+        &mut self,
+        room: usize,
+        wait: Duration,
+    ) -> (Handed, Received<StreamPosition>) {
+        let mut into = Deliveries::new(room, Instant::now() + wait);
+        let received = self.0.receive(&mut into).await.unwrap();
+        (into.take(), received)
+    }
+
+    /// Receives so many.
+    pub(crate) async fn receive(&mut self, count: usize) -> Handed {
+        let until = Instant::now() + PATIENCE;
+        let mut handed = Vec::new();
+        while handed.len() < count {
+            assert!(Instant::now() < until, "only {:?} came", payloads(&handed));
+            let (more, _) = self
+                .once(count - handed.len(), Duration::from_millis(500))
+                .await;
+            handed.extend(more);
+        }
+        handed
+    }
+
+    /// Receives whatever comes in this time.
+    pub(crate) async fn receive_for(&mut self, time: Duration) -> Handed {
+        let until = Instant::now() + time;
+        let mut handed = Vec::new();
+        while Instant::now() < until {
+            let (more, _) = self.once(1_000, time / 4).await;
+            handed.extend(more);
+        }
+        handed
+    }
+
+    pub(crate) async fn settle(&mut self, handed: &[Delivery<RawMessage, StreamPosition>]) {
+        let done = handed
+            .iter()
+            .map(|one| Settlement::new(one.position, Outcome::Done));
+        let done: Vec<_> = done.collect();
+        self.0.settle(&done).await.unwrap();
+    }
+
+    pub(crate) async fn ack(&mut self, handed: &[Delivery<RawMessage, StreamPosition>]) {
+        self.settle(handed).await;
+        self.0.confirm().await.unwrap();
+    }
+}
