@@ -10,7 +10,7 @@ use crate::job::{Job, Shows};
 use crate::schedules;
 use crate::setup;
 use crate::steps::Steps;
-use crate::versus::{VERSUS, VERSUS_KAFKA, VERSUS_SQL};
+use crate::versus::{VERSUS, VERSUS_KAFKA, VERSUS_REDIS, VERSUS_SQL};
 use crate::workspace::{self, cargo};
 
 /// A program of tests that starts servers takes some minutes beside another one, the others half a
@@ -103,6 +103,8 @@ fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
     steps.run("format, versus-sql", cargo(["fmt", VERSUS_SQL, "--check"]))?;
     let format = cargo(["fmt", VERSUS_KAFKA, "--check"]);
     steps.run("format, versus-kafka", format)?;
+    let format = cargo(["fmt", VERSUS_REDIS, "--check"]);
+    steps.run("format, versus-redis", format)?;
 
     steps.run("lints", lints(ALL_BUT_EXAMPLES))?;
     // With their own dependencies' features, as their first reader builds them. For the tests they
@@ -123,6 +125,8 @@ fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
         steps.run("build, versus-sql", build)?;
         let build = cargo(["build", "--release", VERSUS_KAFKA]);
         steps.run("build, versus-kafka", build)?;
+        let build = cargo(["build", "--release", VERSUS_REDIS]);
+        steps.run("build, versus-redis", build)?;
     }
     Ok(())
 }

@@ -13,6 +13,9 @@ pub(crate) const VERSUS_SQL: &str = "--manifest-path=benches/versus-sql/Cargo.to
 /// The one on Kafka, another one.
 pub(crate) const VERSUS_KAFKA: &str = "--manifest-path=benches/versus-kafka/Cargo.toml";
 
+/// The one on Redis, another one.
+pub(crate) const VERSUS_REDIS: &str = "--manifest-path=benches/versus-redis/Cargo.toml";
+
 /// Compare keylane with its rivals in one run (results in target/versus)
 ///
 /// The rivals are a workspace of their own, built on first use. Everything after `--` goes to the
@@ -25,15 +28,19 @@ pub(crate) struct Args {
     /// Compare keylane-kafka with other ways to consume a topic instead (needs Java and Maven)
     #[arg(long, conflicts_with = "sql")]
     kafka: bool,
+    /// Compare keylane-redis with other ways to consume Redis instead
+    #[arg(long, conflicts_with_all = ["sql", "kafka"])]
+    redis: bool,
     /// For the comparison
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     versus: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let manifest = match (args.sql, args.kafka) {
-        (true, _) => VERSUS_SQL,
-        (_, true) => VERSUS_KAFKA,
+    let manifest = match (args.sql, args.kafka, args.redis) {
+        (true, _, _) => VERSUS_SQL,
+        (_, true, _) => VERSUS_KAFKA,
+        (_, _, true) => VERSUS_REDIS,
         _ => VERSUS,
     };
     let mut versus = cargo(["run", "--release", manifest, "--"]);
