@@ -18,7 +18,8 @@ use crate::workspace::{self, cargo};
 /// Every step runs, also after one has failed. The report is target/soak/report.json. Runtimes are
 /// dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a quarter of them
 /// while they recover. Processes with a lease in a database are paused past it, 1,000 times on each
-/// database. Consumers of Kafka join, leave, die and stand still 500 times. Each of the first 2,000 system calls of an inbox on its files fails, once with EIO and
+/// database. Consumers of Kafka join, leave, die and stand still 500 times, and workers of a list in
+/// Redis die and stand still 1,000 times. Each of the first 2,000 system calls of an inbox on its files fails, once with EIO and
 /// once with ENOSPC. The decoders of records are fuzzed for 10 minutes; an input that shows something
 /// new is added to crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload.
 /// 5,000,000 messages pass an inbox of constant depth, and backlogs of 10,000,000 are worked off in
@@ -53,6 +54,9 @@ struct Scale {
     round_trips: u64,
     /// Rebalances of a group of consumers in one process, for each protocol, and of one of processes.
     rebalances: u64,
+    /// Faults of processes that work on a list in Redis, half of them kills, and half pauses past a
+    /// lease; of each of six connections half as many resets, and ten times as many steps of a model.
+    list_faults: u64,
     /// Of the first 2,000 system calls of an inbox, how many fail.
     syscalls: u64,
     /// How long the decoders are fuzzed, in seconds.
@@ -76,6 +80,7 @@ const SOAK: Scale = Scale {
     chaos: 50_000,
     round_trips: 1_000_000,
     rebalances: 500,
+    list_faults: 1_000,
     syscalls: 2_000,
     fuzzing_s: 600,
     passed: 5_000_000,
@@ -122,6 +127,17 @@ const REBALANCES: &str = "KEYLANE_KAFKA_REBALANCES";
 const REBALANCES_FILTER: &str = "rebalances::nothing";
 /// … and in several.
 const PROCESSES_FILTER: &str = "processes::";
+
+/// The tests of `keylane-redis` in which workers of a list are killed and stand still read from here how
+/// often …
+const LIST_KILLS: &str = "KEYLANE_REDIS_KILLS";
+const LIST_STOPS: &str = "KEYLANE_REDIS_STOPS";
+/// … how often a connection is reset …
+const LIST_RESETS: &str = "KEYLANE_REDIS_RESETS";
+const LIST_FAULTS_FILTER: &str = "faults::";
+/// … and how many things happen that are drawn.
+const LIST_STEPS: &str = "KEYLANE_REDIS_STEPS";
+const LIST_MODEL_FILTER: &str = "model::";
 
 /// The test of `keylane-inbox` that makes system calls fail reads from here how many.
 const SYSCALLS: &str = "KEYLANE_SYSCALLS";
@@ -181,6 +197,7 @@ impl Scale {
             chaos,
             round_trips,
             rebalances,
+            list_faults,
             syscalls,
             fuzzing_s,
             passed,
@@ -197,6 +214,7 @@ impl Scale {
                 chaos: chaos / 10,
                 round_trips: round_trips / 10,
                 rebalances: rebalances / 10,
+                list_faults: list_faults / 10,
                 syscalls: syscalls / 10,
                 fuzzing_s: fuzzing_s / 10,
                 passed: passed / 10,
@@ -213,6 +231,7 @@ impl Scale {
                 chaos: chaos * 10,
                 round_trips: round_trips * 10,
                 rebalances: rebalances * 10,
+                list_faults: list_faults * 10,
                 fuzzing_s: fuzzing_s * 10,
                 passed: passed * 10,
                 // There are no more of them.
@@ -236,6 +255,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         chaos,
         round_trips,
         rebalances,
+        list_faults,
         syscalls,
         fuzzing_s,
         passed,
@@ -280,6 +300,18 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
     ]);
     rebalanced.args(["--", REBALANCES_FILTER, PROCESSES_FILTER, "--nocapture"]);
     rebalanced.env(REBALANCES, rebalances.to_string());
+    let mut list = cargo(["test", "-p", "keylane-redis", "--test", "lists"]);
+    list.args([
+        "--",
+        PROCESSES_FILTER,
+        LIST_FAULTS_FILTER,
+        LIST_MODEL_FILTER,
+    ]);
+    list.arg("--nocapture");
+    for half in [LIST_KILLS, LIST_STOPS, LIST_RESETS] {
+        list.env(half, (list_faults / 2).to_string());
+    }
+    list.env(LIST_STEPS, (list_faults * 10).to_string());
     let mut failed = inbox(&["--test", "syscalls"], SYSCALLS_FILTER);
     failed.env(SYSCALLS, syscalls.to_string());
     let mut fuzzed = inbox(&["--lib"], FUZZ_FILTER);
@@ -315,6 +347,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         (format!("{chaos} messages in chaos"), in_chaos),
         (format!("{round_trips} metadata of commits"), round),
         (format!("{rebalances} rebalances"), rebalanced),
+        (format!("{list_faults} faults of a list"), list),
         (format!("{syscalls} system calls fail"), failed),
         (format!("decoders fuzzed for {fuzzing_s} s"), fuzzed),
         ("power fails".to_owned(), powerless),
@@ -376,6 +409,7 @@ fn write_report(scale: Scale, steps: &Steps) -> Result<(), Error> {
         "kills": scale.kills,
         "drains": scale.drains,
         "pauses": scale.pauses,
+        "faults_of_a_list": scale.list_faults,
         "syscalls": scale.syscalls,
         "fuzzing_s": scale.fuzzing_s,
         "passed_at_constant_depth": scale.passed,
@@ -415,6 +449,7 @@ mod tests {
             chaos: 5_000,
             round_trips: 100_000,
             rebalances: 50,
+            list_faults: 100,
             syscalls: 200,
             fuzzing_s: 60,
             passed: 500_000,
@@ -431,6 +466,7 @@ mod tests {
             chaos: 500_000,
             round_trips: 10_000_000,
             rebalances: 5_000,
+            list_faults: 10_000,
             syscalls: 2_000,
             fuzzing_s: 6_000,
             passed: 50_000_000,
@@ -459,6 +495,7 @@ mod tests {
             "KEYLANE_CHAOS_MESSAGES=50000 ",
             "KEYLANE_KAFKA_ROUND_TRIPS=1000000 ",
             "KEYLANE_KAFKA_REBALANCES=500 ",
+            "KEYLANE_REDIS_STOPS=500 ",
             "KEYLANE_SYSCALLS=2000 ",
             "KEYLANE_FUZZ=600 ",
             "KEYLANE_INBOX_POWER=all ",

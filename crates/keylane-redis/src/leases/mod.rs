@@ -1,7 +1,8 @@
 //! Leases: one key in Redis for each lease that is held.
 //!
-//! Its value is `<token> <owner>`, and it expires when the lease runs out. Each operation is one script,
-//! which compares that value and acts in one step. Tokens are from one counter for each slot.
+//! Its value is `<token> <owner>`, and it expires when the lease runs out. Each operation is one
+//! script, which compares that value and acts in one step. Tokens are from one counter for each
+//! slot.
 
 mod name;
 mod script;
@@ -37,37 +38,48 @@ static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lu
 
 /// Leases in Redis or Valkey.
 ///
-/// Each call is one round trip for up to 1,000 leases, and one script on the server. A lease that has
-/// ended leaves nothing behind.
+/// Each call is one round trip for up to 1,000 leases, and one script on the server. A lease that
+/// has ended leaves nothing behind.
 ///
 /// # What a lease is worth here
 ///
-/// Grants and ends are by the clock of the server, and by that alone. It is the time of day, so that it
-/// jumps when it is set. The holder counts by its own monotonic clock, from before the server was asked,
-/// and gives the lease up a tenth of its time to live before the server does. So it knows first, as long
-/// as the clock of the server does not gain more than that tenth on its own during one time to live: by
-/// running faster, by being set forward, or by a failover to a server whose clock is ahead.
+/// Grants and ends are by the clock of the server, and by that alone. It is the time of day, so
+/// that it jumps when it is set. The holder counts by its own monotonic clock, from before the
+/// server was asked, and gives the lease up a tenth of its time to live before the server does. So
+/// it knows first, as long as the clock of the server does not gain more than that tenth on its own
+/// during one time to live: by running faster, by being set forward, or by a failover to a server
+/// whose clock is ahead.
 ///
-/// **A failover can give a key to a second holder while the first one still has it.** Replication is
-/// asynchronous: a replica that is promoted before it has received a grant does not know of it. The
-/// same is true of a server that crashes with `appendfsync everysec`, which loses up to a second, and of one
-/// without an append-only file, which loses all. The first holder is told at its next renewal, and cannot
-/// know before. What makes it harmless is the [token](keylane_leases::Token) of the second grant, which is
-/// higher, where the writes of both go through a sink that refuses a lower token than it has seen.
+/// **A failover can give a key to a second holder while the first one still has it.** Replication
+/// is asynchronous: a replica that is promoted before it has received a grant does not know of it,
+/// and a primary that was cut off goes on to renew what it has granted, for as long as it believes
+/// to be one. A server that crashes with `appendfsync everysec` loses up to a second, and one
+/// without an append-only file loses all. The first holder is told when its renewal reaches the
+/// server that has gone on, and cannot know before. What makes it harmless is the
+/// [token](keylane_leases::Token) of the second grant, which is higher, where the writes of both go
+/// through a sink that refuses a lower token than it has seen. `appendfsync always` and
+/// `min-replicas-to-write` make such a loss less likely, and do not exclude it.
 ///
 /// # Why tokens grow
 ///
-/// A token is one more than the one before, or the microseconds since 1970 by the clock of the server,
-/// whichever is more. As long as the server keeps what it has written, tokens grow whatever its clock
-/// does. Where a failover or a crash has lost grants, the tokens that follow are still higher, provided
-/// that the clock of the server that goes on shows a later time at its first grant than the clock of the
-/// server before has shown at its last one. So the clock of a replica may be behind by as much as the
-/// failover takes, and that of a server that starts again may be set back by as much as that takes.
-/// `WAIT`, `min-replicas-to-write` and `appendfsync always` make such a loss less likely.
+/// A token is one more than the one before, or the microseconds since 1970 by the clock of the
+/// server, whichever is more. As long as the server keeps what it has written, tokens grow whatever
+/// its clock does. Where a failover or a crash has lost grants, the tokens that follow are still
+/// higher, provided that the clock of the server that goes on shows a later time than the last
+/// token that was lost. That is the time of its grant by the clock of the server before, and some
+/// microseconds more in a call with many leases, or as much more as that clock was set back before.
+/// So the clock of a replica may be behind by as much as the failover takes, and that of a server
+/// that starts again may be set back by as much as that takes.
+///
+/// # Cancel safety
+///
+/// As [`LeaseStore`] says: a call that is dropped may be done as a whole, later, or not at all. Of a
+/// call for more than 1,000 leases, or for several [slots](Self::slots), a part may be done.
 ///
 /// # Clusters
 ///
-/// All leases of a namespace are in one slot of a cluster, unless [`slots`](Self::slots) says otherwise.
+/// All leases of a namespace are in one slot of a cluster, unless [`slots`](Self::slots) says
+/// otherwise.
 ///
 /// # Examples
 ///
@@ -101,8 +113,8 @@ impl RedisLeases {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Empty`] for a namespace without a name, and [`ConfigError::Braces`] for one with
-    /// braces and nothing between them.
+    /// [`ConfigError::Empty`] for a namespace without a name, and [`ConfigError::Braces`] for one
+    /// with braces and nothing between them.
     pub fn open(redis: &Redis, namespace: impl Into<Bytes>) -> Result<Self, ConfigError> {
         let namespace = namespace.into();
         names::check("namespace", &namespace)?;
@@ -112,15 +124,28 @@ impl RedisLeases {
         })
     }
 
-    /// Spreads the leases over so many hash tags, and so over the nodes of a cluster; 1 unless set. A
-    /// call takes a round trip for each tag that it has keys of, all at the same time.
+    /// Spreads the leases over so many hash tags, and so over the nodes of a cluster; 1 unless set.
+    /// A call takes a round trip for each tag that it has keys of, all at the same time.
     ///
-    /// All processes must say the same: with another number a lease is looked for elsewhere, and a key
-    /// has two holders. To change it, let all leases of the old number end first.
+    /// All processes must say the same: with another number a lease is looked for elsewhere, and a
+    /// key has two holders. To change it, let all leases of the old number end first.
     ///
     /// # Errors
     ///
     /// [`ConfigError::Zero`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use keylane_redis::{Redis, RedisLeases};
+    ///
+    /// # fn main() -> Result<(), keylane_redis::ConfigError> {
+    /// let redis = Redis::cluster(["redis://node-1:6379", "redis://node-2:6379"])?;
+    /// let store = RedisLeases::open(&redis, "accounts")?.slots(16)?;
+    /// # let _ = store;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn slots(self, slots: u16) -> Result<Self, ConfigError> {
         match slots {
             0 => Err(ConfigError::Zero("slots")),
@@ -138,13 +163,23 @@ impl RedisLeases {
         for (place, one) in all.iter().enumerate() {
             let slot = self.names.slot(key(one));
             let part = open[slot].get_or_insert_with(|| Part::new(slot));
-            part.push(place, one, self.names.lease(slot, key(one)));
-            if part.places.len() == AT_ONCE {
+            part.push(place, one);
+            if part.items.len() == AT_ONCE {
                 parts.extend(open[slot].take());
             }
         }
         parts.extend(open.into_iter().flatten());
         parts
+    }
+
+    /// The keys of the leases in the database.
+    fn names<T>(&self, command: &mut Cmd, part: &Part<'_, T>, key: impl Fn(&T) -> &Bytes) {
+        let mut name = Vec::new();
+        for item in &part.items {
+            name.clear();
+            self.names.lease(part.slot, key(item), &mut name);
+            command.arg(&*name);
+        }
     }
 
     /// Runs a script for each part, all at the same time. Returns the parts with their answers.
@@ -172,9 +207,9 @@ impl LeaseStore for RedisLeases {
     async fn acquire(&self, owner: &Owner, wishes: &[Wish]) -> Result<Vec<Answer>, StoreError> {
         let parts = self.parts(wishes, |wish| &wish.key);
         let answered = self.call(&ACQUIRE, parts, |part, command| {
-            command.arg(part.names.len() + 1);
+            command.arg(part.items.len() + 1);
             command.arg(&*self.names.counter(part.slot));
-            part.names(command);
+            self.names(command, part, |wish| &wish.key);
             command.arg(owner.as_str());
             for wish in &part.items {
                 command.arg(millis(wish.ttl));
@@ -194,8 +229,8 @@ impl LeaseStore for RedisLeases {
     async fn renew(&self, owner: &Owner, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         let parts = self.parts(claims, |claim| &claim.key);
         let answered = self.call(&RENEW, parts, |part, command| {
-            command.arg(part.names.len());
-            part.names(command);
+            command.arg(part.items.len());
+            self.names(command, part, |claim| &claim.key);
             let ttl = part.items[0].ttl;
             let is_common = part.items.iter().all(|claim| claim.ttl == ttl);
             match is_common {
@@ -224,8 +259,8 @@ impl LeaseStore for RedisLeases {
     async fn release(&self, owner: &Owner, claims: &[Claim]) -> Result<(), StoreError> {
         let parts = self.parts(claims, |claim| &claim.key);
         let released = self.call(&RELEASE, parts, |part, command| {
-            command.arg(part.names.len());
-            part.names(command);
+            command.arg(part.items.len());
+            self.names(command, part, |claim| &claim.key);
             values(command, owner, &part.items);
         });
         let _: Vec<(_, u64)> = released.await?;
@@ -248,7 +283,6 @@ struct Part<'a, T> {
     items: Vec<&'a T>,
     /// Where each item is in what was asked.
     places: Vec<usize>,
-    names: Vec<Bytes>,
 }
 
 impl<'a, T> Part<'a, T> {
@@ -257,20 +291,12 @@ impl<'a, T> Part<'a, T> {
             slot,
             items: Vec::new(),
             places: Vec::new(),
-            names: Vec::new(),
         }
     }
 
-    fn push(&mut self, place: usize, item: &'a T, name: Bytes) {
+    fn push(&mut self, place: usize, item: &'a T) {
         self.items.push(item);
         self.places.push(place);
-        self.names.push(name);
-    }
-
-    fn names(&self, command: &mut Cmd) {
-        for name in &self.names {
-            command.arg(&**name);
-        }
     }
 }
 

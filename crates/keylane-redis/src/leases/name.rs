@@ -1,6 +1,6 @@
 //! How the keys of leases are called in the database.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::names;
@@ -48,26 +48,24 @@ impl Names {
         Bytes::from([&self.slots[slot], &b":token"[..]].concat())
     }
 
-    /// The key of a lease.
-    pub(super) fn lease(&self, slot: usize, key: &[u8]) -> Bytes {
-        name_of_key(&self.slots[slot], "lease", key)
+    /// Writes the key of a lease.
+    pub(super) fn lease(&self, slot: usize, key: &[u8], name: &mut Vec<u8>) {
+        name_of_key(&self.slots[slot], b":lease", key, name);
     }
 }
 
-/// The name of something that belongs to a key. A long key is hashed: `:` and `#` tell one from the other.
-pub(crate) fn name_of_key(front: &[u8], what: &str, key: &[u8]) -> Bytes {
-    let mut name = BytesMut::with_capacity(front.len() + what.len() + 2 + LONGEST);
-    name.put_slice(front);
-    name.put_u8(b':');
-    name.put_slice(what.as_bytes());
+/// Writes the name of what belongs to a key. A long key is hashed: `:` and `#` tell one from the
+/// other.
+pub(crate) fn name_of_key(front: &[u8], what: &[u8], key: &[u8], name: &mut Vec<u8>) {
+    name.extend_from_slice(front);
+    name.extend_from_slice(what);
     if key.len() > LONGEST {
-        name.put_u8(b'#');
-        name.put_slice(&Sha256::digest(key));
+        name.push(b'#');
+        name.extend_from_slice(&Sha256::digest(key));
     } else {
-        name.put_u8(b':');
-        name.put_slice(key);
+        name.push(b':');
+        name.extend_from_slice(key);
     }
-    name.freeze()
 }
 
 /// With the number of the slot in the hash tag, which is what is between the first two braces.
@@ -88,17 +86,23 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    fn lease(names: &Names, slot: usize, key: &[u8]) -> Vec<u8> {
+        let mut name = Vec::new();
+        names.lease(slot, key, &mut name);
+        name
+    }
+
     #[test]
     fn names_are_told_apart() {
         let names = Names::new("orders".into(), 1);
         assert_eq!(names.counter(0), "{orders}:token");
-        assert_eq!(names.lease(0, b""), "{orders}:lease:");
-        assert_eq!(names.lease(0, b"a"), "{orders}:lease:a");
+        assert_eq!(lease(&names, 0, b""), b"{orders}:lease:");
+        assert_eq!(lease(&names, 0, b"a"), b"{orders}:lease:a");
         let (short, long) = ([b'k'; LONGEST], [b'k'; LONGEST + 1]);
-        assert_eq!(names.lease(0, &short).len(), 15 + LONGEST);
-        let hashed = names.lease(0, &long);
+        assert_eq!(lease(&names, 0, &short).len(), 15 + LONGEST);
+        let hashed = lease(&names, 0, &long);
         assert_eq!(hashed.len(), 15 + 32);
-        assert_ne!(names.lease(0, &hashed[15..]), hashed);
+        assert_ne!(lease(&names, 0, &hashed[15..]), hashed);
     }
 
     #[test]
@@ -107,7 +111,7 @@ mod tests {
         assert_eq!(names.counter(2), "{orders/2}:token");
         let names = Names::new("{shop}orders".into(), 2);
         assert_eq!(names.counter(0), "{shop/0}orders:token");
-        assert_eq!(names.lease(1, b"a"), "{shop/1}orders:lease:a");
+        assert_eq!(lease(&names, 1, b"a"), b"{shop/1}orders:lease:a");
         let names = Names::new("a}{shop}orders".into(), 2);
         assert_eq!(names.counter(1), "a}{shop/1}orders:token");
     }

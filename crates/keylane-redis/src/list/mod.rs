@@ -24,6 +24,9 @@
 //! 3. A worker takes from its inbox first: what is there was in front of what is in the list.
 //! 4. What a worker has goes back to the front of the list as it was: what it has taken, by token, and
 //!    then its inbox.
+//! 5. A turn says which token its worker was told of last. If the server has handed out more, because an
+//!    answer was lost, or a request has come twice or late, nothing is taken: the worker enters again, and
+//!    what it was not told of comes first.
 
 mod queue;
 pub use queue::{KeyHolder, ListQueue, ListStatus, WorkerStatus};

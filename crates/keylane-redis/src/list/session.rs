@@ -75,7 +75,7 @@ impl Session {
                 (!state.said.is_empty() || state.is_asked, state.wanted > 0)
             };
             let is_due = Instant::now() >= renew_at;
-            if !is_said && !is_due && !(wants && rest == Rest::More) {
+            if !(is_said || is_due || wants && rest == Rest::More) {
                 if wants && rest == Rest::Nothing && !is_armed {
                     wake.arm();
                     is_armed = true;

@@ -11,10 +11,11 @@ use crate::error::{ErrorKind, RedisError};
 
 type Answers = Result<Vec<(u32, std::time::Duration)>, RedisError>;
 
-/// Asks until nothing is left to ask.
-pub(super) async fn run(shared: Arc<Shared>) {
+/// Asks until nothing is left to ask, or until it was replaced by another.
+pub(super) async fn run(shared: Arc<Shared>, number: u64) {
     let mut asker = Asker {
         shared: &shared,
+        number,
         is_done: false,
     };
     // While each process has its share: whether the server is back.
@@ -23,12 +24,12 @@ pub(super) async fn run(shared: Arc<Shared>) {
         if probe.is_none() && shared.is_probe_due() {
             probe = Some(Box::pin(ask(&shared, &[])));
         }
-        let at = match shared.next(probe.is_some()) {
+        let at = match shared.next(number, probe.is_some()) {
             Next::End => break,
             Next::Ask(asked) => {
                 let sent = Instant::now();
                 let answer = ask(&shared, &asked).await;
-                shared.answered(&asked, sent, answer);
+                shared.answered(number, &asked, sent, answer);
                 continue;
             }
             Next::Wait(at) => at,
@@ -42,7 +43,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         tokio::select! {
             answer = probed => {
                 probe = None;
-                shared.answered(&[], Instant::now(), answer);
+                shared.answered(number, &[], Instant::now(), answer);
             }
             () = shared.wake.notified() => {}
             () = sleep_until(at) => {}
@@ -66,13 +67,14 @@ async fn ask(shared: &Shared, asked: &[(bytes::Bytes, u32)]) -> Answers {
 /// Dropped before it is done when its runtime is.
 struct Asker<'a> {
     shared: &'a Shared,
+    number: u64,
     is_done: bool,
 }
 
 impl Drop for Asker<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            self.shared.asker_is_gone();
+            self.shared.asker_is_gone(self.number);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What a process has of the permits of one key, and how many it asks for. Pure: time is an argument.
+//! What a process has of the permits of one key, and how many it asks for. Pure: time is an
+//! argument.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -68,8 +69,8 @@ impl Bucket {
 
     /// How many to ask for while so many are waited for. 0: there is no need to ask.
     ///
-    /// Beyond what is waited for, as many are borrowed as were used lately. They are asked for when half of
-    /// them is left, so that those who come meanwhile do not wait.
+    /// Beyond what is waited for, as many are borrowed as were used lately. They are asked for when
+    /// half of them is left, so that those who come meanwhile do not wait.
     pub(super) fn wanted(&mut self, waiting: u32, now: Instant, borrowing: Borrowing) -> u32 {
         self.expire(now);
         self.turn(now, borrowing);
@@ -224,8 +225,9 @@ mod tests {
     }
 
     proptest! {
-        /// Three processes and a server, with calls that take any time. What is used in any window is within
-        /// the bound, and each process has no more than it may borrow and what is waited for.
+        /// Three processes and a server, with calls that take any time. What is used in any window
+        /// is within the bound, and each process has no more than it may borrow and what is waited
+        /// for.
         #[test]
         fn processes_keep_to_the_rate(
             each in 20..400_u64,

@@ -31,8 +31,8 @@ impl Limits {
         }
     }
 
-    /// Takes up to so many permits out of the shares of a key and of all. If they are fewer, how long there
-    /// is no more.
+    /// Takes up to so many permits out of the shares of a key and of all. If they are fewer, how
+    /// long there is no more.
     pub(super) fn take_share(
         &self,
         key: &mut Local,

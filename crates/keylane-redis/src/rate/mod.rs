@@ -24,18 +24,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use self::shared::{Entered, Shared};
 use crate::error::RedisError;
 use crate::server::Redis;
 
-/// How often something may start for each key, or in total, over all processes that share the server.
+/// How often something may start for each key, or in total, over all processes that share the
+/// server.
 ///
-/// The server keeps, for each key and for all, the time at which all permits that were taken would be used up
-/// evenly (the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, by the server's clock). A key that
-/// is idle costs nothing there once its rate has recovered, and is forgotten here. Callers of a process that
-/// ask at a time share a call, for up to 500 keys, and permits are borrowed ahead, so that most callers do
-/// not wait for the server at all.
+/// The server keeps, for each key and for all, the time at which all permits that were taken would
+/// be used up evenly (the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, by the
+/// server's clock). A key that is idle costs nothing there once its rate has recovered, and is
+/// forgotten here. Callers of a process that ask at a time share a call, for up to 500 keys, and
+/// permits are borrowed ahead, so that most callers do not wait for the server at all.
 ///
 /// All processes that share a rate must set the same ones under its name.
 ///
@@ -43,20 +45,22 @@ use crate::server::Redis;
 ///
 /// - **At the server** exactly what the rate says: in any time `t`, for a key and in total, at most
 ///   `burst + rate × t` permits are granted.
-/// - **Where they are used**, over all processes, in any time `t`: at most `burst + rate × (t + keep)`, because
-///   a permit is used within the time for which it is kept, or never. That is `burst + rate × t` and no
-///   more than what the processes held when that time began: what each has borrowed, at most
-///   [`borrow`](SharedRateBuilder::borrow) for each key, and what was on its way to callers that waited.
-/// - **Too few** start where permits are lost: those that a process has borrowed and does not use in time,
-///   because it has died or has nothing to do, at most `borrow` for each key; and those of a call whose answer
-///   was lost.
-/// - A clock of the server that is set forward is as if that time had passed: at most one more burst. One that
-///   is set back gives nothing twice. A failover or a crash that loses writes is as if what they took was
-///   not taken: at most one more burst for each key that is concerned, and in total.
+/// - **Where they are used**, over all processes, at most `burst + rate × (t + keep)` in any time
+///   `t`, because a permit is used within the time for which it is [kept](SharedRateBuilder::keep),
+///   or never. It is also no more than `burst + rate × t` and what the processes held when that
+///   time began: what each has borrowed, at most [`borrow`](SharedRateBuilder::borrow) for each
+///   key, and what was on its way to callers that waited.
+/// - **Too few** start where permits are lost: those that a process has borrowed and does not use
+///   in time, because it has died or has nothing to do, at most `borrow` for each key; and those of
+///   a call whose answer was lost.
+/// - A clock of the server that is set forward is as if that time had passed: at most one more
+///   burst. One that is set back gives nothing twice. A failover or a crash that loses writes is as
+///   if what they took was not taken: at most one more burst for each key that is concerned, and in
+///   total.
 /// - Where the server is away, [`WhenAway`] says what happens.
 ///
-/// Permits are given out first come, first served within a process and a key. Of several processes that wait, any may
-/// be next.
+/// Permits are given out first come, first served within a process and a key. Of several processes
+/// that wait, any may be next.
 ///
 /// # Clusters
 ///
@@ -83,8 +87,19 @@ use crate::server::Redis;
 /// ```
 #[derive(Clone)]
 pub struct SharedRate {
+    handle: Arc<LastHandle>,
+}
+
+/// Ends the task that asks the server when the last handle is dropped.
+struct LastHandle {
     name: Bytes,
     shared: Arc<Shared>,
+}
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
 }
 
 impl SharedRate {
@@ -93,17 +108,19 @@ impl SharedRate {
         SharedRateBuilder::new(redis, name.into())
     }
 
-    fn new(name: Bytes, shared: Arc<Shared>) -> Self {
-        Self { name, shared }
+    fn new(name: Bytes, shared: Shared) -> Self {
+        let shared = Arc::new(shared);
+        let handle = Arc::new(LastHandle { name, shared });
+        Self { handle }
     }
 
-    /// Waits until the rate of this key, and the total, allow one more, and takes it. It cannot be given
-    /// back.
+    /// Waits until the rate of this key, and the total, allow one more, and takes it. It cannot be
+    /// given back.
     ///
     /// # Errors
     ///
-    /// [`RedisError`] if the server refuses in a way that does not pass. Where it is away, the call waits or
-    /// goes on as [`WhenAway`] says.
+    /// [`RedisError`] if the server refuses in a way that does not pass. Where it is away, the call
+    /// waits or goes on as [`WhenAway`] says.
     ///
     /// # Panics
     ///
@@ -111,8 +128,8 @@ impl SharedRate {
     ///
     /// # Cancel safety
     ///
-    /// A call that is dropped takes nothing: a permit that was granted for it goes to the next caller of this
-    /// process.
+    /// A call that is dropped takes nothing: a permit that was granted for it goes to the next
+    /// caller of this process.
     pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<(), RedisError> {
         loop {
             match self.once(key.as_ref(), true).await {
@@ -123,8 +140,8 @@ impl SharedRate {
         }
     }
 
-    /// Takes a permit as [`acquire`](Self::acquire) does, if there is one now. It waits for an answer of the
-    /// server, if this process has no permit and does not know that there is none.
+    /// Takes a permit as [`acquire`](Self::acquire) does, if there is one now. It waits for an
+    /// answer of the server, if this process has no permit and does not know that there is none.
     ///
     /// # Errors
     ///
@@ -137,6 +154,22 @@ impl SharedRate {
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use keylane_redis::{SharedRate, TryAcquireError};
+    ///
+    /// # async fn call(rate: &SharedRate) -> Result<(), keylane_redis::RedisError> {
+    /// match rate.try_acquire("account-7").await {
+    ///     Ok(()) => println!("one call for account 7"),
+    ///     Err(TryAcquireError::NotYet { after }) => println!("try again after {after:?}"),
+    ///     Err(TryAcquireError::Redis(error)) => return Err(error),
+    ///     Err(error) => println!("{error}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn try_acquire(&self, key: impl AsRef<[u8]>) -> Result<(), TryAcquireError> {
         loop {
             if let Some(answer) = self.once(key.as_ref(), false).await {
@@ -145,14 +178,20 @@ impl SharedRate {
         }
     }
 
-    /// `None`: the answer has come too late, or not at all because the runtime of another caller has ended.
+    /// `None`: the answer has come too late, or not at all because the runtime of another caller
+    /// has ended.
     async fn once(&self, key: &[u8], is_patient: bool) -> Option<Result<(), TryAcquireError>> {
-        match self.shared.enter(key, is_patient) {
+        match self.handle.shared.enter(key, is_patient) {
             Entered::Permit => Some(Ok(())),
             Entered::Refused(error) => Some(Err(error)),
-            Entered::Wait(told) => match told.await.ok()? {
-                Ok(grant) => grant.redeem().then_some(Ok(())),
-                Err(error) => Some(Err(error)),
+            Entered::Wait(mut told) => loop {
+                let shared = &self.handle.shared;
+                match timeout(shared.borrowing.keep * 2, &mut told).await {
+                    Ok(Ok(Ok(grant))) => return grant.redeem().then_some(Ok(())),
+                    Ok(Ok(Err(error))) => return Some(Err(error)),
+                    Ok(Err(_)) => return None,
+                    Err(_) => shared.look_after(),
+                }
             },
         }
     }
@@ -161,7 +200,7 @@ impl SharedRate {
 impl fmt::Debug for SharedRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedRate")
-            .field("name", &self.name)
+            .field("name", &self.handle.name)
             .finish_non_exhaustive()
     }
 }

@@ -30,8 +30,8 @@ impl Server {
         }
     }
 
-    /// Takes so many permits for each key, if there are so many. Returns for each how many there were, and
-    /// if they are fewer, how long there is no more.
+    /// Takes so many permits for each key, if there are so many. Returns for each how many there
+    /// were, and if they are fewer, how long there is no more.
     ///
     /// With no key at all it only says whether it could be done.
     pub(super) async fn take(
@@ -39,19 +39,17 @@ impl Server {
         asked: &[(Bytes, u32)],
     ) -> Result<Vec<(u32, Duration)>, RedisError> {
         let Limits { per_key, total, .. } = self.limits;
-        let keys: Vec<Bytes> = match per_key {
-            Some(_) => asked
-                .iter()
-                .map(|(key, _)| name_of_key(&self.front, "key", key))
-                .collect(),
-            None => Vec::new(),
-        };
+        // Without a rate per key there is none.
+        let keys = if per_key.is_some() { asked } else { &[] };
         let all = Bytes::from([&self.front, &b":total"[..]].concat());
         let take = async |link: &mut Link| {
             let answer = TAKE.run(link, |command| {
                 command.arg(keys.len() + 1).arg(&*all);
-                for key in &keys {
-                    command.arg(&**key);
+                let mut name = Vec::new();
+                for (key, _) in keys {
+                    name.clear();
+                    name_of_key(&self.front, b":key", key, &mut name);
+                    command.arg(&*name);
                 }
                 for limit in [total, per_key] {
                     let Limit { each, burst } = limit.unwrap_or(Limit { each: 0, burst: 0 });

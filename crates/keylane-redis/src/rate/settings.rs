@@ -1,7 +1,6 @@
 //! How a rate is shared.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,21 +17,21 @@ use crate::server::Redis;
 
 /// What happens while the server cannot be asked.
 ///
-/// That is the case when a call has failed in a way that may pass, or was not answered for as long as permits
-/// are kept. It is asked again after 50 milliseconds, and up to each second.
+/// That is the case when a call has failed in a way that may pass, or was not answered for as long
+/// as permits are kept. It is asked again after 50 milliseconds, and up to each second.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenAway {
     /// Nothing starts, but with permits that were borrowed before.
     #[default]
     Stop,
-    /// Each process goes on with its share of the rates: the rate and the burst divided by the number of
-    /// processes, and a burst of 1 at least.
+    /// Each process goes on with its share of the rates: the rate and the burst divided by the
+    /// number of processes, and a burst of 1 at least.
     ///
-    /// As long as there are no more processes than that, they start no more together than the rates allow,
-    /// with a burst of one for each process where that is more. A process begins with its whole share of the
-    /// burst, and does not know what it has taken from the server: each change from one to the other can cost
-    /// one burst more.
+    /// As long as there are no more processes than that, they start no more together than the rates
+    /// allow, with a burst of one for each process where that is more. A process begins with its
+    /// whole share of the burst, and does not know what it has taken from the server: each change
+    /// from one to the other can cost one burst more.
     LocalShare {
         /// How many processes there are, at most.
         processes: u32,
@@ -40,6 +39,24 @@ pub enum WhenAway {
 }
 
 /// A [`SharedRate`] that is being set up.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use keylane_redis::{Rate, Redis, SharedRate};
+///
+/// # fn main() -> Result<(), keylane_redis::ConfigError> {
+/// let redis = Redis::at("redis://redis.internal:6379")?;
+/// let rate = SharedRate::builder(&redis, "partner-calls")
+///     .total(Rate::per_second(10_000))
+///     .borrow(200)
+///     .keep(Duration::from_millis(500))
+///     .build()?;
+/// # let _ = rate;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a builder does nothing before `build`"]
 #[derive(Clone)]
 pub struct SharedRateBuilder {
@@ -78,16 +95,17 @@ impl SharedRateBuilder {
         self
     }
 
-    /// Most permits of a key that this process borrows ahead; 10 unless set, and none with 0. It borrows no
-    /// more than it has used lately, within the time for which permits are kept, and nothing for a key that is
-    /// used for the first time.
+    /// Most permits of a key that this process borrows ahead; 10 unless set, and none with 0.
+    /// Without a rate per key it is the most permits in all. It borrows no more than it has used
+    /// lately, within the time for which permits are kept, and nothing for a key that is used for
+    /// the first time.
     pub fn borrow(mut self, most: u32) -> Self {
         self.borrowing.most = most;
         self
     }
 
-    /// How long a permit may be used after it was asked for; 1 second unless set. It is lost then. This is
-    /// also how long the server may take to answer, so it must be longer than that takes.
+    /// How long a permit may be used after it was asked for; 1 second unless set. It is lost then.
+    /// This is also how long the server may take to answer, so it must be longer than that takes.
     pub fn keep(mut self, time: Duration) -> Self {
         self.borrowing.keep = time;
         self
@@ -103,8 +121,8 @@ impl SharedRateBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] if the name is empty or has braces and nothing between them, if there is no rate, if
-    /// one is zero or too large, or if another setting is zero that must not be.
+    /// [`ConfigError`] if the name is empty or has braces and nothing between them, if there is no
+    /// rate, if one is zero or too large, or if another setting is zero that must not be.
     pub fn build(self) -> Result<SharedRate, ConfigError> {
         names::check("name", &self.name)?;
         if self.per_key.is_none() && self.total.is_none() {
@@ -125,7 +143,7 @@ impl SharedRateBuilder {
         );
         let server = Server::new(self.redis.reconnecting(), &self.name, limits);
         let shared = Shared::new(server, limits, self.borrowing, self.when_away);
-        Ok(SharedRate::new(self.name, Arc::new(shared)))
+        Ok(SharedRate::new(self.name, shared))
     }
 }
 

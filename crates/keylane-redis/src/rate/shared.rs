@@ -1,8 +1,9 @@
-//! What the callers of one process share: the permits that it has, those who wait for one, and when the
-//! server is asked.
+//! What the callers of one process share: the permits that it has, those who wait for one, and when
+//! the server is asked.
 //!
-//! Callers only look and wait. One task asks the server for all of them, and ends when nothing is left to
-//! ask. If its runtime ends before, those who wait start another one, in theirs.
+//! Callers only look and wait. One task asks the server for all of them, and ends when nothing is
+//! left to ask. It runs in the runtime of the caller that has started it. If that runtime ends, or
+//! does not run any more, those who wait start another one, in theirs.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,13 +45,22 @@ struct State {
     keys: HashMap<Bytes, Entry>,
     /// The keys to ask for, and when.
     due: BTreeSet<(Instant, Bytes)>,
-    /// A task asks.
-    is_asking: bool,
+    /// The task that asks, if there is one. Another one that is still there was replaced.
+    asker: Option<Asker>,
+    askers: u64,
     away: Option<Away>,
     /// What was taken of the local share of the total.
     local: Local,
     /// With so many keys, those are forgotten of which nothing is known that matters.
     sweep_at: usize,
+}
+
+/// A task that asks.
+#[derive(Clone, Copy)]
+struct Asker {
+    number: u64,
+    /// When it is here again at the latest, if its runtime runs.
+    expected: Instant,
 }
 
 /// The server could not be asked.
@@ -117,7 +127,8 @@ impl Shared {
             state: Mutex::new(State {
                 keys: HashMap::new(),
                 due: BTreeSet::new(),
-                is_asking: false,
+                asker: None,
+                askers: 0,
                 away: None,
                 local: Local::default(),
                 sweep_at: FEW,
@@ -128,21 +139,22 @@ impl Shared {
     /// A caller wants a permit.
     pub(super) fn enter(self: &Arc<Self>, key: &[u8], is_patient: bool) -> Entered {
         // Without a rate per key all keys are one.
-        let key = match self.limits.per_key {
-            Some(_) => Bytes::copy_from_slice(key),
-            None => Bytes::new(),
-        };
+        let key = self.limits.per_key.map_or(&b""[..], |_| key);
         let runtime = Handle::current();
         let now = Instant::now();
         let mut state = self.state();
         self.sweep(&mut state, now);
-        let is_stopped = self.is_stopped(&state, now);
+        let stopped = self.stopped(&state, now).map(|away| away.error.clone());
+        let key = match state.keys.get_key_value(key) {
+            Some((known, _)) => known.clone(),
+            None => Bytes::copy_from_slice(key),
+        };
         let entry = state.keys.entry(key.clone()).or_default();
         entry.forget_some();
         let found = if entry.waiting.is_empty() && entry.bucket.take(now, self.borrowing).is_some()
         {
             Entered::Permit
-        } else if !is_patient && let Some(error) = is_stopped {
+        } else if !is_patient && let Some(error) = stopped {
             return Entered::Refused(TryAcquireError::Redis(error));
         } else if !is_patient && let Some(after) = entry.bucket.wait(now) {
             return Entered::Refused(TryAcquireError::NotYet { after });
@@ -152,22 +164,45 @@ impl Shared {
             Entered::Wait(told)
         };
         let is_new = self.list(&mut state, &key, now);
-        let is_first = is_new && !std::mem::replace(&mut state.is_asking, true);
+        let number = (is_new && state.asker.is_none()).then(|| state.start_asker(now));
         drop(state);
-        if is_first {
-            runtime.spawn(asker::run(Arc::clone(self)));
-        } else if is_new {
-            self.wake.notify_one();
+        match number {
+            Some(number) => drop(runtime.spawn(asker::run(Arc::clone(self), number))),
+            None if is_new => self.wake.notify_one(),
+            None => {}
         }
         found
     }
 
+    /// Those who have waited for long look whether the task still runs. If not, its runtime does
+    /// not, and it is replaced by another one, here.
+    pub(super) fn look_after(self: &Arc<Self>) {
+        let runtime = Handle::current();
+        let now = Instant::now();
+        let mut state = self.state();
+        let late = self.borrowing.keep * 2;
+        if state.asker.is_some_and(|asker| now < asker.expected + late) {
+            return;
+        }
+        let number = state.start_asker(now);
+        state.due.clear();
+        let mut waiting = Vec::new();
+        for (key, entry) in &mut state.keys {
+            (entry.due, entry.is_asked) = (None, false);
+            if !entry.waiting.is_empty() {
+                waiting.push(key.clone());
+            }
+        }
+        for key in waiting {
+            self.list(&mut state, &key, now);
+        }
+        drop(state);
+        runtime.spawn(asker::run(Arc::clone(self), number));
+    }
+
     /// Has the server asked for a key, if there is need to. Whether that is news.
     fn list(&self, state: &mut State, key: &Bytes, now: Instant) -> bool {
-        let away_until = match (&state.away, self.when_away) {
-            (Some(away), WhenAway::Stop) => Some(away.retry_at),
-            _ => None,
-        };
+        let stopped_until = self.stopped(state, now).map(|away| away.retry_at);
         let Some(entry) = state.keys.get_mut(key) else {
             return false;
         };
@@ -182,21 +217,29 @@ impl Shared {
             return false;
         }
         let due = now + wait.unwrap_or_default();
-        let due = away_until.map_or(due, |until| due.max(until));
+        let due = stopped_until.map_or(due, |until| due.max(until));
         entry.due = Some(due);
         state.due.insert((due, key.clone()));
+        if let Some(asker) = &mut state.asker {
+            asker.expected = asker.expected.min(due);
+        }
         true
     }
 
-    /// What the task is to do next. While the server is away and each process has its share, that share is
-    /// given out here.
-    pub(super) fn next(self: &Arc<Self>, is_probing: bool) -> Next {
+    /// What the task is to do next. While the server is away and each process has its share, that
+    /// share is given out here.
+    pub(super) fn next(self: &Arc<Self>, number: u64, is_probing: bool) -> Next {
         let now = Instant::now();
         let mut told = Told::new();
         let mut state = self.state();
+        if !state.is_asked_by(number) {
+            return Next::End;
+        }
         let retry_at = self.shares_until(&state);
+        let stopped_until = self.stopped(&state, now).map(|away| away.retry_at);
         let mut asked = Vec::new();
-        while asked.len() < AT_ONCE
+        while stopped_until.is_none()
+            && asked.len() < AT_ONCE
             && let Some((due, _)) = state.due.first()
             && *due <= now
             && let Some((_, key)) = state.due.pop_first()
@@ -221,13 +264,19 @@ impl Shared {
             _ if !asked.is_empty() => Next::Ask(asked),
             Some((due, _)) => {
                 let probe_at = retry_at.filter(|_| !is_probing);
-                Next::Wait(probe_at.map_or(*due, |at| at.min(*due)))
+                let due = probe_at.map_or(*due, |at| at.min(*due));
+                Next::Wait(stopped_until.map_or(due, |until| due.max(until)))
             }
-            None => {
-                state.is_asking = false;
-                Next::End
-            }
+            // Otherwise the server would never be found to be back where callers are few.
+            None if is_probing => Next::Wait(now + self.borrowing.keep),
+            None => Next::End,
         };
+        let expected = match &next {
+            Next::Ask(_) => Some(now + self.borrowing.keep),
+            Next::Wait(at) => Some(*at),
+            Next::End => None,
+        };
+        state.asker = expected.map(|expected| Asker { number, expected });
         drop(state);
         tell(told);
         next
@@ -265,10 +314,11 @@ impl Shared {
         self.list(state, key, now);
     }
 
-    /// The server has answered a call that was sent at that time: for each key how many permits it grants,
-    /// and how long there are no more.
+    /// The server has answered a call that was sent at that time: for each key how many permits it
+    /// grants, and how long there are no more.
     pub(super) fn answered(
         self: &Arc<Self>,
+        number: u64,
         asked: &[(Bytes, u32)],
         sent: Instant,
         answer: Result<Vec<(u32, Duration)>, RedisError>,
@@ -276,6 +326,10 @@ impl Shared {
         let now = Instant::now();
         let mut told = Told::new();
         let mut state = self.state();
+        if !state.is_asked_by(number) {
+            // What was granted to it is lost.
+            return;
+        }
         match answer {
             Ok(answers) => {
                 state.away = None;
@@ -319,7 +373,8 @@ impl Shared {
         tell(told);
     }
 
-    /// Gives the permits of a key to those who wait for them, and tells the others who do not wait for long.
+    /// Gives the permits of a key to those who wait for them, and tells the others who do not wait
+    /// for long.
     fn deliver(self: &Arc<Self>, entry: &mut Entry, key: &Bytes, now: Instant, told: &mut Told) {
         entry.forget_some();
         while !entry.waiting.is_empty()
@@ -353,11 +408,14 @@ impl Shared {
         tell(told);
     }
 
-    /// The task has ended before it was done: its runtime has. Those who wait are woken up, and the first of
-    /// them starts another one.
-    pub(super) fn asker_is_gone(&self) {
+    /// The task has ended before it was done: its runtime has. Those who wait are woken up, and the
+    /// first of them starts another one.
+    pub(super) fn asker_is_gone(&self, number: u64) {
         let mut state = self.state();
-        state.is_asking = false;
+        if !state.is_asked_by(number) {
+            return;
+        }
+        state.asker = None;
         state.due.clear();
         let mut waiting = Vec::new();
         for entry in state.keys.values_mut() {
@@ -369,11 +427,16 @@ impl Shared {
         drop(waiting);
     }
 
+    /// There is no handle any more, and so no caller.
+    pub(super) fn close(&self) {
+        self.state().due.clear();
+        self.wake.notify_one();
+    }
+
     /// Why nothing may start now.
-    fn is_stopped(&self, state: &State, now: Instant) -> Option<RedisError> {
+    fn stopped<'a>(&self, state: &'a State, now: Instant) -> Option<&'a Away> {
         let away = state.away.as_ref()?;
-        let is_stopped = self.when_away == WhenAway::Stop && now < away.retry_at;
-        is_stopped.then(|| away.error.clone())
+        (self.when_away == WhenAway::Stop && now < away.retry_at).then_some(away)
     }
 
     fn sweep(&self, state: &mut State, now: Instant) {
@@ -390,6 +453,7 @@ impl Shared {
         });
         // As many again must come before the next time, so that it costs the same for each.
         state.sweep_at = (keys.len() * 2).max(FEW);
+        keys.shrink_to(state.sweep_at);
     }
 
     /// How many keys are known.
@@ -400,6 +464,21 @@ impl Shared {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn start_asker(&mut self, now: Instant) -> u64 {
+        self.askers += 1;
+        self.asker = Some(Asker {
+            number: self.askers,
+            expected: now,
+        });
+        self.askers
+    }
+
+    fn is_asked_by(&self, number: u64) -> bool {
+        self.asker.is_some_and(|asker| asker.number == number)
     }
 }
 
@@ -428,7 +507,8 @@ impl Entry {
         u32::try_from(self.waiting.len()).unwrap_or(u32::MAX)
     }
 
-    /// Tells those who wait that there is no permit: all of them, or those who do not wait for long.
+    /// Tells those who wait that there is no permit: all of them, or those who do not wait for
+    /// long.
     fn refuse(&mut self, all: bool, error: &RedisError, told: &mut Told) {
         for waiter in std::mem::take(&mut self.waiting) {
             match waiter.is_patient && !all {
@@ -504,12 +584,16 @@ mod tests {
             rate.acquire(n.to_be_bytes()).await.unwrap();
         }
         tokio::time::sleep(keep * 3).await;
-        let before = rate.shared.keys();
+        let before = rate.handle.shared.keys();
         for n in 0..before as u32 * 2 + FEW as u32 {
             rate.acquire(n.to_le_bytes()).await.unwrap();
         }
-        println!("{before} keys, and then {}", rate.shared.keys());
-        assert!(rate.shared.keys() < 50_000, "{}", rate.shared.keys());
+        println!("{before} keys, and then {}", rate.handle.shared.keys());
+        assert!(
+            rate.handle.shared.keys() < 50_000,
+            "{}",
+            rate.handle.shared.keys()
+        );
     }
 
     #[tokio::test]
@@ -526,7 +610,7 @@ mod tests {
             let call = rate.acquire("");
             assert!(futures::FutureExt::now_or_never(call).is_none());
         }
-        let state = rate.shared.state();
+        let state = rate.handle.shared.state();
         assert!(state.keys[&Bytes::new()].waiting.len() < 40);
         assert!(!stays.is_finished());
     }

@@ -6,11 +6,12 @@ use crate::error::ConfigError;
 
 /// So many starts per period, and how many of them may come at once, over all processes.
 ///
-/// Starts are spread evenly: `per_second(10)` is one every 100 ms, and not ten at the beginning of each
-/// second. What was not used is saved up to the [`burst`](Self::burst). The time between two starts is
-/// rounded up to a whole nanosecond, so that the rate is never exceeded.
+/// Starts are spread evenly: `per_second(10)` is one every 100 ms, and not ten at the beginning of
+/// each second. What was not used is saved up to the [`burst`](Self::burst). The time between two
+/// starts is rounded up to a whole nanosecond, so that the rate is never exceeded.
 ///
-/// It is the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, in its form of virtual scheduling.
+/// It is the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, in its form of virtual
+/// scheduling.
 ///
 /// # Examples
 ///
@@ -46,9 +47,9 @@ impl Rate {
         }
     }
 
-    /// How many may start at once after a time without any. Unless set, it is what the rate gives in 100
-    /// milliseconds, and 1 for rates of less than 20 a second: what a process borrows, and what came to be
-    /// free while it asked, is taken out of the burst.
+    /// How many may start at once after a time without any. Unless set, it is what the rate gives
+    /// in 100 milliseconds, and 1 for rates of less than 20 a second: what a process borrows, and
+    /// what came to be free while it asked, is taken out of the burst.
     #[must_use]
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);
@@ -59,8 +60,8 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// `Zero`, if nothing could ever start, or if the period has no length. `TooLarge`, if it is more than one
-    /// start per nanosecond, or if saving up the burst takes more than 100 days.
+    /// `Zero`, if nothing could ever start, or if the period has no length. `TooLarge`, if it is
+    /// more than one start per nanosecond, or if saving up the burst takes more than 100 days.
     pub(super) fn limit(&self, setting: &'static str) -> Result<Limit, ConfigError> {
         if self.count == 0 || self.burst == Some(0) || self.period.is_zero() {
             return Err(ConfigError::Zero(setting));
@@ -108,9 +109,9 @@ impl Limit {
         self.each.saturating_mul(u64::from(self.burst))
     }
 
-    /// Takes up to so many permits now, as the script does. `word` is the time at which all that was taken
-    /// would be used up evenly; times are nanoseconds since an epoch of the caller's, and 0 is a word that was
-    /// never used.
+    /// Takes up to so many permits now, as the script does. `word` is the time at which all that
+    /// was taken would be used up evenly; times are nanoseconds since an epoch of the caller's, and
+    /// 0 is a word that was never used.
     pub(super) fn take(self, word: &mut u64, now: u64, wanted: u32) -> u32 {
         let taken = self.free(*word, now).min(wanted);
         if taken > 0 {

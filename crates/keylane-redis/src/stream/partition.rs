@@ -13,7 +13,7 @@
 ///
 /// // To which of the streams `orders:0` to `orders:15` does an entry of this user go?
 /// let stream = format!("orders:{}", partition_of(b"user-7", 16));
-/// assert_eq!(stream, "orders:13");
+/// assert_eq!(stream, "orders:8");
 /// ```
 pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     u32::from(crc16(key)).checked_rem(partitions).unwrap_or(0)

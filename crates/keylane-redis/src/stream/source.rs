@@ -728,11 +728,15 @@ impl Source for StreamSource {
         ];
         fields.extend(why.headers());
         let stream = &held.tenure.place.stream;
-        if self.config.redis.is_cluster() && !share_slot(stream, letters) {
-            return again(|| held.tenure.letter_elsewhere(letters, id, &fields)).await;
+        let is_one_step = !self.config.redis.is_cluster() || share_slot(stream, letters);
+        if is_one_step {
+            let kept = again(|| held.tenure.letter(letters, id, &fields)).await?;
+            let refused = "another process owns the stream of the entry";
+            if kept.map_err(|_| SourceError::failed(refused))? {
+                return Ok(());
+            }
         }
-        let kept = again(|| held.tenure.letter(letters, id, &fields)).await?;
-        kept.map_err(|_| SourceError::failed("another process owns the stream of the entry"))
+        again(|| held.tenure.letter_elsewhere(letters, id, &fields)).await
     }
 
     fn start_guard(&self) -> Option<Arc<dyn StartGuard<StreamPosition>>> {

@@ -291,12 +291,13 @@ impl Tenure {
     }
 
     /// Writes an entry into a stream of letters in the slot of this one, with these fields, and acks it.
+    /// Whether that was done: an entry of thousands of fields is too much for one step.
     pub(super) async fn letter(
         &self,
         letters: &[u8],
         id: EntryId,
         why: &[(String, Bytes)],
-    ) -> Result<Result<(), Refused>, Failure> {
+    ) -> Result<Result<bool, Refused>, Failure> {
         let answer = self.run_with(&LETTER, Some(letters), |command| {
             command.arg(self.acked.word()).arg(id.to_string());
             for (name, value) in why {
@@ -305,8 +306,9 @@ impl Tenure {
         });
         match number(&answer.await?) {
             Some(-1) => Ok(Err(Refused)),
+            Some(-2) => Ok(Ok(false)),
             // With 0 it is not pending any more: the letter was kept before.
-            Some(_) => Ok(Ok(())),
+            Some(_) => Ok(Ok(true)),
             None => Err(incomprehensible()),
         }
     }

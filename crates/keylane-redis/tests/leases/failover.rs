@@ -13,7 +13,8 @@ use crate::support::{answered, execute, leases, proxy};
 
 const TTL: Duration = Duration::from_secs(3);
 
-/// Where holders write: a value for each key. A fenced one refuses a token below the highest it has seen.
+/// Where holders write: a value for each key. A fenced one refuses a token below the highest it has
+/// seen.
 struct Sink {
     is_fenced: bool,
     written: HashMap<u64, (Token, &'static str)>,
@@ -94,7 +95,8 @@ async fn two_holders(kind: RedisKind, sinks: &mut [&mut Sink; 2]) {
         }
     }
 
-    // The old primary is told of the new one. Its holder cannot renew any more, and gives up in time.
+    // The old primary is told of the new one. Its holder cannot renew any more, and gives up in
+    // time.
     execute(&primary, &format!("REPLICAOF 127.0.0.1 {}", replica.port())).await;
     let lost = timeout(TTL, older.lost()).await.unwrap();
     assert_eq!(lost, LeaseLost::RanOut, "{kind}");

@@ -98,8 +98,8 @@ async fn a_slow_network_costs_no_lease() {
     .await;
 }
 
-/// Connections are killed at random while 8 tasks acquire and release as fast as they can, each pair of
-/// them one key. No lease is lost, and no key has two holders.
+/// Connections are killed at random while 8 tasks acquire and release as fast as they can, each
+/// pair of them one key. No lease is lost, and no key has two holders.
 #[tokio::test]
 async fn connections_that_are_killed_cost_no_lease() {
     for kind in RedisKind::ALL {

@@ -47,8 +47,8 @@ async fn a_crash_keeps_leases_and_tokens() {
     }
 }
 
-/// With `appendfsync everysec` a crash of the machine loses what the file has got last. A second holder
-/// is possible, and its token is higher. The first one is told at its next renewal.
+/// With `appendfsync everysec` a crash of the machine loses what the file has got last. A second
+/// holder is possible, and its token is higher. The first one is told at its next renewal.
 #[tokio::test]
 async fn a_crash_that_loses_grants_loses_no_order_of_tokens() {
     for kind in RedisKind::ALL {

@@ -92,7 +92,8 @@ impl Worker {
             Arc::<Mutex<Vec<Bytes>>>::default(),
             Arc::<Mutex<Vec<Bytes>>>::default(),
         );
-        let (permits, starts, ends) = (Arc::clone(&may), Arc::clone(&started), Arc::clone(&handled));
+        let (permits, starts, ends) =
+            (Arc::clone(&may), Arc::clone(&started), Arc::clone(&handled));
         let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
             .on_exhausted(OnExhausted::Halt)
             .spawn(move |message: RawMessage| {
@@ -228,7 +229,12 @@ async fn a_turn_that_is_executed_twice_strands_nothing() {
         let line = monitor.next().await.unwrap();
         let words: Vec<_> = line.split('"').skip(1).step_by(2).collect();
         if words[0].eq_ignore_ascii_case("evalsha") && words.len() > 8 && words[8] == "4" {
-            turn = Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+            turn = Some(
+                words
+                    .iter()
+                    .map(|word| (*word).to_owned())
+                    .collect::<Vec<_>>(),
+            );
         }
     }
     let turn = turn.unwrap();
@@ -238,6 +244,71 @@ async fn a_turn_that_is_executed_twice_strands_nothing() {
     worker.handles(20).await;
     assert_eq!(worker.handled(), numbered("a", 1..=20));
     worker.intake.stop().await;
+    check_idle(&mut list.raw, &list.name).await;
+}
+
+/// The connection is given up before the server has heard of it: it is told on the next one.
+#[tokio::test]
+async fn what_was_acked_in_vain_is_told_again() {
+    let mut list = List::new("untold").await;
+    let late = Late::to(list.server.port()).await;
+    let url = format!("redis://127.0.0.1:{}", late.port);
+    let builder = builder(&url, &list.name).key(ListKey::before(b":"));
+    let queue = builder.lease(Duration::from_secs(60)).build().unwrap();
+    let mut worker = Direct::open(&queue).await;
+    list.push(numbered("a", 1..=3)).await;
+    let handed = worker.receive_all(3).await;
+    late.hold();
+    let settled = |at: usize, outcome| Settlement::new(handed[at].1.clone(), outcome);
+    let told = [settled(0, Outcome::Done), settled(1, Outcome::Discarded)];
+    worker.0.settle(&told).await.unwrap();
+    late.holds().await;
+    worker.0.open().await.unwrap();
+    let again = worker.receive_all(1).await;
+    assert_eq!(again[0].0.payload, "a:3");
+    late.release().await;
+    worker.ack(&again).await;
+    worker.0.close().await.unwrap();
+    check_idle(&mut list.raw, &list.name).await;
+}
+
+/// What a worker had when it died may have killed it. From then on each attempt is noted before it
+/// starts.
+#[tokio::test]
+async fn attempts_at_what_a_dead_worker_had_are_noted() {
+    let mut list = List::new("suspect").await;
+    let queue = list
+        .builder()
+        .lease(Duration::from_secs(60))
+        .build()
+        .unwrap();
+    let workers = beside(&list.name, "workers");
+    list.push(["a:1"]).await;
+    for attempts in 0..=3 {
+        let mut worker = Direct::open(&queue).await;
+        let handed = worker.receive(1).await;
+        let name: Vec<String> = list.ask(&["ZRANGE", &workers, "0", "-1"]).await;
+        if attempts > 0 {
+            let guard = worker.0.start_guard().unwrap();
+            let starts = || guard.starts(0, &handed[0].1, attempts);
+            assert!(starts().is_err(), "not before it is noted");
+            until("it may start", async || starts().is_ok()).await;
+        }
+        let noted = beside(&list.name, &format!("attempts:{}", name[0]));
+        let noted: Vec<u32> = list.ask(&["HVALS", &noted]).await;
+        assert_eq!(noted, Vec::from_iter((attempts > 0).then_some(attempts)));
+        check(&mut list.raw, &list.name).await;
+        // It dies, and has nothing more to say.
+        list.ask::<u64>(&["ZADD", &workers, "0", &name[0]]).await;
+        assert_eq!(queue.return_expired().await.unwrap(), 1);
+    }
+    let elements = list.elements().await;
+    // Its head: three attempts, a key, of a worker that died, and plain bytes before.
+    assert!(
+        elements[0].starts_with(b"\0kl1\0\0\0\x03\x07"),
+        "{elements:?}"
+    );
+    list.ask::<u64>(&["DEL", &list.name.clone()]).await;
     check_idle(&mut list.raw, &list.name).await;
 }
 
@@ -261,7 +332,10 @@ async fn an_element_in_a_broken_envelope_lets_its_key_go() {
     worker.handles(7).await;
     let handled = worker.handled();
     for element in &broken[..5] {
-        assert!(handled.contains(&Bytes::copy_from_slice(element)), "{element:?}");
+        assert!(
+            handled.contains(&Bytes::copy_from_slice(element)),
+            "{element:?}"
+        );
     }
     until("all is acked", async || worker.intake.stats().acked == 7).await;
     check(&mut list.raw, &list.name).await;
@@ -362,7 +436,9 @@ async fn an_inbox_is_taken_in_parts() {
 /// Each of the keys becomes something else while work is under way, and what it was again.
 #[tokio::test]
 async fn keys_of_another_type_lose_nothing() {
-    for what in ["", "owners", "work", "inbox", "attempts", "told", "workers", "token"] {
+    for what in [
+        "", "owners", "work", "inbox", "attempts", "told", "workers", "token",
+    ] {
         for is_cyclic in [false, true] {
             of_another_type(what, is_cyclic).await;
         }
@@ -400,9 +476,15 @@ async fn of_another_type(what: &str, is_cyclic: bool) {
     // A token is drawn, and an element pushed, when there is need for one.
     if !["token"].contains(&what) {
         let error = confirmed.unwrap_err().to_string();
-        assert!(error.contains("a key in Redis holds something else"), "{what}: {error}");
+        assert!(
+            error.contains("a key in Redis holds something else"),
+            "{what}: {error}"
+        );
         let again = worker.0.open().await.unwrap_err().to_string();
-        assert!(again.contains("a key in Redis holds something else"), "{what}: {again}");
+        assert!(
+            again.contains("a key in Redis holds something else"),
+            "{what}: {again}"
+        );
     }
     if what.is_empty() {
         let error = queue.push(&RawMessage::new("c")).await.unwrap_err();

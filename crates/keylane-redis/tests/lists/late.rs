@@ -1,5 +1,5 @@
 //! A proxy that holds requests back: those that are late reach the server after what was sent later, on
-//! another connection.
+//! another connection. It can also lead to another server, from its next connection on.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ struct Held {
     first: usize,
     /// Bytes that wait.
     waiting: usize,
+    /// Where new connections lead.
+    port: u16,
 }
 
 impl Late {
@@ -29,8 +31,14 @@ impl Late {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let own = listener.local_addr().unwrap().port();
         let held = Arc::<watch::Sender<Held>>::default();
-        tokio::spawn(accept(listener, port, Arc::clone(&held)));
+        held.send_modify(|held| held.port = port);
+        tokio::spawn(accept(listener, Arc::clone(&held)));
         Self { port: own, held }
+    }
+
+    /// Has new connections lead to this server.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.held.send_modify(|held| held.port = port);
     }
 
     /// Holds back what is sent from now on, on the connections that there are.
@@ -52,17 +60,20 @@ impl Late {
     }
 }
 
-async fn accept(listener: TcpListener, port: u16, held: Arc<watch::Sender<Held>>) {
+async fn accept(listener: TcpListener, held: Arc<watch::Sender<Held>>) {
     loop {
         let (client, _) = listener.accept().await.unwrap();
         held.send_modify(|held| held.accepted += 1);
         let number = held.borrow().accepted;
-        tokio::spawn(forward(client, port, number, Arc::clone(&held)));
+        tokio::spawn(forward(client, number, Arc::clone(&held)));
     }
 }
 
-async fn forward(client: TcpStream, port: u16, number: usize, held: Arc<watch::Sender<Held>>) {
-    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+async fn forward(client: TcpStream, number: usize, held: Arc<watch::Sender<Held>>) {
+    let port = held.borrow().port;
+    let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else {
+        return;
+    };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let answers = tokio::spawn(async move { copy(&mut from_server, &mut to_client).await });

@@ -69,7 +69,11 @@ impl Mode {
     }
 
     fn of(name: &str) -> Self {
-        Self::ALL.iter().find(|(_, other)| *other == name).unwrap().0
+        Self::ALL
+            .iter()
+            .find(|(_, other)| *other == name)
+            .unwrap()
+            .0
     }
 }
 
@@ -136,7 +140,8 @@ async fn work(list: &str, sink: &str, mode: Mode) {
         .revoke_within(Duration::from_secs(5));
     let intake = dispatcher.consume_with(queue(list).source(), settings);
     let intake = intake.unwrap();
-    let end = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+    let end =
+        tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
     let mut restarts = 0;
     while !end.is_finished() {
         let now = intake.stats().restarts;
@@ -203,7 +208,10 @@ impl Worker {
     /// Has it leave in order.
     async fn stop(mut self) {
         drop(self.input.take());
-        until("it has left", async || self.child.try_wait().unwrap().is_some()).await;
+        until("it has left", async || {
+            self.child.try_wait().unwrap().is_some()
+        })
+        .await;
         assert!(self.child.wait().unwrap().success());
     }
 }
@@ -222,19 +230,25 @@ async fn names(server: &mut MultiplexedConnection, process: u32) -> Vec<String> 
     range.arg(beside(LIST, "workers")).arg(0).arg(-1);
     let all: Vec<String> = range.query_async(server).await.unwrap();
     let own = format!("{process}-");
-    all.into_iter().filter(|name| name.starts_with(&own)).collect()
+    all.into_iter()
+        .filter(|name| name.starts_with(&own))
+        .collect()
 }
 
-/// What a process has: all that can come again because of it.
-async fn held(server: &mut MultiplexedConnection, process: u32) -> HashSet<u64> {
-    let mut ids = HashSet::new();
+/// What a process has that is dead or stands still: all that can come again because of it.
+async fn fault(server: &mut MultiplexedConnection, process: u32) -> Fault {
+    let mut held = HashSet::new();
     for name in names(server, process).await {
         let mut values = cmd("HVALS");
         values.arg(beside(LIST, &format!("work:{name}")));
         let elements: Vec<Vec<u8>> = values.query_async(server).await.unwrap();
-        ids.extend(elements.iter().map(|element| id_of(element)));
+        held.extend(elements.iter().map(|element| id_of(element)));
     }
-    ids
+    Fault {
+        place: Place::MAX,
+        worker: Some(process),
+        held,
+    }
 }
 
 /// Pushes until it is told to end, not too far ahead of what is handled: every other element is plain, as
@@ -298,38 +312,28 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     while kills + stops > 0 {
         // Some at a time, and one goes on.
         let mut standing = Vec::new();
-        for at in 0..WORKERS - 1 {
-            if stops == 0 || workers[at].was_stopped || (kills > 0 && random.one_in(3)) {
+        for (at, worker) in workers.iter_mut().enumerate().take(WORKERS - 1) {
+            if stops == 0 || worker.was_stopped || (kills > 0 && random.one_in(3)) {
                 continue;
             }
             progress(random.below(40) as usize).await;
-            workers[at].stand_still().await;
-            workers[at].was_stopped = true;
-            let worker = workers[at].id();
-            story.stopped.insert(worker);
-            story.faults.push(Fault {
-                place: Place::MAX,
-                worker,
-                held: held(&mut server, worker).await,
-            });
+            worker.stand_still().await;
+            worker.was_stopped = true;
+            story.stopped.insert(worker.id());
+            story.faults.push(fault(&mut server, worker.id()).await);
             standing.push(at);
             stops -= 1;
         }
-        for at in 0..WORKERS {
+        for (at, worker) in workers.iter_mut().enumerate() {
             // One that has stood still before, also while it does, and sometimes another one.
-            let is_next = workers[at].was_stopped && random.one_in(2);
+            let is_next = worker.was_stopped && random.one_in(2);
             if kills == 0 || !(is_next || stops == 0 || random.one_in(8)) {
                 continue;
             }
             progress(random.below(40) as usize).await;
-            workers[at].kill();
-            let worker = workers[at].id();
-            story.faults.push(Fault {
-                place: Place::MAX,
-                worker,
-                held: held(&mut server, worker).await,
-            });
-            workers[at] = Worker::start(&list, &sink, Mode::Busy);
+            worker.kill();
+            story.faults.push(fault(&mut server, worker.id()).await);
+            *worker = Worker::start(&list, &sink, Mode::Busy);
             standing.retain(|other| *other != at);
             kills -= 1;
         }
@@ -345,7 +349,10 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
             // What it has sent before is long done.
             let place = journal.len().await;
             let process = workers[at].id();
-            let mut own = story.faults.iter_mut().filter(|fault| fault.worker == process);
+            let mut own = story
+                .faults
+                .iter_mut()
+                .filter(|fault| fault.worker == Some(process));
             own.next_back().expect("its fault").place = place;
             workers[at].signal("CONT");
             if kills == 0 {
@@ -354,7 +361,8 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
             }
         }
         check(&mut server, LIST).await;
-        rotate(&mut workers);
+        // Each of them is the one that goes on, in turn.
+        workers.rotate_left(1);
         progress(50).await;
     }
     ends.store(true, Ordering::Relaxed);
@@ -364,7 +372,9 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     until("all is handled", async || {
         let new = journal.read(read).await;
         read += new.len();
-        let ended = new.iter().filter(|entry| entry.what == What::End && entry.is_taken);
+        let ended = new
+            .iter()
+            .filter(|entry| entry.what == What::End && entry.is_taken);
         known.extend(ended.map(|entry| entry.id));
         known.len() == story.pushed.len()
     })
@@ -375,11 +385,6 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     check_idle(&mut server, LIST).await;
     story.journal = journal.read(0).await;
     println!("{} kills, {} stops: {}", faults.0, faults.1, story.judge());
-}
-
-/// Each of them is the one that goes on, in turn.
-fn rotate(workers: &mut [Worker]) {
-    workers.rotate_left(1);
 }
 
 /// Two workers and one key. The one that has it stands still in the middle of its handler, and goes on
@@ -401,14 +406,20 @@ async fn stale_write(mode: Mode) -> (Entry, u64) {
         journal.read(count - 1).await[0]
     };
     let first = starts(1).await;
-    let late = workers.iter().find(|worker| worker.id() == first.worker).unwrap();
+    let late = workers
+        .iter()
+        .find(|worker| worker.id() == first.worker)
+        .unwrap();
     late.stand_still().await;
     let second = starts(2).await;
     assert_ne!(second.worker, first.worker);
     assert!(second.token > first.token, "{first:?} {second:?}");
     journal.say("go").await;
     let end = starts(3).await;
-    assert_eq!((end.what, end.worker, end.is_taken), (What::End, second.worker, true));
+    assert_eq!(
+        (end.what, end.worker, end.is_taken),
+        (What::End, second.worker, true)
+    );
     late.signal("CONT");
     until("it has ended, too", async || {
         let journal = journal.read(3).await;

@@ -71,10 +71,7 @@ impl Sink {
     pub(crate) async fn read(&self, from: Place) -> Vec<Entry> {
         let mut range = cmd("LRANGE");
         range.arg("journal").arg(from).arg(-1);
-        let lines: Vec<String> = range
-            .query_async(&mut self.server.clone())
-            .await
-            .unwrap();
+        let lines: Vec<String> = range.query_async(&mut self.server.clone()).await.unwrap();
         lines.iter().map(|line| Entry::of(line)).collect()
     }
 

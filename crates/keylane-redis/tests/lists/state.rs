@@ -73,7 +73,14 @@ mod tests {
         let name = |what: &str| beside(&list, what);
         let right = async |server: &mut MultiplexedConnection| {
             let mut all = redis::pipe();
-            for what in ["owners", "work:w", "inbox:w", "attempts:w", "told", "work:x"] {
+            for what in [
+                "owners",
+                "work:w",
+                "inbox:w",
+                "attempts:w",
+                "told",
+                "work:x",
+            ] {
                 all.cmd("DEL").arg(name(what));
             }
             all.cmd("SET").arg(name("token")).arg(5);

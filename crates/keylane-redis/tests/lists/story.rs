@@ -13,7 +13,8 @@ use crate::sink::{Entry, Place, What};
 pub(crate) struct Fault {
     /// The journal when it was over.
     pub(crate) place: Place,
-    pub(crate) worker: u32,
+    /// `None`: nobody told the worker, which goes on until it hears of it.
+    pub(crate) worker: Option<u32>,
     pub(crate) held: HashSet<u64>,
 }
 
@@ -26,7 +27,9 @@ pub(crate) struct Story {
     pub(crate) faults: Vec<Fault>,
     /// Workers that were made to lose what they had: what these say of it is no excuse.
     pub(crate) stopped: HashSet<u32>,
-    /// These may be lost.
+    /// Pushes that were never answered.
+    pub(crate) unknown: HashSet<u64>,
+    /// These may be lost, although they were confirmed.
     pub(crate) may_be_lost: HashSet<u64>,
     /// Each element may come again at any time.
     pub(crate) may_repeat: bool,
@@ -36,7 +39,10 @@ pub(crate) struct Story {
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) handled: usize,
+    /// Confirmed, and never handled.
     pub(crate) lost: usize,
+    /// Not confirmed, and handled.
+    pub(crate) unknown: usize,
     /// Handed out again, in flight at a fault …
     pub(crate) interrupted: usize,
     /// … or done, and not confirmed.
@@ -46,7 +52,7 @@ pub(crate) struct Verdict {
     pub(crate) most_held: usize,
     /// Writes that the sink has refused.
     pub(crate) refused: usize,
-    /// Handed out again because a worker was too slow for its lease.
+    /// Handed out again at faults of which it is not known who had what, or by slow workers.
     pub(crate) excused: usize,
 }
 
@@ -56,20 +62,26 @@ impl Story {
         let mut verdict = Verdict {
             handled: 0,
             lost: 0,
+            unknown: 0,
             interrupted: 0,
             repeated: 0,
             most_repeated: 0,
-            most_held: self.faults.iter().map(|fault| fault.held.len()).max().unwrap_or(0),
+            most_held: self
+                .faults
+                .iter()
+                .map(|fault| fault.held.len())
+                .max()
+                .unwrap_or(0),
             refused: self.journal.iter().filter(|entry| !entry.is_taken).count(),
             excused: 0,
         };
         let history = History::new();
+        let came: HashSet<u64> = self.journal.iter().map(|entry| entry.id).collect();
         for (id, key) in &self.pushed {
-            let acceptance = match self.may_be_lost.contains(id) {
-                true => Acceptance::Unknown,
-                false => Acceptance::Ok,
-            };
-            history.sent(*key, *id, *id, acceptance);
+            // One that is lost has no place in the order of its key.
+            if came.contains(id) || !self.may_miss(*id) {
+                history.sent(*key, *id, *id, Acceptance::Ok);
+            }
         }
         let mut of_key = HashMap::<u64, Vec<u64>>::new();
         for (id, key) in &self.pushed {
@@ -82,6 +94,7 @@ impl Story {
         // Of each key, how many of its first elements are done.
         let mut first_open = HashMap::<u64, usize>::new();
         let mut by_fault = HashMap::<usize, usize>::new();
+        let mut used = HashSet::new();
         for (place, entry) in self.journal.iter().enumerate() {
             let Entry { key, id, token, .. } = *entry;
             if entry.what == What::Lost {
@@ -101,8 +114,9 @@ impl Story {
                 continue;
             }
             if let Some((before, earlier)) = started.insert(id, (place, *entry)) {
-                match self.reason(before, &earlier) {
+                match self.reason(before, &earlier, &used) {
                     Some(Reason::Fault(number)) => {
+                        used.insert((number, id));
                         history.revoke(place as u64);
                         match done.contains(&id) {
                             true => {
@@ -118,7 +132,7 @@ impl Story {
                     }
                     None => {
                         let mut faults = self.faults.iter();
-                        let fault = faults.find(|fault| fault.worker == earlier.worker);
+                        let fault = faults.find(|fault| fault.worker == Some(earlier.worker));
                         panic!("{entry:?} without a reason, after {earlier:?}; {fault:?}")
                     }
                 }
@@ -131,7 +145,7 @@ impl Story {
             }
             let own = ids.binary_search(&id).unwrap();
             for before in ids.iter().take(own).skip(*open) {
-                let may = done.contains(before) || self.may_be_lost.contains(before);
+                let may = done.contains(before) || self.may_miss(*before);
                 assert!(may, "{entry:?} begins before {before} of its key is done");
             }
             let attempt = attempts.entry(id).or_default();
@@ -140,11 +154,10 @@ impl Story {
             running.insert((id, token), *attempt);
         }
         let lost: Vec<_> = self.pushed.keys().filter(|id| !done.contains(id)).collect();
-        verdict.lost = lost.len();
-        let unexpected: Vec<_> = lost
-            .iter()
-            .filter(|id| !self.may_be_lost.contains(id))
-            .collect();
+        let is_confirmed = |id: &&&u64| !self.unknown.contains(id);
+        verdict.lost = lost.iter().filter(is_confirmed).count();
+        verdict.unknown = self.unknown.intersection(&done).count();
+        let unexpected: Vec<_> = lost.iter().filter(|id| !self.may_miss(***id)).collect();
         assert!(unexpected.is_empty(), "lost: {unexpected:?}");
         verdict.handled = done.len();
         verdict.most_repeated = by_fault.into_values().max().unwrap_or(0);
@@ -161,6 +174,10 @@ impl Story {
         verdict
     }
 
+    fn may_miss(&self, id: u64) -> bool {
+        self.may_be_lost.contains(&id) || self.unknown.contains(&id)
+    }
+
     /// Whether it is the first of its key that the worker had: its handler may have been in flight, and
     /// only have come to its first word when the worker went on.
     fn is_first(&self, fault: &Fault, entry: &Entry) -> bool {
@@ -169,18 +186,28 @@ impl Story {
     }
 
     /// Why an element that was started here may start again.
-    fn reason(&self, place: Place, earlier: &Entry) -> Option<Reason> {
+    fn reason(
+        &self,
+        place: Place,
+        earlier: &Entry,
+        used: &HashSet<(usize, u64)>,
+    ) -> Option<Reason> {
         let mut faults = self.faults.iter().enumerate();
-        let fault = faults.find(|(_, fault)| {
-            let is_its = fault.worker == earlier.worker && fault.held.contains(&earlier.id);
-            is_its && (fault.place > place || self.is_first(fault, earlier))
+        let fault = faults.find(|(number, fault)| {
+            // One fault has each of them come again once.
+            if used.contains(&(*number, earlier.id)) {
+                return false;
+            }
+            let is_its = fault.worker.is_none_or(|worker| worker == earlier.worker);
+            let is_late = fault.worker.is_none() || self.is_first(fault, earlier);
+            is_its && fault.held.contains(&earlier.id) && (fault.place > place || is_late)
         });
         if let Some((number, _)) = fault {
             return Some(Reason::Fault(number));
         }
         let is_lost = |entry: &Entry| entry.what == What::Lost && entry.worker == earlier.worker;
-        let is_slow = !self.stopped.contains(&earlier.worker)
-            && self.journal[place..].iter().any(is_lost);
+        let is_slow =
+            !self.stopped.contains(&earlier.worker) && self.journal[place..].iter().any(is_lost);
         (is_slow || self.may_repeat).then_some(Reason::Slow)
     }
 }
@@ -196,6 +223,7 @@ impl fmt::Display for Verdict {
         let Self {
             handled,
             lost,
+            unknown,
             interrupted,
             repeated,
             most_repeated,
@@ -205,9 +233,9 @@ impl fmt::Display for Verdict {
         } = self;
         write!(
             f,
-            "{handled} handled, {lost} lost, 0 reordered; handed out again: {interrupted} in flight, \
-             {repeated} done and not confirmed (at most {most_repeated} for one fault, of {most_held} \
-             held), {excused} of slow workers; {refused} stale writes refused"
+            "{handled} handled ({unknown} of them never confirmed), {lost} lost, 0 reordered; handed out \
+             again: {interrupted} in flight, {repeated} done and not confirmed (at most {most_repeated} \
+             for one fault, of {most_held} held), {excused} besides; {refused} stale writes refused"
         )
     }
 }
@@ -230,7 +258,7 @@ mod tests {
         });
         let faults = faults.iter().map(|(place, worker, id)| Fault {
             place: *place,
-            worker: *worker,
+            worker: Some(*worker),
             held: [*id].into(),
         });
         let story = Story {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane_redis::{ErrorKind, Rate, TryAcquireError, WhenAway};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Starts, assert_within, builder, each_kind, execute, own};
+use crate::support::{Starts, assert_within, builder, calls, each_kind, execute, own};
 
 const KEEP: Duration = Duration::from_millis(300);
 
@@ -103,8 +103,33 @@ async fn with_a_share_each_goes_on() {
             "{kind}: {}",
             served.len()
         );
-        let kept = execute(&server, "EXISTS {rate}:rate:total").await;
-        assert_eq!(kept, "1", "{kind}: the server is asked again");
+        // It was started anew, and has counted from there on.
+        let calls = calls(&server).await;
+        assert!(calls > 20, "{kind}: the server was asked {calls} times");
+    })
+    .await;
+}
+
+/// One caller now and then, whom the share of the process is enough for.
+#[tokio::test]
+async fn a_server_that_is_back_is_found_by_few_callers() {
+    each_kind(async |kind| {
+        let server = own(kind).await;
+        let rate = builder(&server, "rate")
+            .total(Rate::per_second(1_000))
+            .when_away(WhenAway::LocalShare { processes: 1 });
+        let rate = rate.borrow(0).keep(KEEP).build().unwrap();
+        server.kill().await.unwrap();
+        rate.acquire("key").await.unwrap();
+        server.start_again().await.unwrap();
+        let found = async {
+            while calls(&server).await < 10 {
+                rate.acquire("key").await.unwrap();
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let found = timeout(Duration::from_secs(20), found).await;
+        assert!(found.is_ok(), "{kind}: {}", calls(&server).await);
     })
     .await;
 }

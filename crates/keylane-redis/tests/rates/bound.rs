@@ -7,7 +7,9 @@ use keylane_redis::{Rate, Redis, SharedRate, TryAcquireError};
 use keylane_testkit::servers::{RedisCluster, RedisKind};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{Starts, assert_within, builder, each_kind, execute, new_name, own, shared};
+use crate::support::{
+    Starts, assert_within, builder, calls, each_kind, execute, new_name, own, shared,
+};
 
 const KEEP: Duration = Duration::from_millis(300);
 
@@ -121,8 +123,8 @@ async fn the_total_is_over_all_keys() {
 #[tokio::test]
 async fn those_who_wait_are_served() {
     each_kind(async |kind| {
-        let (server, name) = (shared(kind).await, new_name());
-        let rate = builder(server, &name).total(Rate::per_second(20).burst(1));
+        let server = own(kind).await;
+        let rate = builder(&server, "rate").total(Rate::per_second(20).burst(1));
         let rate = rate.build().unwrap();
         let began = Instant::now();
         let all = join_all((0..21).map(|n| rate.acquire(format!("{n}"))));
@@ -132,6 +134,12 @@ async fn those_who_wait_are_served() {
             began.elapsed() >= Duration::from_millis(990),
             "{:?}",
             began.elapsed()
+        );
+        // Each time as soon as there is one more, and not all the time.
+        let calls = calls(&server).await;
+        assert!(
+            calls <= 21 * 3,
+            "{kind}: the server was asked {calls} times"
         );
     })
     .await;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylane_redis::Rate;
-use tokio::time::{sleep, timeout};
+use keylane_testkit::servers::{Fsync, Redis, RedisKind};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{builder, calls, each_kind, execute, own};
 
@@ -79,4 +80,40 @@ async fn scripts_that_are_forgotten_cost_nothing() {
         }
     })
     .await;
+}
+
+/// By hand, in release: `cargo test --release -p keylane-redis --test rates cost -- --ignored
+/// --nocapture`
+#[tokio::test]
+#[ignore = "measures"]
+async fn cost() {
+    const COUNT: u32 = 200_000;
+    for kind in RedisKind::ALL {
+        let server = Redis::builder(kind).appendfsync(Fsync::EverySecond).start();
+        let server = server.await.unwrap();
+        let rate = builder(&server, "rate").per_key(Rate::per_second(100_000_000));
+        for borrow in [0, 10, 100, 1_000] {
+            let rate = rate.clone().borrow(borrow).build().unwrap();
+            let count = if borrow == 0 { COUNT / 20 } else { COUNT };
+            execute(&server, "CONFIG RESETSTAT").await;
+            let began = Instant::now();
+            for _ in 0..count {
+                rate.acquire("key").await.unwrap();
+            }
+            let each = began.elapsed() / count;
+            let calls = calls(&server).await;
+            println!("{kind}, {borrow} borrowed: {each:?} each, {calls} calls for {count}");
+        }
+        let rate = rate.clone().borrow(0).build().unwrap();
+        execute(&server, "CONFIG RESETSTAT").await;
+        let began = Instant::now();
+        for _ in 0..4 {
+            let all = join_all((0..50_000_u32).map(|n| rate.acquire(n.to_be_bytes())));
+            assert!(all.await.iter().all(Result::is_ok));
+        }
+        let each = began.elapsed() / COUNT;
+        let stats = execute(&server, "INFO commandstats").await;
+        let scripts = stats.lines().find(|line| line.contains("evalsha")).unwrap();
+        println!("{kind}, 50,000 keys at a time: {each:?} each; {scripts}");
+    }
 }

@@ -1,12 +1,13 @@
 //! Calls that are dropped, processes that end, and runtimes that do.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use keylane_redis::{Rate, SharedRate};
 use keylane_testkit::servers::RedisKind;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::support::{builder, each_kind, new_name, shared};
 
@@ -21,7 +22,8 @@ async fn left(rate: &SharedRate) -> usize {
     left
 }
 
-/// At each await that there is: what was granted to a call that was dropped is there for the next one.
+/// At each await that there is: what was granted to a call that was dropped is there for the next
+/// one.
 #[tokio::test]
 async fn a_call_that_is_dropped_takes_nothing() {
     each_kind(async |kind| {
@@ -33,31 +35,37 @@ async fn a_call_that_is_dropped_takes_nothing() {
                 .keep(Duration::from_secs(60))
                 .build()
                 .unwrap();
-            let mut used = 0;
-            for round in 0..20 {
+            let (mut used, mut dropped) = (0, 0);
+            while used < 20 {
                 for polls in 1.. {
-                    if polled(polls, rate.acquire("key")).await {
+                    let mut call = Box::pin(rate.acquire("key"));
+                    if polled(polls, call.as_mut()).await {
                         used += 1;
                         break;
                     }
-                    // Sometimes the answer comes before the next one asks.
-                    if (round + polls) % 3 == 0 {
-                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    // Half of them are dropped with an answer that they have not seen.
+                    dropped += 1;
+                    if dropped % 2 == 0 {
+                        sleep(Duration::from_millis(5)).await;
+                    }
+                    drop(call);
+                    if dropped % 3 == 0 {
+                        sleep(Duration::from_millis(5)).await;
                     }
                 }
             }
+            println!("{kind}, {borrow} borrowed: {dropped} were dropped");
             assert_eq!(used + left(&rate).await, 60, "{kind}, {borrow} borrowed");
         }
     })
     .await;
 }
 
-/// Polls a call so many times, and drops it. Whether it has come to its end.
+/// Polls a call so many times. Whether it has come to its end.
 async fn polled<T, E: std::fmt::Debug>(
     mut times: usize,
-    call: impl Future<Output = Result<T, E>>,
+    mut call: Pin<&mut impl Future<Output = Result<T, E>>>,
 ) -> bool {
-    let mut call = std::pin::pin!(call);
     std::future::poll_fn(|cx| {
         times -= 1;
         match call.as_mut().poll(cx) {
@@ -107,12 +115,36 @@ async fn what_was_borrowed_ends() {
             rate.acquire("key").await.unwrap();
             used += 1;
         }
-        tokio::time::sleep(keep * 2).await;
+        sleep(keep * 2).await;
         used += left(&rate).await;
         println!("{kind}: {used} of 20 were used");
         assert!((15..20).contains(&used), "{kind}: {used}");
     })
     .await;
+}
+
+/// No task stays behind, also where it would have been long until the next one.
+#[tokio::test]
+async fn nothing_stays_of_a_rate_that_is_dropped() {
+    let rate = builder(shared(RedisKind::Redis7).await, &new_name());
+    let rate = rate.total(Rate::per(1, HOUR)).borrow(0).build().unwrap();
+    rate.acquire("key").await.unwrap();
+    let waits = timeout(Duration::from_millis(100), rate.acquire("key"));
+    assert!(waits.await.is_err());
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    assert!(tasks() > 0);
+    drop(rate);
+    let ended = async {
+        while tasks() > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = timeout(Duration::from_secs(10), ended).await;
+    assert!(ended.is_ok(), "{} tasks", tasks());
 }
 
 /// The runtime of the first caller, in which the server is asked, ends while others wait.
@@ -122,9 +154,9 @@ fn a_runtime_that_ends_takes_no_one_along() {
     let (servers, first, second) = (one(), one(), one());
     let rate = servers.block_on(async {
         let rate = builder(shared(RedisKind::Redis7).await, &new_name());
-        rate.total(Rate::per(1, Duration::from_secs(1)).burst(1))
-            .build()
-            .unwrap()
+        let rate = rate.total(Rate::per(1, Duration::from_secs(1)).burst(1));
+        // They do not wait for as long as that to find out.
+        rate.keep(Duration::from_secs(60)).build().unwrap()
     });
     let waits = |rate: &SharedRate| {
         let rate = rate.clone();
@@ -138,4 +170,31 @@ fn a_runtime_that_ends_takes_no_one_along() {
     let served = second.block_on(async { timeout(Duration::from_secs(20), waiting).await });
     served.unwrap().unwrap().unwrap();
     drop(lost);
+}
+
+/// The same, but it does not end: nothing in it runs any more.
+#[test]
+fn a_runtime_that_is_idle_holds_no_one_up() {
+    let one = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let (servers, idle, other) = (one(), one(), one());
+    let rate = servers.block_on(async {
+        let rate = builder(shared(RedisKind::Redis7).await, &new_name());
+        let rate = rate.total(Rate::per(1, Duration::from_secs(1)).burst(1));
+        rate.keep(Duration::from_millis(300)).build().unwrap()
+    });
+    idle.block_on(async {
+        rate.acquire("key").await.unwrap();
+        let waits = timeout(Duration::from_millis(50), rate.acquire("key"));
+        assert!(waits.await.is_err());
+    });
+    other.block_on(async {
+        for _ in 0..2 {
+            let served = timeout(Duration::from_secs(20), rate.acquire("key"));
+            served.await.unwrap().unwrap();
+        }
+    });
+    drop(idle);
 }

@@ -102,7 +102,8 @@ impl Starts {
     }
 }
 
-/// In each window there are at most as many as `burst` and what comes in that time, and in `slack` more.
+/// In each window there are at most as many as `burst` and what comes in that time, and in `slack`
+/// more.
 pub(crate) fn assert_within(starts: &[u64], per_second: u64, burst: u64, slack: Duration) {
     let slack = slack.as_micros() as u64;
     for (i, from) in starts.iter().enumerate() {

@@ -199,6 +199,31 @@ async fn a_letter_says_why_and_is_written_once() {
     }
 }
 
+/// An entry of more fields than a script can hand on has its letter in two steps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_of_many_fields_has_a_letter() {
+    let server = shared(RedisKind::Redis7).await;
+    let (client, name) = (Client::to(&server).await, new_name("wide"));
+    let dead = format!("{name}.dead");
+    let mut add = redis::cmd("XADD");
+    add.arg(&name).arg("*");
+    for number in 0..5_000 {
+        add.arg(format!("field-{number}")).arg(number);
+    }
+    let _: String = client.ask(&add).await;
+    let source = builder(&server.url(), "g")
+        .stream(name.clone())
+        .dead_letters(dead.clone());
+    let mut source = Driven::open(source.build().unwrap()).await;
+    let handed = source.receive(1).await;
+    assert_eq!(handed[0].message.headers.len(), 5_000);
+    let why = SourceLetter::new(handed[0].position, 1, LetterCause::Failed, "no".to_owned());
+    source.0.dead_letter(why).await.unwrap();
+    source.ack(&handed).await;
+    assert_eq!(client.run::<u64>(&["XLEN", &dead]).await, 1);
+    assert_eq!(client.left(&name, "g").await, 0);
+}
+
 /// Entries whose bodies were deleted while they were pending are acked away, and the others come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_that_was_deleted_holds_nothing_up() {

@@ -1,15 +1,17 @@
 //! Servers that cannot, or have forgotten.
 
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::source::RawMessage;
-use keylane::source::Source as _;
+use keylane::source::{RawMessage, Received, Source as _};
 use keylane::{Dispatcher, IntakeSettings, OnExhausted};
-use keylane_redis::StreamStart;
+use keylane_leases::{Leases, MemoryStore};
+use keylane_redis::{Redis, StreamSource, StreamStart};
+use keylane_testkit::proxy::Proxy;
 use keylane_testkit::servers::{self, RedisKind};
 use redis::Value;
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
 
 use crate::support::{Client, Driven, builder, new_name, own, payloads, shared, texts, until};
 
@@ -148,6 +150,7 @@ async fn a_server_that_is_busy_loses_nothing() {
         busy.await.unwrap();
         client.add_all(&name, 60..100).await;
         until("all are handled", async || consumed.handled().len() >= 100).await;
+        assert_eq!(consumed.intake.stats().restarts, 0, "there was no need to");
         let report = consumed.intake.stop().await;
         let mut handled = consumed.handled();
         handled.sort_unstable();
@@ -157,15 +160,20 @@ async fn a_server_that_is_busy_loses_nothing() {
     }
 }
 
-/// A server that is full takes acks, which is how it gets empty.
+/// A server that is full takes acks, which is how it gets empty, and another process takes over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_full_is_emptied() {
     for kind in RedisKind::ALL {
         let server = own(kind).await;
         let (client, name) = (Client::to(&server).await, new_name("full"));
         client.add_all(&name, 0..100).await;
-        let consumed = consume(&server, &name);
-        until("some are handled", async || consumed.handled().len() == 100).await;
+        let leases = Leases::open(Arc::new(MemoryStore::new())).unwrap();
+        let source = || {
+            let builder = builder(&server.url(), "g").stream(name.clone());
+            builder.leases(leases.clone()).build().unwrap()
+        };
+        let mut first = Driven::open(source()).await;
+        let handed = first.receive(100).await;
         let _: Value = client.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
         let mut refused = redis::cmd("XADD");
         refused.arg(&name).arg("*").arg("payload").arg("x");
@@ -173,12 +181,13 @@ async fn a_server_that_is_full_is_emptied() {
             client.try_ask::<Value>(&refused).await.is_err(),
             "it is full"
         );
-        until("all are acked", async || client.left(&name, "g").await == 0).await;
-        let _: Value = client.run(&["CONFIG", "SET", "maxmemory", "0"]).await;
-        client.add_all(&name, 100..120).await;
-        until("all are handled", async || consumed.handled().len() == 120).await;
-        let report = consumed.intake.stop().await;
-        assert_eq!((report.received, report.acked), (120, 120), "{kind}");
+        first.ack(&handed[..90]).await;
+        assert_eq!(client.left(&name, "g").await, 10);
+        drop(first);
+        let mut second = Driven::open(source()).await;
+        let handed = second.receive(10).await;
+        second.ack(&handed).await;
+        assert_eq!(client.left(&name, "g").await, 0, "{kind}");
     }
 }
 
@@ -203,6 +212,33 @@ async fn a_replica_is_left_until_it_is_a_primary() {
     .await;
     until("all are acked", async || client.left(&name, "g").await == 0).await;
     consumed.intake.stop().await;
+}
+
+/// A source says that it is well only if the server has answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_server_is_not_well() {
+    let server = shared(RedisKind::Redis7).await;
+    let proxy = Proxy::to((Ipv4Addr::LOCALHOST, server.port()).into())
+        .await
+        .unwrap();
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    let redis = Redis::at(&url)
+        .unwrap()
+        .response_timeout(Duration::from_secs(60));
+    let source = StreamSource::builder(&redis, "g")
+        .stream(new_name("silent"))
+        .build();
+    let mut source = Driven::open(source.unwrap()).await;
+    let watch = source.0.watch();
+    while watch.counts().owned == 0 {
+        source.once(1, Duration::from_millis(20)).await;
+    }
+    let (_, received) = source.once(1, Duration::from_millis(200)).await;
+    assert_eq!(received, Received::Idle);
+    proxy.cut();
+    let silent = source.once(1, Duration::from_millis(200));
+    let silent = tokio::time::timeout(Duration::from_secs(1), silent).await;
+    assert!(silent.is_err(), "{silent:?} without an answer");
 }
 
 /// Entries of 1 MiB are read a few at a time.

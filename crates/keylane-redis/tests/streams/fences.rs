@@ -77,8 +77,8 @@ async fn a_lower_token_takes_nothing_over() {
     let (client, name) = (Client::to(&server).await, new_name("fence-low"));
     client.add_all(&name, 0..4).await;
     let mut high = Driven::open(source(&server.url(), &name, 12).await).await;
-    // As text 9 would be above 12.
-    let mut low = Driven::open(source(&server.url(), &name, 9).await).await;
+    // Tokens 13 and 9: as text, 9 would be above 13.
+    let mut low = Driven::open(source(&server.url(), &name, 8).await).await;
     let handed = low.receive_for(Duration::from_millis(500)).await;
     assert_eq!(payloads(&handed), texts([]));
     let handed = high.receive(4).await;
@@ -108,6 +108,23 @@ async fn a_lost_lease_ends_the_generation() {
     assert_eq!(received, Received::Lost(vec![handed[0].generation]));
     source.0.confirm().await.unwrap();
     assert_eq!(client.pending(&name, "g").await.len(), 2);
+}
+
+/// It is told also when nothing waits to be handed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_loss_of_a_lease_is_told_without_a_message() {
+    let server = shared(RedisKind::Valkey9).await;
+    let (client, name) = (Client::to(&server).await, new_name("lease-idle"));
+    client.add_all(&name, 0..1).await;
+    let leases = leases_from(1).await;
+    let source = builder(&server.url(), "g")
+        .stream(name.clone())
+        .leases(leases.clone());
+    let mut source = Driven::open(source.build().unwrap()).await;
+    let handed = source.receive(1).await;
+    leases.close().await;
+    let (_, received) = source.once(10, Duration::from_secs(5)).await;
+    assert_eq!(received, Received::Lost(vec![handed[0].generation]));
 }
 
 /// Who stops leaves its streams at once, and who crashes after the lease.

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use keylane::source::{Deliveries, Source as _};
 use keylane_testkit::servers::RedisKind;
 use redis::cmd;
+use tokio::time::Instant;
 
-use crate::support::{Client, Driven, builder, new_name, shared};
+use crate::support::{Client, Driven, builder, new_name, payloads, shared};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_fields_are_headers() {
@@ -55,5 +57,28 @@ async fn foreign_fields_are_headers() {
         );
         assert!(raw.headers.is_empty());
         assert_eq!(handed[0].position.id().to_string(), id);
+    }
+}
+
+/// Answers have another form in the third version of the protocol.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_versions_of_the_protocol_are_understood() {
+    for kind in RedisKind::ALL {
+        let server = shared(kind).await;
+        let (client, name) = (Client::to(&server).await, new_name("resp3"));
+        client.add_all(&name, 0..5).await;
+        for (acked, left) in [(1, 4), (4, 0)] {
+            let url = format!("{}?protocol=resp3", server.url());
+            let source = builder(&url, "g").stream(name.clone()).delete_acked();
+            let mut source = Driven::open(source.build().unwrap()).await;
+            let handed = source.receive(if left == 4 { 5 } else { 4 }).await;
+            let again: Vec<_> = handed.iter().map(|one| one.position).collect();
+            let mut into = Deliveries::new(5, Instant::now());
+            source.0.reread(&again, &mut into).await.unwrap();
+            assert_eq!(payloads(&into.take()), payloads(&handed));
+            source.ack(&handed[..acked]).await;
+            assert_eq!(client.pending(&name, "g").await.len(), left);
+            source.0.close().await.unwrap();
+        }
     }
 }

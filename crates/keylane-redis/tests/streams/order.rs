@@ -178,3 +178,24 @@ async fn a_long_stream_does_not_hold_up_a_short_one() {
         .count();
     assert_eq!(short, 3, "of the short one");
 }
+
+/// A source that is idle hears of a new entry at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_entry_comes_at_once() {
+    let server = shared(RedisKind::Redis7).await;
+    let (client, name) = (Client::to(&server).await, new_name("idle"));
+    let source = builder(&server.url(), "g").stream(name.clone());
+    let mut source = Driven::open(source.build().unwrap()).await;
+    client.add_all(&name, 0..1).await;
+    source.receive(1).await;
+    let mut waits = Vec::new();
+    for number in 1..6 {
+        source.receive_for(Duration::from_millis(100)).await;
+        let began = tokio::time::Instant::now();
+        client.add_all(&name, number..number + 1).await;
+        source.receive(1).await;
+        waits.push(began.elapsed());
+    }
+    waits.sort_unstable();
+    assert!(waits[2] < Duration::from_millis(300), "{waits:?}");
+}

@@ -84,7 +84,10 @@ fn worker() {
             .revoke_within(Duration::from_secs(1))
             .longest_pause(Duration::from_millis(500))
             .confirm_every(Duration::from_millis(50));
-        let source = builder(url, "g").partitions(name, PARTITIONS).build().unwrap();
+        let source = builder(url, "g")
+            .partitions(name, PARTITIONS)
+            .build()
+            .unwrap();
         let intake = consumer.consume_with(source, settings).unwrap();
         let end = || std::io::stdin().read_to_end(&mut Vec::new());
         tokio::task::spawn_blocking(end).await.unwrap().unwrap();
@@ -116,7 +119,9 @@ impl Worker {
     }
 
     fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args(["-s", signal, &self.id().to_string()]).status();
+        let sent = Command::new("kill")
+            .args(["-s", signal, &self.id().to_string()])
+            .status();
         assert!(sent.unwrap().success());
     }
 
@@ -200,7 +205,9 @@ impl Story {
         let is_late = |at: &Duration| end + TOLD >= *at;
         let paused = self.paused.iter().filter(|(pid, ..)| *pid == attempt.pid);
         killed.is_some_and(is_late)
-            || paused.into_iter().any(|(_, from, to)| end + TOLD >= *from && end <= *to + TOLD)
+            || paused
+                .into_iter()
+                .any(|(_, from, to)| end + TOLD >= *from && end <= *to + TOLD)
     }
 
     fn judge(&self, keys: &BTreeMap<u64, Vec<Attempt>>, sent: u64) {
@@ -211,7 +218,10 @@ impl Story {
             for (at, one) in attempts.iter().enumerate() {
                 let before = &attempts[..at];
                 if before.iter().all(|other| other.number != one.number) {
-                    assert!(highest < Some(one.number), "key {key}: {one:?} after {highest:?}");
+                    assert!(
+                        highest < Some(one.number),
+                        "key {key}: {one:?} after {highest:?}"
+                    );
                     highest = Some(one.number);
                 } else {
                     again += 1;
@@ -249,7 +259,12 @@ async fn tell_a_story(kind: RedisKind, seed: u64) {
                 let key = (number % KEYS).to_string();
                 let stream = format!("{name}:{}", partition_of(key.as_bytes(), PARTITIONS));
                 let mut add = cmd("XADD");
-                add.arg(stream).arg("*").arg("key").arg(key).arg("payload").arg(number);
+                add.arg(stream)
+                    .arg("*")
+                    .arg("key")
+                    .arg(key)
+                    .arg("payload")
+                    .arg(number);
                 let _: String = client.ask(&add).await;
                 number += 1;
                 sleep(Duration::from_millis(1)).await;
@@ -259,7 +274,9 @@ async fn tell_a_story(kind: RedisKind, seed: u64) {
     });
     let mut story = Story::default();
     let mut random = Random::new(seed);
-    let mut members: Vec<_> = (0..MEMBERS).map(|_| Worker::start(&url, &name, &log)).collect();
+    let mut members: Vec<_> = (0..MEMBERS)
+        .map(|_| Worker::start(&url, &name, &log))
+        .collect();
     sleep(Duration::from_secs(2)).await;
     for round in 0..6 {
         let chosen = usize::try_from(random.below(MEMBERS as u64)).unwrap();

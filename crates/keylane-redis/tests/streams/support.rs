@@ -237,6 +237,7 @@ impl Driven {
 
     pub(crate) async fn ack(&mut self, handed: &[Delivery<RawMessage, StreamPosition>]) {
         self.settle(handed).await;
-        self.0.confirm().await.unwrap();
+        let confirmed = tokio::time::timeout(PATIENCE, self.0.confirm()).await;
+        confirmed.expect("acks are taken in time").unwrap();
     }
 }

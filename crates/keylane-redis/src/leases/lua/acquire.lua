@@ -1,7 +1,7 @@
 #!lua
--- Grants each lease that is free, or that its owner asks for again.
--- KEYS: the counter, then the leases. ARGV: the owner, then the time to live of each, in milliseconds.
--- Returns for each lease: its token; or -1 - r, where another owner has it for r milliseconds more.
+-- Grants each lease that is free, or that its owner asks for again. KEYS: the counter, then the
+-- leases. ARGV: the owner, then the time to live of each, in milliseconds. Returns for each lease:
+-- its token; or -1 - r, where another owner has it for r milliseconds more.
 local call, keys, argv = redis.call, KEYS, ARGV
 local owner = argv[1]
 local time = call('TIME')

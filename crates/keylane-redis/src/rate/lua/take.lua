@@ -1,13 +1,14 @@
 #!lua
--- Takes permits under the rate of each key and that of all, as the Generic Cell Rate Algorithm says.
--- KEYS: what is known of all, then of each key. ARGV: how many nanoseconds a permit takes and how many permits
--- there are at once, for all and then for each key, both 0 where there is no such rate; and then how many
--- are wanted for each key. Without a rate per key there is one number, for all.
--- Returns two numbers for each: the permits taken, and if they are fewer than wanted, the microseconds until
--- there is one more.
+-- Takes permits under the rate of each key and that of all, as the Generic Cell Rate Algorithm
+-- says. KEYS: what is known of all, then of each key. ARGV: how many nanoseconds a permit takes and
+-- how many permits there are at once, for all and then for each key, both 0 where there is no such
+-- rate; and then how many are wanted for each key. Without a rate per key there is one number, for
+-- all. Returns two numbers for each: the permits taken, and if they are fewer than wanted, the
+-- microseconds until there is one more.
 --
--- What is kept is the time at which all that was taken would be used up evenly, in nanoseconds since 1970. It is
--- read in two parts, and differences are of 100 days at most: numbers here are exact up to 2^53.
+-- What is kept is the time at which all that was taken would be used up evenly, in nanoseconds
+-- since 1970. It is read in two parts, and differences are of 100 days at most: numbers here are
+-- exact up to 2^53.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]

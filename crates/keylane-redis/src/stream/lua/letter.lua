@@ -22,6 +22,10 @@ end
 for at = 6, #ARGV do
   letter[#letter + 1] = ARGV[at]
 end
+if #letter > 7000 then
+  -- More than a script can hand to a command.
+  return -2
+end
 redis.call('XADD', KEYS[3], '*', unpack(letter))
 ack(ARGV[4], {id}, 1, 1)
 return 1
