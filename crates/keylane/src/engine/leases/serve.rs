@@ -40,13 +40,15 @@ pub(crate) async fn serve_leases<T: Spec>(
     leases: Arc<dyn LaneLeases<T::Key>>,
     mut requests: mpsc::UnboundedReceiver<LeaseRequest<T::Key>>,
 ) {
-    let mut rounds = Rounds::new(leases.linger());
+    // Where the user's code panics, keys must not wait for ever.
+    let mut rounds = Rounds::new(caught(|| leases.linger()).unwrap_or_default());
+    let is_full = || caught(|| leases.is_full()).unwrap_or(false);
     let mut reports = Reports::default();
     let mut asked = FuturesUnordered::new();
     // Keys in backoff do not delay keys that were not asked for yet.
     let mut waiting = FuturesUnordered::new();
     loop {
-        let is_short = !asked.is_empty() && leases.is_full();
+        let is_short = !asked.is_empty() && is_full();
         tokio::select! {
             biased;
             () = engine.shutdown.ended() => return,
@@ -91,14 +93,13 @@ where
 {
     let answer = {
         let mut cancelled = pin!(request.cancelled.cancelled());
-        let mut call = Some(leases.acquire(&request.key));
+        let mut call = None;
         poll_fn(|cx| {
             let answer = if cancelled.as_mut().poll(cx).is_ready() {
                 None
             } else {
                 let polled = caught(|| {
-                    let call = call.as_mut();
-                    let call = call.expect("a call is polled until it is answered");
+                    let call = call.get_or_insert_with(|| leases.acquire(&request.key));
                     call.as_mut().poll(cx)
                 });
                 match polled {
