@@ -25,16 +25,8 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     ///
     /// A key that always has messages here is never given to another process.
     ///
-    /// # Examples
-    ///
-    /// With the crate `keylane-leases`; [`lease`](crate::lease) has an example without it.
-    ///
-    /// ```ignore
-    /// let leases = Leases::open(store)?;
-    /// let orders = Dispatcher::builder(|order: &Order| order.user)
-    ///     .leased_by(leases.lanes(ttl, |user: &u64| user.to_be_bytes().to_vec())?)
-    ///     .spawn(handle)?;
-    /// ```
+    /// `Leases::lanes` of the crate `keylane-leases` makes what this takes, in memory or in a store
+    /// that processes share. [`LaneLeases`] has an example without that crate.
     pub fn leased_by(mut self, leases: impl LaneLeases<K>) -> Self
     where
         M: Clone,
