@@ -22,6 +22,7 @@ mod hard_handlers;
 mod idle_keys;
 mod independence;
 mod keyless;
+mod leased;
 mod order;
 mod overflow;
 mod panics;

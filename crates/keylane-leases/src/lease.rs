@@ -33,6 +33,11 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// As a lane of `keylane` asks for it.
+    pub(crate) fn term(&self) -> &TermWatch {
+        &self.term
+    }
+
     pub(crate) fn new(key: Bytes, token: Token, term: TermWatch, shared: Arc<Shared>) -> Self {
         Self {
             key,

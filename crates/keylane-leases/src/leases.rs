@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, watch};
 
 use crate::error::{AcquireError, OpenError};
 use crate::keeper::Keeper;
+use crate::lanes::Lanes;
 use crate::lease::Lease;
 use crate::settings::{LONGEST_TTL, SHORTEST_TTL, Settings};
 use crate::shared::{Refusal, Shared};
@@ -162,6 +163,29 @@ impl Leases {
             })
     }
 
+    /// The leases of lanes, for [`Builder::leased_by`](keylane::Builder::leased_by): see [`Lanes`].
+    ///
+    /// `ttl` is the time to live of each lease, from 100 milliseconds to a day. `key` makes bytes of a
+    /// key: always the same ones, in all processes, and other ones for another key.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Ttl`] for another time to live.
+    pub fn lanes<K, F, B>(&self, ttl: Duration, key: F) -> Result<Lanes<F>, AcquireError>
+    where
+        F: Fn(&K) -> B,
+        B: AsRef<[u8]>,
+    {
+        check_ttl(ttl)?;
+        Ok(Lanes::new(self.clone(), ttl, key))
+    }
+
+    /// Whether there are as many leases as there may be, so that another one waits.
+    pub(crate) fn is_full(&self) -> bool {
+        let places = &self.handle.shared.places;
+        places.available_permits() == 0 && !places.is_closed()
+    }
+
     /// Who holds the leases of this handle, for the store.
     pub fn owner(&self) -> &Owner {
         &self.handle.shared.owner
@@ -213,8 +237,13 @@ impl fmt::Debug for Leases {
 }
 
 fn wish(key: impl Into<Bytes>, ttl: Duration) -> Result<Wish, AcquireError> {
-    if !(SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
-        return Err(AcquireError::Ttl(ttl));
-    }
+    check_ttl(ttl)?;
     Ok(Wish::new(key, ttl))
+}
+
+fn check_ttl(ttl: Duration) -> Result<(), AcquireError> {
+    match (SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
+        true => Ok(()),
+        false => Err(AcquireError::Ttl(ttl)),
+    }
 }

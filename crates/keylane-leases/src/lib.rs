@@ -6,6 +6,9 @@ pub use leases::Leases;
 mod lease;
 pub use lease::Lease;
 
+mod lanes;
+pub use lanes::Lanes;
+
 mod settings;
 pub use settings::Settings;
 

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use crate::error::{AcquireError, LeaseLost, StoreError};
 use crate::lease::Lease;
 use crate::store::{Answer, Claim, Owner, Token, Wish};
 use crate::table::{Kept, Table};
-use crate::term::{Term, TermWatch};
+use crate::term::{Term, TermSender, TermWatch};
 
 pub(crate) struct Shared {
     pub(crate) owner: Owner,
@@ -45,7 +45,7 @@ enum Stage {
 }
 
 struct Entry {
-    term: watch::Sender<Term>,
+    term: TermSender,
     _place: OwnedSemaphorePermit,
 }
 
@@ -95,14 +95,14 @@ impl Shared {
             let until = state.table.held_until(&wish.key);
             let remaining = until.map(|at| at.saturating_duration_since(Instant::now()));
             return Err(Refusal::Here {
-                freed: TermWatch::of(&entry.term),
+                freed: entry.term.watch(),
                 remaining: remaining.unwrap_or(wish.ttl),
             });
         }
         let is_new = state.table.ask(&wish.key);
         debug_assert!(is_new, "the table has the keys of the terms");
         let entry = Entry {
-            term: watch::Sender::new(Term::Asked),
+            term: TermSender::new(),
             _place: place,
         };
         state.terms.insert(wish.key.clone(), entry);
@@ -145,7 +145,7 @@ impl Shared {
         // The holders first, and then the store: the task may be about to take what it is told.
         let terms = std::mem::take(&mut state.terms);
         for entry in terms.values() {
-            entry.term.send_replace(Term::Lost(LeaseLost::Closed));
+            entry.term.tell(Term::Lost(LeaseLost::Closed));
         }
         for claim in state.table.release_all() {
             // Nothing waits for a single one.
@@ -248,8 +248,8 @@ impl Shared {
         if let Kept::Until(at) = kept
             && let Some(entry) = state.terms.get(&wish.key)
         {
-            entry.term.send_replace(Term::Until(at));
-            let term = TermWatch::of(&entry.term);
+            entry.term.tell(Term::Until(at));
+            let term = entry.term.watch();
             return Ok(Lease::new(wish.key.clone(), token, term, Arc::clone(self)));
         }
         state.tell_store(Claim::new(wish.key.clone(), token, wish.ttl), None);
@@ -276,7 +276,7 @@ impl Shared {
             match state.table.renewed(key, *token, answers[at], sent, now) {
                 Kept::Until(at) => {
                     if let Some(entry) = state.terms.get(key) {
-                        entry.term.send_replace(Term::Until(at));
+                        entry.term.tell(Term::Until(at));
                     }
                 }
                 Kept::RanOut => state.lose(key, LeaseLost::RanOut),
@@ -300,7 +300,7 @@ impl State {
     /// A lease is not held any more, and its holder is told.
     fn lose(&mut self, key: &Bytes, why: LeaseLost) {
         if let Some(entry) = self.terms.remove(key) {
-            entry.term.send_replace(Term::Lost(why));
+            entry.term.tell(Term::Lost(why));
         }
     }
 

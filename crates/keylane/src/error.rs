@@ -160,6 +160,9 @@ pub enum Failure<E> {
     Revoked,
     /// The process ended during its last attempt, as its source counts them.
     Crashed,
+    /// The lease of its key was lost, and the attempt was dropped. It is not counted: the message
+    /// waits until the lease is held again.
+    LeaseLost,
 }
 
 impl<E> Failure<E> {
@@ -181,9 +184,11 @@ impl<E> Failure<E> {
             Self::Gap => LetterCause::Gap,
             Self::LaneFull => LetterCause::LaneFull,
             Self::Skipped => LetterCause::Skipped,
-            Self::NotRecorded(_) | Self::NoAnswer | Self::WithBatch(_) | Self::Revoked => {
-                LetterCause::Other
-            }
+            Self::NotRecorded(_)
+            | Self::NoAnswer
+            | Self::WithBatch(_)
+            | Self::Revoked
+            | Self::LeaseLost => LetterCause::Other,
         }
     }
 
@@ -201,6 +206,7 @@ impl<E> Failure<E> {
             Self::Skipped => Self::Skipped,
             Self::Revoked => Self::Revoked,
             Self::Crashed => Self::Crashed,
+            Self::LeaseLost => Self::LeaseLost,
         }
     }
 }
@@ -226,6 +232,7 @@ impl<E: fmt::Debug> fmt::Display for Failure<E> {
             Self::Skipped => f.write_str("an operator skipped it"),
             Self::Revoked => f.write_str("its source took it back"),
             Self::Crashed => f.write_str("the process ended during the attempt"),
+            Self::LeaseLost => f.write_str("the lease of the key was lost"),
         }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Details {
     deadline: Option<Instant>,
     /// The version of the message, where lanes sequence.
     version: u64,
+    /// Of the lease of the key, where lanes are leased.
+    lease_token: Option<u64>,
 }
 
 impl Details {
@@ -34,6 +36,7 @@ impl Details {
             cancel,
             deadline: None,
             version: 0,
+            lease_token: None,
         }
     }
 }
@@ -65,6 +68,14 @@ impl<K> Context<K> {
         }
     }
 
+    /// Sets the fencing token of the next attempt.
+    #[inline]
+    pub(crate) fn set_lease_token(&mut self, token: Option<u64>) {
+        if self.details.lease_token != token {
+            Arc::make_mut(&mut self.details).lease_token = token;
+        }
+    }
+
     pub(crate) fn version(&self) -> u64 {
         self.details.version
     }
@@ -77,6 +88,16 @@ impl<K> Context<K> {
     /// Which attempt this is, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// The fencing token of the lease of the key, where lanes are
+    /// [leased](crate::Builder::leased_by); `None` for a message without a key.
+    ///
+    /// It is higher than that of each earlier holder of the key. A process that was paused past its
+    /// lease cannot know that, so whatever must not be written late is written with the token, and
+    /// refused where a higher one has been seen.
+    pub fn lease_token(&self) -> Option<u64> {
+        self.details.lease_token
     }
 
     /// When the attempt will be dropped, if there is an attempt time-out.

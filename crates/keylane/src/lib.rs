@@ -25,6 +25,7 @@
 //! | batch | several messages of one key in one handler |
 //! | expired | settled because it was too old to be started |
 //! | drain | no more in, finish what is in |
+//! | lease | the right to a key among processes, for a time; its *token* grows with each holder |
 //! | hand back | return a message without an outcome; its attempts say whether it was ever started |
 //!
 //! # Watching it
@@ -35,9 +36,10 @@
 //! keys that have most messages, the oldest ones, or the busiest handlers.
 //!
 //! With `tracing`, target `keylane`: each attempt runs in a span `keylane.message` (level `INFO`)
-//! with `key`, `attempt` and `wait_us`. Events: `WARN` for an attempt that failed, a message that
-//! is given up on and a handler that blocks its thread; `ERROR` for a lane that is halted, a
-//! dead-letter sink that refuses and a drop that panics. Keys appear as their hash, or as text with
+//! with `key`, `attempt` and `wait_us`. Events: `WARN` for an attempt that failed or has lost its
+//! lease, a message that is given up on and a handler that blocks its thread; `ERROR` for a lane
+//! that is halted, a dead-letter sink that refuses, leases that cannot be acquired and a drop that
+//! panics. Keys appear as their hash, or as text with
 //! [`Builder::trace_keys`].
 //!
 //! With the feature `metrics`, through the facade of that name, published four times in each
@@ -80,6 +82,8 @@ pub use letter::{DeadLetter, DeadLetterSink, OnExhausted};
 
 pub mod error;
 
+pub mod lease;
+
 pub mod source;
 
 mod consume;
@@ -116,7 +120,7 @@ mod unwind;
 #[cfg(all(test, keylane_shuttle))]
 mod schedules;
 
-/// For implementing [`DeadLetterSink`], [`VersionStore`] and
+/// For implementing [`DeadLetterSink`], [`VersionStore`], [`LaneLeases`](lease::LaneLeases) and
 /// [`RawLetterSink`](source::RawLetterSink), which are used as trait objects, without another
 /// dependency.
 pub use async_trait::async_trait;

@@ -9,5 +9,6 @@ mod support;
 mod conformance;
 mod faults;
 mod fencing;
+mod lanes;
 mod migrations;
 mod secrets;

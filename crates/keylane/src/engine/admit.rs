@@ -1,7 +1,8 @@
-//! The last look at a job before it starts, where a source has a say in it.
+//! The last look at a job before it starts, where a source or a lease has a say in it.
 //!
-//! Its source may have taken it back; an attempt that a source counts is counted before it starts;
-//! and a message whose attempts have all ended with their process does not start again.
+//! Its source may have taken it back; the lease of its key may not be held; an attempt that a source
+//! counts is counted before it starts; and a message whose attempts have all ended with their process
+//! does not start again.
 
 use std::task;
 use std::time::Duration;
@@ -26,6 +27,8 @@ enum Said {
     Start,
     /// It is taken back.
     GiveBack,
+    /// The lease of its key is not held.
+    Unleased,
     /// Its attempt cannot be counted now, for this reason.
     Wait(String),
     /// Others of its batch are taken back.
@@ -37,22 +40,33 @@ enum Said {
 impl<T: Spec> Engine<T> {
     /// Returns the job that starts, if any: this one, or the next one of its key.
     #[inline]
-    pub(super) fn admit(self: &Arc<Self>, tally: &mut Tally, job: Job<T>) -> Option<Job<T>> {
-        match self.guards_starts() {
-            false => Some(job),
-            true => self.ask_source(tally, job),
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        context: &mut Context<T::Key>,
+        job: Job<T>,
+    ) -> Option<Job<T>> {
+        if !self.guards_starts() || (!self.has_sources() && self.is_leased(context, &job)) {
+            return Some(job);
         }
+        self.ask(tally, context, job)
     }
 
     #[cold]
-    fn ask_source(self: &Arc<Self>, tally: &mut Tally, mut job: Job<T>) -> Option<Job<T>> {
+    fn ask(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        context: &mut Context<T::Key>,
+        mut job: Job<T>,
+    ) -> Option<Job<T>> {
         loop {
             let mut shed = Vec::new();
             self.shed(&mut job.envelope.obligation, &mut shed);
             self.hand_back_shed(tally, shed);
-            let next = match self.said(&mut job) {
+            let next = match self.said(context, &mut job) {
                 Said::Start => return Some(job),
                 Said::GiveBack => self.give_back(tally, job),
+                Said::Unleased => self.wait_for_lease(tally, job),
                 Said::Wait(why) => self.start_later(tally, job, why),
                 Said::Regroup => {
                     let (key, hash) = (job.key.take(), job.hash);
@@ -72,13 +86,17 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    fn said(&self, job: &mut Job<T>) -> Said {
+    fn said(&self, context: &mut Context<T::Key>, job: &mut Job<T>) -> Said {
         let obligation = &job.envelope.obligation;
         if self.is_revoked(obligation) {
             return Said::GiveBack;
         }
         if self.has_revoked_member(obligation) {
             return Said::Regroup;
+        }
+        // Before its attempt is counted.
+        if !self.is_leased(context, job) {
+            return Said::Unleased;
         }
         let Work::Attempt(attempt) = job.work else {
             return Said::Start;

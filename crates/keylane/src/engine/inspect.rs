@@ -29,6 +29,7 @@ impl<T: Spec> Engine<T> {
             },
             State::Backoff { .. } | State::Waiting { .. } if lane.is_paused() => LaneState::Paused,
             State::Entered | State::Ready | State::Scheduled => LaneState::Ready,
+            _ if lane.is_unleased() => LaneState::Leasing,
             State::Waiting { reason, until } => {
                 let due_in = until.map(|until| until.saturating_duration_since(now));
                 Self::at_rest(lane, *reason, due_in)
@@ -71,6 +72,7 @@ impl<T: Spec> Engine<T> {
             WaitReason::Rate => LaneState::RateLimited { due_in: soon },
             WaitReason::Delay => LaneState::Delayed { due_in: soon },
             WaitReason::Linger => LaneState::Lingering { due_in: soon },
+            WaitReason::Lease => LaneState::Leasing,
             WaitReason::Load | WaitReason::Record => LaneState::Loading,
             WaitReason::Empty => LaneState::Ready,
             WaitReason::Gap | WaitReason::HaltedGap => {

@@ -23,6 +23,8 @@
 //! - It is run in `run/`: `runner.rs` is the loop of a runner, to be read first, and `slot.rs` gives
 //!   the runner its next job. `in_flight.rs` has a message while its handler runs, `letter.rs` while
 //!   a sink has it.
+//! - Where lanes are leased, `admit.rs` asks right before a start whether the lease of the key is
+//!   held. If not, the head waits in its lane, and `leases/` acquires it.
 //! - It has failed: `outcome/verdict.rs` says what follows, `outcome/failed.rs` does it.
 //! - It waits for its retry in its lane (`Lane::hold`), or in `laneless.rs` if it has none.
 //! - Two of a lane become one in `merge.rs`.
@@ -56,8 +58,8 @@
 //! 2. Only the router places new messages in lanes; a runner may put its own back. Only the router
 //!    and `pause` create a lane. The task that settles a head moves its lane on or removes it.
 //! 3. Under a shard's lock these are locked, and nothing under them: the spare backlogs, what keys
-//!    remember (versions, rates), the list of drained lanes, the room in bytes. User wakers are
-//!    never woken under a lock.
+//!    remember (versions, rates), the list of drained lanes, the room in bytes. The table of leases
+//!    locks shards, and is never locked under one. User wakers are never woken under a lock.
 
 mod shared;
 pub(crate) use shared::{Engine, GuardedStarts, Parts, Spawn};
@@ -98,6 +100,9 @@ pub(crate) use sources::{
 };
 
 mod admit;
+
+mod leases;
+pub(crate) use leases::{LeaseTable, serve_leases};
 
 mod revoke;
 

@@ -6,8 +6,12 @@ use super::events::{Event, Events, SourceEvent};
 use super::message::{GivenUp, Held};
 use super::{Engine, Stage};
 use crate::error::Failure;
+use crate::observe::trace::cut;
 use crate::types::Spec;
 use crate::unwind::shielded;
+
+/// Most characters kept of the error of a store of leases.
+const LONGEST_WHY: usize = 256;
 
 impl<T: Spec> Engine<T> {
     pub(crate) fn events(&self) -> Events<T::Key> {
@@ -18,6 +22,10 @@ impl<T: Spec> Engine<T> {
     pub(super) fn advance_to_end(&self) {
         // The last figures stand before the report does. A recorder is the user's code.
         shielded(|| self.probe.facade.publish(|| self.stats()));
+        if let Some(leases) = &self.leases {
+            // Their release, and the keys' own drop.
+            shielded(|| leases.end());
+        }
         self.probe.end_events();
         self.shutdown.enter(Stage::Ended);
     }
@@ -92,6 +100,14 @@ impl<T: Spec> Engine<T> {
         self.probe.notify(|at| Event::Overflowed {
             key: key.clone(),
             policy: self.settings.overflow,
+            at,
+        });
+    }
+
+    /// Leases cannot be acquired.
+    pub(super) fn notify_unleased(&self, why: &str) {
+        self.probe.notify(|at| Event::Unleased {
+            why: cut(why.to_owned(), LONGEST_WHY),
             at,
         });
     }

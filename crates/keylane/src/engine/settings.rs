@@ -6,10 +6,12 @@ use crate::adaptive::Adaptive;
 use crate::clock::Instant;
 use crate::discipline::{Delayed, Discipline, How};
 use crate::lanes::{AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor};
+use crate::lease::LaneLeases;
 use crate::letter::{OnExhausted, Sink};
 use crate::observe::trace::ShowKey;
 use crate::rate::{Gcra, Rate};
 use crate::retry::{Retry, RetryBudget};
+use crate::rt::Arc;
 
 /// What happens when a message meets a lane that is at its capacity.
 ///
@@ -44,6 +46,8 @@ pub(crate) struct Settings<K, M, E> {
     /// Whether `on_exhausted` was set, and is not only the default.
     pub(crate) names_exhausted: bool,
     pub(crate) sink: Option<Sink<K, M, E>>,
+    /// Where the leases of lanes come from.
+    pub(crate) leases: Option<Arc<dyn LaneLeases<K>>>,
     /// How to keep a message for another attempt, where one may be needed.
     pub(crate) keep: Option<fn(&M) -> M>,
     pub(crate) quantum: u32,
@@ -129,6 +133,7 @@ impl<K, M, E> std::fmt::Debug for Settings<K, M, E> {
             .field("quantum", &self.quantum)
             .field("rate", &self.rate)
             .field("classes", &self.classes)
+            .field("leased", &self.leases.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -149,6 +154,7 @@ impl<K, M, E> Default for Settings<K, M, E> {
             on_exhausted: OnExhausted::Discard,
             names_exhausted: false,
             sink: None,
+            leases: None,
             keep: None,
             quantum: 16,
             rate: None,

@@ -7,6 +7,7 @@ use super::clocks::Clocks;
 use super::end::Report;
 use super::end::ShutdownState;
 use super::lane::{Gate, Lanes};
+use super::leases::LeaseTable;
 use super::message::{Queued, StoreRequest};
 use super::probe::Probe;
 use super::reshard::Places;
@@ -64,6 +65,8 @@ pub(crate) struct Engine<T: Types> {
     pub(super) drained: Mutex<Vec<T::Key>>,
     /// The channel to the task that asks the version store.
     pub(super) store_requests: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
+    /// Which keys have their leases. `None`: lanes need none.
+    pub(super) leases: Option<LeaseTable<T::Key>>,
     /// Spawns a runner. Only this closure knows the type of the handler.
     pub(super) spawn: Spawn<T>,
     /// The runtime that the dispatcher was started on.
@@ -79,6 +82,7 @@ pub(crate) struct Parts<T: Types> {
     pub(crate) places: Option<Arc<Places<T::Key>>>,
     /// The channel to the task that asks the version store.
     pub(crate) store_requests: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
+    pub(crate) leases: Option<LeaseTable<T::Key>>,
     pub(crate) runtime: Handle,
     /// Spawns a runner.
     pub(crate) spawn: Spawn<T>,
@@ -95,7 +99,8 @@ pub(super) struct SlowPath {
     pub(super) paused: AtomicUsize,
     /// Whether any message ever came that is delayed or expires.
     pub(super) untimely: AtomicBool,
-    /// Sources that count attempts, and revocations that are under way.
+    /// Sources that count attempts, and revocations that are under way. One more for ever where
+    /// lanes are leased.
     pub(super) guards: AtomicUsize,
     /// Whether any source was ever consumed.
     pub(super) has_sources: AtomicBool,
@@ -130,7 +135,7 @@ impl<T: Spec> Engine<T> {
         self.may_be_untimely() || self.has_paused() || self.rejoins || self.guards_starts()
     }
 
-    /// Whether a source has a say before a job starts.
+    /// Whether a source, or a lease, has a say before a job starts.
     #[inline]
     pub(super) fn guards_starts(&self) -> bool {
         self.slow_path.guards.load(Ordering::Relaxed) > 0
@@ -168,9 +173,14 @@ impl<T: Spec> Engine<T> {
             share,
             places,
             store_requests,
+            leases,
             runtime,
             spawn,
         } = parts;
+        let slow_path = SlowPath {
+            guards: AtomicUsize::new(usize::from(leases.is_some())),
+            ..SlowPath::default()
+        };
         let clocks = Clocks::new(&runtime);
         let shutdown = ShutdownState::new();
         let rules = settings.rules(share.is_some(), clocks.epoch);
@@ -190,7 +200,7 @@ impl<T: Spec> Engine<T> {
             rates: rules.rate.map(|_| RateMemory::new()),
             rules,
             halted: AtomicUsize::new(0),
-            slow_path: OwnLine(SlowPath::default()),
+            slow_path: OwnLine(slow_path),
             probe: Probe::new(
                 settings.name.as_deref(),
                 limits.concurrency.saturating_add(limits.idle),
@@ -207,6 +217,7 @@ impl<T: Spec> Engine<T> {
             places,
             drained: Mutex::new(Vec::new()),
             store_requests,
+            leases,
             spawn,
             runtime,
             clocks,

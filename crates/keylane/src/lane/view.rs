@@ -74,6 +74,9 @@ pub enum LaneState {
         /// How long until it starts without them.
         due_in: Duration,
     },
+    /// It waits for the lease of its key ([`leased_by`](crate::Builder::leased_by)): another holder
+    /// has it, or it cannot be acquired.
+    Leasing,
     /// It waits for the [`VersionStore`](crate::VersionStore) to say where the key stands.
     Loading,
     /// Versions before it are missing.

@@ -23,6 +23,7 @@ mod coalesce;
 mod control;
 mod ending;
 mod halt;
+mod leased;
 mod letters;
 mod operator;
 mod order;
@@ -76,6 +77,8 @@ scenarios! {
     ending_by_the_last_handle = ending::by_the_last_handle;
     halt_and_decide = halt::and_decide;
     halt_meets_the_end = halt::meets_the_end;
+    leased_lost_and_granted = leased::lost_and_granted;
+    leased_meets_the_end = leased::meets_the_end;
     letters_before_the_next = letters::before_the_next;
     letters_refused_at_first = letters::refused_at_first;
     letters_meet_the_end = letters::meet_the_end;

@@ -7,6 +7,8 @@ mod limits;
 
 mod disciplines;
 
+mod leases;
+
 mod failures;
 
 mod watching;

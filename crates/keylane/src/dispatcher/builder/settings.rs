@@ -31,6 +31,7 @@ use crate::rt::Arc;
 /// | [`rate_per_key`](Self::rate_per_key) | none | the lane waits |
 /// | [`expire_after`](Self::expire_after), [`expire_by`](Self::expire_by) | never | the message settles as expired |
 /// | [`delayed`](Self::delayed) | `Wait` | |
+/// | [`leased_by`](Self::leased_by) | no leases | the lane waits |
 /// | [`quantum`](Self::quantum) | 16 messages | the lane goes behind the other ready ones |
 /// | [`rate`](Self::rate) | none | ready lanes wait, and hold no runner |
 /// | [`priority`](Self::priority) | one class | more urgent lanes start first |

@@ -10,8 +10,8 @@ use crate::discipline::{Discipline, Recorded, Version};
 use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
 use crate::engine::{
-    Batches, Engine, Invoke, Parts, Places, Resharding, Router, RunnerSlot, Share, Single, Spawn,
-    Tally, run, serve_store,
+    Batches, Engine, Invoke, LeaseTable, Parts, Places, Resharding, Router, RunnerSlot, Share,
+    Single, Spawn, Tally, run, serve_leases, serve_store,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -115,6 +115,13 @@ where
                 (store_requests, (store, requests))
             })
             .unzip();
+        let leases = config.settings.leases.clone();
+        let (leases, asked_for) = leases
+            .map(|leases| {
+                let (requests, asked_for) = mpsc::unbounded_channel();
+                (LeaseTable::new(requests), (leases, asked_for))
+            })
+            .unzip();
         let limits = config.limits(rt::workers(&runtime));
         let address = config.address(key, hasher, version);
         let engine = Arc::new(Engine::new(Parts {
@@ -126,10 +133,14 @@ where
             share,
             places,
             store_requests,
+            leases,
         }));
 
         if let Some((store, requests)) = requests {
             runtime.spawn(serve_store(Arc::clone(&engine), store, requests));
+        }
+        if let Some((leases, requests)) = asked_for {
+            runtime.spawn(serve_leases(Arc::clone(&engine), leases, requests));
         }
         let (channel, ingress) = mpsc::unbounded_channel();
         runtime.spawn(Router::new(Arc::clone(&engine), ingress, resharding).run());

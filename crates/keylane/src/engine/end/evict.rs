@@ -1,6 +1,7 @@
 //! Evicts messages: hands back what will not be handled.
 
 use super::super::Engine;
+use super::super::LeaseTable;
 use super::super::lane::{Gate, Lane, open};
 use super::super::message::{Held, Job, Parked, Queued, Work};
 use super::super::outcome::Tally;
@@ -122,7 +123,7 @@ impl<T: Spec> Engine<T> {
             key,
             || None,
             |lane| {
-                if !lane.is_endless() && (!all || lane.is_out()) {
+                if !self.is_endless(lane) && (!all || lane.is_out()) {
                     return Keep::Stay;
                 }
                 evicted = Some(self.empty(lane, hash));
@@ -135,13 +136,19 @@ impl<T: Spec> Engine<T> {
         self.flush(tally);
     }
 
+    /// Whether a lane cannot go on by itself any more.
+    fn is_endless(&self, lane: &Lane<T>) -> bool {
+        let is_closed = self.leases.as_ref().is_some_and(LeaseTable::is_closed);
+        lane.is_endless() || (is_closed && lane.is_unleased())
+    }
+
     /// Evicts what lanes hold: everything, or only what cannot finish by itself.
     ///
     /// A lane whose job is out stays, empty, until the job comes back.
     pub(in super::super) fn evict(&self, only_endless: bool) {
         let mut evicted = Vec::new();
         self.lanes.sweep(|key, hash, lane| {
-            if only_endless && !lane.is_endless() {
+            if only_endless && !self.is_endless(lane) {
                 return true;
             }
             let stays = lane.is_out();

@@ -86,6 +86,16 @@ pub enum Event<K> {
         /// When it happened.
         at: Instant,
     },
+    /// Leases cannot be acquired, and the keys that need them wait
+    /// ([`leased_by`](crate::Builder::leased_by)). For all keys together, and at most once in ten
+    /// seconds.
+    #[non_exhaustive]
+    Unleased {
+        /// Why the last one was not acquired, cut to 256 characters.
+        why: String,
+        /// When it happened.
+        at: Instant,
+    },
     /// A handler blocks its thread for longer than [`stuck_after`](crate::Builder::stuck_after).
     #[non_exhaustive]
     Stuck {
@@ -140,7 +150,7 @@ impl<K> Event<K> {
             Self::DeadLettered { key, .. }
             | Self::Discarded { key, .. }
             | Self::Stuck { key, .. } => key.as_ref(),
-            Self::Source { .. } => None,
+            Self::Source { .. } | Self::Unleased { .. } => None,
             Self::Halted { key, .. } | Self::Gap { key, .. } | Self::Overflowed { key, .. } => {
                 Some(key)
             }
@@ -156,7 +166,8 @@ impl<K> Event<K> {
             | Self::Halted { at, .. }
             | Self::Gap { at, .. }
             | Self::Overflowed { at, .. }
-            | Self::Source { at, .. } => *at,
+            | Self::Source { at, .. }
+            | Self::Unleased { at, .. } => *at,
         }
     }
 

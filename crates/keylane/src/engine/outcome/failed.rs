@@ -32,7 +32,7 @@ impl<T: Spec> Engine<T> {
         tally: &mut Tally,
         context: &mut Context<T::Key>,
         unsettled: Unsettled<T>,
-        failure: Failure<T::Error>,
+        mut failure: Failure<T::Error>,
     ) -> Option<Queued<T>> {
         let (key, attempt) = (context.key.take(), context.attempt);
         let Unsettled {
@@ -42,11 +42,20 @@ impl<T: Spec> Engine<T> {
         } = unsettled;
         if self.is_revoked(&envelope.obligation) {
             // What was dropped because of the revoke has not failed.
-            let was_dropped = matches!(failure, Failure::Revoked);
+            let was_dropped = matches!(failure, Failure::Revoked | Failure::LeaseLost);
             let ended = attempt.saturating_sub(u32::from(was_dropped));
             self.drop_quietly(failure);
             return self.give_back_failed(tally, key, hash, envelope, ended);
         }
+        let (key, kept) = match (failure, key, kept) {
+            (Failure::LeaseLost, Some(key), Some(message)) => {
+                return self.lost_lease(tally, key, hash, (message, envelope, attempt));
+            }
+            (other, key, kept) => {
+                failure = other;
+                (key, kept)
+            }
+        };
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
             // There will be neither a retry nor a letter, so no copy of the message is kept.
@@ -272,7 +281,7 @@ impl<T: Spec> Engine<T> {
 
     /// Gives a job back to its lane. If the key's own `Eq` or `Clone` panics there, the message is
     /// handed back and the dispatcher aborts.
-    fn hold_head(
+    pub(in super::super) fn hold_head(
         &self,
         tally: &mut Tally,
         key: T::Key,

@@ -224,6 +224,16 @@ impl<T: Spec> Engine<T> {
             answer,
         } = batch;
         let had_members = !members.is_empty();
+        if let Err(failure) = &answer
+            && let Failure::LeaseLost = **failure
+        {
+            let unsettled = Unsettled {
+                hash,
+                envelope,
+                kept,
+            };
+            return self.after_loss(tally, context, unsettled, members);
+        }
         let first = std::iter::once(BatchMember { envelope, kept });
         let all = first.chain(members);
         let mut failed = Vec::new();
@@ -281,6 +291,28 @@ impl<T: Spec> Engine<T> {
                 self.failed(tally, context, unsettled, failure)
             }
         }
+    }
+
+    /// The lease of the key was lost while its batch was in flight. Nothing of it counts as tried.
+    fn after_loss(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        context: &mut Context<T::Key>,
+        first: Unsettled<T>,
+        members: Vec<BatchMember<T>>,
+    ) -> Option<Queued<T>> {
+        if !members.is_empty() {
+            let mut back = Vec::with_capacity(members.len());
+            for BatchMember { envelope, kept } in members {
+                match kept {
+                    Some(message) => back.push(Parked { message, envelope }),
+                    // Where lanes are leased, messages are kept.
+                    None => self.settle(tally, envelope, Outcome::Discarded(Failure::LeaseLost)),
+                }
+            }
+            self.put_back(tally, context.key.as_ref(), first.hash, back);
+        }
+        self.failed(tally, context, first, Failure::LeaseLost)
     }
 
     /// Puts the messages that failed behind the first failed one back into the lane, if they are

@@ -48,7 +48,8 @@ where
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<I::Finished> {
         let Self { attempt, slot, .. } = &mut *self;
-        match attempt.as_mut().poll(slot.engine(), cx) {
+        let is_first = !slot.holds();
+        match attempt.as_mut().poll(slot.engine(), is_first, cx) {
             Poll::Pending => {
                 slot.hold(attempt.head());
                 Poll::Pending

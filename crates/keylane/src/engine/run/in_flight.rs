@@ -130,6 +130,12 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         ends
     }
 
+    /// Whether the lease of its key is lost. If not, this task is woken then.
+    #[inline]
+    fn has_lost_lease(&self, engine: &Engine<T>, cx: &mut task::Context<'_>) -> bool {
+        engine.has_lost_lease(self.context.key.as_ref(), self.hash, cx)
+    }
+
     #[inline]
     pub(super) fn hash(&self) -> u64 {
         self.hash
@@ -205,10 +211,14 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
     }
 
     /// Polls the handler, and then its deadline. Drops the future once it is ready.
+    ///
+    /// The lease of its key is looked at right before the handler is called, and here before each
+    /// poll but the first.
     #[inline]
     pub(super) fn poll<A, X>(
         self: Pin<&mut Self>,
         engine: &Arc<Engine<T>>,
+        is_first: bool,
         cx: &mut task::Context<'_>,
     ) -> Poll<Result<A, Box<Failure<T::Error>>>>
     where
@@ -219,6 +229,9 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         let in_flight = this.in_flight;
         let answer = match AttemptExtras::failed(&mut in_flight.watched) {
             Some(failure) => Err(Box::new(failure)),
+            None if !is_first && in_flight.has_lost_lease(engine, cx) => {
+                Err(Box::new(Failure::LeaseLost))
+            }
             None => {
                 let watched = &mut in_flight.watched;
                 let future = this.future.as_mut();
@@ -231,6 +244,9 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
                             Poll::Ready(late) => Err(Box::new(late)),
                             Poll::Pending if in_flight.is_revoked(engine, cx) => {
                                 Err(Box::new(Failure::Revoked))
+                            }
+                            Poll::Pending if is_first && in_flight.has_lost_lease(engine, cx) => {
+                                Err(Box::new(Failure::LeaseLost))
                             }
                             Poll::Pending => return Poll::Pending,
                         }

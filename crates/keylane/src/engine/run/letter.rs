@@ -20,6 +20,14 @@ type LetterAndEnvelope<T> = (
     Envelope<T>,
 );
 
+/// Why a dead letter was not delivered.
+pub(super) enum Undelivered {
+    /// The sink has said so.
+    Refused(String),
+    /// The lease of its key was lost.
+    Unleased,
+}
+
 /// A dead letter that is being delivered.
 ///
 /// If it is dropped before the sink has answered, the message is handed back.
@@ -99,6 +107,12 @@ impl<T: Spec> LetterInFlight<T> {
             && obligation.is_some_and(|obligation| self.engine.watch_source(obligation, cx))
     }
 
+    /// Whether the lease of its key is lost. If not, this task is woken then.
+    pub(super) fn has_lost_lease(&self, cx: &mut task::Context<'_>) -> bool {
+        let Head { key, hash, .. } = self.head();
+        self.engine.has_lost_lease(key, hash, cx)
+    }
+
     /// The key and hash of the message.
     pub(super) fn head(&self) -> Head<'_, T::Key> {
         let letter = self.letter.as_deref();
@@ -116,7 +130,7 @@ impl<T: Spec> LetterInFlight<T> {
     pub(super) fn finish(
         mut self,
         tally: &mut Tally,
-        accepted: Result<(), String>,
+        accepted: Result<(), Undelivered>,
     ) -> Option<Queued<T>> {
         let letter = self.letter.take().expect("a letter is done once");
         let (
@@ -148,7 +162,7 @@ impl<T: Spec> LetterInFlight<T> {
                 engine.settle(tally, envelope, outcome);
                 engine.advance(key, hash)
             }
-            Err(error) => {
+            Err(why) => {
                 let job = Job {
                     key,
                     hash,
@@ -156,7 +170,10 @@ impl<T: Spec> LetterInFlight<T> {
                     envelope,
                     work: Work::Letter(given_up),
                 };
-                engine.refused(tally, job, error)
+                match why {
+                    Undelivered::Refused(error) => engine.refused(tally, job, error),
+                    Undelivered::Unleased => engine.wait_for_lease(tally, job),
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use super::attempt;
 use super::handling::Handling;
 use super::in_flight::{Attempt, InFlight};
 use super::invoke::Invoke;
-use super::letter::LetterInFlight;
+use super::letter::{LetterInFlight, Undelivered};
 use super::slot::RunnerSlot;
 use crate::lanes::Role;
 use crate::rt::{self, Arc};
@@ -45,7 +45,7 @@ pub(crate) fn run<T: Spec, I: Invoke<T>>(
                 slot.flush();
                 rt::step_aside().await;
             }
-            let Some(mut job) = slot.take() else {
+            let Some(mut job) = slot.take(&mut context) else {
                 continue;
             };
             loop {
@@ -66,7 +66,7 @@ pub(crate) fn run<T: Spec, I: Invoke<T>>(
                     let (engine, tally) = slot.settling();
                     I::advance(engine, tally, &mut context, finished)
                 };
-                match slot.proceed(next) {
+                match slot.proceed(&mut context, next) {
                     Some(next) => job = next,
                     None => break,
                 }
@@ -79,17 +79,25 @@ pub(crate) fn run<T: Spec, I: Invoke<T>>(
 async fn deliver<T: Spec>(
     letter: &LetterInFlight<T>,
     slot: &mut RunnerSlot<T>,
-) -> Result<(), String> {
+) -> Result<(), Undelivered> {
     let mut delivery = pin!(Some(letter.deliver()));
     let accepted = poll_fn(|cx| {
+        let is_first = !slot.holds();
+        if !is_first && letter.has_lost_lease(cx) {
+            return Poll::Ready(Err(Undelivered::Unleased));
+        }
         let polled = attempt::poll_delivery(delivery.as_mut(), cx);
         if polled.is_pending() {
             slot.hold(letter.head());
             if letter.is_revoked(cx) {
-                return Poll::Ready(Err("its source took the message back".to_owned()));
+                let why = "its source took the message back".to_owned();
+                return Poll::Ready(Err(Undelivered::Refused(why)));
+            }
+            if is_first && letter.has_lost_lease(cx) {
+                return Poll::Ready(Err(Undelivered::Unleased));
             }
         }
-        polled
+        polled.map_err(Undelivered::Refused)
     })
     .await;
     slot.engine().drop_future(|| delivery.set(None));

@@ -64,6 +64,12 @@ impl<T: Spec> RunnerSlot<T> {
         self.role
     }
 
+    /// Whether the job of this runner has returned `Pending`.
+    #[inline]
+    pub(super) fn holds(&self) -> bool {
+        self.role == Role::Holder
+    }
+
     /// Whether this task should yield before its next job.
     #[inline]
     pub(super) fn should_yield(&mut self) -> bool {
@@ -91,12 +97,12 @@ impl<T: Spec> RunnerSlot<T> {
 
     /// The next job for a poller. `None`: the role has changed.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Job<T>> {
+    pub(super) fn take(&mut self, context: &mut Context<T::Key>) -> Option<Job<T>> {
         let first = self.role == Role::Starting;
         self.role = Role::Poller;
         self.quantum = self.engine.settings.quantum;
         let taken = self.engine.ready.take(first);
-        self.follow(taken)
+        self.follow(context, taken)
     }
 
     /// Waits, idle, to become a poller again. False: the runner ends.
@@ -139,15 +145,19 @@ impl<T: Spec> RunnerSlot<T> {
 
     /// Decides who runs the next job of the key: this runner now, or another one later.
     #[inline]
-    pub(super) fn proceed(&mut self, next: Option<Queued<T>>) -> Option<Job<T>> {
+    pub(super) fn proceed(
+        &mut self,
+        context: &mut Context<T::Key>,
+        next: Option<Queued<T>>,
+    ) -> Option<Job<T>> {
         if self.role == Role::Holder {
             self.engine.end_wait(self.number);
             match next {
                 Some(next) if !self.poll_again() => {
                     self.engine.enqueue(next);
-                    return self.come_back();
+                    return self.come_back(context);
                 }
-                None => return self.come_back(),
+                None => return self.come_back(context),
                 Some(_) => {}
             }
         }
@@ -168,7 +178,7 @@ impl<T: Spec> RunnerSlot<T> {
         self.quantum -= 1;
         let goes_on = self.quantum > 0;
         if goes_on && self.engine.ready.is_first_come() {
-            return self.start(next);
+            return self.start(context, next);
         }
         let chosen = if goes_on {
             self.engine.ready.go_on(next)
@@ -177,7 +187,7 @@ impl<T: Spec> RunnerSlot<T> {
             self.engine.ready.rotate(next)
         };
         match chosen {
-            Ok(front) => self.start(front?),
+            Ok(front) => self.start(context, front?),
             Err(closed) => {
                 self.engine.hand_back_queued(closed);
                 None
@@ -192,16 +202,21 @@ impl<T: Spec> RunnerSlot<T> {
     /// already see the end, the router may still place a message behind one of its key that a
     /// runner has handed back. That message must not start.
     #[inline]
-    fn start(&mut self, queued: Queued<T>) -> Option<Job<T>> {
+    fn start(&mut self, context: &mut Context<T::Key>, queued: Queued<T>) -> Option<Job<T>> {
         let ends = self.engine.shutdown.hands_back();
         match queued {
             Queued::Job(job) if !ends && !self.engine.takes_slow_path() => Some(job),
-            queued => self.start_slowly(queued, ends),
+            queued => self.start_slowly(context, queued, ends),
         }
     }
 
     #[inline(never)]
-    fn start_slowly(&mut self, queued: Queued<T>, ends: bool) -> Option<Job<T>> {
+    fn start_slowly(
+        &mut self,
+        context: &mut Context<T::Key>,
+        queued: Queued<T>,
+        ends: bool,
+    ) -> Option<Job<T>> {
         match queued {
             queued if ends => {
                 self.engine.hand_back_queued(queued);
@@ -209,11 +224,11 @@ impl<T: Spec> RunnerSlot<T> {
             }
             Queued::Job(job) => {
                 let job = self.engine.begin(&mut self.tally, job)?;
-                self.engine.admit(&mut self.tally, job)
+                self.engine.admit(&mut self.tally, context, job)
             }
             lane @ Queued::Lane { .. } => {
                 let job = self.engine.choose(lane)?;
-                self.engine.admit(&mut self.tally, job)
+                self.engine.admit(&mut self.tally, context, job)
             }
         }
     }
@@ -228,19 +243,19 @@ impl<T: Spec> RunnerSlot<T> {
 
     /// A holder whose lane is with another runner, or removed, becomes a poller again or leaves.
     #[inline]
-    fn come_back(&mut self) -> Option<Job<T>> {
+    fn come_back(&mut self, context: &mut Context<T::Key>) -> Option<Job<T>> {
         self.role = Role::Poller;
         self.quantum = self.engine.settings.quantum;
         self.engine.flush_some(&mut self.tally);
         let (taken, recruit) = self.engine.ready.come_back();
         self.engine.recruit(recruit);
-        self.follow(taken)
+        self.follow(context, taken)
     }
 
     #[inline]
-    fn follow(&mut self, taken: Take<Queued<T>>) -> Option<Job<T>> {
+    fn follow(&mut self, context: &mut Context<T::Key>, taken: Take<Queued<T>>) -> Option<Job<T>> {
         match taken {
-            Take::Job(queued) => return self.start(queued),
+            Take::Job(queued) => return self.start(context, queued),
             Take::Aside(recruit) => {
                 self.role = Role::Recruiter;
                 self.engine.recruit(recruit);

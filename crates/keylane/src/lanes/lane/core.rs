@@ -54,6 +54,8 @@ pub(super) struct More<T, G> {
     pub(super) watermark: Option<u64>,
     /// The theoretical arrival time of the rate (GCRA), in nanoseconds; 0 before the first message.
     pub(super) tat: u64,
+    /// What it was before the last message: one that comes back has not used it.
+    pub(super) tat_before: u64,
     pub(super) plan: Plan<T>,
 }
 
@@ -64,6 +66,7 @@ impl<T, G> Default for More<T, G> {
             full: None,
             watermark: None,
             tat: 0,
+            tat_before: 0,
             plan: Plan::Stateless,
         }
     }
@@ -174,8 +177,8 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// Whether nothing of this key starts before time passes, a missing version comes, the version
-    /// store answers or an operator acts.
+    /// Whether nothing of this key starts before time passes, a missing version comes, a lease is
+    /// granted, the version store answers or an operator acts.
     #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
         match self.state {
@@ -194,10 +197,23 @@ impl<T, H, G> Lane<T, H, G> {
             _ if self.is_merging() => false,
             State::Halted { .. } => true,
             State::Waiting { reason, until } => {
-                until.is_none() && !matches!(reason, WaitReason::Load | WaitReason::Record)
+                let comes = matches!(
+                    reason,
+                    WaitReason::Lease | WaitReason::Load | WaitReason::Record
+                );
+                until.is_none() && !comes
             }
             State::Backoff { .. } => self.is_paused(),
             State::Scheduled | State::Entered | State::Ready | State::Running { .. } => false,
+        }
+    }
+
+    /// Whether it waits for the lease of its key.
+    pub(crate) fn is_unleased(&self) -> bool {
+        match self.state {
+            State::Waiting { reason, .. } => reason == WaitReason::Lease,
+            State::Backoff { timer, .. } => timer == Timer::Unleased,
+            _ => false,
         }
     }
 

@@ -155,7 +155,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     fn retry_now(&mut self, effects: &mut Effects<T, H, G>) -> Result<(), Undecidable> {
         match self.state {
-            State::Backoff { .. } if !self.is_paused() => self.let_out(false, effects),
+            State::Backoff { timer, .. } if !self.is_paused() && timer != Timer::Unleased => {
+                self.let_out(false, effects);
+            }
             State::Entered | State::Ready | State::Running { .. } => {
                 return Err(Undecidable::InFlight);
             }
@@ -216,11 +218,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// Lets the head go out that the lane holds.
-    fn let_out(&mut self, restarts: bool, effects: &mut Effects<T, H, G>) {
+    pub(super) fn let_out(&mut self, restarts: bool, effects: &mut Effects<T, H, G>) {
         let counts = !matches!(
             self.state,
             State::Backoff {
-                timer: Timer::Spent,
+                timer: Timer::Spent | Timer::Unleased,
                 ..
             }
         );

@@ -15,6 +15,8 @@ pub(crate) enum Hold {
     Retry(Instant),
     /// Its next attempt was due at this time, and its key is paused.
     Paused(Instant),
+    /// It was to go on at this time, and the lease of its key is not held.
+    Unleased(Instant),
     /// It was given up on, and the policy is to stop.
     Halt,
 }
@@ -80,6 +82,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 let timer = Timer::Spent;
                 self.transition(Transition::BackOff, State::Backoff { until, timer, head });
             }
+            Hold::Unleased(until) => {
+                let timer = Timer::Unleased;
+                self.transition(Transition::BackOff, State::Backoff { until, timer, head });
+            }
             Hold::Halt => {
                 self.transition(Transition::Halt, State::Halted { head });
                 effects.halted.up();
@@ -98,11 +104,22 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         spares: &Spares<T>,
         effects: &mut Effects<T, H, G>,
     ) {
-        let reason = match self.is_paused() {
-            true => WaitReason::Paused,
-            false => WaitReason::Delay,
+        let reason = WaitReason::Delay;
+        self.come_back(items, (reason, until), spares, effects);
+    }
+
+    /// Messages that were out wait in the lane: for this, or for `resume` if it is paused.
+    fn come_back(
+        &mut self,
+        items: Vec<T>,
+        (reason, until): (WaitReason, Option<Instant>),
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let (reason, until) = match self.is_paused() {
+            true => (WaitReason::Paused, None),
+            false => (reason, until),
         };
-        let until = until.filter(|_| reason == WaitReason::Delay);
         for item in items.into_iter().rev() {
             self.park_again(item, spares, effects);
         }
@@ -110,6 +127,46 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             more.plan.reset_batch();
         }
         self.wait(reason, until, effects);
+    }
+
+    /// A message was out and has not started, because the lease of its key is not held. It comes
+    /// back, with the members of its batch, the first one first.
+    ///
+    /// It has used nothing of its rate, and its batch does not wait for more once again.
+    pub(crate) fn wait_for_lease(
+        &mut self,
+        items: Vec<T>,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        self.come_back(items, (WaitReason::Lease, None), spares, effects);
+        if rules.rate.is_some() {
+            let more = self.more_mut();
+            more.tat = more.tat_before;
+        }
+        if rules.batch().is_some_and(|batch| !batch.linger.is_zero()) {
+            self.more_mut().plan.batch_mut().has_lingered = true;
+        }
+    }
+
+    /// The lease of the key is held from now on.
+    pub(crate) fn leased(&mut self, effects: &mut Effects<T, H, G>) {
+        if self.is_paused() {
+            // `resume` lets it go.
+            return;
+        }
+        match self.state {
+            State::Waiting {
+                reason: WaitReason::Lease,
+                ..
+            } => self.schedule(effects),
+            State::Backoff {
+                timer: Timer::Unleased,
+                ..
+            } => self.let_out(false, effects),
+            _ => {}
+        }
     }
 
     /// A runner has taken the first message of this lane out of the ready queue. True: it starts,
@@ -214,11 +271,13 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if let Some(until) = self.lingers(now, rules) {
             return self.wait(WaitReason::Linger, Some(until), effects);
         }
-        if let Some(limiter) = &rules.rate
-            && let Err(at) = limiter.ask(&mut self.more_mut().tat, rules.stamp(now))
-        {
-            let until = rules.moment(at, now);
-            return self.wait(WaitReason::Rate, Some(until), effects);
+        if let Some(limiter) = &rules.rate {
+            let more = self.more_mut();
+            more.tat_before = more.tat;
+            if let Err(at) = limiter.ask(&mut more.tat, rules.stamp(now)) {
+                let until = rules.moment(at, now);
+                return self.wait(WaitReason::Rate, Some(until), effects);
+            }
         }
         self.start(now, rules, effects);
     }

@@ -103,7 +103,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         let parked = self.parked_len();
         let starts = match reason {
-            WaitReason::Paused | WaitReason::Rate | WaitReason::Delay | WaitReason::Record => false,
+            WaitReason::Paused
+            | WaitReason::Rate
+            | WaitReason::Delay
+            | WaitReason::Lease
+            | WaitReason::Record => false,
             WaitReason::Linger => rules
                 .batch()
                 .is_none_or(|batch| parked >= rules.full_batch(batch)),

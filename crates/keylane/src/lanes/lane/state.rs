@@ -47,6 +47,8 @@ pub(crate) enum Timer {
     Fired,
     /// There is none: it went off before, and the head came back from the ready queue.
     Spent,
+    /// There is none: the head waits for the lease of its key.
+    Unleased,
 }
 
 /// What a waiting lane waits for.
@@ -60,6 +62,8 @@ pub(crate) enum WaitReason {
     Delay,
     /// For more messages to come into a batch.
     Linger,
+    /// For the lease of the key.
+    Lease,
     /// For the version store to say where the key stands.
     Load,
     /// For the version store to record the versions that were given up.

@@ -92,7 +92,9 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         // A waiting lane may have waited for what is gone now: it is asked again.
         let is_asked = match self.wait_reason() {
             Some(WaitReason::Delay) => true,
-            Some(WaitReason::Rate | WaitReason::Linger) => self.parked_len() == 0,
+            Some(WaitReason::Rate | WaitReason::Linger | WaitReason::Lease) => {
+                self.parked_len() == 0
+            }
             _ => false,
         };
         if is_asked && !effects.left.is_empty() {

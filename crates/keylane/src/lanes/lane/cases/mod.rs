@@ -270,6 +270,11 @@ fn a_lane_tells_whether_anything_but_a_message_or_an_operator_ends_its_wait() {
     for reason in [WaitReason::Load, WaitReason::Record] {
         assert!(!waits(reason, None).is_endless(), "the store answers");
     }
+    let unleased = waits(WaitReason::Lease, None);
+    assert!(!unleased.is_endless() && unleased.is_stalled() && unleased.is_unleased());
+    let mut lost = TestLane::new();
+    let _ = effects_of(|done| lost.hold(head(), Hold::Unleased(now), done));
+    assert!(!lost.is_endless() && lost.is_stalled() && lost.is_unleased() && !lost.is_timed());
     for reason in [WaitReason::Paused, WaitReason::HaltedGap] {
         assert!(waits(reason, None).is_endless(), "{reason:?}");
         assert!(waits(reason, None).is_stalled(), "{reason:?}");

@@ -328,6 +328,11 @@ impl World {
                 assert!(lane.is_paused());
                 assert_eq!(*until, None, "it waits for an operator");
             }
+            WaitReason::Lease => {
+                assert!(!self.is_leased, "it waits for what is held");
+                let comes = self.merging.is_some();
+                assert!(lane.parked_len() > 0 || comes, "for no message");
+            }
             WaitReason::Load | WaitReason::Record => assert!(self.asked.is_some()),
             WaitReason::Gap => {
                 let is_armed = self.timers.iter().any(|timer| timer.1 == 3);

@@ -51,7 +51,11 @@ pub(super) fn told(lane: &TestLane, decision: Decision, now: Instant) -> Result<
         (_, State::Entered | State::Ready | State::Running { .. }) => {
             return Err(Undecidable::InFlight);
         }
-        (Decision::RetryNow, State::Backoff { .. }) if !lane.is_paused() => Went::Out,
+        (Decision::RetryNow, State::Backoff { timer, .. })
+            if !lane.is_paused() && *timer != Timer::Unleased =>
+        {
+            Went::Out
+        }
         (Decision::RetryNow, _) => return Err(Undecidable::Nothing),
         (Decision::Replace, State::Backoff { .. } | State::Halted { .. }) => Went::Out,
         (Decision::Replace, _) if parked => Went::Nothing,

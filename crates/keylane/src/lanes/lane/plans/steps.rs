@@ -46,6 +46,10 @@ pub(super) enum Step {
     Mark,
     /// The version store answers.
     Answer(Option<u64>),
+    /// The lease of the key is granted, or is not held any more. It is asked for before each start.
+    Lease(bool),
+    /// It is lost while the handler runs, and the handler is dropped.
+    Lose,
 }
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -76,6 +80,8 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => decision.prop_map(Step::Decide),
         1 => Just(Step::Mark),
         2 => prop::option::of(0..3_u64).prop_map(Step::Answer),
+        2 => any::<bool>().prop_map(Step::Lease),
+        1 => Just(Step::Lose),
     ];
     prop::collection::vec(step, 0..80)
 }

@@ -74,6 +74,8 @@ pub(super) struct World {
     pub(super) asked: Option<Store>,
     /// Whether it was this lane that asked.
     pub(super) is_asked: bool,
+    /// Whether the lease of the key is held.
+    pub(super) is_leased: bool,
 }
 
 impl World {
@@ -112,6 +114,7 @@ impl World {
             deciding: None,
             asked: None,
             is_asked: false,
+            is_leased: true,
         }
     }
 
@@ -138,6 +141,8 @@ impl World {
             Step::Decide(decision) => self.decide(decision),
             Step::Mark => self.mark(),
             Step::Answer(last) => self.answer(last),
+            Step::Lease(is_held) => self.lease(is_held),
+            Step::Lose => self.lose(),
         }
     }
 
@@ -338,8 +343,55 @@ impl World {
         self.apply(effects);
     }
 
-    /// The handler starts.
+    /// The lease of the key is granted, or is not held any more.
+    pub(super) fn lease(&mut self, is_held: bool) {
+        self.is_leased = is_held;
+        let Some(lane) = self.lane.as_mut().filter(|_| is_held) else {
+            return;
+        };
+        let waits = lane.is_unleased() && !lane.is_paused();
+        let effects = effects_of(|done| lane.leased(done));
+        assert_eq!(waits, !matches!(effects.out, Out::Nothing));
+        self.apply(effects);
+    }
+
+    /// The handler is dropped. Its messages keep their places.
+    pub(super) fn lose(&mut self) {
+        self.is_leased = false;
+        self.fail_members();
+        let Some(head) = self.running.take() else {
+            return;
+        };
+        let lane = self.lane.as_mut().expect("its head is out");
+        let hold = Hold::Unleased(self.now);
+        let effects = effects_of(|done| lane.hold(Box::new(head), hold, done));
+        self.apply(effects);
+    }
+
+    /// A message does not start, because the lease of its key is not held.
+    fn wait_for_lease(&mut self, mut message: Message) {
+        let lane = self.lane.as_mut().expect("its head is out");
+        let is_retry = self.started.iter().any(|before| before.id == message.id);
+        let effects = if is_retry {
+            let hold = Hold::Unleased(self.now);
+            effects_of(|done| lane.hold(Box::new(message), hold, done))
+        } else {
+            let mut items = std::mem::take(&mut message.members);
+            items.insert(0, message);
+            self.returned.extend(items.iter().map(|item| item.id));
+            // For as long as it waits here.
+            self.lingered = true;
+            let (rules, spares) = (&self.rules, &self.spares);
+            effects_of(|done| lane.wait_for_lease(items, rules, spares, done))
+        };
+        self.apply(effects);
+    }
+
+    /// The handler starts, if the lease of its key is held.
     pub(super) fn start(&mut self, message: Message) {
+        if !self.is_leased {
+            return self.wait_for_lease(message);
+        }
         self.lingered = false;
         assert!(self.running.is_none(), "two messages of one key run");
         let is_retry = self.started.iter().any(|before| before.id == message.id);
@@ -487,7 +539,7 @@ impl World {
             State::Backoff { timer, .. } => Some(*timer),
             _ => None,
         };
-        let before = (decision, lane.phase(), timer == Some(Timer::Spent));
+        let before = (decision, lane.phase(), uncounted(timer));
         let told = told(lane, decision, self.now);
         let mut decided = Ok(());
         let effects = effects_of(|done| {
@@ -525,6 +577,7 @@ impl World {
                 break;
             }
             self.decide(Decision::Resume);
+            self.lease(true);
             self.answer(Some(0));
             self.take();
             self.finish();
@@ -539,4 +592,9 @@ impl World {
         let open = self.messages.values().filter(|why| why.is_none()).count();
         assert_eq!(open, 0, "messages are left");
     }
+}
+
+/// Whether a head that goes out was counted before, or is not to be.
+fn uncounted(timer: Option<Timer>) -> bool {
+    matches!(timer, Some(Timer::Spent | Timer::Unleased))
 }

@@ -1,0 +1,171 @@
+//! Leases for the lanes of a dispatcher.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{BufMut, Bytes, BytesMut};
+use keylane::lease::{LaneLease, LaneLeases, LeaseError};
+use tokio::task::unconstrained;
+use tokio::time::Instant;
+
+use crate::error::AcquireError;
+use crate::lease::Lease;
+use crate::leases::Leases;
+
+/// How long a lease is kept while no message of its key is here.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Makes the lanes of a dispatcher exclusive across processes: made by
+/// [`Leases::lanes`], and given to [`Builder::leased_by`](keylane::Builder::leased_by).
+///
+/// The dispatcher acquires the lease of a key when a message of it is next. The lease is renewed while
+/// it is needed, and released when the key has had no message for a while. What happens when it is
+/// lost, and how lanes wait, is described [there](keylane::Builder::leased_by).
+///
+/// Dispatchers that handle the same keys for the same purpose share a store and a prefix; others have
+/// another [prefix](Self::prefix), or another store.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use keylane::Dispatcher;
+/// use keylane_leases::{Leases, MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // One that processes share: `SqlLeases` of `keylane-sql`, for example.
+/// let leases = Leases::open(Arc::new(MemoryStore::new()))?;
+/// let lanes = leases
+///     .lanes(Duration::from_secs(10), |user: &u64| user.to_be_bytes())?
+///     .prefix("orders/")
+///     .linger(Duration::from_millis(500));
+///
+/// let orders = Dispatcher::builder(|order: &u64| order % 100)
+///     .leased_by(lanes)
+///     .spawn(|ctx: keylane::Context<u64>, order: u64| async move {
+///         println!("order {order}, under token {:?}", ctx.lease_token());
+///         Ok::<_, std::io::Error>(())
+///     })?;
+/// orders.submit(4_207).await?.await?;
+/// # orders.drain().await;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "give them to `Builder::leased_by`"]
+pub struct Lanes<F> {
+    leases: Leases,
+    ttl: Duration,
+    key: F,
+    prefix: Bytes,
+    linger: Duration,
+}
+
+impl<F> Lanes<F> {
+    pub(crate) fn new(leases: Leases, ttl: Duration, key: F) -> Self {
+        Self {
+            leases,
+            ttl,
+            key,
+            prefix: Bytes::new(),
+            linger: LINGER,
+        }
+    }
+
+    /// What the keys of the leases begin with: nothing unless set.
+    pub fn prefix(mut self, prefix: impl Into<Bytes>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long a lease is kept at least while no message of its key is here, and at most twice that
+    /// long: 1 second unless set, so that a key whose messages come one by one does not cost a call to
+    /// the store for each. With zero it is released within some ten milliseconds.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+}
+
+#[async_trait]
+impl<K, F, B> LaneLeases<K> for Lanes<F>
+where
+    K: Sync + 'static,
+    F: Fn(&K) -> B + Send + Sync + 'static,
+    B: AsRef<[u8]>,
+{
+    async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LeaseError> {
+        let key = self.name(key);
+        match self.leases.acquire(key, self.ttl).await {
+            Ok(lease) => Ok(Box::new(Leased { lease, lost: None })),
+            Err(AcquireError::Closed) => Err(LeaseError::Closed),
+            Err(error) => Err(LeaseError::Failed(error.into())),
+        }
+    }
+
+    fn linger(&self) -> Duration {
+        self.linger
+    }
+
+    fn is_full(&self) -> bool {
+        self.leases.is_full()
+    }
+}
+
+impl<F> Lanes<F> {
+    /// What the lease of a key is called.
+    fn name<K, B: AsRef<[u8]>>(&self, key: &K) -> Bytes
+    where
+        F: Fn(&K) -> B,
+    {
+        let key = (self.key)(key);
+        let key = key.as_ref();
+        let mut name = BytesMut::with_capacity(self.prefix.len() + key.len());
+        name.put_slice(&self.prefix);
+        name.put_slice(key);
+        name.freeze()
+    }
+}
+
+impl<F> fmt::Debug for Lanes<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lanes")
+            .field("leases", &self.leases)
+            .field("ttl", &self.ttl)
+            .field("linger", &self.linger)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The lease of a lane.
+struct Leased {
+    lease: Lease,
+    /// Made when an attempt under it waits for the first time: most never do.
+    lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl LaneLease for Leased {
+    fn token(&self) -> u64 {
+        self.lease.token().0
+    }
+
+    fn is_held(&self, now: Instant) -> bool {
+        self.lease.term().is_held(now)
+    }
+
+    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let lost = self.lost.get_or_insert_with(|| {
+            let term = self.lease.term().clone();
+            // It is polled in the task of a handler, whose budget is the handler's.
+            Box::pin(unconstrained(async move {
+                term.lost().await;
+            }))
+        });
+        lost.as_mut().poll(cx)
+    }
+}

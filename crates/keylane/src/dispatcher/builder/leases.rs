@@ -1,0 +1,38 @@
+//! Lanes that are exclusive across processes.
+
+use super::settings::Builder;
+use crate::lease::LaneLeases;
+use crate::rt::Arc;
+
+impl<K, M, E, F, S> Builder<K, M, E, F, S> {
+    /// Starts messages of a key only while the lease of that key is held: across all processes whose
+    /// leases are kept in the same store, one at a time handles a key.
+    ///
+    /// A lease is acquired when a message of its key is next and it is not held. It is kept while
+    /// there are messages of the key, and [lingers](LaneLeases::linger) for a moment after that. A
+    /// key that waits for its lease holds up no other key, takes no concurrency, and shows as
+    /// [`LaneState::Leasing`](crate::watching::LaneState::Leasing). Its messages do not count against
+    /// the [`capacity`](Self::capacity), up to [`stalled_capacity`](Self::stalled_capacity). Messages
+    /// without a key need no lease.
+    ///
+    /// When a lease is lost, the attempt under it is dropped, as at an
+    /// [`abort`](crate::Dispatcher::abort), and is not counted. The message starts again once the
+    /// lease is held again, under a higher [token](crate::Context::lease_token); for that each
+    /// attempt gets a clone of the message. Dead letters of a key are delivered under its lease,
+    /// too.
+    ///
+    /// `drain` waits for leases, as it waits for retries; `close` and `abort` hand back what waits.
+    ///
+    /// A key that always has messages here is never given to another process.
+    ///
+    /// `Leases::lanes` of the crate `keylane-leases` makes what this takes, in memory or in a store
+    /// that processes share. [`LaneLeases`] has an example without that crate.
+    pub fn leased_by(mut self, leases: impl LaneLeases<K>) -> Self
+    where
+        M: Clone,
+    {
+        self.config.settings.leases = Some(Arc::new(leases));
+        self.config.settings.keep = Some(M::clone);
+        self
+    }
+}

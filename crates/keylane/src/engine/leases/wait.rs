@@ -1,0 +1,165 @@
+//! A head that waits for the lease of its key.
+
+use std::task;
+
+use super::super::message::{Envelope, Held, Job, Parked, Queued, Work};
+use super::super::outcome::Tally;
+use super::super::{Engine, Lane};
+use super::table::Asked;
+use crate::clock;
+use crate::handler::Context;
+use crate::lanes::{Effects, Hold};
+use crate::rt::Arc;
+use crate::types::Spec;
+use crate::unwind::cloned;
+
+/// A job that may have started before, and waits for a lease.
+const WHY: &str = "the lease of its key is not held";
+
+impl<T: Spec> Engine<T> {
+    /// Whether a job may start as far as leases are concerned. The context has its token then.
+    #[inline]
+    pub(in super::super) fn is_leased(&self, context: &mut Context<T::Key>, job: &Job<T>) -> bool {
+        let Some(leases) = &self.leases else {
+            return true;
+        };
+        let token = match &job.key {
+            None => None,
+            Some(key) => match leases.held(job.hash, key, clock::now()) {
+                None => return false,
+                token => token,
+            },
+        };
+        context.set_lease_token(token);
+        true
+    }
+
+    /// Whether the lease is lost under which a job is in flight. If not, this task is woken then.
+    #[inline]
+    pub(in super::super) fn has_lost_lease(
+        &self,
+        key: Option<&T::Key>,
+        hash: u64,
+        cx: &mut task::Context<'_>,
+    ) -> bool {
+        match (&self.leases, key) {
+            (Some(leases), Some(key)) => leases.watch(hash, key, clock::now(), cx),
+            _ => false,
+        }
+    }
+
+    /// Gives a job that does not start back to its lane, until the lease of its key is held.
+    pub(in super::super) fn wait_for_lease(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        job: Job<T>,
+    ) -> Option<Queued<T>> {
+        let Some(key) = job.key.as_ref().and_then(cloned) else {
+            self.count_lost_messages();
+            self.hand_back_job(job);
+            return None;
+        };
+        let hash = job.hash;
+        if let Work::Attempt(1) = job.work {
+            let queued = self.park_unleased(tally, job);
+            return queued.or_else(|| self.ask_for_lease(key, hash));
+        }
+        let Job {
+            message,
+            envelope,
+            work,
+            ..
+        } = job;
+        let held = Held {
+            message,
+            envelope,
+            work,
+            why: WHY.into(),
+        };
+        self.hold_unleased(tally, key, hash, held)
+    }
+
+    /// Gives a message back that has not started, and what was to start with it: in its lane it may
+    /// expire, or go for another one.
+    fn park_unleased(&self, tally: &mut Tally, mut job: Job<T>) -> Option<Queued<T>> {
+        self.flush(tally);
+        let (key, hash) = (job.key.take()?, job.hash);
+        let now = clock::now();
+        let mut job = Some(job);
+        let mut effects = Effects::new();
+        self.step(&key, hash, now, &mut effects, |lane, effects| {
+            let Some(job) = job.take() else { return };
+            let mut first = job.parked();
+            let mut items: Vec<Parked<T>> = first.envelope.obligation.take_members();
+            items.insert(0, first);
+            lane.wait_for_lease(items, &self.rules, self.lanes.spares(), effects);
+        });
+        if let Some(job) = job {
+            // The lane of a job that is out is there.
+            self.hand_back_job(job);
+            return None;
+        }
+        let queued = self.apply_quiet(tally, key, hash, &mut effects);
+        self.flush(tally);
+        queued
+    }
+
+    /// The attempt of a message was dropped, because the lease of its key was lost. It does not
+    /// count.
+    pub(in super::super) fn lost_lease(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        (message, envelope, attempt): (T::Message, Envelope<T>, u32),
+    ) -> Option<Queued<T>> {
+        tracing::warn!(
+            target: "keylane",
+            key = %self.shown(Some(&key), hash),
+            attempt,
+            "an attempt was dropped: the lease of its key was lost"
+        );
+        let held = Held {
+            message,
+            envelope,
+            work: Work::Attempt(attempt),
+            why: WHY.into(),
+        };
+        self.hold_unleased(tally, key, hash, held)
+    }
+
+    /// Holds a head that may have started before.
+    fn hold_unleased(
+        self: &Arc<Self>,
+        tally: &mut Tally,
+        key: T::Key,
+        hash: u64,
+        held: Held<T>,
+    ) -> Option<Queued<T>> {
+        self.flush(tally);
+        let Some(asked_for) = cloned(&key) else {
+            self.count_lost_messages();
+            self.hand_back_held(tally, None, held);
+            return None;
+        };
+        let hold = Hold::Unleased(clock::now());
+        let queued = self.hold_head(tally, key, hash, held, hold);
+        queued.or_else(|| self.ask_for_lease(asked_for, hash))
+    }
+
+    /// Asks for the lease of a key whose lane waits for it. If it was granted meanwhile, the lane
+    /// goes on.
+    fn ask_for_lease(&self, key: T::Key, hash: u64) -> Option<Queued<T>> {
+        let leases = self.leases.as_ref()?;
+        if leases.ask(hash, &key, clock::now()) == Asked::Waits {
+            self.drop_quietly(key);
+            return None;
+        }
+        let mut effects = Effects::new();
+        if !self.step(&key, hash, clock::now(), &mut effects, Lane::<T>::leased) {
+            self.drop_quietly(key);
+            return None;
+        }
+        self.follow(key, hash, &mut effects)
+    }
+}
