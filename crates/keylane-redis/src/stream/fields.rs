@@ -4,6 +4,7 @@ use bytes::Bytes;
 use keylane::source::RawMessage;
 
 use super::id::EntryId;
+use super::origin::Origin;
 
 /// Says that a message has no payload: what its key names is gone.
 const TOMBSTONE: &[u8] = b"keylane.tombstone";
@@ -77,9 +78,9 @@ impl StreamFields {
     }
 
     /// The message of an entry.
-    pub(crate) fn decode(
+    pub(super) fn decode(
         &self,
-        stream: &[u8],
+        origin: &Origin,
         id: EntryId,
         attempts: u32,
         fields: impl IntoIterator<Item = (Bytes, Bytes)>,
@@ -110,12 +111,9 @@ impl StreamFields {
         raw.payload = payload.unwrap_or_default();
         raw.attempt = attempts.saturating_add(1);
         raw.enqueued_at = id.time();
-        let position = id.to_string();
-        raw.id.get_or_insert_with(|| {
-            let id = [stream, b"/", position.as_bytes()].concat();
-            id.into()
-        });
-        raw.position = Some(position.into());
+        let (position, id) = origin.position(id);
+        raw.id.get_or_insert(id);
+        raw.position = Some(position);
         raw
     }
 
@@ -170,7 +168,12 @@ mod tests {
             let of = |text: &'static str| Bytes::from_static(text.as_bytes());
             (of(name), of(value))
         });
-        StreamFields::new().decode(b"orders", EntryId::new(1_700, 3), 2, fields)
+        StreamFields::new().decode(
+            &Origin::new("9", b"orders"),
+            EntryId::new(1_700, 3),
+            2,
+            fields,
+        )
     }
 
     #[test]
@@ -181,7 +184,7 @@ mod tests {
         let headers = headers.map(|(name, value)| (name.to_owned(), Bytes::from(value)));
         assert_eq!(raw.headers, headers);
         assert_eq!(raw.id, Some("orders/1700-3".into()));
-        assert_eq!(raw.position, Some("1700-3".into()));
+        assert_eq!(raw.position, Some("9 orders/1700-3".into()));
         assert!(!raw.is_tombstone);
         assert_eq!(raw.attempt, 3);
     }
@@ -239,7 +242,7 @@ mod tests {
             raw.headers = headers;
             let fields = StreamFields::new();
             let encoded = fields.encode(&raw);
-            let mut decoded = fields.decode(b"s", EntryId::new(1, 1), 0, encoded);
+            let mut decoded = fields.decode(&Origin::new("9", b"s"), EntryId::new(1, 1), 0, encoded);
             if raw.id.is_none() {
                 decoded.id = None;
             }

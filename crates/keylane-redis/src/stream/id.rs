@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
+use bytes::BytesMut;
 use thiserror::Error;
 
 /// The id of an entry in its stream: `<milliseconds>-<number>`.
@@ -39,6 +40,13 @@ impl EntryId {
         std::str::from_utf8(text).ok()?.parse().ok()
     }
 
+    /// Appends it as text, as its `Display` has it: for each message, so without the machinery of that.
+    pub(super) fn put(self, out: &mut BytesMut) {
+        put_number(self.ms, out);
+        out.extend_from_slice(b"-");
+        put_number(self.number, out);
+    }
+
     /// When it was added, by the clock of the server, unless its producer has said something else.
     pub fn time(&self) -> Option<SystemTime> {
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.ms))
@@ -60,6 +68,19 @@ impl EntryId {
             (None, None) => self,
         }
     }
+}
+
+fn put_number(mut number: u64, out: &mut BytesMut) {
+    let (mut digits, mut at) = ([0; 20], 20);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
 }
 
 impl fmt::Display for EntryId {

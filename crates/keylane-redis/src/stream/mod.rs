@@ -45,6 +45,8 @@ pub use id::{EntryId, NoEntryId};
 mod partition;
 pub use partition::partition_of;
 
+mod origin;
+
 mod fields;
 pub use fields::StreamFields;
 

@@ -117,7 +117,7 @@ impl Reader<'_> {
     }
 
     fn hand_on(&self, found: Vec<(EntryId, Found)>, last: EntryId) {
-        let place = &self.tenure.place;
+        let (place, origin) = (&self.tenure.place, &self.tenure.origin);
         let fields = &self.worker.config.settings.fields;
         let entry = |(id, found): (EntryId, Found)| {
             let of_fields = found.fields.iter();
@@ -127,7 +127,7 @@ impl Reader<'_> {
                 attempts: found.attempts,
                 is_new: found.is_new,
                 bytes: bytes.sum(),
-                message: fields.decode(&place.stream, id, found.attempts, found.fields),
+                message: fields.decode(origin, id, found.attempts, found.fields),
             }
         };
         let entries: Vec<_> = found.into_iter().map(entry).collect();

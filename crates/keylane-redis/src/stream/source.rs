@@ -21,6 +21,7 @@ use super::counts::{Counters, StreamWatch};
 use super::flow::Flow;
 use super::guard::Starts;
 use super::id::EntryId;
+use super::origin;
 use super::owned::{Owned, Phase};
 use super::partition::share_slot;
 use super::position::StreamPosition;
@@ -207,6 +208,14 @@ impl StreamSource {
             probe: None,
             session: None,
         }
+    }
+
+    /// The fencing token under which a message was handed out: that of the owner of its stream, and higher
+    /// than those of all owners of it before. Whatever stores the effects of messages refuses a token of a
+    /// key that is lower than one it has seen, and so what a paused process writes that is not the owner
+    /// any more.
+    pub fn token(message: &RawMessage) -> Option<u64> {
+        origin::token(message)
     }
 
     /// The view into it from outside, to be taken before it is consumed.
@@ -685,11 +694,11 @@ impl Source for StreamSource {
                 continue;
             };
             let ids: Vec<EntryId> = wanted.iter().map(|position| position.id).collect();
-            let name = &held.tenure.place.stream;
+            let origin = &held.tenure.origin;
             let entries = again(|| held.tenure.entries(&ids)).await?;
             for (position, entry) in wanted.into_iter().zip(entries) {
                 if let Some(entry) = entry {
-                    let raw = fields.decode(name, position.id, position.attempts, entry);
+                    let raw = fields.decode(origin, position.id, position.attempts, entry);
                     found.insert((stream, position.id), raw);
                 }
             }

@@ -12,6 +12,7 @@ use super::answer::{
 use super::builder::StreamStart;
 use super::cursor::Page;
 use super::id::EntryId;
+use super::origin::Origin;
 use super::script::{LEAVE, LETTER, PAGE, Script, TAKE, TELL, TRIM};
 use crate::link::Link;
 use crate::names;
@@ -103,6 +104,8 @@ pub(super) struct Tenure {
     pub(super) place: Arc<Place>,
     consumer: Arc<str>,
     token: Arc<str>,
+    /// Of its messages.
+    pub(super) origin: Arc<Origin>,
     acked: Acked,
     link: Link,
 }
@@ -115,10 +118,13 @@ impl Tenure {
         acked: Acked,
         link: Link,
     ) -> Self {
+        let consumer = format!("{name}-{token}").into();
+        let token = token.to_string();
         Self {
+            origin: Arc::new(Origin::new(&token, &place.stream)),
             place,
-            consumer: format!("{name}-{token}").into(),
-            token: token.to_string().into(),
+            consumer,
+            token: token.into(),
             acked,
             link,
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
-use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted};
+use keylane::{Dispatcher, Intake, IntakeSettings, OnExhausted};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListPosition, ListQueue, ListSource};
 use keylane_testkit::servers::{self, RedisKind};
 use redis::aio::MultiplexedConnection;
@@ -151,7 +151,7 @@ impl Direct {
 
     /// What one call hands over.
     async fn receive(&mut self, room: usize) -> Vec<(RawMessage, ListPosition)> {
-        let mut into = Deliveries::new(room, Instant::now() + Duration::from_secs(20));
+        let mut into = Deliveries::new(room, Instant::now() + Duration::from_secs(5));
         let received = timeout(Duration::from_secs(30), self.0.receive(&mut into)).await;
         received.expect("in time").expect("the source is well");
         let handed = into.take().into_iter();
@@ -162,7 +162,9 @@ impl Direct {
 
     async fn receive_all(&mut self, count: usize) -> Vec<(RawMessage, ListPosition)> {
         let mut all = Vec::new();
+        let limit = Instant::now() + Duration::from_secs(60);
         while all.len() < count {
+            assert!(Instant::now() < limit, "{} of {count} have come", all.len());
             all.extend(self.receive(count - all.len()).await);
         }
         all
@@ -186,28 +188,27 @@ async fn a_request_that_comes_late_takes_nothing() {
     let late = Late::to(list.server.port()).await;
     let url = format!("redis://127.0.0.1:{}", late.port);
     let builder = builder(&url, &list.name).key(ListKey::before(b":"));
-    let queue = builder.lease(Duration::from_millis(500)).build().unwrap();
-    // With room for four, so that the rest waits in the list.
-    let worker = Worker::with(&queue, 0, settings().held(4));
-    until("it is open", async || {
-        worker.intake.stats().state == IntakeState::Running
-    })
-    .await;
+    let queue = builder.lease(Duration::from_secs(60)).build().unwrap();
+    let mut worker = Direct::open(&queue).await;
     late.hold();
     list.push(numbered("a", 1..=20)).await;
-    // It asks, and gives up on the answer.
-    late.holds().await;
-    until("it starts the first", async || {
-        worker.intake.stats().restarts > 0 && worker.started().len() == 1
-    })
-    .await;
+    let mut into = Deliveries::new(4, Instant::now() + Duration::from_secs(60));
+    tokio::select! {
+        _ = worker.0.receive(&mut into) => panic!("it hears nothing"),
+        () = late.holds() => {}
+    }
+    worker.0.open().await.unwrap();
+    let first = worker.receive_all(4).await;
     late.release().await;
     // What was released is executed before what comes on a connection that is made now.
     check(&mut connect(&list.server.url()).await, &list.name).await;
-    worker.may.add_permits(1_000);
-    worker.handles(20).await;
-    assert_eq!(worker.handled(), numbered("a", 1..=20));
-    worker.intake.stop().await;
+    worker.ack(&first).await;
+    let rest = worker.receive_all(16).await;
+    let handed = first.iter().chain(&rest);
+    let payloads: Vec<_> = handed.map(|(message, _)| message.payload.clone()).collect();
+    assert_eq!(payloads, numbered("a", 1..=20));
+    worker.ack(&rest).await;
+    worker.0.close().await.unwrap();
     check_idle(&mut list.raw, &list.name).await;
 }
 

@@ -1,0 +1,60 @@
+//! Where a message comes from, as its id and its position say it.
+
+use bytes::{Bytes, BytesMut};
+use keylane::source::RawMessage;
+
+use super::id::EntryId;
+
+/// What the ids of the messages of one owner of a stream have in common.
+#[derive(Debug)]
+pub(super) struct Origin {
+    /// `<token> <stream>/`.
+    front: Box<[u8]>,
+    /// Where the stream begins.
+    stream_at: usize,
+}
+
+impl Origin {
+    pub(super) fn new(token: &str, stream: &[u8]) -> Self {
+        Self {
+            front: [token.as_bytes(), b" ", stream, b"/"].concat().into(),
+            stream_at: token.len() + 1,
+        }
+    }
+
+    /// The position of an entry, `<token> <stream>/<entry>`, and what comes after the token: in the same
+    /// memory.
+    pub(super) fn position(&self, id: EntryId) -> (Bytes, Bytes) {
+        // Two numbers of 64 bits, and what is between them.
+        let mut position = BytesMut::with_capacity(self.front.len() + 41);
+        position.extend_from_slice(&self.front);
+        id.put(&mut position);
+        let position = position.freeze();
+        let id = position.slice(self.stream_at..);
+        (position, id)
+    }
+}
+
+/// The fencing token in the position of a message.
+pub(super) fn token(message: &RawMessage) -> Option<u64> {
+    let position = message.position.as_deref()?;
+    let end = position.iter().position(|byte| *byte == b' ')?;
+    std::str::from_utf8(&position[..end]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_has_the_token_and_the_entry() {
+        let origin = Origin::new("17", b"my orders:3");
+        let (position, id) = origin.position(EntryId::new(1_700, 0));
+        assert_eq!(position, "17 my orders:3/1700-0");
+        assert_eq!(id, "my orders:3/1700-0");
+        let mut message = RawMessage::new("");
+        assert_eq!(token(&message), None);
+        message.position = Some(position);
+        assert_eq!(token(&message), Some(17));
+    }
+}
