@@ -878,12 +878,15 @@ async fn a_full_lane_that_waits_holds_up_its_own_senders() {
     assert_eq!(rig.log.done(), [20, 10, 11, 13]);
 }
 
+/// Its messages, and its token.
+type Batch = (Vec<Message>, Option<u64>);
+
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_under_one_lease() {
     let leases = Leases::new();
     leases.take(1);
     let (log, gate) = (Arc::new(Log::default()), Arc::new(Semaphore::new(0)));
-    let batches: Arc<Mutex<Vec<(Vec<Message>, Option<u64>)>>> = Arc::default();
+    let batches: Arc<Mutex<Vec<Batch>>> = Arc::default();
     let lanes = {
         let (log, gate, batches) = (Arc::clone(&log), Arc::clone(&gate), Arc::clone(&batches));
         builder()
@@ -990,7 +993,7 @@ async fn keys_by_the_hundred_thousand_leave_nothing_behind() {
     let lanes = Dispatcher::builder(by_key)
         .leased_by(leases.clone())
         .spawn(|message: u64| async move {
-            if message % 7 == 0 {
+            if message.is_multiple_of(7) {
                 tokio::task::yield_now().await;
             }
             Ok::<_, &'static str>(())
@@ -1036,7 +1039,7 @@ async fn leases_come_and_go_under_load() {
                     assert_eq!(here.fetch_add(1, Ordering::SeqCst), 0, "two at once");
                     let _here = Call(here);
                     started.fetch_add(1, Ordering::SeqCst);
-                    if message % 3 == 0 {
+                    if message.is_multiple_of(3) {
                         sleep(MS / 4).await;
                     }
                     Ok::<_, &'static str>(())
