@@ -102,8 +102,16 @@ impl fmt::Display for ErrorKind {
 impl From<redis::RedisError> for RedisError {
     fn from(error: redis::RedisError) -> Self {
         use redis::ErrorKind as K;
-        let says = |text: &str| error.detail().is_some_and(|detail| detail.contains(text));
-        let kind = match (error.code(), error.kind()) {
+        // Of several commands, the first that has failed says why.
+        let answers = error.clone().into_server_errors();
+        let answer = answers.as_ref().and_then(|answers| answers.first());
+        let answer = answer.map(|(_, answer)| answer);
+        let code = answer.map(|answer| answer.code()).or(error.code());
+        let says = |text: &str| {
+            let details = answer.and_then(|answer| answer.details());
+            details.is_some_and(|details| details.contains(text))
+        };
+        let kind = match (code, error.kind()) {
             (Some("ERR"), _) if says("invalid bulk length") => ErrorKind::TooLarge,
             (Some(code), _) => kind_of(code),
             (_, K::Io | K::ClusterConnectionNotFound | K::Parse) => ErrorKind::Unreachable,
@@ -111,13 +119,12 @@ impl From<redis::RedisError> for RedisError {
             _ if error.is_timeout() || error.is_connection_dropped() => ErrorKind::Unreachable,
             _ => ErrorKind::Other,
         };
-        let is_answer = error.code().is_some();
         Self {
             kind,
             message: error.to_string(),
             // After a time-out the connection may be silent for good. A replica that was a primary must
             // be left as well.
-            breaks_connection: !is_answer || matches!(error.code(), Some("READONLY" | "LOADING")),
+            breaks_connection: code.is_none_or(|code| matches!(code, "READONLY" | "LOADING")),
         }
     }
 }

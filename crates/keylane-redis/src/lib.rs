@@ -12,6 +12,8 @@ pub use list::{
 };
 
 mod letter;
+#[cfg(feature = "spool")]
+mod spooled;
 
 mod leases;
 pub use leases::RedisLeases;
@@ -21,8 +23,8 @@ pub use rate::{Rate, SharedRate, SharedRateBuilder, TryAcquireError, WhenAway};
 
 mod stream;
 pub use stream::{
-    EntryId, NoEntryId, StreamBuilder, StreamCounts, StreamFields, StreamPosition, StreamSource,
-    StreamStart, StreamTrim, StreamWatch, partition_of,
+    EntryId, NoEntryId, StreamBuilder, StreamCounts, StreamFields, StreamPosition, StreamSink,
+    StreamSource, StreamStart, StreamTrim, StreamWatch, partition_of,
 };
 
 // What speaks with the servers.

@@ -26,10 +26,8 @@ impl ListQueue {
 }
 
 /// The letters go beside the list, to those that its own sources keep. One may be written twice if its
-/// call is dropped, or its answer lost; a letter that is kept [at its source](ListBuilder::dead_letters)
+/// call is dropped, or its answer lost; a letter that is kept [at its source](crate::ListBuilder::dead_letters)
 /// is not.
-///
-/// [ListBuilder::dead_letters]: crate::ListBuilder::dead_letters
 #[async_trait]
 impl RawLetterSink for ListQueue {
     async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
@@ -63,12 +61,11 @@ where
 
 #[cfg(feature = "spool")]
 mod spool {
-    use bytes::Bytes;
-    use keylane::source::RawMessage;
     use keylane_inbox::spool::{SinkError, SpoolSink, Spooled, async_trait};
 
     use super::ListQueue;
     use crate::error::ErrorKind;
+    use crate::spooled;
 
     /// A list as the target of a [`Spool`](keylane_inbox::Spool). A batch is written as a whole, in one
     /// step. The id of the spool is the id of the message, as its 20 bytes: what is written a second
@@ -76,8 +73,7 @@ mod spool {
     #[async_trait]
     impl SpoolSink for ListQueue {
         async fn write(&self, batch: &[Spooled]) -> Result<(), SinkError> {
-            let messages: Vec<RawMessage> = batch.iter().map(message).collect();
-            self.push_all(&messages)
+            self.push_all(&spooled::messages(batch))
                 .await
                 .map_err(|error| match error.kind() {
                     // One that is larger than the server takes.
@@ -85,15 +81,5 @@ mod spool {
                     _ => SinkError::failed(error),
                 })
         }
-    }
-
-    fn message(spooled: &Spooled) -> RawMessage {
-        let mut message = RawMessage::new(spooled.payload.clone()).key(spooled.key.clone());
-        let headers = spooled.headers.iter();
-        message.headers = headers
-            .map(|(name, value)| (name.to_owned(), value.clone()))
-            .collect();
-        message.id = Some(Bytes::copy_from_slice(&spooled.id.to_bytes()));
-        message
     }
 }

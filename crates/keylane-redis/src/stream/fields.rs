@@ -118,8 +118,7 @@ impl StreamFields {
     }
 
     /// The fields of a message.
-    #[allow(dead_code, reason = "for a sink, which has the other direction")]
-    pub(crate) fn encode(&self, raw: &RawMessage) -> Vec<(Bytes, Bytes)> {
+    pub(super) fn encode(&self, raw: &RawMessage) -> Vec<(Bytes, Bytes)> {
         let mut fields = Vec::with_capacity(raw.headers.len() + 4);
         if let Some(key) = &raw.key {
             fields.push((self.key.clone(), key.clone()));

@@ -36,6 +36,9 @@ pub use builder::{StreamBuilder, StreamStart, StreamTrim};
 mod source;
 pub use source::StreamSource;
 
+mod sink;
+pub use sink::StreamSink;
+
 mod position;
 pub use position::StreamPosition;
 

@@ -162,7 +162,7 @@ impl Direct {
 
     async fn receive_all(&mut self, count: usize) -> Vec<(RawMessage, ListPosition)> {
         let mut all = Vec::new();
-        let limit = Instant::now() + Duration::from_secs(60);
+        let limit = Instant::now() + Duration::from_secs(20);
         while all.len() < count {
             assert!(Instant::now() < limit, "{} of {count} have come", all.len());
             all.extend(self.receive(count - all.len()).await);

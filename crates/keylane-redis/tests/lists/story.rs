@@ -178,10 +178,15 @@ impl Story {
         self.may_be_lost.contains(&id) || self.unknown.contains(&id)
     }
 
-    /// Whether it is the first of its key that the worker had: its handler may have been in flight, and
-    /// only have come to its first word when the worker went on.
+    /// Whether it is the first of its key that the worker had, and that was not done: its handler may have
+    /// been in flight, and only have come to its first word when the worker went on.
     fn is_first(&self, fault: &Fault, entry: &Entry) -> bool {
-        let own = |id: &&u64| self.pushed.get(*id) == Some(&entry.key);
+        let before = &self.journal[..fault.place.min(self.journal.len())];
+        let is_done = |id: u64| {
+            let mut entries = before.iter();
+            entries.any(|entry| entry.id == id && entry.what == What::End && entry.is_taken)
+        };
+        let own = |id: &&u64| self.pushed.get(*id) == Some(&entry.key) && !is_done(**id);
         fault.held.iter().filter(own).min() == Some(&entry.id)
     }
 
@@ -287,6 +292,8 @@ mod tests {
         assert!(is_good(&repeated, &[(2, 1, 1)]));
         let behind = [&one[..], &two, &[(START, 2, 2, 13), (END, 2, 2, 13)]].concat();
         assert!(is_good(&behind, &[(3, 1, 2)]));
+        // Begun when the worker went on, and not the first that was left.
+        assert!(is_good(&behind, &[(2, 1, 2)]));
         let end = [(START, 2, 2, 13), (END, 2, 2, 13)];
         // The late end of the first one: refused, and taken.
         for (token, may_be) in [(1_010, true), (10, false)] {

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use keylane::source::{Deliveries, Source as _};
+use keylane_redis::StreamSource;
 use keylane_testkit::servers::RedisKind;
 use redis::cmd;
 use tokio::time::Instant;
@@ -41,7 +42,9 @@ async fn foreign_fields_are_headers() {
             headers[1],
             &("\u{fffd}".to_owned(), (&b"\0\xff"[..]).into())
         );
-        assert_eq!(raw.position.as_deref(), Some(id.as_bytes()));
+        let token = StreamSource::token(raw).unwrap();
+        let position = format!("{token} {name}/{id}");
+        assert_eq!(raw.position.as_deref(), Some(position.as_bytes()));
         assert_eq!(raw.id.as_deref(), Some(format!("{name}/{id}").as_bytes()));
         let age = SystemTime::now().duration_since(raw.enqueued_at.unwrap());
         assert!(age.unwrap_or_default() < Duration::from_secs(60));

@@ -12,4 +12,5 @@ mod fields;
 mod order;
 mod processes;
 mod rebalances;
+mod sinks;
 mod support;

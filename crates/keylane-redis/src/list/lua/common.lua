@@ -28,8 +28,7 @@ end
 -- The key of an element in an envelope; `false` if it has none.
 local function key_of(element)
   local _, flags, length = envelope(element)
-  if not flags or flags % 2 == 0 then return false end
-  return string.sub(element, 14, 13 + length)
+  return flags ~= nil and flags % 2 == 1 and string.sub(element, 14, 13 + length)
 end
 
 local function wrap(attempts, flags, key, body)
@@ -53,21 +52,25 @@ local function with_attempts(element, attempts, is_suspect)
   return MAGIC .. struct.pack(HEAD, attempts, flags, length) .. string.sub(element, 14)
 end
 
--- The element with its key in front, by the rule of the reader.
+-- The element with its key in front, by the rule of the reader, and the key; `false` if it has none.
 local function keyed(element, rule)
-  if envelope(element) or rule == '' then return element end
+  local _, flags, length = envelope(element)
+  if flags then
+    return element, flags % 2 == 1 and string.sub(element, 14, 13 + length)
+  end
+  if rule == '' then return element, false end
   local how, key = string.sub(rule, 1, 1), nil
   if how == 'j' then
     local good, value = pcall(cjson.decode, element)
     if good and type(value) == 'table' then key = value[string.sub(rule, 2)] end
     if type(key) == 'number' then key = string.format('%.17g', key) end
-    if type(key) ~= 'string' then return element end
+    if type(key) ~= 'string' then return element, false end
   else
     local at = string.find(element, string.sub(rule, 2), 1, true)
-    if not at then return element end
+    if not at then return element, false end
     key = string.sub(element, 1, at - 1)
   end
-  return wrap(0, 5, key, element)
+  return wrap(0, 5, key, element), key
 end
 
 local function in_slices(all, call)

@@ -20,6 +20,15 @@ look_at(worker)
 if ARGV[9] ~= '' and redis.call('HGET', told, worker) ~= ARGV[9] then return { 2 } end
 local work, inbox = held_by(worker), sent_to(worker)
 
+-- How many of a key are open, and with whom. Most keys have one, and it is here.
+local one = '1:' .. worker
+local function opened(owned)
+  if not owned then return 0 end
+  if owned == one then return 1, worker end
+  local count, who = string.match(owned, '^(%d+):(.*)$')
+  return tonumber(count or 0), who
+end
+
 -- What has settled: O(1) for each, however much there is.
 local settled, less, again = 0, {}, {}
 local function settle(token, key)
@@ -48,9 +57,9 @@ for from = 1, #fields, SLICE do
   local part = { unpack(fields, from, math.min(from + SLICE - 1, #fields)) }
   local known, free, keep = redis.call('HMGET', owners, unpack(part)), {}, {}
   for i, key in ipairs(part) do
-    local open, owner = string.match(known[i] or '', '^(%d+):(.*)$')
+    local open, owner = opened(known[i])
     if owner == worker then
-      open = tonumber(open) - less['k' .. key]
+      open = open - less['k' .. key]
       if open > 0 then
         keep[#keep + 1] = key
         keep[#keep + 1] = open .. ':' .. worker
@@ -102,7 +111,7 @@ for _ = 1, tonumber(next_argument()) do
     attempts = tonumber(attempts or known or 0)
     if attempts ~= (known or 0) then
       local body = element
-      element = with_attempts(keyed(body, rule), attempts, is_suspect)
+      element = with_attempts((keyed(body, rule)), attempts, is_suspect)
     end
     returned[#returned + 1] = element
     redis.call('HDEL', work, token)
@@ -144,8 +153,7 @@ while most > 0 and bytes < most_bytes and looked < 10000 and not is_blocked do
   if #part == 0 then break end
   local elements, keys, fields, places = {}, {}, {}, {}
   for i = #part, 1, -1 do
-    local element = keyed(part[i], rule)
-    local key = key_of(element)
+    local element, key = keyed(part[i], rule)
     elements[#elements + 1], keys[#keys + 1] = element, key
     if key and not places[key] then
       fields[#fields + 1] = key
@@ -155,8 +163,7 @@ while most > 0 and bytes < most_bytes and looked < 10000 and not is_blocked do
   local known, open, owner, changed = {}, {}, {}, {}
   if #fields > 0 then known = redis.call('HMGET', owners, unpack(fields)) end
   for i, key in ipairs(fields) do
-    local count, who = string.match(known[i] or '', '^(%d+):(.*)$')
-    open[key], owner[key] = tonumber(count or 0), who
+    open[key], owner[key] = opened(known[i])
   end
   local mine, theirs, done = {}, {}, 0
   for i, element in ipairs(elements) do

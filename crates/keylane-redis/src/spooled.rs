@@ -1,0 +1,20 @@
+//! The messages of a spool.
+
+use bytes::Bytes;
+use keylane::source::RawMessage;
+use keylane_inbox::spool::Spooled;
+
+/// As they are written, each with the id that the spool has given it.
+pub(crate) fn messages(batch: &[Spooled]) -> Vec<RawMessage> {
+    batch.iter().map(message).collect()
+}
+
+fn message(spooled: &Spooled) -> RawMessage {
+    let mut message = RawMessage::new(spooled.payload.clone()).key(spooled.key.clone());
+    let headers = spooled.headers.iter();
+    message.headers = headers
+        .map(|(name, value)| (name.to_owned(), value.clone()))
+        .collect();
+    message.id = Some(Bytes::copy_from_slice(&spooled.id.to_bytes()));
+    message
+}

@@ -1,0 +1,228 @@
+//! What is written to streams: messages, those of a spool, and dead letters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use keylane::error::BoxError;
+use keylane::source::{LetterCause, RawLetter, RawLetterSink, RawMessage};
+use keylane::{DeadLetter, DeadLetterSink, async_trait};
+use redis::Value;
+
+use super::fields::StreamFields;
+use super::partition::partition_of;
+use crate::error::{ConfigError, RedisError};
+use crate::letter::Why;
+use crate::link::Reconnecting;
+use crate::names;
+use crate::server::Redis;
+
+/// Adds messages to a stream, or to the partitions of one, as a [`StreamSource`](crate::StreamSource) reads
+/// them. Cheap to clone.
+///
+/// It is a sink for dead letters as well: of what cannot be decoded ([`RawLetterSink`]), and of what a
+/// handler of raw messages has failed at ([`DeadLetterSink`]). Such a letter may be written twice if its call
+/// is dropped, or its answer lost. One that a source keeps
+/// [in its own step](crate::StreamBuilder::dead_letters) is not.
+///
+/// # Examples
+///
+/// ```no_run
+/// use keylane::source::RawMessage;
+/// use keylane_redis::{Redis, StreamSink};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = Redis::at("redis://localhost")?;
+/// let orders = StreamSink::partitions(&redis, "orders", 16)?;
+/// orders.push(&RawMessage::new(r#"{"amount": 12}"#).key("u-7")).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct StreamSink {
+    streams: Arc<[Bytes]>,
+    fields: StreamFields,
+    link: Arc<Reconnecting>,
+}
+
+impl StreamSink {
+    /// To this stream, which is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for a name that is empty or has no clear slot in a cluster.
+    pub fn new(redis: &Redis, stream: impl Into<Bytes>) -> Result<Self, ConfigError> {
+        Self::to(redis, vec![stream.into()])
+    }
+
+    /// To the streams `name:0`, `name:1` and so on, so many of them: to the one that
+    /// [`partition_of`] says for the key of a message. What has no key goes to the first.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for no partitions, and for a name as with [`new`](Self::new).
+    pub fn partitions(redis: &Redis, name: &str, count: u32) -> Result<Self, ConfigError> {
+        let streams = (0..count).map(|number| format!("{name}:{number}").into());
+        Self::to(redis, streams.collect())
+    }
+
+    fn to(redis: &Redis, streams: Vec<Bytes>) -> Result<Self, ConfigError> {
+        if streams.is_empty() {
+            return Err(ConfigError::Zero("partitions"));
+        }
+        streams
+            .iter()
+            .try_for_each(|stream| names::check("stream", stream))?;
+        Ok(Self {
+            streams: streams.into(),
+            fields: StreamFields::new(),
+            link: Arc::new(redis.reconnecting()),
+        })
+    }
+
+    /// In which fields of an entry the parts of a message are.
+    #[must_use]
+    pub fn fields(mut self, fields: StreamFields) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    /// Adds a message. It is as durable as the server makes it: with `appendfsync always` it is on the disk
+    /// when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisError`]. One that is [`Unreachable`](crate::ErrorKind::Unreachable) may have been done.
+    ///
+    /// # Cancel safety
+    ///
+    /// If this is dropped, the message may be in the stream.
+    pub async fn push(&self, message: &RawMessage) -> Result<(), RedisError> {
+        self.push_all(std::slice::from_ref(message)).await
+    }
+
+    /// Adds messages, those of each partition in their order: all of a partition or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push). Those of some partitions may be there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`push`](Self::push).
+    pub async fn push_all(&self, messages: &[RawMessage]) -> Result<(), RedisError> {
+        self.write(messages).await.map_err(|(error, _)| error)
+    }
+
+    /// With an error it says at which places the messages are that were written.
+    async fn write(&self, messages: &[RawMessage]) -> Result<(), (RedisError, Vec<usize>)> {
+        let mut of_each = vec![Vec::new(); self.streams.len()];
+        for (place, message) in messages.iter().enumerate() {
+            of_each[self.partition(message)].push(place);
+        }
+        let mut written = Vec::new();
+        for (stream, places) in self.streams.iter().zip(of_each) {
+            if places.is_empty() {
+                continue;
+            }
+            let mut pipe = redis::pipe();
+            pipe.atomic();
+            for place in &places {
+                let add = pipe.cmd("XADD").arg(&**stream).arg("*");
+                for (name, value) in self.fields.encode(&messages[*place]) {
+                    add.arg(&*name).arg(&*value);
+                }
+            }
+            let added = self
+                .link
+                .with(async |link| Ok(pipe.query_async(link).await?))
+                .await;
+            match added.map(|_: Value| ()) {
+                Ok(()) => written.extend(places),
+                Err(error) => return Err((error, written)),
+            }
+        }
+        Ok(())
+    }
+
+    fn partition(&self, message: &RawMessage) -> usize {
+        let count = u32::try_from(self.streams.len()).unwrap_or(u32::MAX);
+        let key = message.key.as_deref();
+        key.map_or(0, |key| partition_of(key, count) as usize)
+    }
+
+    async fn keep_letter(&self, message: &RawMessage, why: &Why<'_>) -> Result<(), RedisError> {
+        let mut letter = message.clone();
+        let ours = why.headers();
+        // What it has of these from an earlier death is replaced.
+        let is_theirs = |name: &str| ours.iter().all(|(ours, _)| ours != name);
+        letter.headers.retain(|(name, _)| is_theirs(name));
+        letter.headers.extend(ours);
+        self.push(&letter).await
+    }
+}
+
+#[async_trait]
+impl RawLetterSink for StreamSink {
+    async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
+        let error = letter.error.to_string();
+        let why = Why {
+            attempts: 0,
+            cause: LetterCause::Undecodable,
+            error: &error,
+        };
+        Ok(self.keep_letter(&letter.raw, &why).await?)
+    }
+}
+
+#[async_trait]
+impl<K, E> DeadLetterSink<K, RawMessage, E> for StreamSink
+where
+    K: Send + Sync,
+    E: fmt::Debug + Send + Sync,
+{
+    async fn accept(&self, letter: &DeadLetter<K, RawMessage, E>) -> Result<(), BoxError> {
+        let error = letter.failure.to_string();
+        let why = Why {
+            attempts: letter.attempts,
+            cause: letter.failure.cause(),
+            error: &error,
+        };
+        Ok(self.keep_letter(&letter.message, &why).await?)
+    }
+}
+
+#[cfg(feature = "spool")]
+mod spool {
+    use keylane_inbox::spool::{SinkError, SpoolSink, Spooled, async_trait};
+
+    use super::StreamSink;
+    use crate::error::ErrorKind;
+    use crate::spooled;
+
+    /// A stream as the target of a [`Spool`](keylane_inbox::Spool). The id of the spool is the id of the
+    /// message, as its 20 bytes: what is written a second time, after a crash or a lost answer, has the
+    /// same.
+    #[async_trait]
+    impl SpoolSink for StreamSink {
+        async fn write(&self, batch: &[Spooled]) -> Result<(), SinkError> {
+            let written = StreamSink::write(self, &spooled::messages(batch)).await;
+            written.map_err(|(error, written)| {
+                let error = match error.kind() {
+                    ErrorKind::TooLarge => SinkError::refused_batch(error),
+                    _ => SinkError::failed(error),
+                };
+                error.with_written(written)
+            })
+        }
+    }
+}
+
+impl fmt::Debug for StreamSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamSink")
+            .field("streams", &self.streams)
+            .finish_non_exhaustive()
+    }
+}
