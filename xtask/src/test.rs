@@ -38,6 +38,8 @@ const ALL_BUT_EXAMPLES: &[&str] = &[
     "--exclude",
     "kafka_orders",
     "--exclude",
+    "redis_workers",
+    "--exclude",
     "http_orders",
     "--exclude",
     "grpc_accounts",
@@ -53,6 +55,8 @@ const EXAMPLES: &[&str] = &[
     "ledger",
     "-p",
     "kafka_orders",
+    "-p",
+    "redis_workers",
 ];
 
 /// The examples that are servers. Not with the others, because they switch features on that would

@@ -79,7 +79,7 @@ impl StreamBuilder {
                 start_at: StreamStart::default(),
                 ttl: Duration::from_secs(10),
                 leases: None,
-                read_ahead: 500,
+                read_ahead: 1_000,
                 letters: None,
                 deletes: false,
                 trim: StreamTrim::default(),
@@ -159,7 +159,7 @@ impl StreamBuilder {
         self
     }
 
-    /// Up to how many entries of each stream wait here until they are handed over; 500 unless set. Fewer
+    /// Up to how many entries of each stream wait here until they are handed over; 1,000 unless set. Fewer
     /// if they are large: about 16 MiB.
     pub fn read_ahead(mut self, entries: usize) -> Self {
         self.settings.read_ahead = entries;
