@@ -1,12 +1,12 @@
 //! What a message costs in a dispatcher whose lanes are leased, once its key is held.
-//!
-//! The seam: a dispatcher has no leased lanes yet. [`lanes`] is to call `.leased_by(leases)` where it
-//! is asked for them; then [`IS_THERE`].
 
 use std::convert::Infallible;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use keylane::Dispatcher;
+use keylane_leases::Leases;
+use keylane_redis::{Redis, RedisLeases};
 
 use crate::Error;
 use crate::contenders::{CONCURRENCY, Id};
@@ -16,8 +16,11 @@ use crate::server::Server;
 use crate::usage::Watch;
 use crate::work::Work;
 
-/// Whether leased lanes can be measured yet.
-pub const IS_THERE: bool = false;
+/// How long a lease lasts that is not renewed.
+const TTL: Duration = Duration::from_secs(30);
+
+/// Longer than a measurement: keys that have nothing to do for a while keep their leases.
+const LINGER: Duration = Duration::from_secs(60);
 
 type Lanes = Dispatcher<u32, Message, (), Infallible>;
 
@@ -30,7 +33,14 @@ pub async fn measure(server: &Server, id: Id, traffic: Traffic) -> Result<Sample
         ..traffic
     };
     let work = Work::new(all, None);
-    let lanes = lanes(&work, id == Id::LanesLeased)?;
+    let leases = match id {
+        Id::LanesLeased => {
+            let store = RedisLeases::open(&Redis::at(&server.url())?, "versus")?;
+            Some(Leases::open(Arc::new(store))?)
+        }
+        _ => None,
+    };
+    let lanes = lanes(&work, leases.as_ref())?;
     for message in all.slice(0..all.keys) {
         lanes.send(message).await?;
     }
@@ -49,6 +59,9 @@ pub async fn measure(server: &Server, id: Id, traffic: Traffic) -> Result<Sample
     let (cpu_seconds, server_seconds) = watch.read();
     let commands = server.commands().await?;
     lanes.drain().await;
+    if let Some(leases) = leases {
+        leases.close().await;
+    }
     Ok(Sample {
         messages: traffic.messages,
         seconds,
@@ -60,19 +73,19 @@ pub async fn measure(server: &Server, id: Id, traffic: Traffic) -> Result<Sample
     })
 }
 
-fn lanes(work: &Work, is_leased: bool) -> Result<Lanes, Error> {
-    if is_leased {
-        return Err("a dispatcher has no leased lanes yet".into());
-    }
+fn lanes(work: &Work, leases: Option<&Leases>) -> Result<Lanes, Error> {
     let work = work.clone();
-    let lanes = Dispatcher::builder(|message: &Message| message.key)
-        .concurrency(CONCURRENCY)
-        .spawn(move |message: Message| {
-            let work = work.clone();
-            async move {
-                work.handle(message).await;
-                Ok::<(), Infallible>(())
-            }
-        })?;
+    let mut lanes = Dispatcher::builder(|message: &Message| message.key).concurrency(CONCURRENCY);
+    if let Some(leases) = leases {
+        let leased = leases.lanes(TTL, |key: &u32| key.to_be_bytes())?;
+        lanes = lanes.leased_by(leased.linger(LINGER));
+    }
+    let lanes = lanes.spawn(move |message: Message| {
+        let work = work.clone();
+        async move {
+            work.handle(message).await;
+            Ok::<(), Infallible>(())
+        }
+    })?;
     Ok(lanes)
 }

@@ -10,7 +10,6 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use crate::Error;
-use crate::leased;
 use crate::message::Message;
 use crate::work::Work;
 
@@ -132,14 +131,6 @@ impl Id {
     /// Whether it keeps the order of each key, however many workers there are.
     pub fn keeps_order(self) -> bool {
         self.is_keylane()
-    }
-
-    /// Whether it can be measured yet.
-    pub fn is_there(self) -> bool {
-        match self {
-            Self::LanesLeased => leased::IS_THERE,
-            _ => true,
-        }
     }
 
     /// Opens it on an empty server.

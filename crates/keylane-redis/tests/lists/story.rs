@@ -252,7 +252,7 @@ mod tests {
     const START: What = What::Start;
     const END: What = What::End;
 
-    fn is_good(entries: &[(What, u32, u64, u64)], faults: &[(Place, u32, u64)]) -> bool {
+    fn is_good(entries: &[(What, u32, u64, u64)], faults: &[(Place, u32, &[u64])]) -> bool {
         let journal = entries.iter().map(|(what, worker, id, token)| Entry {
             what: *what,
             worker: *worker,
@@ -264,7 +264,7 @@ mod tests {
         let faults = faults.iter().map(|(place, worker, id)| Fault {
             place: *place,
             worker: Some(*worker),
-            held: [*id].into(),
+            held: id.iter().copied().collect(),
         });
         let story = Story {
             pushed: [(1, 1), (2, 1)].into(),
@@ -287,20 +287,21 @@ mod tests {
         assert!(!is_good(&[one, two, invented].concat(), &[]), "invented");
         let repeated = [one, again, [(START, 2, 2, 13), (END, 2, 2, 13)]].concat();
         assert!(!is_good(&repeated, &[]), "without a fault");
-        assert!(!is_good(&repeated, &[(2, 2, 1)]), "of another worker");
-        assert!(!is_good(&repeated, &[(2, 1, 2)]), "of another element");
-        assert!(is_good(&repeated, &[(2, 1, 1)]));
+        assert!(!is_good(&repeated, &[(2, 2, &[1])]), "of another worker");
+        assert!(!is_good(&repeated, &[(2, 1, &[2])]), "of another element");
+        assert!(is_good(&repeated, &[(2, 1, &[1])]));
         let behind = [&one[..], &two, &[(START, 2, 2, 13), (END, 2, 2, 13)]].concat();
-        assert!(is_good(&behind, &[(3, 1, 2)]));
-        // Begun when the worker went on, and not the first that was left.
-        assert!(is_good(&behind, &[(2, 1, 2)]));
+        assert!(is_good(&behind, &[(3, 1, &[2])]));
+        // Begun when the worker had gone on: the first that was left, and another one.
+        assert!(is_good(&behind, &[(2, 1, &[1, 2])]));
+        assert!(!is_good(&behind, &[(1, 1, &[1, 2])]));
         let end = [(START, 2, 2, 13), (END, 2, 2, 13)];
         // The late end of the first one: refused, and taken.
         for (token, may_be) in [(1_010, true), (10, false)] {
             let overlapping = [&one[..1], &again, &[(END, 1, 1, token)], &end].concat();
-            assert_eq!(is_good(&overlapping, &[(1, 1, 1)]), may_be);
+            assert_eq!(is_good(&overlapping, &[(1, 1, &[1])]), may_be);
         }
         let lower = [&one[..1], &[(START, 2, 1, 9), (END, 2, 1, 9)], &end].concat();
-        assert!(!is_good(&lower, &[(1, 1, 1)]), "a lower token is taken");
+        assert!(!is_good(&lower, &[(1, 1, &[1])]), "a lower token is taken");
     }
 }
