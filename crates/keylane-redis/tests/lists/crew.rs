@@ -27,6 +27,7 @@ pub(crate) struct Crew {
     pub(crate) list: String,
     pub(crate) workers: Vec<Intake>,
     pub(crate) sink: Sink,
+    queue: ListQueue,
     handled: Arc<Mutex<HashSet<u64>>>,
     last: Arc<AtomicU64>,
     known: BTreeMap<u64, u64>,
@@ -50,7 +51,7 @@ impl Crew {
         let (handled, ends) = (Arc::default(), Arc::default());
         let last = Arc::<AtomicU64>::default();
         let produced = Producer {
-            queue: producer,
+            queue: producer.clone(),
             keys,
             handled: Arc::clone(&handled),
             last: Arc::clone(&last),
@@ -60,6 +61,7 @@ impl Crew {
             list: list.to_owned(),
             workers: Vec::new(),
             sink,
+            queue: producer,
             handled,
             last,
             known: BTreeMap::new(),
@@ -147,8 +149,9 @@ impl Crew {
         for worker in &self.workers {
             worker.stop().within(Duration::from_secs(10)).await;
         }
-        // Workers that could not say that they leave.
+        // Workers that could not say that they leave are gone when their leases have run out.
         until("all have gone", async || {
+            let _ = self.queue.return_expired().await;
             let mut expire = cmd("ZCARD");
             expire.arg(beside(&list, "workers"));
             let left: u64 = expire.query_async(&mut server).await.unwrap();
