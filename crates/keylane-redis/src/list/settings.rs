@@ -72,7 +72,6 @@ pub(super) struct Settings {
     pub(super) list: Bytes,
     pub(super) key: ListKey,
     pub(super) ttl: Duration,
-    pub(super) most_held: usize,
     pub(super) most_sent: usize,
     pub(super) most_bytes: usize,
     pub(super) is_cyclic: bool,
@@ -88,7 +87,6 @@ impl ListBuilder {
                 list,
                 key: ListKey::none(),
                 ttl: Duration::from_secs(10),
-                most_held: 20_000,
                 most_sent: 100_000,
                 most_bytes: 4 << 20,
                 is_cyclic: false,
@@ -111,16 +109,6 @@ impl ListBuilder {
     #[must_use]
     pub fn lease(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl.min(LONGEST_LEASE);
-        self
-    }
-
-    /// Most elements that a worker has at a time and that have not settled, those included of which only
-    /// the position is kept beside full lanes (see `IntakeSettings::deferred`); 20,000 unless set. With that
-    /// many it takes nothing until some settle. All that a worker has goes back in one step of the server,
-    /// which does nothing else meanwhile: some 10 microseconds for each element.
-    #[must_use]
-    pub fn most_held(mut self, most: usize) -> Self {
-        self.settings.most_held = most;
         self
     }
 
@@ -175,7 +163,6 @@ impl ListBuilder {
         names::check("list", &settings.list)?;
         let zeros = [
             ("lease", settings.ttl.as_millis() == 0),
-            ("most_held", settings.most_held == 0),
             ("most_sent", settings.most_sent == 0),
             ("most_bytes", settings.most_bytes == 0),
         ];

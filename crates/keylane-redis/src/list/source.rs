@@ -37,8 +37,6 @@ pub struct ListSource {
     opened: u64,
     /// What is settled, and may not be told, from the time before the source was opened again.
     untold: Said,
-    /// Handed over, and not settled.
-    handed: usize,
     /// Given back, to be handed over again.
     again: Vec<Token>,
     /// The letters of these are kept, and they are gone.
@@ -90,7 +88,6 @@ impl ListSource {
             open: None,
             opened: 0,
             untold: Said::default(),
-            handed: 0,
             again: Vec::new(),
             lettered: HashSet::new(),
         }
@@ -173,7 +170,6 @@ impl Source for ListSource {
             // What was to be noted, or to come again, comes with the rest.
             (self.untold.done, self.untold.gone) = (said.done, said.gone);
         }
-        self.handed = 0;
         self.again.clear();
         self.lettered.clear();
         let mut link = self
@@ -236,10 +232,8 @@ impl Source for ListSource {
                     && let Some(taken) = state.taken.pop_front()
                 {
                     into.push(self.delivery(taken));
-                    self.handed += 1;
                 }
-                let most_held = self.shared.settings.most_held;
-                let room = into.room().min(most_held.saturating_sub(self.handed));
+                let room = into.room();
                 let is_more = state.want(room);
                 let comes_again = room > 0 && !self.again.is_empty();
                 if comes_again {
@@ -273,7 +267,6 @@ impl Source for ListSource {
 
     async fn settle(&mut self, settled: &[Settlement<ListPosition>]) -> Result<(), SourceError> {
         let mailbox = Arc::clone(&self.opened()?.mailbox);
-        self.handed = self.handed.saturating_sub(settled.len());
         let (again, lettered) = (&mut self.again, &mut self.lettered);
         mailbox.say(|said| {
             for Settlement {

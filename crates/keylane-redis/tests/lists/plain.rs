@@ -290,56 +290,6 @@ async fn a_spool_delivers_to_a_list() {
     intake.stop().await;
 }
 
-/// Also where the source may defer what its lane has no room for.
-#[tokio::test]
-async fn a_worker_has_no_more_than_it_may() {
-    let list = List::new("held").await;
-    let builder = list.builder().key(ListKey::before(b":"));
-    let queue = builder.most_held(100).build().unwrap();
-    let elements: Vec<RawMessage> = (0..500)
-        .map(|n| RawMessage::new(format!("{n}")).key("a"))
-        .collect();
-    queue.push_all(&elements).await.unwrap();
-    let (go, may_go) = tokio::sync::watch::channel(false);
-    let (seen, mut see) = mpsc::unbounded_channel();
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
-        .lane_capacity(8, keylane::Overflow::Wait)
-        .on_exhausted(OnExhausted::Halt)
-        .spawn(move |message: RawMessage| {
-            let (mut may_go, seen) = (may_go.clone(), seen.clone());
-            async move {
-                let _ = may_go.wait_for(|go| *go).await;
-                let _ = seen.send((message, ()));
-                Ok::<(), std::io::Error>(())
-            }
-        })
-        .unwrap();
-    let intake = dispatcher.consume(queue.source()).unwrap();
-    let held = async || {
-        let status = queue.status().await.unwrap();
-        let workers = status.workers.iter();
-        workers.map(|worker| worker.held).sum::<u64>()
-    };
-    let full = async {
-        while held().await < 100 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(30), full).await.unwrap();
-    // The lease is renewed a few times meanwhile.
-    let lease = Duration::from_secs(2);
-    let until = tokio::time::Instant::now() + lease;
-    while tokio::time::Instant::now() < until {
-        assert_eq!(held().await, 100);
-        tokio::time::sleep(lease / 20).await;
-    }
-    go.send_replace(true);
-    for n in 0..500 {
-        assert_eq!(next(&mut see).await.0.payload, format!("{n}"));
-    }
-    intake.stop().await;
-}
-
 #[tokio::test]
 async fn a_list_of_something_else_is_a_typed_error() {
     let list = List::new("wrong").await;
