@@ -1,20 +1,43 @@
 //! What the headers of a dead letter say.
 
+use std::fmt;
+
 use bytes::Bytes;
-use keylane::source::LetterCause;
+use keylane::DeadLetter;
+use keylane::source::{LetterCause, RawLetter};
 
 /// An error may be long, and the beginning says what it is.
 const MOST_CHARS: usize = 2_000;
 
 /// How often a message was tried, and why it was given up on.
 #[derive(Clone, Debug)]
-pub(crate) struct Why<'a> {
+pub(crate) struct Why {
     pub(crate) attempts: u32,
     pub(crate) cause: LetterCause,
-    pub(crate) error: &'a str,
+    pub(crate) error: String,
 }
 
-impl Why<'_> {
+impl From<&RawLetter> for Why {
+    fn from(letter: &RawLetter) -> Self {
+        Self {
+            attempts: 0,
+            cause: LetterCause::Undecodable,
+            error: letter.error.to_string(),
+        }
+    }
+}
+
+impl<K, M, E: fmt::Debug> From<&DeadLetter<K, M, E>> for Why {
+    fn from(letter: &DeadLetter<K, M, E>) -> Self {
+        Self {
+            attempts: letter.attempts,
+            cause: letter.failure.cause(),
+            error: letter.failure.to_string(),
+        }
+    }
+}
+
+impl Why {
     /// The headers: `keylane.attempts`, `keylane.cause` and `keylane.error`.
     pub(crate) fn headers(&self) -> Vec<(String, Bytes)> {
         let error: String = self.error.chars().take(MOST_CHARS).collect();

@@ -30,3 +30,4 @@ pub use stream::{
 // What speaks with the servers.
 mod link;
 mod names;
+mod script;

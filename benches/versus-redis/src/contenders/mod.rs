@@ -19,7 +19,7 @@ pub const CONCURRENCY: usize = 256;
 /// Messages that are stored in one call.
 pub const CHUNK: u64 = 1_000;
 
-/// Messages of a list that somebody else holds meanwhile.
+/// Messages of a list that another worker holds meanwhile.
 pub const HELD: usize = 10_000;
 
 /// What a contender is opened for.

@@ -51,7 +51,7 @@ impl NaiveList {
             workers.push(client.get_multiplexed_async_connection().await?);
         }
         let mut connection = client.get_multiplexed_async_connection().await?;
-        // In work with somebody else.
+        // In work with another worker.
         let mut hold = cmd("LPUSH");
         hold.arg(PROCESSING);
         for number in 0..HELD {

@@ -5,7 +5,6 @@
 //! slot.
 
 mod name;
-mod script;
 
 use std::fmt::{self, Write};
 use std::sync::LazyLock;
@@ -20,10 +19,10 @@ use redis::{Cmd, FromRedisValue};
 
 use self::name::Names;
 pub(crate) use self::name::name_of_key;
-pub(crate) use self::script::Script;
-use crate::error::{ConfigError, RedisError};
+pub(crate) use crate::error::{ConfigError, RedisError};
 use crate::link::{Link, Reconnecting};
 use crate::names;
+use crate::script::Script;
 use crate::server::Redis;
 
 /// Most leases in a call of a script. No other command is served meanwhile, for a few milliseconds.
@@ -32,9 +31,11 @@ const AT_ONCE: usize = 1_000;
 /// A hundred years. The server adds the current time to a time to live, and must not overflow.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/acquire.lua")));
-static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/renew.lua")));
-static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/release.lua")));
+static ACQUIRE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[include_str!("lua/acquire.lua")]));
+static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("lua/renew.lua")]));
+static RELEASE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[include_str!("lua/release.lua")]));
 
 /// Leases in Redis or Valkey.
 ///

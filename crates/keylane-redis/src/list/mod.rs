@@ -19,7 +19,7 @@
 //! # The order of a key
 //!
 //! 1. A script happens as a whole, so no element is in two places or in none.
-//! 2. While an element of a key is open, its worker is the owner of the key, and whoever takes another
+//! 2. While an element of a key is open, its worker is the owner of the key, and a worker that takes another
 //!    element of that key sends it to the inbox of the owner. Both count as open.
 //! 3. A worker takes from its inbox first: what is there was in front of what is in the list.
 //! 4. What a worker has goes back to the front of the list as it was: what it has taken, by token, and

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use keylane::error::BoxError;
-use keylane::source::{LetterCause, RawLetter, RawLetterSink, RawMessage};
+use keylane::source::{RawLetter, RawLetterSink, RawMessage};
 use keylane::{DeadLetter, DeadLetterSink, async_trait};
 use redis::cmd;
 
@@ -13,7 +13,7 @@ use crate::error::RedisError;
 use crate::letter::Why;
 
 impl ListQueue {
-    async fn keep_letter(&self, message: &RawMessage, why: &Why<'_>) -> Result<(), RedisError> {
+    async fn keep_letter(&self, message: &RawMessage, why: &Why) -> Result<(), RedisError> {
         let head = letter_head(message.key.as_deref(), &why.headers());
         let mut push = cmd("LPUSH");
         push.arg(&*self.shared.beside("letters", ""));
@@ -31,13 +31,7 @@ impl ListQueue {
 #[async_trait]
 impl RawLetterSink for ListQueue {
     async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
-        let error = letter.error.to_string();
-        let why = Why {
-            attempts: 0,
-            cause: LetterCause::Undecodable,
-            error: &error,
-        };
-        Ok(self.keep_letter(&letter.raw, &why).await?)
+        Ok(self.keep_letter(&letter.raw, &letter.into()).await?)
     }
 }
 
@@ -49,13 +43,7 @@ where
     E: fmt::Debug + Send + Sync,
 {
     async fn accept(&self, letter: &DeadLetter<K, RawMessage, E>) -> Result<(), BoxError> {
-        let error = letter.failure.to_string();
-        let why = Why {
-            attempts: letter.attempts,
-            cause: letter.failure.cause(),
-            error: &error,
-        };
-        Ok(self.keep_letter(&letter.message, &why).await?)
+        Ok(self.keep_letter(&letter.message, &letter.into()).await?)
     }
 }
 

@@ -355,7 +355,7 @@ impl Source for ListSource {
         let why = Why {
             attempts: letter.attempts,
             cause: letter.cause,
-            error: &letter.why,
+            error: letter.why.clone(),
         };
         let key = position.key.as_deref();
         let call = self.shared.call(&LETTER).arg(worker).arg(position.token);

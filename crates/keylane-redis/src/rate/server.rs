@@ -8,11 +8,12 @@ use bytes::Bytes;
 use super::limits::Limits;
 use super::spec::Limit;
 use crate::error::{ErrorKind, RedisError};
-use crate::leases::{Script, name_of_key};
+use crate::leases::name_of_key;
 use crate::link::{Link, Reconnecting};
 use crate::names;
+use crate::script::Script;
 
-static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/take.lua")));
+static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("lua/take.lua")]));
 
 pub(super) struct Server {
     link: Reconnecting,

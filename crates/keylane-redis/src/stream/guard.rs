@@ -1,7 +1,7 @@
 //! Attempts are noted before they start, where a crash must not hide them.
 //!
 //! The first attempt at an entry that was never handed over before needs no note: if the process dies with
-//! it, the entry is pending, and whoever takes the stream over notes each attempt at it.
+//! it, the entry is pending, and the owner that takes the stream over notes each attempt at it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use keylane::error::BoxError;
-use keylane::source::{LetterCause, RawLetter, RawLetterSink, RawMessage};
+use keylane::source::{RawLetter, RawLetterSink, RawMessage};
 use keylane::{DeadLetter, DeadLetterSink, async_trait};
 use redis::Value;
 
@@ -152,7 +152,7 @@ impl StreamSink {
         key.map_or(0, |key| partition_of(key, count) as usize)
     }
 
-    async fn keep_letter(&self, message: &RawMessage, why: &Why<'_>) -> Result<(), RedisError> {
+    async fn keep_letter(&self, message: &RawMessage, why: &Why) -> Result<(), RedisError> {
         let mut letter = message.clone();
         let ours = why.headers();
         // What it has of these from an earlier death is replaced.
@@ -166,13 +166,7 @@ impl StreamSink {
 #[async_trait]
 impl RawLetterSink for StreamSink {
     async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
-        let error = letter.error.to_string();
-        let why = Why {
-            attempts: 0,
-            cause: LetterCause::Undecodable,
-            error: &error,
-        };
-        Ok(self.keep_letter(&letter.raw, &why).await?)
+        Ok(self.keep_letter(&letter.raw, &letter.into()).await?)
     }
 }
 
@@ -183,13 +177,7 @@ where
     E: fmt::Debug + Send + Sync,
 {
     async fn accept(&self, letter: &DeadLetter<K, RawMessage, E>) -> Result<(), BoxError> {
-        let error = letter.failure.to_string();
-        let why = Why {
-            attempts: letter.attempts,
-            cause: letter.failure.cause(),
-            error: &error,
-        };
-        Ok(self.keep_letter(&letter.message, &why).await?)
+        Ok(self.keep_letter(&letter.message, &letter.into()).await?)
     }
 }
 

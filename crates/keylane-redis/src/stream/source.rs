@@ -726,7 +726,7 @@ impl Source for StreamSource {
         let why = Why {
             attempts: letter.attempts,
             cause: letter.cause,
-            error: &letter.why,
+            error: letter.why.clone(),
         };
         let id = position.id;
         let mut fields: Vec<(String, Bytes)> = vec![

@@ -174,7 +174,7 @@ impl Steward {
     /// How many members there are, and the place of this one.
     async fn join(&self) -> Result<(usize, usize), Failure> {
         let name = self.member.name().unwrap_or_default();
-        let answer = JOIN.run(&self.worker.link, |command| {
+        let answer = JOIN.run::<_, Failure>(&self.worker.link, |command| {
             command.arg(1).arg(&*self.members).arg(&*name);
             command
                 .arg(&self.random)

@@ -13,9 +13,10 @@ use super::builder::StreamStart;
 use super::cursor::Page;
 use super::id::EntryId;
 use super::origin::Origin;
-use super::script::{LEAVE, LETTER, PAGE, Script, TAKE, TELL, TRIM};
+use super::script::{LEAVE, LETTER, PAGE, TAKE, TELL, TRIM};
 use crate::link::Link;
 use crate::names;
+use crate::script::Script;
 
 /// A stream and its group.
 #[derive(Debug)]

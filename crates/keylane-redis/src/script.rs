@@ -2,30 +2,33 @@
 
 use redis::{Cmd, ErrorKind, FromRedisValue, ServerErrorKind, cmd};
 
-use crate::error::RedisError;
 use crate::link::Link;
 
 /// A script, which servers know by its hash once they have seen it.
+#[derive(Debug)]
 pub(crate) struct Script {
-    code: &'static str,
+    code: String,
     hash: String,
 }
 
 impl Script {
-    pub(crate) fn new(code: &'static str) -> Self {
+    /// The script that these parts are together.
+    pub(crate) fn new(parts: &[&str]) -> Self {
+        let code = parts.concat();
         Self {
+            hash: redis::Script::new(&code).get_hash().to_owned(),
             code,
-            hash: redis::Script::new(code).get_hash().to_owned(),
         }
     }
 
     /// Runs it. A server that does not know it, because it was started anew or has forgotten it, is
     /// sent the whole of it: nothing was done before that.
-    pub(crate) async fn run<T: FromRedisValue>(
+    pub(crate) async fn run<T: FromRedisValue, E: From<redis::RedisError>>(
         &self,
-        link: &mut Link,
+        link: &Link,
         arguments: impl Fn(&mut Cmd),
-    ) -> Result<T, RedisError> {
+    ) -> Result<T, E> {
+        let mut link = link.clone();
         let command = |name, script: &str| {
             let mut command = cmd(name);
             command.arg(script);
@@ -33,9 +36,9 @@ impl Script {
             command
         };
         let known = command("EVALSHA", &self.hash);
-        match known.query_async(link).await {
+        match known.query_async(&mut link).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                Ok(command("EVAL", self.code).query_async(link).await?)
+                Ok(command("EVAL", &self.code).query_async(&mut link).await?)
             }
             answer => Ok(answer?),
         }
