@@ -30,7 +30,7 @@ pub(super) async fn own(worker: Arc<Worker>, place: Arc<Place>, lease: Lease) {
     }
     let lease = Arc::new(lease);
     let flow = Arc::new(Flow::new(settings.read_ahead));
-    let teller = Arc::new(Teller::default());
+    let teller = Arc::new(Teller::new(worker.counters.clone()));
     let telling = tell(Arc::clone(&worker), tenure.clone(), Arc::clone(&teller));
     let (orders, mut ordered) = mpsc::unbounded_channel();
     worker.say(News::Gained(Box::new(Gained {

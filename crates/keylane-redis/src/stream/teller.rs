@@ -11,6 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
 use super::answer::Failure;
+use super::counts::Counters;
 use super::id::EntryId;
 use super::position::StreamPosition;
 use super::tenure::{Refused, Tenure};
@@ -29,6 +30,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Teller {
     queue: Mutex<Queue>,
     wake: Notify,
+    counters: Counters,
 }
 
 #[derive(Debug, Default)]
@@ -90,21 +92,37 @@ impl Marks {
     }
 }
 
+impl Queue {
+    fn end(&mut self, end: End) {
+        self.end = Some(end);
+        self.said = Said::default();
+        // Their callers look at the end.
+        self.waiting.clear();
+    }
+}
+
 impl Teller {
-    /// Acks these. Returns how many acks are dropped, because another owner is there.
-    pub(super) fn ack(&self, ids: &mut Vec<EntryId>) -> u64 {
+    /// Counts the acks that are refused.
+    pub(super) fn new(counters: Counters) -> Self {
+        Self {
+            counters,
+            ..Self::default()
+        }
+    }
+
+    /// Acks these. They are refused if another owner is there.
+    pub(super) fn ack(&self, ids: &mut Vec<EntryId>) {
         let count = ids.len() as u64;
         let mut queue = self.queue();
         if let Some(End::Refused { acks }) = &mut queue.end {
             *acks += count;
             ids.clear();
-            return count;
+            return self.counters.add(|counts| counts.refused += count);
         }
         queue.marks.acks += count;
         queue.said.acks.append(ids);
         drop(queue);
         self.wake.notify_one();
-        0
     }
 
     /// Notes so many attempts.
@@ -170,18 +188,18 @@ impl Teller {
         }
     }
 
-    /// Nothing is told any more. Returns how many acks are dropped.
-    fn end(&self, end: End) -> u64 {
+    /// Another owner is there: nothing is told any more.
+    fn refuse(&self) {
         let mut queue = self.queue();
-        let dropped = queue.marks.acks - queue.told.acks;
-        queue.end = Some(match end {
-            End::Refused { .. } => End::Refused { acks: dropped },
-            End::Failed => End::Failed,
-        });
-        queue.said = Said::default();
-        // Their callers look at the end.
-        queue.waiting.clear();
-        dropped
+        let acks = queue.marks.acks - queue.told.acks;
+        // Before a caller can see the end.
+        self.counters.add(|counts| counts.refused += acks);
+        queue.end(End::Refused { acks });
+    }
+
+    /// The connection has failed: nothing is told any more.
+    fn fail(&self) {
+        self.queue().end(End::Failed);
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -208,14 +226,13 @@ pub(super) async fn tell(worker: Arc<Worker>, tenure: Tenure, teller: Arc<Teller
                     sleep(PAUSE).await;
                 }
                 Err(Failure::Failed(error)) => {
-                    teller.end(End::Failed);
+                    teller.fail();
                     return worker.say(News::Failed(error));
                 }
             }
         };
         if refused {
-            let acks = teller.end(End::Refused { acks: 0 });
-            worker.counters.add(|counts| counts.refused += acks);
+            teller.refuse();
             return worker.say(News::Lost(tenure.id()));
         }
         for note in &said.notes {
@@ -263,16 +280,18 @@ mod tests {
         teller.ack(&mut ids(0..3));
         let said = teller.take();
         assert_eq!(said.acks.len(), 3);
-        assert_eq!(teller.end(End::Refused { acks: 0 }), 3);
+        teller.refuse();
+        assert_eq!(teller.counters.get().refused, 3);
         assert!(teller.told().await.is_err());
-        assert_eq!(teller.ack(&mut ids(3..5)), 2);
+        teller.ack(&mut ids(3..5));
+        assert_eq!(teller.counters.get().refused, 5);
         assert!(teller.is_done());
     }
 
     #[tokio::test]
     async fn a_refusal_without_acks_is_no_failure() {
         let teller = Teller::default();
-        teller.end(End::Refused { acks: 0 });
+        teller.refuse();
         assert!(teller.told().await.is_ok());
     }
 }
