@@ -1,7 +1,7 @@
 //! Lanes that start only while the lease of their key is held, with leases that do as they are told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use keylane::{
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
+const HOUR: Duration = Duration::from_secs(3_600);
 const MS: Duration = Duration::from_millis(1);
 const LINGER: Duration = Duration::from_millis(100);
 
@@ -32,6 +33,7 @@ struct Office {
     /// Calls that are under way.
     waiting: AtomicUsize,
     calls: AtomicUsize,
+    losses: AtomicU64,
 }
 
 #[derive(Default)]
@@ -49,7 +51,7 @@ struct State {
 
 #[derive(Default)]
 struct Flag {
-    lost: Mutex<Option<Instant>>,
+    is_lost: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -95,8 +97,13 @@ impl Leases {
             flag = state.flags.remove(&key);
         });
         let flag = flag.expect("it is held");
-        *flag.lost.lock().unwrap() = Some(Instant::now());
+        self.lost(&flag);
         flag
+    }
+
+    fn lost(&self, flag: &Flag) {
+        flag.is_lost.store(true, Ordering::SeqCst);
+        self.0.losses.fetch_add(1, Ordering::SeqCst);
     }
 
     fn held(&self) -> usize {
@@ -134,6 +141,10 @@ impl<K: AsU64> LaneLeases<K> for Leases {
             }
             changed.await;
         }
+    }
+
+    fn losses(&self) -> u64 {
+        self.0.losses.load(Ordering::SeqCst)
     }
 
     fn linger(&self) -> Duration {
@@ -186,15 +197,18 @@ impl LaneLease for Held {
         self.token
     }
 
-    fn is_held(&self, now: Instant) -> bool {
-        self.flag.lost.lock().unwrap().is_none_or(|lost| now < lost)
+    fn held_until(&self) -> Option<Instant> {
+        match self.flag.is_lost.load(Ordering::SeqCst) {
+            true => None,
+            false => Some(Instant::now() + HOUR),
+        }
     }
 
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.flag.waker.register(cx.waker());
-        match self.is_held(Instant::now()) {
-            true => Poll::Pending,
-            false => Poll::Ready(()),
+        match self.flag.is_lost.load(Ordering::SeqCst) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
     }
 }
@@ -1055,7 +1069,7 @@ async fn leases_come_and_go_under_load() {
                 leases.tell(|state| {
                     state.taken.insert(key);
                     if let Some(flag) = state.flags.remove(&key) {
-                        *flag.lost.lock().unwrap() = Some(Instant::now());
+                        leases.lost(&flag);
                         flag.waker.wake();
                     }
                 });

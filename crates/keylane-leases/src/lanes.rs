@@ -108,6 +108,10 @@ where
         }
     }
 
+    fn losses(&self) -> u64 {
+        self.leases.losses()
+    }
+
     fn linger(&self) -> Duration {
         self.linger
     }
@@ -154,8 +158,8 @@ impl LaneLease for Leased {
         self.lease.token().0
     }
 
-    fn is_held(&self, now: Instant) -> bool {
-        self.lease.term().is_held(now)
+    fn held_until(&self) -> Option<Instant> {
+        self.lease.term().held_until()
     }
 
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -186,6 +186,11 @@ impl Leases {
         places.available_permits() == 0 && !places.is_closed()
     }
 
+    /// How many leases were lost, each after its holder was told.
+    pub(crate) fn losses(&self) -> u64 {
+        self.handle.shared.losses()
+    }
+
     /// Who holds the leases of this handle, for the store.
     pub fn owner(&self) -> &Owner {
         &self.handle.shared.owner

@@ -1,6 +1,7 @@
 //! What the holders of leases share with the task that keeps them.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub(crate) struct Shared {
     pub(crate) places: Arc<Semaphore>,
     /// Wakes the task: there is something new in the state.
     pub(crate) wake: Notify,
+    /// How many leases were lost: one is counted after its holder was told.
+    losses: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -77,6 +80,7 @@ impl Shared {
             owner: Owner::random(),
             places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
             wake: Notify::new(),
+            losses: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -145,7 +149,7 @@ impl Shared {
         // The holders first, and then the store: the task may be about to take what it is told.
         let terms = std::mem::take(&mut state.terms);
         for entry in terms.values() {
-            entry.term.tell(Term::Lost(LeaseLost::Closed));
+            self.tell_loss(entry, LeaseLost::Closed);
         }
         for claim in state.table.release_all() {
             // Nothing waits for a single one.
@@ -199,7 +203,7 @@ impl Shared {
         let mut state = self.state();
         let due = state.table.due(now, most);
         for (key, _) in &due.ran_out {
-            state.lose(key, LeaseLost::RanOut);
+            self.lose(&mut state, key, LeaseLost::RanOut);
         }
         due.renew
     }
@@ -279,11 +283,27 @@ impl Shared {
                         entry.term.tell(Term::Until(at));
                     }
                 }
-                Kept::RanOut => state.lose(key, LeaseLost::RanOut),
-                Kept::TakenOver => state.lose(key, LeaseLost::TakenOver),
+                Kept::RanOut => self.lose(&mut state, key, LeaseLost::RanOut),
+                Kept::TakenOver => self.lose(&mut state, key, LeaseLost::TakenOver),
                 Kept::Gone => {}
             }
         }
+    }
+
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    /// A lease is not held any more, and its holder is told.
+    fn lose(&self, state: &mut State, key: &Bytes, why: LeaseLost) {
+        if let Some(entry) = state.terms.remove(key) {
+            self.tell_loss(&entry, why);
+        }
+    }
+
+    fn tell_loss(&self, entry: &Entry, why: LeaseLost) {
+        entry.term.tell(Term::Lost(why));
+        self.losses.fetch_add(1, Ordering::Release);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -295,13 +315,6 @@ impl State {
     /// Has the store told of a lease that is not held any more.
     fn tell_store(&mut self, claim: Claim, told: Option<oneshot::Sender<()>>) {
         self.released.push_back(Released { claim, told });
-    }
-
-    /// A lease is not held any more, and its holder is told.
-    fn lose(&mut self, key: &Bytes, why: LeaseLost) {
-        if let Some(entry) = self.terms.remove(key) {
-            entry.term.tell(Term::Lost(why));
-        }
     }
 
     fn forget(&mut self, key: &Bytes) {

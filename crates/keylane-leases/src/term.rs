@@ -1,8 +1,5 @@
 //! What the holder of a lease is told about it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -19,64 +16,23 @@ pub(crate) enum Term {
 
 /// The side that knows. It is dropped when the key is free in this process.
 #[derive(Debug)]
-pub(crate) struct TermSender {
-    term: watch::Sender<Term>,
-    end: Arc<End>,
-}
+pub(crate) struct TermSender(watch::Sender<Term>);
 
 /// The other side of a term.
 #[derive(Clone, Debug)]
-pub(crate) struct TermWatch {
-    term: watch::Receiver<Term>,
-    end: Arc<End>,
-}
-
-/// When a lease ends, for those who ask before everything they do.
-#[derive(Debug)]
-struct End {
-    origin: Instant,
-    /// Nanoseconds since the origin; 0 if it is not held. Written before the term, with which it
-    /// agrees.
-    nanos: AtomicU64,
-}
-
-impl End {
-    fn set(&self, term: Term) {
-        let nanos = match term {
-            Term::Until(at) => self.nanos(at),
-            Term::Asked | Term::Lost(_) => 0,
-        };
-        self.nanos.store(nanos, Ordering::Release);
-    }
-
-    fn nanos(&self, at: Instant) -> u64 {
-        let since = at.saturating_duration_since(self.origin);
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-    }
-}
+pub(crate) struct TermWatch(watch::Receiver<Term>);
 
 impl TermSender {
     pub(crate) fn new() -> Self {
-        let end = End {
-            origin: Instant::now(),
-            nanos: AtomicU64::new(0),
-        };
-        Self {
-            term: watch::Sender::new(Term::Asked),
-            end: Arc::new(end),
-        }
+        Self(watch::Sender::new(Term::Asked))
     }
 
     pub(crate) fn tell(&self, term: Term) {
-        self.end.set(term);
-        self.term.send_replace(term);
+        self.0.send_replace(term);
     }
 
     pub(crate) fn watch(&self) -> TermWatch {
-        TermWatch {
-            term: self.term.subscribe(),
-            end: Arc::clone(&self.end),
-        }
+        TermWatch(self.0.subscribe())
     }
 }
 
@@ -84,23 +40,25 @@ impl TermWatch {
     /// Whether the lease is held now. By the clock, and not by what was reported: the report may be
     /// late where the runtime is busy.
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
-        match *self.term.borrow() {
+        match *self.0.borrow() {
             Term::Until(at) if at > Instant::now() => Ok(()),
             Term::Lost(why) => Err(why),
             Term::Until(_) | Term::Asked => Err(LeaseLost::RanOut),
         }
     }
 
-    /// Whether it is held at this time: [`check`](Self::check) without its locks.
-    #[inline]
-    pub(crate) fn is_held(&self, now: Instant) -> bool {
-        self.end.nanos(now) < self.end.nanos.load(Ordering::Acquire)
+    /// Until when it is held, if it is not lost.
+    pub(crate) fn held_until(&self) -> Option<Instant> {
+        match *self.0.borrow() {
+            Term::Until(at) => Some(at),
+            Term::Lost(_) | Term::Asked => None,
+        }
     }
 
     /// Waits until the lease is lost, as reported or by the clock, whichever comes first: the task
     /// that reports may be in the queue of a worker that is blocked.
     pub(crate) async fn lost(&self) -> LeaseLost {
-        let mut watch = self.term.clone();
+        let mut watch = self.0.clone();
         loop {
             let term = *watch.borrow_and_update();
             let until = match term {
@@ -121,6 +79,6 @@ impl TermWatch {
 
     /// Waits until the key is free in this process.
     pub(crate) async fn freed(mut self) {
-        while self.term.changed().await.is_ok() {}
+        while self.0.changed().await.is_ok() {}
     }
 }

@@ -34,6 +34,7 @@ use crate::error::BoxError;
 ///
 /// ```
 /// use std::task::{Context, Poll};
+/// use std::time::Duration;
 /// use keylane::lease::{LaneLease, LaneLeases, LeaseError};
 /// use keylane::Dispatcher;
 /// use tokio::time::Instant;
@@ -45,6 +46,10 @@ use crate::error::BoxError;
 ///     async fn acquire(&self, _: &u64) -> Result<Box<dyn LaneLease>, LeaseError> {
 ///         Ok(Box::new(Token(1)))
 ///     }
+///
+///     fn losses(&self) -> u64 {
+///         0
+///     }
 /// }
 ///
 /// struct Token(u64);
@@ -54,8 +59,8 @@ use crate::error::BoxError;
 ///         self.0
 ///     }
 ///
-///     fn is_held(&self, _: Instant) -> bool {
-///         true
+///     fn held_until(&self) -> Option<Instant> {
+///         Some(Instant::now() + Duration::from_secs(3_600))
 ///     }
 ///
 ///     fn poll_lost(&mut self, _: &mut Context<'_>) -> Poll<()> {
@@ -91,6 +96,13 @@ pub trait LaneLeases<K>: Send + Sync + 'static {
     /// must not stay held then.
     async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LeaseError>;
 
+    /// How many leases were lost so far before the time that their
+    /// [`held_until`](LaneLease::held_until) has said: counted after `held_until` says that it is lost.
+    /// While the number stays the same, that time is not asked for again before it is over.
+    ///
+    /// It is called for each message and each poll, so it is to be cheap; and it does not panic.
+    fn losses(&self) -> u64;
+
     /// How long a lease is kept at least while no message of its key is here: 1 second unless set
     /// otherwise. It is given up before twice that time is over.
     fn linger(&self) -> Duration {
@@ -114,6 +126,10 @@ where
         (**self).acquire(key).await
     }
 
+    fn losses(&self) -> u64 {
+        (**self).losses()
+    }
+
     fn linger(&self) -> Duration {
         (**self).linger()
     }
@@ -130,10 +146,11 @@ pub trait LaneLease: Send + 'static {
     /// The fencing token: higher than those of all grants of the key before.
     fn token(&self) -> u64;
 
-    /// Whether it is held at this time, by the clock of its holder: not by what was reported, which
-    /// may come late. Asked once for each message and each poll, so it is to be cheap. Once it was
-    /// not held, it never is again.
-    fn is_held(&self, now: Instant) -> bool;
+    /// Until when it is held, as far as is known now, by the clock of its holder. `None`: it is lost.
+    ///
+    /// A renewal makes it later, and nothing makes it earlier but a loss, which
+    /// [`losses`](LaneLeases::losses) counts. Once its time is over it stays lost.
+    fn held_until(&self) -> Option<Instant>;
 
     /// Ready once it is lost. The last task that has asked is woken then.
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()>;

@@ -10,7 +10,7 @@ mod imp {
     pub(crate) use tokio::sync::{
         OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot,
     };
-    pub(crate) use tokio::task::coop::consume_budget;
+    pub(crate) use tokio::task::coop::{consume_budget, unconstrained};
     pub(crate) use tokio::task::{AbortHandle, yield_now};
 
     /// By numbers that are hashes, or that this program gives out.
@@ -30,6 +30,8 @@ mod imp {
 
     pub(crate) use shuttle_tokio::task::yield_now as consume_budget;
     pub(crate) use shuttle_tokio::task::yield_now as step_aside;
+    /// There is no budget here.
+    pub(crate) use std::convert::identity as unconstrained;
 
     /// What is walked in the order of the numbers, or a schedule could not be repeated.
     pub(crate) use std::collections::BTreeMap as NumberMap;

@@ -129,10 +129,10 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Whether a job must be checked before it starts.
+    /// Whether the lane of a job may have something else to start instead.
     #[inline]
     pub(super) fn takes_slow_path(&self) -> bool {
-        self.may_be_untimely() || self.has_paused() || self.rejoins || self.guards_starts()
+        self.may_be_untimely() || self.has_paused() || self.rejoins
     }
 
     /// Whether a source, or a lease, has a say before a job starts.

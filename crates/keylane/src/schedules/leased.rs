@@ -1,7 +1,7 @@
 //! Leases that are granted, refused and lost while lanes go on, and end.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,12 +14,16 @@ use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, Key, Message, Orders, task};
 use crate::lease::{LaneLease, LaneLeases, LeaseError};
-use crate::{Dispatcher, rt};
+use crate::rt::atomic::{AtomicBool, AtomicU64};
+use crate::{Dispatcher, clock, rt};
 
 /// Grants a lease after a while, or fails; and takes it away at any moment. Never are there two of
 /// a key.
 #[derive(Clone, Default)]
-struct Fickle(Arc<Mutex<BTreeMap<Key, Arc<Flag>>>>);
+struct Fickle {
+    flags: Arc<Mutex<BTreeMap<Key, Arc<Flag>>>>,
+    losses: Arc<AtomicU64>,
+}
 
 #[derive(Default)]
 struct Flag {
@@ -44,6 +48,10 @@ impl LaneLeases<Key> for Fickle {
         Ok(Box::new(Held(flag)))
     }
 
+    fn losses(&self) -> u64 {
+        self.losses.load(Ordering::SeqCst)
+    }
+
     fn linger(&self) -> Duration {
         Duration::ZERO
     }
@@ -54,8 +62,9 @@ impl LaneLease for Held {
         1
     }
 
-    fn is_held(&self, _: Instant) -> bool {
-        !self.0.is_lost.load(Ordering::SeqCst)
+    fn held_until(&self) -> Option<Instant> {
+        let is_lost = self.0.is_lost.load(Ordering::SeqCst);
+        (!is_lost).then(|| Instant::from(clock::now()) + Duration::from_secs(3_600))
     }
 
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -75,7 +84,7 @@ impl Drop for Held {
 
 impl Fickle {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Arc<Flag>>> {
-        self.0.lock().expect("it does not panic")
+        self.flags.lock().expect("it does not panic")
     }
 
     /// Takes leases away now and then.
@@ -86,6 +95,7 @@ impl Fickle {
             for flag in flags {
                 if rt::one_in(2) {
                     flag.is_lost.store(true, Ordering::SeqCst);
+                    self.losses.fetch_add(1, Ordering::SeqCst);
                     flag.waker.wake();
                 }
             }

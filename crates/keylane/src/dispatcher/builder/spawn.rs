@@ -119,7 +119,10 @@ where
         let (leases, asked_for) = leases
             .map(|leases| {
                 let (requests, asked_for) = mpsc::unbounded_channel();
-                (LeaseTable::new(requests), (leases, asked_for))
+                (
+                    LeaseTable::new(Arc::clone(&leases), requests),
+                    (leases, asked_for),
+                )
             })
             .unzip();
         let limits = config.limits(rt::workers(&runtime));

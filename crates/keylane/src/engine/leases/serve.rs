@@ -15,7 +15,7 @@ use super::table::{LeaseRequest, LeaseTable};
 use crate::clock::{self, Alarm, Instant};
 use crate::lanes::{Effects, later};
 use crate::lease::{LaneLease, LaneLeases, LeaseError};
-use crate::rt::{self, Arc, mpsc};
+use crate::rt::{self, Arc, mpsc, unconstrained};
 use crate::types::Spec;
 use crate::unwind::{caught, dropped};
 
@@ -44,6 +44,8 @@ pub(crate) async fn serve_leases<T: Spec>(
     let mut rounds = Rounds::new(caught(|| leases.linger()).unwrap_or_default());
     let is_full = || caught(|| leases.is_full()).unwrap_or(false);
     let mut reports = Reports::default();
+    // Unconstrained: all have the budget of this task. Once it is spent, each call would wake itself,
+    // and thousands of calls would be polled for each that gets on.
     let mut asked = FuturesUnordered::new();
     // Keys in backoff do not delay keys that were not asked for yet.
     let mut waiting = FuturesUnordered::new();
@@ -54,7 +56,7 @@ pub(crate) async fn serve_leases<T: Spec>(
             () = engine.shutdown.ended() => return,
             Some(request) = requests.recv() => {
                 rounds.add(&request);
-                asked.push(ask(Arc::clone(&leases), request, WAIT));
+                asked.push(unconstrained(ask(Arc::clone(&leases), request, WAIT)));
             }
             Some((request, wait, answer)) = asked.next(), if !asked.is_empty() => match answer {
                 None => {}
@@ -69,7 +71,7 @@ pub(crate) async fn serve_leases<T: Spec>(
                 }
             },
             Some((request, wait)) = waiting.next(), if !waiting.is_empty() => {
-                asked.push(ask(Arc::clone(&leases), request, wait));
+                asked.push(unconstrained(ask(Arc::clone(&leases), request, wait)));
             }
             () = poll_fn(|cx| rounds.poll(is_short, cx)) => rounds.look(&engine, is_short),
         }

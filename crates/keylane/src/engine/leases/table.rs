@@ -2,22 +2,27 @@
 
 use std::task::Context;
 
+use hashbrown::HashTable;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::clock::Instant;
-use crate::lease::LaneLease;
+use crate::clock::{self, Instant};
+use crate::lease::{LaneLease, LaneLeases};
 use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::rt::{Mutex, NumberMap, OwnLine, lock, mpsc};
+use crate::rt::{Arc, Mutex, OwnLine, lock, mpsc};
+use crate::unwind::dropped;
 
 /// A power of two.
 const SHARDS: usize = 64;
 
 /// By key: a lease that is held, or that was asked for.
 pub(crate) struct LeaseTable<K> {
+    leases: Arc<dyn LaneLeases<K>>,
     /// By the hash of the key, so that runners seldom meet.
     shards: Box<[OwnLine<Mutex<Shard<K>>>]>,
     /// The channel to the task that acquires. There is one request for each entry at most.
     requests: mpsc::UnboundedSender<LeaseRequest<K>>,
+    /// Where its time begins.
+    epoch: Instant,
     /// How many entries there were.
     count: AtomicUsize,
     /// No lease will be granted any more. Partner: the sweep of the router when the intake has
@@ -27,30 +32,58 @@ pub(crate) struct LeaseTable<K> {
     is_over: AtomicBool,
 }
 
-/// By hash. Hardly ever do two keys have the same.
-type Shard<K> = NumberMap<u64, Bucket<K>>;
+struct Shard<K>(HashTable<Entry<K>>);
 
-struct Bucket<K> {
-    first: Entry<K>,
-    others: Vec<Entry<K>>,
-}
-
+/// Small, because a message that starts looks at one of many: the more of them a cache holds, the
+/// faster it starts.
 struct Entry<K> {
     key: K,
-    /// Tells it from others of its key, before and after.
-    number: usize,
-    state: State,
+    term: Term,
+    state: Box<State>,
 }
 
-enum State {
+/// What a message that starts looks at, and at nothing else as a rule.
+#[derive(Default)]
+struct Term {
+    token: u64,
+    /// Until when the lease was held when it was asked last. 0: it was lost, or not asked.
+    until: Ticks,
+    /// How many were lost before, as far as this counts.
+    losses: Losses,
+}
+
+/// Some eight milliseconds each, since the table was made, rounded down. After a year and more they
+/// are at their end: then no time is before another.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Ticks(u32);
+
+/// How many leases were lost, without the highest bit; and in its place, whether the key had no lane
+/// when its lease was last looked at, and was not used since.
+#[derive(Clone, Copy, Default)]
+struct Losses(u32);
+
+struct State {
+    hash: u64,
+    /// Tells it from others of its key, before and after.
+    number: usize,
+    lease: Lease,
+}
+
+enum Lease {
     /// Dropped, it cancels the call.
-    Asked { _cancel: DropGuard },
-    Held {
-        token: u64,
-        lease: Box<dyn LaneLease>,
-        /// It had no lane when it was last looked at, and was not used since.
-        is_idle: bool,
+    Asked {
+        _cancel: DropGuard,
     },
+    Held(Box<dyn LaneLease>),
+}
+
+/// When a lease is looked at.
+#[derive(Clone, Copy)]
+struct Now {
+    time: Instant,
+    ticks: Ticks,
+    /// Read before the lease is asked.
+    losses: Losses,
 }
 
 /// A key whose lease is to be acquired.
@@ -71,12 +104,17 @@ pub(super) enum Asked {
     Waits,
 }
 
-impl<K: Eq + Clone> LeaseTable<K> {
-    pub(crate) fn new(requests: mpsc::UnboundedSender<LeaseRequest<K>>) -> Self {
+impl<K: Eq + Clone + 'static> LeaseTable<K> {
+    pub(crate) fn new(
+        leases: Arc<dyn LaneLeases<K>>,
+        requests: mpsc::UnboundedSender<LeaseRequest<K>>,
+    ) -> Self {
         let shards = std::iter::repeat_with(|| OwnLine(Mutex::new(Shard::default())));
         Self {
+            leases,
             shards: shards.take(SHARDS).collect(),
             requests,
+            epoch: clock::now(),
             count: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -86,18 +124,13 @@ impl<K: Eq + Clone> LeaseTable<K> {
     /// The token of the lease of a key, if it is held. It is in use from now on.
     #[inline]
     pub(in crate::engine) fn held(&self, hash: u64, key: &K, now: Instant) -> Option<u64> {
+        let now = self.now(now);
         let mut shard = lock(self.shard(hash));
-        match &mut shard.get_mut(&hash)?.entry(key)?.state {
-            State::Held {
-                token,
-                lease,
-                is_idle,
-            } if lease.is_held(now.into()) => {
-                *is_idle = false;
-                Some(*token)
-            }
-            State::Held { .. } | State::Asked { .. } => None,
-        }
+        let entry = shard.entry(hash, key)?;
+        entry.is_held(now, self.epoch).then(|| {
+            entry.term.losses.set_idle(false);
+            entry.term.token
+        })
     }
 
     /// An attempt under the lease of this key is in flight: wakes it when the lease is lost. True:
@@ -109,18 +142,16 @@ impl<K: Eq + Clone> LeaseTable<K> {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> bool {
+        let now = self.now(now);
         let mut shard = lock(self.shard(hash));
-        let entry = shard.get_mut(&hash).and_then(|bucket| bucket.entry(key));
-        if let Some(Entry {
-            state: State::Held { lease, .. },
-            ..
-        }) = entry
+        if let Some(entry) = shard.entry(hash, key)
+            && let Lease::Held(lease) = &mut entry.state.lease
             && lease.poll_lost(cx).is_pending()
-            && lease.is_held(now.into())
+            && entry.is_held(now, self.epoch)
         {
             return false;
         }
-        let lost = take(&mut shard, hash, key);
+        let lost = shard.take(hash, key);
         drop(shard);
         drop(lost);
         true
@@ -128,42 +159,36 @@ impl<K: Eq + Clone> LeaseTable<K> {
 
     /// Asks for the lease of a key that waits for it.
     pub(super) fn ask(&self, hash: u64, key: &K, now: Instant) -> Asked {
+        let now = self.now(now);
         // The key's own `clone`, outside of the lock.
         let (owned, asked_for) = (key.clone(), key.clone());
         let mut shard = lock(self.shard(hash));
-        let entry = shard.get_mut(&hash).and_then(|bucket| bucket.entry(key));
-        match entry.map(|entry| &entry.state) {
-            Some(State::Held { lease, .. }) if lease.is_held(now.into()) => return Asked::Held,
-            Some(State::Asked { .. }) => return Asked::Waits,
-            Some(State::Held { .. }) | None => {}
+        if let Some(entry) = shard.entry(hash, key) {
+            if let Lease::Asked { .. } = entry.state.lease {
+                return Asked::Waits;
+            }
+            if entry.is_held(now, self.epoch) {
+                return Asked::Held;
+            }
         }
         if self.is_closed() || self.is_over.load(Ordering::SeqCst) {
             return Asked::Waits;
         }
-        let lost = take(&mut shard, hash, key);
+        let lost = shard.take(hash, key);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let cancelled = CancellationToken::new();
-        let state = State::Asked {
-            _cancel: cancelled.clone().drop_guard(),
-        };
-        let entry = Entry {
-            key: owned,
+        let _cancel = cancelled.clone().drop_guard();
+        let lease = Lease::Asked { _cancel };
+        let state = Box::new(State {
+            hash,
             number,
+            lease,
+        });
+        shard.put(Entry {
+            key: owned,
+            term: Term::default(),
             state,
-        };
-        match shard.get_mut(&hash) {
-            Some(bucket) => bucket.others.push(entry),
-            None => {
-                let others = Vec::new();
-                shard.insert(
-                    hash,
-                    Bucket {
-                        first: entry,
-                        others,
-                    },
-                );
-            }
-        }
+        });
         drop(shard);
         drop(lost);
         // If the task is gone, so is the dispatcher's runtime.
@@ -180,18 +205,16 @@ impl<K: Eq + Clone> LeaseTable<K> {
     pub(super) fn grant(&self, request: &LeaseRequest<K>, lease: Box<dyn LaneLease>) -> bool {
         let mut lease = Some(lease);
         let mut shard = lock(self.shard(request.hash));
-        let bucket = shard.get_mut(&request.hash);
-        let entry = bucket.and_then(|bucket| bucket.entry(&request.key));
-        if let Some(entry) = entry
-            && entry.number == request.number
+        if let Some(entry) = shard.entry(request.hash, &request.key)
+            && entry.state.number == request.number
             && !self.is_over.load(Ordering::SeqCst)
             && let Some(lease) = lease.take()
         {
-            entry.state = State::Held {
+            entry.term = Term {
                 token: lease.token(),
-                lease,
-                is_idle: false,
+                ..Term::default()
             };
+            entry.state.lease = Lease::Held(lease);
         }
         drop(shard);
         lease.is_none()
@@ -208,25 +231,25 @@ impl<K: Eq + Clone> LeaseTable<K> {
         has_lane: impl FnOnce() -> bool,
     ) -> bool {
         let mut shard = lock(self.shard(hash));
-        let bucket = shard.get_mut(&hash);
-        let Some(entry) = bucket.and_then(|bucket| bucket.entry(key)) else {
+        let Some(entry) = shard.entry(hash, key) else {
             return false;
         };
-        if entry.number != number {
+        if entry.state.number != number {
             return false;
         }
         let has_lane = has_lane();
-        let stays = match &mut entry.state {
-            State::Asked { .. } => has_lane,
-            State::Held { is_idle, .. } => {
-                let was_idle = std::mem::replace(is_idle, !has_lane);
+        let stays = match entry.state.lease {
+            Lease::Asked { .. } => has_lane,
+            Lease::Held(_) => {
+                let was_idle = entry.term.losses.is_idle();
+                entry.term.losses.set_idle(!has_lane);
                 has_lane || (lingers && !was_idle)
             }
         };
         if stays {
             return true;
         }
-        let given_up = take(&mut shard, hash, key);
+        let given_up = shard.take(hash, key);
         drop(shard);
         // Its release, and the key's own drop.
         drop(given_up);
@@ -251,8 +274,21 @@ impl<K: Eq + Clone> LeaseTable<K> {
     pub(in crate::engine) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         for shard in &self.shards {
-            let entries = std::mem::take(&mut *lock(shard));
-            drop(entries);
+            let Shard(entries) = std::mem::take(&mut *lock(shard));
+            // Each by itself: where the drop of one panics, the others are released all the same.
+            for entry in entries {
+                dropped(entry);
+            }
+        }
+    }
+
+    #[inline]
+    fn now(&self, time: Instant) -> Now {
+        Now {
+            time,
+            ticks: Ticks::between(self.epoch, time),
+            // The same number again would take two thousand million losses within one lease.
+            losses: Losses((self.leases.losses() as u32) & !IDLE),
         }
     }
 
@@ -262,27 +298,79 @@ impl<K: Eq + Clone> LeaseTable<K> {
     }
 }
 
-impl<K: Eq> Bucket<K> {
+impl<K: Eq> Shard<K> {
     #[inline]
-    fn entry(&mut self, key: &K) -> Option<&mut Entry<K>> {
-        if self.first.key == *key {
-            return Some(&mut self.first);
-        }
-        self.others.iter_mut().find(|entry| entry.key == *key)
+    fn entry(&mut self, hash: u64, key: &K) -> Option<&mut Entry<K>> {
+        self.0.find_mut(hash, |entry| entry.key == *key)
+    }
+
+    /// Of a key that has no entry.
+    fn put(&mut self, entry: Entry<K>) {
+        let hash = entry.state.hash;
+        self.0.insert_unique(hash, entry, |entry| entry.state.hash);
+    }
+
+    /// Takes the entry of a key, to be dropped outside of the lock.
+    fn take(&mut self, hash: u64, key: &K) -> Option<Entry<K>> {
+        let entry = self.0.find_entry(hash, |entry| entry.key == *key).ok()?;
+        Some(entry.remove().0)
     }
 }
 
-/// Takes the entry of a key out of its shard, to be dropped outside of the lock.
-fn take<K: Eq>(shard: &mut Shard<K>, hash: u64, key: &K) -> Option<Entry<K>> {
-    let bucket = shard.get_mut(&hash)?;
-    if let Some(at) = bucket.others.iter().position(|entry| entry.key == *key) {
-        return Some(bucket.others.swap_remove(at));
+impl<K> Default for Shard<K> {
+    fn default() -> Self {
+        Self(HashTable::new())
     }
-    if bucket.first.key != *key {
-        return None;
+}
+
+impl<K> Entry<K> {
+    #[inline]
+    fn is_held(&mut self, now: Now, epoch: Instant) -> bool {
+        let term = &self.term;
+        let is_known = now.ticks < term.until && term.losses.are(now.losses);
+        is_known || self.ask_again(now, epoch)
     }
-    match bucket.others.pop() {
-        Some(other) => Some(std::mem::replace(&mut bucket.first, other)),
-        None => shard.remove(&hash).map(|bucket| bucket.first),
+
+    #[cold]
+    fn ask_again(&mut self, now: Now, epoch: Instant) -> bool {
+        let Lease::Held(lease) = &self.state.lease else {
+            return false;
+        };
+        let until = lease.held_until().map(Instant::from);
+        self.term.until = until.map_or(Ticks(0), |until| Ticks::between(epoch, until));
+        // What is lost after they were read is counted above them: what is kept here does not outlast
+        // a loss.
+        self.term.losses = now.losses;
+        until.is_some_and(|until| now.time < until)
+    }
+}
+
+impl Ticks {
+    #[inline]
+    fn between(epoch: Instant, time: Instant) -> Self {
+        let nanos = clock::nanos_since(epoch, time);
+        Self(u32::try_from(nanos >> 23).unwrap_or(u32::MAX))
+    }
+}
+
+/// The bit of [`Losses`] that is no count.
+const IDLE: u32 = 1 << 31;
+
+impl Losses {
+    #[inline]
+    fn are(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !IDLE == 0
+    }
+
+    fn is_idle(self) -> bool {
+        self.0 & IDLE != 0
+    }
+
+    /// Writes only what changes: other processors have copies of what is not written.
+    #[inline]
+    fn set_idle(&mut self, is_idle: bool) {
+        if self.is_idle() != is_idle {
+            self.0 ^= IDLE;
+        }
     }
 }

@@ -205,7 +205,12 @@ impl<T: Spec> RunnerSlot<T> {
     fn start(&mut self, context: &mut Context<T::Key>, queued: Queued<T>) -> Option<Job<T>> {
         let ends = self.engine.shutdown.hands_back();
         match queued {
-            Queued::Job(job) if !ends && !self.engine.takes_slow_path() => Some(job),
+            Queued::Job(job) if !ends && !self.engine.takes_slow_path() => {
+                match self.engine.guards_starts() {
+                    true => self.engine.admit(&mut self.tally, context, job),
+                    false => Some(job),
+                }
+            }
             queued => self.start_slowly(context, queued, ends),
         }
     }
