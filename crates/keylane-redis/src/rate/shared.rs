@@ -48,6 +48,8 @@ struct State {
     /// The task that asks, if there is one. Another one that is still there was replaced.
     asker: Option<Asker>,
     askers: u64,
+    /// How often a key was given something.
+    turns: u64,
     away: Option<Away>,
     /// What was taken of the local share of the total.
     local: Local,
@@ -78,6 +80,8 @@ struct Entry {
     forget_at: usize,
     /// Where it is in `due`.
     due: Option<Instant>,
+    /// When it was given something last, in turns: who has waited longest is asked for first.
+    served: u64,
     /// It is in the call that is under way.
     is_asked: bool,
     local: Local,
@@ -129,6 +133,7 @@ impl Shared {
                 due: BTreeSet::new(),
                 asker: None,
                 askers: 0,
+                turns: 0,
                 away: None,
                 local: Local::default(),
                 sweep_at: FEW,
@@ -237,13 +242,18 @@ impl Shared {
         }
         let retry_at = self.shares_until(&state);
         let stopped_until = self.stopped(&state, now).map(|away| away.retry_at);
-        let mut asked = Vec::new();
+        let mut due_keys = Vec::new();
         while stopped_until.is_none()
-            && asked.len() < AT_ONCE
+            && due_keys.len() < AT_ONCE
             && let Some((due, _)) = state.due.first()
             && *due <= now
             && let Some((_, key)) = state.due.pop_first()
         {
+            due_keys.push((state.keys.get(&key).map_or(0, |entry| entry.served), key));
+        }
+        due_keys.sort();
+        let mut asked = Vec::new();
+        for (_, key) in due_keys {
             let Some(entry) = state.keys.get_mut(&key) else {
                 continue;
             };
@@ -307,6 +317,10 @@ impl Shared {
             .limits
             .take_share(&mut entry.local, local, now, waiting);
         entry.bucket.granted(count, now, self.borrowing);
+        if count > 0 {
+            state.turns += 1;
+            entry.served = state.turns;
+        }
         if !wait.is_zero() {
             entry.bucket.none_before(now + wait);
         }
@@ -334,10 +348,15 @@ impl Shared {
             Ok(answers) => {
                 state.away = None;
                 for ((key, _), (count, wait)) in asked.iter().zip(answers) {
-                    let Some(entry) = state.keys.get_mut(key) else {
+                    let State { keys, turns, .. } = &mut *state;
+                    let Some(entry) = keys.get_mut(key) else {
                         continue;
                     };
                     entry.is_asked = false;
+                    if count > 0 {
+                        *turns += 1;
+                        entry.served = *turns;
+                    }
                     entry.bucket.granted(count, sent, self.borrowing);
                     if !wait.is_zero() {
                         entry.bucket.none_before(now + wait);
