@@ -159,30 +159,6 @@ async fn what_is_given_back_comes_again_in_order() {
     assert!(again.iter().all(|one| one.generation > generation));
 }
 
-/// What settles under a generation that has ended is not what is open in the one that has begun.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_settlement_of_a_generation_that_has_ended_acks_nothing() {
-    let server = shared(RedisKind::Redis8).await;
-    let (client, name) = (Client::to(&server).await, new_name("stale"));
-    let source = builder(&server.url(), "g").stream(name.clone());
-    let mut source = Driven::open(source.build().unwrap()).await;
-    client.add_all(&name, 0..3).await;
-    let handed = source.receive(3).await;
-    let returned = Settlement::new(handed[0].position, Outcome::returned(1));
-    source.0.settle(&[returned]).await.unwrap();
-    let generation = handed[0].generation;
-    let (_, received) = source.once(10, Duration::from_secs(5)).await;
-    assert_eq!(received, Received::Revoked(vec![generation]));
-    source.0.release(&[generation]).await.unwrap();
-    let again = source.receive(3).await;
-    assert_eq!(payloads(&again), texts(0..3));
-
-    source.ack(&handed).await;
-    assert_eq!(client.pending(&name, "g").await.len(), 3);
-    source.ack(&again).await;
-    assert_eq!(client.pending(&name, "g").await, []);
-}
-
 /// A stream is read again only when what has settled before is told, in however many steps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_settled_does_not_come_again() {
