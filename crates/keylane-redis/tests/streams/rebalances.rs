@@ -174,13 +174,12 @@ async fn nothing_more_comes_of_a_stream_that_is_to_go() {
     let until = ((seconds + 1) * 1_000 + LEASE.as_millis() as u64).to_string();
     let members = format!("{{{name}}}:keylane:g:members");
     let _: u64 = client.run(&["ZADD", &members, &until, "000"]).await;
-    loop {
-        let (_, received) = source.once(0, Duration::from_secs(5)).await;
-        match received {
-            Received::Revoked(revoked) => break assert_eq!(revoked, [generation]),
-            _ => continue,
+    let revoked = loop {
+        if let (_, Received::Revoked(revoked)) = source.once(0, Duration::from_secs(1)).await {
+            break revoked;
         }
-    }
+    };
+    assert_eq!(revoked, [generation]);
     client.add_all(&name, 6..8).await;
     let more = source.receive_for(Duration::from_millis(300)).await;
     assert_eq!(payloads(&more), texts([]));
