@@ -615,6 +615,55 @@ mod tests {
         );
     }
 
+    /// A rate with one caller that waits, as the call under way is to find it.
+    fn with_one_that_waits() -> (SharedRate, Bytes, oneshot::Receiver<Answer>) {
+        let rate = without_server().per_key(Rate::per_second(1)).build();
+        let (rate, key) = (rate.unwrap(), Bytes::from_static(b"key"));
+        let Entered::Wait(told) = rate.handle.shared.enter(&key, true) else {
+            panic!("there is no permit yet");
+        };
+        (rate, key, told)
+    }
+
+    /// What was granted is kept from the time of the question on, since the server counts from a
+    /// time that is not before.
+    #[tokio::test]
+    async fn an_answer_that_comes_too_late_gives_nothing() {
+        let (rate, key, mut told) = with_one_that_waits();
+        let shared = &rate.handle.shared;
+        let one = || Ok(vec![(1, Duration::ZERO)]);
+        let sent = Instant::now() - shared.borrowing.keep;
+        shared.answered(1, &[(key.clone(), 1)], sent, one());
+        assert!(told.try_recv().is_err());
+        shared.answered(1, &[(key, 1)], Instant::now(), one());
+        assert!(told.try_recv().unwrap().unwrap().redeem());
+    }
+
+    #[tokio::test]
+    async fn a_permit_that_is_put_back_is_kept_no_longer() {
+        let (rate, key, told) = with_one_that_waits();
+        let shared = &rate.handle.shared;
+        let sent = Instant::now();
+        let answer = Ok(vec![(1, Duration::ZERO)]);
+        shared.answered(1, &[(key.clone(), 1)], sent, answer);
+        drop(told);
+        let mut state = shared.state();
+        let bucket = &mut state.keys.get_mut(&key).unwrap().bucket;
+        let until = sent + shared.borrowing.keep;
+        assert_eq!(bucket.take(sent, shared.borrowing), Some(until));
+        assert_eq!(bucket.take(sent, shared.borrowing), None);
+    }
+
+    /// Its caller may have been asleep since it was told.
+    #[tokio::test]
+    async fn a_permit_that_was_told_too_long_ago_is_not_used() {
+        let (rate, key, _told) = with_one_that_waits();
+        let shared = &rate.handle.shared;
+        let now = Instant::now();
+        assert!(!Grant::new(shared, &key, now).redeem());
+        assert!(Grant::new(shared, &key, now + Duration::from_secs(3_600)).redeem());
+    }
+
     #[tokio::test]
     async fn callers_that_are_gone_are_forgotten() {
         let rate = without_server().total(Rate::per(1, Duration::from_secs(3_600)));

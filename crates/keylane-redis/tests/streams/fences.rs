@@ -86,6 +86,23 @@ async fn a_lower_token_takes_nothing_over() {
     assert_eq!(high.0.watch().counts().refused, 0);
 }
 
+/// The token of an owner stays where it is when the owner has left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lower_token_takes_nothing_over_from_an_owner_that_has_left() {
+    let server = shared(RedisKind::Redis8).await;
+    let (client, name) = (Client::to(&server).await, new_name("fence-left"));
+    client.add_all(&name, 0..4).await;
+    let mut high = Driven::open(source(&server.url(), &name, 12).await).await;
+    let handed = high.receive(4).await;
+    high.ack(&handed).await;
+    high.0.close().await.unwrap();
+    client.add_all(&name, 4..6).await;
+    let mut low = Driven::open(source(&server.url(), &name, 8).await).await;
+    let handed = low.receive_for(Duration::from_millis(500)).await;
+    assert_eq!(payloads(&handed), texts([]));
+    assert_eq!(client.left(&name, "g").await, 2);
+}
+
 /// The lease is lost by the clock of this process: nothing starts, and what settles in time is still told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_lease_ends_the_generation() {

@@ -159,6 +159,33 @@ async fn what_is_given_back_comes_again_in_order() {
     assert!(again.iter().all(|one| one.generation > generation));
 }
 
+/// A stream is read again only when what has settled before is told, in however many steps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_settled_does_not_come_again() {
+    const COUNT: usize = 20_000;
+    let server = shared(RedisKind::Redis7).await;
+    let (client, name) = (Client::to(&server).await, new_name("settled"));
+    let mut steps = pipe();
+    for number in 0..COUNT {
+        steps.cmd("XADD").arg(&name).arg("*");
+        steps.arg("payload").arg(number);
+    }
+    client.steps(&steps).await;
+    let source = builder(&server.url(), "g").stream(name.clone());
+    let mut source = Driven::open(source.build().unwrap()).await;
+    let handed = source.receive(COUNT).await;
+    let returned = Settlement::new(handed[COUNT - 1].position, Outcome::returned(0));
+    source.0.settle(&[returned]).await.unwrap();
+    let generation = handed[0].generation;
+    let (_, received) = source.once(10, Duration::from_secs(5)).await;
+    assert_eq!(received, Received::Revoked(vec![generation]));
+    // All of them were in flight, and end now.
+    source.settle(&handed[..COUNT - 1]).await;
+    source.0.release(&[generation]).await.unwrap();
+    let again = source.receive(1).await;
+    assert_eq!(payloads(&again), texts([COUNT as u64 - 1]));
+}
+
 /// Several streams are looked at in turns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_stream_does_not_hold_up_a_short_one() {

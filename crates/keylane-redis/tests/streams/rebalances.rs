@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::source::RawMessage;
+use keylane::source::{RawMessage, Received, Source as _};
 use keylane::{Context, Dispatcher, Intake, IntakeSettings, OnExhausted};
 use keylane_redis::{StreamWatch, partition_of};
 use keylane_testkit::servers::RedisKind;
@@ -13,7 +13,7 @@ use keylane_testkit::{Act, Evidence, History, Id, Rule, Script, ScriptError};
 use redis::cmd;
 use tokio::time::Instant;
 
-use crate::support::{Client, builder, new_name, shared, until};
+use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};
 
 const PARTITIONS: u32 = 6;
 const KEYS: u64 = 40;
@@ -156,4 +156,36 @@ async fn partitions_are_shared_evenly_and_the_order_holds() {
             Rule::Order,
         ]);
     }
+}
+
+/// Of a stream that is to go nothing more is handed over, also of what was read before, until it has gone
+/// and come again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_more_comes_of_a_stream_that_is_to_go() {
+    let server = shared(RedisKind::Valkey9).await;
+    let (client, name) = (Client::to(&server).await, new_name("surplus"));
+    client.add_all(&name, 0..6).await;
+    let source = builder(&server.url(), "g").stream(name.clone());
+    let mut source = Driven::open(source.build().unwrap()).await;
+    let handed = source.receive(2).await;
+    let generation = handed[0].generation;
+    // A member that was there before, for a moment.
+    let (seconds, _): (u64, u64) = client.run(&["TIME"]).await;
+    let until = ((seconds + 1) * 1_000 + LEASE.as_millis() as u64).to_string();
+    let members = format!("{{{name}}}:keylane:g:members");
+    let _: u64 = client.run(&["ZADD", &members, &until, "000"]).await;
+    let revoked = loop {
+        if let (_, Received::Revoked(revoked)) = source.once(0, Duration::from_secs(1)).await {
+            break revoked;
+        }
+    };
+    assert_eq!(revoked, [generation]);
+    client.add_all(&name, 6..8).await;
+    let more = source.receive_for(Duration::from_millis(300)).await;
+    assert_eq!(payloads(&more), texts([]));
+    source.ack(&handed).await;
+    source.0.release(&[generation]).await.unwrap();
+    let again = source.receive(6).await;
+    assert_eq!(payloads(&again), texts(2..8));
+    assert!(again.iter().all(|one| one.generation > generation));
 }
