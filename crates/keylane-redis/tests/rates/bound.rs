@@ -1,5 +1,7 @@
 //! How many start in a time, over all processes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -213,4 +215,35 @@ async fn clusters_keep_to_the_rates() {
         );
     })
     .await;
+}
+
+/// Where the total is what is short, no key gets all of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_wait_for_the_total_take_turns() {
+    let server = shared(RedisKind::Redis8).await;
+    let rate = builder(server, &new_name())
+        .per_key(Rate::per_second(1_000).burst(100))
+        .total(Rate::per_second(50).burst(2));
+    let rate = rate.build().unwrap();
+    let started: Arc<[AtomicUsize; 2]> = Arc::default();
+    let callers = (0..20).map(|caller| {
+        let (rate, started) = (rate.clone(), Arc::clone(&started));
+        tokio::spawn(async move {
+            let key = caller % 2;
+            while started
+                .iter()
+                .map(|of| of.load(Ordering::SeqCst))
+                .sum::<usize>()
+                < 100
+            {
+                rate.acquire(["a", "b"][key]).await.unwrap();
+                started[key].fetch_add(1, Ordering::SeqCst);
+            }
+        })
+    });
+    for caller in Vec::from_iter(callers) {
+        caller.await.unwrap();
+    }
+    let started = started.each_ref().map(|of| of.load(Ordering::SeqCst));
+    assert!(started.iter().all(|count| *count >= 30), "{started:?}");
 }
