@@ -11,6 +11,7 @@ use keylane::error::BoxError;
 use keylane::source::{Generation, Outcome, StartGuard};
 use keylane_leases::Lease;
 
+use super::id::EntryId;
 use super::position::StreamPosition;
 use super::teller::Teller;
 
@@ -21,7 +22,13 @@ pub(super) struct Starts {
     count: AtomicUsize,
     /// Of the generations that are here.
     owners: Mutex<HashMap<Generation, Owner>>,
+    /// Entries of which an attempt was noted that has not failed, or not even started, when they were
+    /// lost; and how many have failed. This process lives, so the noted one was no crash.
+    survived: Mutex<HashMap<(u32, EntryId), u32>>,
 }
+
+/// With so many, entries that have not come back to this process are forgotten.
+const MOST_SURVIVED: usize = 16_384;
 
 /// What is needed of the owner of a stream.
 #[derive(Debug)]
@@ -48,7 +55,41 @@ impl Starts {
     /// Nothing of this generation starts any more.
     pub(super) fn end(&self, generation: Generation) {
         lock(&self.owners).remove(&generation);
-        self.change(|attempts| attempts.retain(|of, _| of.generation != generation));
+        let ended = self.change(|attempts| {
+            let ended = attempts.extract_if(|of, _| of.generation == generation);
+            ended.collect::<Vec<_>>()
+        });
+        for (of, attempt) in ended {
+            self.survive(&of, attempt.wanted.saturating_sub(1));
+        }
+    }
+
+    fn survive(&self, of: &StreamPosition, failed: u32) {
+        let mut survived = lock(&self.survived);
+        if survived.len() >= MOST_SURVIVED {
+            survived.clear();
+        }
+        survived.insert((of.stream, of.id), failed);
+    }
+
+    /// How many attempts at an entry count, of those that the server knows of.
+    pub(super) fn count(&self, stream: u32, id: EntryId, noted: u32) -> u32 {
+        let survived = lock(&self.survived);
+        let failed = survived.get(&(stream, id)).copied();
+        // If there are more, another process has noted them.
+        failed
+            .filter(|failed| noted == failed.saturating_add(1))
+            .unwrap_or(noted)
+    }
+
+    /// The server knows of these now what there is to know.
+    pub(super) fn told(&self, stream: u32, ids: impl Iterator<Item = EntryId>) {
+        let mut survived = lock(&self.survived);
+        if !survived.is_empty() {
+            for id in ids {
+                survived.remove(&(stream, id));
+            }
+        }
     }
 
     /// The server has these.
@@ -101,9 +142,16 @@ impl StartGuard<StreamPosition> for Starts {
         Err("its start is being noted".into())
     }
 
-    fn settles(&self, _: u32, position: &StreamPosition, _: Outcome) {
-        if self.count.load(Ordering::Relaxed) > 0 {
-            self.change(|attempts| attempts.remove(position));
+    fn settles(&self, _: u32, position: &StreamPosition, outcome: Outcome) {
+        if self.count.load(Ordering::Relaxed) > 0
+            && let Some(attempt) = self.change(|attempts| attempts.remove(position))
+        {
+            // Until the server has been told.
+            let failed = match outcome {
+                Outcome::Returned { attempts, .. } => attempts,
+                _ => attempt.wanted.saturating_sub(1),
+            };
+            self.survive(position, failed);
         }
     }
 }
@@ -156,6 +204,22 @@ mod tests {
         assert!(starts.starts(0, &position(0), 1).is_err());
         assert!(starts.starts(0, &position(1), 1).is_err());
         assert!(teller.take().notes.is_empty());
+    }
+
+    /// Its process lives, so it was no crash.
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_was_noted_and_has_not_failed_does_not_count() {
+        let (starts, _teller, _leases) = begun().await;
+        let position = position(0);
+        assert!(starts.starts(0, &position, 3).is_err());
+        starts.note(&position, 3);
+        // The connection breaks before it starts, and the entry comes again.
+        starts.end(Generation(7));
+        assert_eq!(starts.count(0, position.id, 3), 2);
+        // Another process has noted one more since.
+        assert_eq!(starts.count(0, position.id, 4), 4);
+        starts.told(0, [position.id].into_iter());
+        assert_eq!(starts.count(0, position.id, 3), 3);
     }
 
     #[tokio::test(start_paused = true)]

@@ -122,12 +122,14 @@ impl Reader<'_> {
         let entry = |(id, found): (EntryId, Found)| {
             let of_fields = found.fields.iter();
             let bytes = of_fields.map(|(name, value)| name.len() + value.len());
+            let starts = &self.worker.starts;
+            let attempts = starts.count(place.number, id, found.attempts);
             Entry {
                 id,
-                attempts: found.attempts,
+                attempts,
                 is_new: found.is_new,
                 bytes: bytes.sum(),
-                message: fields.decode(origin, id, found.attempts, found.fields),
+                message: fields.decode(origin, id, attempts, found.fields),
             }
         };
         let entries: Vec<_> = found.into_iter().map(entry).collect();

@@ -235,6 +235,10 @@ pub(super) async fn tell(worker: Arc<Worker>, tenure: Tenure, teller: Arc<Teller
             teller.refuse();
             return worker.say(News::Lost(tenure.id()));
         }
+        // An attempt that is about to start is none of these: it has not settled.
+        worker
+            .starts
+            .told(tenure.place.number, said.acks.iter().copied());
         for note in &said.notes {
             worker.starts.note(&note.position, note.attempts);
         }

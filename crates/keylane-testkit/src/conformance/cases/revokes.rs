@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use keylane::Retry;
 use keylane::error::Failure;
+use tokio::time::sleep;
 
 use super::{Result, Stage};
 use crate::check::Evidence;
@@ -126,6 +127,9 @@ pub(in super::super) async fn lost<T: Site>(mut stage: Stage<T>) -> Result {
     stage.finish(intake, Evidence::new()).await
 }
 
+/// What an intake takes at most to hear what its source has said.
+const HEARD: Duration = Duration::from_millis(200);
+
 /// What settles after its generation was lost is counted, and not told.
 pub(in super::super) async fn late_ack<T: Site>(mut stage: Stage<T>) -> Result {
     let gate = Gate::new();
@@ -137,6 +141,8 @@ pub(in super::super) async fn late_ack<T: Site>(mut stage: Stage<T>) -> Result {
     stage.inject(Fault::Lose).await?;
     let parted = || stage.witness.seen().lost + stage.witness.seen().failures > 0;
     stage.until("the source has said so", parted).await?;
+    // The witness hears it right before the intake does, and nothing shows when that has heard it.
+    sleep(HEARD).await;
     gate.release(2);
     let stale = || intake.stats().stale == 2;
     stage.until("two late outcomes are counted", stale).await?;
