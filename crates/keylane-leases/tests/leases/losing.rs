@@ -102,6 +102,8 @@ fn a_blocked_worker_does_not_hold_up_the_end() {
         let lease = leases.acquire("key", ttl).await.unwrap();
         let other = leases.acquire("other", ttl).await.unwrap();
         let ran = tokio::spawn(async move { lease.run(std::future::pending::<()>()).await });
+        // Until the task of the leases waits: one that runs would go on where it is.
+        sleep(ttl / 10).await;
         // It wakes the task of the leases, which goes to the queue of this worker, and blocks.
         let blocks = tokio::spawn(async move {
             drop(other);

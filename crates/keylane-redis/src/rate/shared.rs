@@ -313,14 +313,31 @@ impl Shared {
             return;
         };
         let waiting = entry.waiting();
-        let (count, wait) = self
+        let taken = self
             .limits
             .take_share(&mut entry.local, local, now, waiting);
-        entry.bucket.granted(count, now, self.borrowing);
+        self.grant(state, key, taken, (now, now), told);
+    }
+
+    /// So many permits were granted for a key, at a time that is over, and there are no more for so
+    /// long from now on.
+    fn grant(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &Bytes,
+        (count, wait): (u32, Duration),
+        (granted, now): (Instant, Instant),
+        told: &mut Told,
+    ) {
+        let State { keys, turns, .. } = state;
+        let Some(entry) = keys.get_mut(key) else {
+            return;
+        };
         if count > 0 {
-            state.turns += 1;
-            entry.served = state.turns;
+            *turns += 1;
+            entry.served = *turns;
         }
+        entry.bucket.granted(count, granted, self.borrowing);
         if !wait.is_zero() {
             entry.bucket.none_before(now + wait);
         }
@@ -347,22 +364,11 @@ impl Shared {
         match answer {
             Ok(answers) => {
                 state.away = None;
-                for ((key, _), (count, wait)) in asked.iter().zip(answers) {
-                    let State { keys, turns, .. } = &mut *state;
-                    let Some(entry) = keys.get_mut(key) else {
-                        continue;
-                    };
-                    entry.is_asked = false;
-                    if count > 0 {
-                        *turns += 1;
-                        entry.served = *turns;
+                for ((key, _), answer) in asked.iter().zip(answers) {
+                    if let Some(entry) = state.keys.get_mut(key) {
+                        entry.is_asked = false;
                     }
-                    entry.bucket.granted(count, sent, self.borrowing);
-                    if !wait.is_zero() {
-                        entry.bucket.none_before(now + wait);
-                    }
-                    self.deliver(entry, key, now, &mut told);
-                    self.list(&mut state, key, now);
+                    self.grant(&mut state, key, answer, (sent, now), &mut told);
                 }
             }
             Err(error) => {

@@ -74,6 +74,10 @@ impl Starts {
 
     /// How many attempts at an entry count, of those that the server knows of.
     pub(super) fn count(&self, stream: u32, id: EntryId, noted: u32) -> u32 {
+        // As of each entry that is new.
+        if noted == 0 {
+            return 0;
+        }
         let survived = lock(&self.survived);
         let failed = survived.get(&(stream, id)).copied();
         // If there are more, another process has noted them.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use keylane_redis::Rate;
 use keylane_testkit::servers::{Fsync, Redis, RedisKind};
+use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{builder, calls, each_kind, execute, own};
@@ -33,10 +34,11 @@ async fn callers_at_a_time_share_a_call() {
         let rate = builder(&server, "rate").per_key(Rate::per_second(1_000));
         let rate = rate.borrow(0).build().unwrap();
         let all = join_all((0..4_000_u32).map(|n| rate.acquire((n % 1_000).to_be_bytes())));
-        assert!(all.await.iter().all(Result::is_ok));
+        // All have come before the task that asks runs. With a budget, the first few would go ahead.
+        assert!(unconstrained(all).await.iter().all(Result::is_ok));
         let calls = calls(&server).await;
-        // Each has what had come when it was sent: how many that are, is a matter of the load.
-        assert!(calls <= 4_000 / 20, "{kind}: {calls} calls");
+        // The first one has only what had come when it was sent.
+        assert!(calls <= 5, "{kind}: {calls} calls");
     })
     .await;
 }

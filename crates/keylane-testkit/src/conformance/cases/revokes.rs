@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keylane::Retry;
 use keylane::error::Failure;
-use tokio::time::sleep;
+use keylane::watching::{Event, SourceEvent};
 
 use super::{Result, Stage};
 use crate::check::Evidence;
@@ -127,22 +127,32 @@ pub(in super::super) async fn lost<T: Site>(mut stage: Stage<T>) -> Result {
     stage.finish(intake, Evidence::new()).await
 }
 
-/// What an intake takes at most to hear what its source has said.
-const HEARD: Duration = Duration::from_millis(200);
-
 /// What settles after its generation was lost is counted, and not told.
 pub(in super::super) async fn late_ack<T: Site>(mut stage: Stage<T>) -> Result {
     let gate = Gate::new();
     let script = Script::new(&stage.history).otherwise(Act::ok().waits(&gate));
     let consumer = spawn(script)?;
+    let mut events = consumer.events();
     let intake = stage.consume(&consumer).await?;
     let sent = stage.publish([1, 2]).await?;
     stage.until("both run", || gate.waiting() == 2).await?;
     stage.inject(Fault::Lose).await?;
     let parted = || stage.witness.seen().lost + stage.witness.seen().failures > 0;
     stage.until("the source has said so", parted).await?;
-    // The witness hears it right before the intake does, and nothing shows when that has heard it.
-    sleep(HEARD).await;
+    // The witness hears it right before the intake does.
+    let heard = || {
+        let mut events = std::iter::from_fn(|| events.try_recv());
+        events.any(|event| {
+            matches!(
+                event,
+                Event::Source {
+                    what: SourceEvent::Revoked { .. },
+                    ..
+                }
+            )
+        })
+    };
+    stage.until("the intake has heard it", heard).await?;
     gate.release(2);
     let stale = || intake.stats().stale == 2;
     stage.until("two late outcomes are counted", stale).await?;

@@ -206,10 +206,7 @@ impl<T: Spec> RunnerSlot<T> {
         let ends = self.engine.shutdown.hands_back();
         match queued {
             Queued::Job(job) if !ends && !self.engine.takes_slow_path() => {
-                match self.engine.guards_starts() {
-                    true => self.engine.admit(&mut self.tally, context, job),
-                    false => Some(job),
-                }
+                self.engine.admit(&mut self.tally, context, job)
             }
             queued => self.start_slowly(context, queued, ends),
         }
