@@ -4,7 +4,7 @@
 //! and each attempt at those is noted.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keylane::error::BoxError;
@@ -21,6 +21,8 @@ pub(super) struct Starts {
     count: AtomicUsize,
     /// Of the session that is open.
     mailbox: Mutex<Option<Arc<Mailbox>>>,
+    /// Others may have what was handed out with this token or a lower one.
+    lost: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +35,11 @@ impl Starts {
     pub(super) fn opened(&self, mailbox: Arc<Mailbox>) {
         self.change(HashMap::clear);
         *lock(&self.mailbox) = Some(mailbox);
+    }
+
+    /// Others may have what was handed out with this token, or a lower one.
+    pub(super) fn lose(&self, token: Token) {
+        self.lost.fetch_max(token, Ordering::Relaxed);
     }
 
     pub(super) fn note(&self, notes: &[(Token, u32)]) {
@@ -91,5 +98,11 @@ impl StartGuard<ListPosition> for Starts {
         if self.count.load(Ordering::Relaxed) > 0 {
             self.change(|noted| noted.remove(&position.token));
         }
+    }
+
+    fn holds(&self, position: &ListPosition) -> bool {
+        let mailbox = lock(&self.mailbox).clone();
+        let holds = mailbox.is_some_and(|mailbox| mailbox.lock().until > Instant::now());
+        holds && position.token > self.lost.load(Ordering::Relaxed)
     }
 }

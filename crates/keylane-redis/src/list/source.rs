@@ -41,6 +41,8 @@ pub struct ListSource {
     again: Vec<Token>,
     /// The letters of these are kept, and they are gone.
     lettered: HashSet<Token>,
+    /// The highest token of what was handed over.
+    highest: Token,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,7 @@ impl ListSource {
             untold: Said::default(),
             again: Vec::new(),
             lettered: HashSet::new(),
+            highest: 0,
         }
     }
 
@@ -182,6 +185,7 @@ impl Source for ListSource {
         let entered = match self.resume(&mut link).await? {
             Some(entered) => entered,
             None => {
+                self.guard.lose(self.highest);
                 let worker = new_worker();
                 // Before it is asked for: a call that is dropped is resumed.
                 let worker = self.worker.insert(worker);
@@ -231,6 +235,7 @@ impl Source for ListSource {
                 while into.room() > 0
                     && let Some(taken) = state.taken.pop_front()
                 {
+                    self.highest = self.highest.max(taken.token);
                     into.push(self.delivery(taken));
                 }
                 let room = into.room();

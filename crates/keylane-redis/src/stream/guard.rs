@@ -3,9 +3,9 @@
 //! The first attempt at an entry that was never handed over before needs no note: if the process dies with
 //! it, the entry is pending, and the owner that takes the stream over notes each attempt at it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use keylane::error::BoxError;
 use keylane::source::{Generation, Outcome, StartGuard};
@@ -20,8 +20,7 @@ pub(super) struct Starts {
     attempts: Mutex<HashMap<StreamPosition, Attempt>>,
     /// How many there are in it: hardly ever any.
     count: AtomicUsize,
-    /// Of the generations that are here.
-    owners: Mutex<HashMap<Generation, Owner>>,
+    owners: Mutex<Owners>,
     /// Entries of which an attempt was noted that has not failed, or not even started, when they were
     /// lost; and how many have failed. This process lives, so the noted one was no crash.
     survived: Mutex<HashMap<(u32, EntryId), u32>>,
@@ -29,6 +28,17 @@ pub(super) struct Starts {
 
 /// With so many, entries that have not come back to this process are forgotten.
 const MOST_SURVIVED: usize = 16_384;
+
+#[derive(Debug, Default)]
+struct Owners {
+    /// Of the generations that are here.
+    here: HashMap<Generation, Owner>,
+    /// The leases of those that are over. The same one may go on under another generation.
+    past: BTreeMap<Generation, Weak<Lease>>,
+}
+
+/// With so many, the oldest generations are forgotten.
+const MOST_PAST: usize = 1_024;
 
 /// What is needed of the owner of a stream.
 #[derive(Debug)]
@@ -49,12 +59,12 @@ impl Starts {
             teller: Arc::clone(teller),
             lease: Arc::clone(lease),
         };
-        lock(&self.owners).insert(generation, owner);
+        lock(&self.owners).here.insert(generation, owner);
     }
 
     /// Nothing of this generation starts any more.
     pub(super) fn end(&self, generation: Generation) {
-        lock(&self.owners).remove(&generation);
+        lock(&self.owners).end(generation);
         let ended = self.change(|attempts| {
             let ended = attempts.extract_if(|of, _| of.generation == generation);
             ended.collect::<Vec<_>>()
@@ -119,7 +129,7 @@ impl StartGuard<StreamPosition> for Starts {
     fn starts(&self, _: u32, position: &StreamPosition, attempt: u32) -> Result<(), BoxError> {
         let teller = {
             let owners = lock(&self.owners);
-            let owner = owners.get(&position.generation);
+            let owner = owners.here.get(&position.generation);
             let owner = owner.ok_or("the stream is not owned here any more")?;
             // After a pause of the process, the news of the loss may come later.
             owner.lease.check()?;
@@ -157,6 +167,32 @@ impl StartGuard<StreamPosition> for Starts {
             };
             self.survive(position, failed);
         }
+    }
+
+    fn holds(&self, position: &StreamPosition) -> bool {
+        lock(&self.owners).holds(position.generation)
+    }
+}
+
+impl Owners {
+    fn end(&mut self, generation: Generation) {
+        let Some(owner) = self.here.remove(&generation) else {
+            return;
+        };
+        self.past.retain(|_, lease| lease.strong_count() > 0);
+        if self.past.len() >= MOST_PAST {
+            self.past.pop_first();
+        }
+        self.past.insert(generation, Arc::downgrade(&owner.lease));
+    }
+
+    fn holds(&self, generation: Generation) -> bool {
+        let here = self.here.get(&generation);
+        let lease = match here {
+            Some(owner) => Some(Arc::clone(&owner.lease)),
+            None => self.past.get(&generation).and_then(Weak::upgrade),
+        };
+        lease.is_some_and(|lease| lease.check().is_ok())
     }
 }
 

@@ -16,7 +16,7 @@ use super::tenure::{Place, TakenOver, Tenure};
 use super::worker::{Gained, News, Order, Task, Worker};
 
 /// Owns a stream until its lease is lost, or the source gives it up.
-pub(super) async fn own(worker: Arc<Worker>, place: Arc<Place>, lease: Lease) {
+pub(super) async fn own(worker: Arc<Worker>, place: Arc<Place>, lease: Arc<Lease>) {
     let settings = &worker.config.settings;
     let tenure = Tenure::new(
         Arc::clone(&place),
@@ -26,9 +26,8 @@ pub(super) async fn own(worker: Arc<Worker>, place: Arc<Place>, lease: Lease) {
         worker.link.clone(),
     );
     if !take_over(&worker, &tenure, &lease).await {
-        return lease.release().await;
+        return release(lease).await;
     }
-    let lease = Arc::new(lease);
     let flow = Arc::new(Flow::new(settings.read_ahead));
     let teller = Arc::new(Teller::new(worker.counters.clone()));
     let telling = tell(Arc::clone(&worker), tenure.clone(), Arc::clone(&teller));
@@ -98,12 +97,16 @@ pub(super) async fn own(worker: Arc<Worker>, place: Arc<Place>, lease: Lease) {
     {
         tracing::debug!(target: "keylane", %error, "a consumer stays in its group");
     }
-    // The source has let go of its half.
-    if let Some(lease) = Arc::into_inner(lease) {
-        lease.release().await;
-    }
+    release(lease).await;
     if let Some(reply) = reply {
         let _ = reply.send(());
+    }
+}
+
+/// Gives the lease back, unless the source has it too: then it keeps it.
+async fn release(lease: Arc<Lease>) {
+    if let Some(lease) = Arc::into_inner(lease) {
+        lease.release().await;
     }
 }
 

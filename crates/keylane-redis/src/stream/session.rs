@@ -1,10 +1,11 @@
 //! One opening of a source.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use keylane::source::SourceError;
-use keylane_leases::Leases;
+use keylane_leases::{Lease, Leases};
 use redis::{Value, cmd};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -38,6 +39,8 @@ pub(super) struct Lasting<'a> {
     pub(super) resumes: &'a Arc<Resumes>,
     pub(super) member: &'a Member,
     pub(super) leases: Leases,
+    /// Of an opening before this one, by the number of the stream. What is not taken stays.
+    pub(super) kept: &'a mut BTreeMap<u32, Arc<Lease>>,
 }
 
 impl Session {
@@ -63,10 +66,11 @@ impl Session {
         let member = lasting.member.clone();
         let steward = Steward::new(Arc::new(worker), lasting.leases, member, members);
         let (stop, stopped) = oneshot::channel();
+        let kept = std::mem::take(lasting.kept);
         Ok(Self {
             link,
             news,
-            steward: tokio::spawn(steward.run(stopped)),
+            steward: tokio::spawn(steward.run(kept, stopped)),
             stop: Some(stop),
         })
     }

@@ -143,6 +143,10 @@ pub struct StreamSource {
     rewind_at: Option<Instant>,
     probe: Option<oneshot::Receiver<Result<(), RedisError>>>,
     session: Option<Session>,
+    /// Leases of the session before, until the source is open again: attempts under them are here.
+    kept: BTreeMap<u32, Arc<Lease>>,
+    /// Up to when they are kept: others may do better.
+    kept_until: Instant,
 }
 
 /// A stream that is owned.
@@ -207,6 +211,8 @@ impl StreamSource {
             rewind_at: None,
             probe: None,
             session: None,
+            kept: BTreeMap::new(),
+            kept_until: Instant::now(),
         }
     }
 
@@ -577,6 +583,15 @@ impl Source for StreamSource {
     }
 
     async fn open(&mut self) -> Result<(), SourceError> {
+        let now = Instant::now();
+        if !self.held.is_empty() {
+            let ours = self.held.iter();
+            let ours = ours.map(|(number, held)| (*number, Arc::clone(&held.lease)));
+            self.kept = ours.collect();
+            self.kept_until = now + self.config.settings.ttl;
+        } else if self.kept_until <= now {
+            self.kept.clear();
+        }
         self.abandon();
         let leases = match &self.leases {
             Some(leases) => leases.clone(),
@@ -592,6 +607,7 @@ impl Source for StreamSource {
             resumes: &self.resumes,
             member: &self.member,
             leases,
+            kept: &mut self.kept,
         });
         self.session = Some(session.await.map_err(SourceError::failed)?);
         Ok(())
@@ -763,6 +779,7 @@ impl Source for StreamSource {
             session.ended().await;
         }
         self.abandon();
+        self.kept.clear();
         told
     }
 }
@@ -800,6 +817,7 @@ impl Drop for StreamSource {
         }
         // The driver's guard may live on, and has its half of the leases.
         self.abandon();
+        self.kept.clear();
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane_leases::Leases;
 use keylane_leases::error::AcquireError;
+use keylane_leases::{Lease, Leases};
 use redis::{Value, cmd};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
@@ -100,8 +100,18 @@ impl Steward {
         }
     }
 
-    /// Runs until it is told to stop, and no stream is owned any more.
-    pub(super) async fn run(mut self, mut stop: oneshot::Receiver<()>) {
+    /// Runs until it is told to stop, and no stream is owned any more. Goes on with these leases.
+    pub(super) async fn run(
+        mut self,
+        kept: BTreeMap<u32, Arc<Lease>>,
+        mut stop: oneshot::Receiver<()>,
+    ) {
+        for (number, lease) in kept {
+            if lease.check().is_ok() {
+                let place = Arc::clone(&self.places[number as usize]);
+                self.own(place, lease);
+            }
+        }
         let mut look_at = Instant::now();
         loop {
             tokio::select! {
@@ -203,6 +213,12 @@ impl Steward {
         self.surplus.extend(chosen);
     }
 
+    fn own(&mut self, place: Arc<Place>, lease: Arc<Lease>) {
+        let number = place.number;
+        let owner = own(Arc::clone(&self.worker), place, lease);
+        self.owned.insert(number, self.owners.spawn(owner));
+    }
+
     async fn acquire(&mut self, quota: usize, members: usize, place: usize) {
         for stream in order(self.places.len(), members, place) {
             if self.owned.len() >= quota {
@@ -213,11 +229,7 @@ impl Steward {
                 continue;
             }
             match self.leases.try_acquire(place.lease(), self.ttl()).await {
-                Ok(lease) => {
-                    let number = place.number;
-                    let owner = own(Arc::clone(&self.worker), place, lease);
-                    self.owned.insert(number, self.owners.spawn(owner));
-                }
+                Ok(lease) => self.own(place, Arc::new(lease)),
                 Err(AcquireError::Taken { .. }) => {}
                 Err(error) => {
                     tracing::warn!(target: "keylane", %error, "a stream cannot be acquired now");

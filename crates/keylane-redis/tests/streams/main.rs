@@ -4,6 +4,7 @@
 
 mod acks;
 mod attempts;
+mod breaks;
 mod clusters;
 mod conformance;
 mod faults;

@@ -373,4 +373,8 @@ impl<P: Send + Sync> StartGuard<Watched<P>> for WatchedGuard<P> {
     fn settles(&self, slot: u32, watched: &Watched<P>, outcome: Outcome) {
         self.guard.settles(slot, &watched.position, outcome);
     }
+
+    fn holds(&self, watched: &Watched<P>) -> bool {
+        self.guard.holds(&watched.position)
+    }
 }

@@ -30,6 +30,11 @@ impl<P: Clone> PositionGuard<P> {
         positions[index] = Some(position);
     }
 
+    /// Whether the source has what it handed over with this position.
+    pub(super) fn holds(&self, position: &P) -> bool {
+        self.guard.holds(position)
+    }
+
     fn get(&self, slot: u32) -> Option<P> {
         lock(&self.positions).get(slot as usize)?.clone()
     }

@@ -113,8 +113,9 @@ impl IntakeSettings {
         self
     }
 
-    /// How long attempts in flight may go on after a revoke, or after the deadline of a stop; 10
-    /// seconds by default. Then they are dropped.
+    /// How long attempts in flight may go on after a revoke, after the deadline of a stop, or when the
+    /// source has failed; 10 seconds by default. Then they are dropped; at once if another process may
+    /// have their messages.
     #[must_use]
     pub fn revoke_within(mut self, limit: Duration) -> Self {
         self.revoke_within = limit;

@@ -337,8 +337,8 @@ pub enum Received<P> {
     /// These generations end. The source waits for [`release`](Source::release), and takes
     /// settlements of them until then.
     Revoked(Vec<Generation>),
-    /// These generations are over, and another process may have them already. What settles of them
-    /// is not told to the source.
+    /// These generations are over, and another process may have them already. Attempts in flight are
+    /// dropped at once, and what settles of them is not told to the source.
     Lost(Vec<Generation>),
     /// The source wants these back, if they have not started. They settle as
     /// [`Outcome::Returned`]; those in flight settle as ever.
@@ -368,4 +368,15 @@ pub trait StartGuard<P>: Send + Sync {
     /// is [returned](Outcome::Returned), the number of attempts stands from now on: one that a revoke
     /// or a stop has dropped is told as started, and does not count.
     fn settles(&self, slot: u32, position: &P, outcome: Outcome);
+
+    /// Whether no other process can have the message now. Asked every 20 milliseconds about attempts in
+    /// flight whose generation is over, or ends: if it is not so, the attempt is dropped.
+    ///
+    /// A source that failed and is opened again, or is about to be, may still have the lease under which
+    /// it handed a message over, or not any more. By default it has, and attempts may go on until
+    /// [`revoke_within`](crate::IntakeSettings::revoke_within) has passed.
+    fn holds(&self, position: &P) -> bool {
+        let _ = position;
+        true
+    }
 }

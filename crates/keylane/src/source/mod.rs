@@ -34,7 +34,8 @@
 //!    the one that stands for it.
 //! 2. After a revoke, what has not started is given back without being run. What is in flight may
 //!    finish until [`revoke_within`](crate::IntakeSettings::revoke_within) has passed, and is then
-//!    dropped. A message that comes again waits in its lane until the old attempt has ended.
+//!    dropped; at once if another process may have the message. A message that comes again waits in
+//!    its lane until the old attempt has ended.
 //! 3. The outcome of a message whose generation is over is counted and never told to the source.
 //! 4. What comes again after a crash or a revoke was in flight, or done and not yet confirmed.
 //! 5. A source hands over no more than [`held`](crate::IntakeSettings::held) messages that are not

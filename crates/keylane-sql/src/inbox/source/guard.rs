@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keylane::error::BoxError;
 use keylane::source::{Outcome, StartGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::super::lane::LaneId;
 use super::super::uncommitted::{self, InHand};
@@ -22,6 +22,15 @@ pub(super) struct Starts {
     /// How many messages there are in it: hardly ever any.
     count: AtomicUsize,
     wake: Arc<Notify>,
+    claims: Mutex<Option<Claims>>,
+}
+
+/// The claims of the worker that the source is.
+#[derive(Debug)]
+struct Claims {
+    /// The first opening of the source in which it was that worker.
+    since: u64,
+    lost: watch::Receiver<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +55,18 @@ impl Starts {
             noted: Mutex::default(),
             count: AtomicUsize::new(0),
             wake,
+            claims: Mutex::default(),
         }
+    }
+
+    /// The source is another worker from this opening on.
+    pub(super) fn joined(&self, opening: u64, lost: watch::Receiver<bool>) {
+        let since = opening;
+        *self.claims() = Some(Claims { since, lost });
+    }
+
+    fn claims(&self) -> MutexGuard<'_, Option<Claims>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of the attempt by which a message is done, if that has dropped its transaction.
@@ -127,5 +147,14 @@ impl StartGuard<Position> for Starts {
                 }
             });
         }
+    }
+
+    fn holds(&self, position: &Position) -> bool {
+        let claims = self.claims();
+        claims.as_ref().is_some_and(|claims| {
+            // With the session, the renewals end.
+            let are_renewed = claims.lost.has_changed().is_ok() && !*claims.lost.borrow();
+            are_renewed && position.in_hand().0 >= claims.since
+        })
     }
 }

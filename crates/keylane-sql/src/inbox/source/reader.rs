@@ -438,7 +438,9 @@ impl SqlSource {
     async fn join(&mut self) -> Result<(), SourceError> {
         let (name, ttl) = (&self.settings.name, self.settings.ttl);
         let session = Session::begin(&self.inbox, name, ttl, &self.wake).await;
-        self.session = Some(session.map_err(SourceError::failed)?);
+        let session = session.map_err(SourceError::failed)?;
+        self.starts.joined(self.opening, session.watch());
+        self.session = Some(session);
         self.lanes = Lanes::new(limits(&self.settings));
         self.kept.clear();
         self.is_uncertain = false;

@@ -12,18 +12,18 @@ use futures::FutureExt;
 
 use super::super::control::Command;
 use super::super::held::Standing;
+use super::super::revocation::SWEEP;
 use super::call::{Trouble, alarm_after, later};
+use super::revoking::end_what_is_not_held;
 use super::state::{Driver, Phase};
 use crate::clock::{self, Alarm, Instant};
+use crate::engine::Revoked;
 use crate::source::{Source, SourceError};
 use crate::unwind::dropped;
 use crate::watching::SourceEvent;
 
 /// The first pause before a source that failed is opened again.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// How often a call of [`Source::open`] is interrupted to see whether the dispatcher is closed.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What became of a call of [`Source::open`].
 enum Opened {
@@ -54,10 +54,12 @@ where
         }
         let opened = {
             let mut alarm = alarm_after(self.settings.stall_after);
-            let mut look = Alarm::new(later(clock::now(), LOOK_EVERY));
+            let mut look = Alarm::new(later(clock::now(), SWEEP));
             let mut open = pin!(AssertUnwindSafe(self.source.open()).catch_unwind());
             let (commands, paused) = (&mut self.commands, &mut self.paused);
             let dispatcher = self.inlet.dispatcher.clone();
+            let (held, guard) = (&mut self.held, self.guard.as_deref());
+            let source = self.registration.source;
             poll_fn(|cx| {
                 // A stop does not wait for a source that does not answer.
                 while let Poll::Ready(Some(command)) = commands.poll_recv(cx) {
@@ -75,12 +77,13 @@ where
                     }
                     Poll::Pending => {}
                 }
-                // Neither does a dispatcher that is closed.
+                // Neither does a dispatcher that is closed, or an attempt that is to end.
                 while look.poll(cx).is_ready() {
                     if dispatcher.is_closed() {
                         return Poll::Ready(Opened::Stop(Some(clock::now())));
                     }
-                    look.reset(later(clock::now(), LOOK_EVERY));
+                    end_what_is_not_held(held, guard, &dispatcher.engine.sources, source);
+                    look.reset(later(clock::now(), SWEEP));
                 }
                 match &mut alarm {
                     Some(alarm) => alarm.poll(cx).map(|()| Opened::Late),
@@ -143,7 +146,7 @@ where
         for revocation in &mut self.revocations {
             revocation.is_told = false;
         }
-        self.begin_revocation(None, false);
+        self.begin_revocation(None, false, Revoked::Unstarted);
         if let Phase::Stopping { is_open, .. } = &mut self.phase {
             *is_open = false;
         } else {

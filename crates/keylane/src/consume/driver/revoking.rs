@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::time::Duration;
 
+use super::super::guard::PositionGuard;
 use super::super::held::{Held, Standing};
 use super::super::revocation::{Due, Revocation};
+use super::super::slots::Slots;
 use super::call::call;
 use super::state::{Driver, Phase};
 use crate::clock::{self, Instant};
-use crate::engine::Revoked;
+use crate::engine::{Revoked, Sources};
 use crate::source::{Generation, Source};
 use crate::watching::SourceEvent;
 
@@ -44,21 +47,34 @@ where
                 revocation.is_told &= !are_lost;
             }
         }
-        self.begin_revocation(Some(generations), is_told);
+        let how = match is_told {
+            true => Revoked::Unstarted,
+            false => Revoked::InFlight,
+        };
+        self.begin_revocation(Some(generations), is_told, how);
         self.give_back_unplaced().await;
         self.release_finished().await;
     }
 
-    pub(super) fn begin_revocation(&mut self, generations: Option<Vec<Generation>>, is_told: bool) {
+    /// `how`: whether attempts in flight end now, or have time.
+    pub(super) fn begin_revocation(
+        &mut self,
+        generations: Option<Vec<Generation>>,
+        is_told: bool,
+        how: Revoked,
+    ) {
         let engine = &self.inlet.dispatcher.engine;
         let guard = engine.guard_starts();
-        let within = self.settings.revoke_within;
+        let within = match how {
+            Revoked::InFlight => Duration::ZERO,
+            _ => self.settings.revoke_within,
+        };
         let revocation = Revocation::new(generations, is_told, clock::now(), within, guard);
         let slots = revocation.slots(&self.held);
         self.notify(SourceEvent::Revoked {
             messages: slots.len(),
         });
-        self.take_back(&slots, Revoked::Unstarted);
+        self.take_back(&slots, how);
         self.revocations.push(revocation);
         self.has_unplaced = true;
     }
@@ -73,6 +89,17 @@ where
         let source = self.registration.source;
         self.sources().revoke(source, slots, how);
         self.inlet.dispatcher.engine.sweep_revoked(source);
+    }
+
+    /// Ends the attempts whose messages others may have by now.
+    fn end_what_is_not_held(&mut self) {
+        let sources = &self.inlet.dispatcher.engine.sources;
+        end_what_is_not_held(
+            &mut self.held,
+            self.guard.as_deref(),
+            sources,
+            self.registration.source,
+        );
     }
 
     /// Gives back what is taken back and in no lane yet.
@@ -153,7 +180,10 @@ where
             };
             match due {
                 Due::Nothing => {}
-                Due::Sweep => self.take_back(&slots, Revoked::Unstarted),
+                Due::Sweep => {
+                    self.take_back(&slots, Revoked::Unstarted);
+                    self.end_what_is_not_held();
+                }
                 Due::Drop => self.take_back(&slots, Revoked::InFlight),
                 Due::GiveUp => {
                     // Handlers that block their threads. Their outcomes come, and are not told.
@@ -185,5 +215,28 @@ where
                 self.restart(error);
             }
         }
+    }
+}
+
+/// Ends the attempts of generations that end or are over, if others may have their messages by now.
+pub(super) fn end_what_is_not_held<P: Clone>(
+    held: &mut Slots<Held<P>>,
+    guard: Option<&PositionGuard<P>>,
+    sources: &Sources,
+    source: u32,
+) {
+    let Some(guard) = guard else {
+        return;
+    };
+    let ends = held.iter_mut().filter(|(_, held)| {
+        held.standing != Standing::Live && !guard.holds(&held.position)
+    });
+    let slots = ends.map(|(slot, held)| {
+        held.marked = true;
+        slot
+    });
+    let slots: Vec<u32> = slots.collect();
+    if !slots.is_empty() {
+        sources.revoke(source, &slots, Revoked::InFlight);
     }
 }

@@ -12,6 +12,7 @@ use super::super::held::Standing;
 use super::call::{FAR, Trouble, later, panicked};
 use super::state::{Driver, Phase};
 use crate::clock::{self, Alarm, Instant};
+use crate::engine::Revoked;
 use crate::rt::{self, Arc};
 use crate::source::{Received, Source, SourceError};
 use crate::unwind::caught;
@@ -277,7 +278,7 @@ where
                     held.standing = Standing::Revoked;
                 }
             }
-            self.begin_revocation(None, false);
+            self.begin_revocation(None, false, Revoked::Unstarted);
             self.give_back_unplaced().await;
         }
         let due = self.unplaceable.iter().take_while(|(at, _)| *at <= now);

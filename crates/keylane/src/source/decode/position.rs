@@ -46,4 +46,8 @@ impl<P> StartGuard<DecodedPosition<P>> for RawGuard<P> {
     fn settles(&self, slot: u32, position: &DecodedPosition<P>, outcome: Outcome) {
         self.0.settles(slot, &position.inner, outcome);
     }
+
+    fn holds(&self, position: &DecodedPosition<P>) -> bool {
+        self.0.holds(&position.inner)
+    }
 }
