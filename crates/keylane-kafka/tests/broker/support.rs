@@ -20,7 +20,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::OnceCell;
 
 /// What a question may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 static SHARED: OnceCell<Arc<Kafka>> = OnceCell::const_new();
 static NAMES: AtomicU64 = AtomicU64::new(0);

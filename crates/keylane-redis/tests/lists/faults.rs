@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, Intake, IntakeSettings, OnExhausted, Retry};
+use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListQueue};
 use keylane_testkit::proxy::{Direction, Proxy};
 use keylane_testkit::scenario::Random;
@@ -439,6 +439,17 @@ async fn a_cyclic_list_keeps_what_goes_round() {
     })
     .await;
     let proxy = reset.await.unwrap();
+    // A worker that has no connection gives nothing back: others have it when its lease has run out.
+    until("it is connected", async || {
+        worker.intake.stats().state == IntakeState::Running
+    })
+    .await;
+    let rounds = || worker.handled.lock().unwrap().values().sum::<u64>();
+    let before = rounds();
+    until("all have gone round again", async || {
+        rounds() >= before + 3 * 40
+    })
+    .await;
     worker.stop().await;
     let mut left = cmd("LRANGE");
     left.arg(&list).arg(0).arg(-1);

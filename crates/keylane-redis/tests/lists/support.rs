@@ -47,13 +47,13 @@ pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
     connection.await.unwrap()
 }
 
-/// Waits until it is so, for a minute at most.
+/// Waits until it is so, for two minutes at most.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waits = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let ended = tokio::time::timeout(Duration::from_secs(60), waits).await;
-    assert!(ended.is_ok(), "not within a minute: {what}");
+    let ended = tokio::time::timeout(Duration::from_secs(120), waits).await;
+    assert!(ended.is_ok(), "not within two minutes: {what}");
 }

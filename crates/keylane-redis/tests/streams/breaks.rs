@@ -11,36 +11,12 @@ use keylane::{Context, Dispatcher, Intake, OnExhausted};
 use keylane_redis::StreamWatch;
 use keylane_testkit::proxy::Proxy;
 use keylane_testkit::servers::RedisKind;
-use tokio::time::sleep;
+use keylane_testkit::{Act, Evidence, History, Id, Rule, Script, ScriptError};
 
 use crate::support::{Client, LEASE, builder, new_name, shared, until};
 
-/// What runs at a time, of one key.
-#[derive(Debug, Default)]
-struct Running {
-    now: AtomicUsize,
-    most: AtomicUsize,
-}
-
-/// One attempt, until it ends or is dropped.
-struct Attempt(Arc<Running>);
-
-impl Attempt {
-    fn begin(running: &Arc<Running>) -> Self {
-        let now = running.now.fetch_add(1, Ordering::SeqCst) + 1;
-        running.most.fetch_max(now, Ordering::SeqCst);
-        Self(Arc::clone(running))
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 struct Member {
-    _consumer: Dispatcher<Bytes, RawMessage, (), std::convert::Infallible>,
+    _consumer: Dispatcher<Bytes, RawMessage, Id, ScriptError>,
     intake: Intake,
     watch: StreamWatch,
     started: Arc<AtomicUsize>,
@@ -48,21 +24,18 @@ struct Member {
 
 impl Member {
     /// The first attempt of it takes this long, the others nothing.
-    fn join(url: &str, name: &str, running: &Arc<Running>, first: Duration) -> Self {
+    fn join(url: &str, name: &str, history: &History, first: Duration) -> Self {
         let started = Arc::new(AtomicUsize::new(0));
-        let (running, starts) = (Arc::clone(running), Arc::clone(&started));
+        let starts = Arc::clone(&started);
+        let script =
+            Script::new(history).choose(move |_| match starts.fetch_add(1, Ordering::SeqCst) {
+                0 => Act::ok().sleeps(first),
+                _ => Act::ok(),
+            });
         let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
             .on_exhausted(OnExhausted::Halt)
-            .spawn(move |_: Context<Bytes>, _: RawMessage| {
-                let attempt = Attempt::begin(&running);
-                let is_first = starts.fetch_add(1, Ordering::SeqCst) == 0;
-                async move {
-                    if is_first {
-                        sleep(first).await;
-                    }
-                    drop(attempt);
-                    Ok(())
-                }
+            .spawn(move |context: Context<Bytes>, _: RawMessage| {
+                script.run(1, 1, context.attempt())
             })
             .unwrap();
         let source = builder(url, "g").stream(name.to_owned()).build().unwrap();
@@ -82,33 +55,41 @@ impl Member {
 }
 
 /// A member whose first attempt is in flight behind a proxy, and another one that would go on.
-async fn pair(first: Duration) -> (Client, String, Proxy, Arc<Running>, [Member; 2]) {
+async fn pair(first: Duration) -> (Client, String, Proxy, History, [Member; 2]) {
     let server = shared(RedisKind::Redis7).await;
     let (client, name) = (Client::to(&server).await, new_name("breaks"));
     let target = (Ipv4Addr::LOCALHOST, server.port()).into();
     let proxy = Proxy::to(target).await.unwrap();
-    let running = Arc::new(Running::default());
+    let history = History::new();
     let behind = format!("redis://127.0.0.1:{}", proxy.port());
-    let here = Member::join(&behind, &name, &running, first);
+    let here = Member::join(&behind, &name, &history, first);
     until("it owns the stream", async || {
         here.watch.counts().owned == 1
     })
     .await;
+    let sending = history.sending(1, 1, 1);
     client.add(&name, "a", "0").await;
+    sending.ok();
     until("it is at work", async || here.started() == 1).await;
-    let there = Member::join(&server.url(), &name, &running, Duration::ZERO);
-    (client, name, proxy, running, [here, there])
+    let there = Member::join(&server.url(), &name, &history, Duration::ZERO);
+    (client, name, proxy, history, [here, there])
+}
+
+/// Two attempts have never run at once.
+fn judge(history: &History) {
+    let verdict = history.check(&Evidence::new().redelivers()).unwrap();
+    verdict.assert_judged(&[Rule::Exclusion]);
 }
 
 /// The stream goes on under the lease that it had, and what comes again waits for the attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_whose_connections_break_keeps_its_stream() {
-    let (client, name, proxy, running, [here, there]) = pair(3 * LEASE).await;
+    let (client, name, proxy, history, [here, there]) = pair(3 * LEASE).await;
     proxy.reset();
     until("it is noticed", async || here.intake.stats().restarts > 0).await;
     until("it is handled", async || client.left(&name, "g").await == 0).await;
+    judge(&history);
     assert_eq!((here.started(), there.started()), (2, 0));
-    assert_eq!(running.most.load(Ordering::SeqCst), 1, "two ran at once");
     assert_eq!(
         here.intake.stats().stale,
         1,
@@ -134,11 +115,11 @@ async fn a_member_that_finds_no_server_any_more_ends_what_it_does() {
 }
 
 async fn cut_off(cut: impl FnOnce(&Proxy)) {
-    let (client, name, proxy, running, [here, there]) = pair(60 * LEASE).await;
+    let (client, name, proxy, history, [here, there]) = pair(60 * LEASE).await;
     cut(&proxy);
     until("the other one has it", async || there.started() == 1).await;
-    assert_eq!(running.most.load(Ordering::SeqCst), 1, "two ran at once");
     until("it is handled", async || client.left(&name, "g").await == 0).await;
+    judge(&history);
     assert_eq!(here.started(), 1);
     proxy.heal();
     there.intake.stop().await;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
 
 /// What something may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 static SHARED: [OnceCell<Arc<servers::Redis>>; 3] = [const { OnceCell::const_new() }; 3];
 

@@ -37,7 +37,7 @@ const WORKERS: usize = 3;
 const KEYS: u64 = 200;
 
 /// How long it may take to handle what is left when nothing fails any more.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// How many messages are committed: 5,000 unless set.
 fn messages() -> u64 {

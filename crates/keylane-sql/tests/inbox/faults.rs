@@ -157,7 +157,7 @@ async fn recover(kind: Kind, fault: Fault) {
 }
 
 /// A worker that is cut off starts nothing any more when another one may have its keys, whatever it
-/// waits for.
+/// waits for, and what it does ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_cut_off_stops_in_time() {
     stops_in_time(Kind::Postgres).await;
@@ -184,8 +184,10 @@ async fn stops_in_time(kind: Kind) {
     let mut work = Work::new();
     work.settings = Settings::new().call_limit(TTL * 4);
     work.takes = |_| Duration::from_millis(50);
-    let here = Worker::start(&address, 0, &log, work.clone()).await;
-    until(HEALED, || log.succeeded() > 5).await;
+    let mut busy = work.clone();
+    busy.takes = |id| Duration::from_millis(if id == 20 { 600_000 } else { 50 });
+    let here = Worker::start(&address, 0, &log, busy).await;
+    until(HEALED, || log.succeeded() == 19).await;
     let there = Worker::start(&place.address, 1, &log, work).await;
     proxy.cut();
     until(TTL * 20, || log.handled().len() == MESSAGES as usize).await;

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Kind, Place};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a careless program would stumble over.
 fn hostile() -> Vec<Vec<u8>> {

@@ -228,9 +228,9 @@ pub(super) fn end_what_is_not_held<P: Clone>(
     let Some(guard) = guard else {
         return;
     };
-    let ends = held.iter_mut().filter(|(_, held)| {
-        held.standing != Standing::Live && !guard.holds(&held.position)
-    });
+    let ends = held
+        .iter_mut()
+        .filter(|(_, held)| held.standing != Standing::Live && !guard.holds(&held.position));
     let slots = ends.map(|(slot, held)| {
         held.marked = true;
         slot
