@@ -10,7 +10,7 @@ mod lanes;
 pub use lanes::Lanes;
 
 mod settings;
-pub use settings::Settings;
+pub use settings::{LONGEST_TTL, SHORTEST_TTL, Settings};
 
 pub mod error;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::error::OpenError;
 
 /// The shortest time to live of a lease.
-pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(100);
+pub const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
 /// The longest time to live of a lease.
-pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+pub const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How leases are kept. Every setting has a default.
 ///

@@ -28,6 +28,9 @@ pub enum ConfigError {
     /// A number or a time is too large.
     #[error("`{0}` is too large")]
     TooLarge(&'static str),
+    /// A lease is shorter than 100 milliseconds, or longer than a day.
+    #[error("`{0}` must be from 100 milliseconds to a day")]
+    Lease(&'static str),
     /// Something must be set.
     #[error("set {0}")]
     Missing(&'static str),

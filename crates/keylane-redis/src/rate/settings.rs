@@ -15,6 +15,9 @@ use crate::error::ConfigError;
 use crate::names;
 use crate::server::Redis;
 
+/// Permits are kept no longer.
+const LONGEST_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What happens while the server cannot be asked.
 ///
 /// That is the case when a call has failed in a way that may pass, or was not answered for as long
@@ -104,7 +107,8 @@ impl SharedRateBuilder {
         self
     }
 
-    /// How long a permit may be used after it was asked for; 1 second unless set. It is lost then.
+    /// How long a permit may be used after it was asked for; 1 second unless set, and a day at most. It
+    /// is lost then.
     /// This is also how long the server may take to answer, so it must be longer than that takes.
     pub fn keep(mut self, time: Duration) -> Self {
         self.borrowing.keep = time;
@@ -130,6 +134,9 @@ impl SharedRateBuilder {
         }
         if self.borrowing.keep.is_zero() {
             return Err(ConfigError::Zero("keep"));
+        }
+        if self.borrowing.keep > LONGEST_KEEP {
+            return Err(ConfigError::TooLarge("keep"));
         }
         let processes = match self.when_away {
             WhenAway::LocalShare { processes: 0 } => return Err(ConfigError::Zero("processes")),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane_leases::Leases;
+use keylane_leases::{LONGEST_TTL, Leases, SHORTEST_TTL};
 
 use super::fields::StreamFields;
 use super::source::StreamSource;
@@ -204,7 +204,8 @@ impl StreamBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], if something is missing, empty or zero, or a name has no clear slot in a cluster.
+    /// [`ConfigError`], if something is missing, empty or zero, if a name has no clear slot in a cluster, or
+    /// if a stream cannot be leased for that time.
     pub fn build(self) -> Result<StreamSource, ConfigError> {
         let settings = &self.settings;
         names::check("group", &settings.group)?;
@@ -221,12 +222,14 @@ impl StreamBuilder {
             return Err(ConfigError::Empty("name"));
         }
         let zeros = [
-            ("lease", settings.ttl.is_zero()),
             ("read_ahead", settings.read_ahead == 0),
             ("trim_every", settings.trim_every.is_zero()),
         ];
         if let Some((what, _)) = zeros.into_iter().find(|(_, is_zero)| *is_zero) {
             return Err(ConfigError::Zero(what));
+        }
+        if !(SHORTEST_TTL..=LONGEST_TTL).contains(&settings.ttl) {
+            return Err(ConfigError::Lease("lease"));
         }
         Ok(StreamSource::new(Arc::new(Config {
             redis: self.redis,
@@ -258,5 +261,26 @@ impl fmt::Debug for StreamBuilder {
             .field("redis", &self.redis)
             .field("settings", &self.settings)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_cannot_be_leased_is_refused() {
+        let redis = Redis::at("redis://localhost").unwrap();
+        let build = |ttl| {
+            let builder = StreamSource::builder(&redis, "billing").stream("orders");
+            builder.lease(ttl).build().map(drop)
+        };
+        let times = [Duration::ZERO, Duration::from_millis(99), Duration::MAX];
+        for ttl in times {
+            assert_eq!(build(ttl), Err(ConfigError::Lease("lease")), "{ttl:?}");
+        }
+        for ttl in [SHORTEST_TTL, LONGEST_TTL] {
+            assert_eq!(build(ttl), Ok(()), "{ttl:?}");
+        }
     }
 }

@@ -34,6 +34,10 @@ fn settings_that_make_no_sense_are_refused() {
             ConfigError::Zero("keep"),
         ),
         (
+            builder("a").total(rate).keep(2 * days),
+            ConfigError::TooLarge("keep"),
+        ),
+        (
             builder("a").total(rate).when_away(share(0)),
             ConfigError::Zero("processes"),
         ),
