@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -17,26 +18,40 @@ pub struct Context<K> {
     details: Arc<Details>,
 }
 
-/// What is the same for all attempts of a dispatcher, unless it has deadlines or versions.
+/// What is the same for all attempts of a dispatcher, unless it has deadlines, versions or leases.
 ///
 /// Behind one pointer, because each handler in flight has a context.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Details {
     cancel: CancellationToken,
     deadline: Option<Instant>,
     /// The version of the message, where lanes sequence.
     version: u64,
-    /// Of the lease of the key, where lanes are leased.
-    lease_token: Option<u64>,
+    is_leased: bool,
+    /// Of the lease of the key. Written only where nothing else has these details.
+    lease_token: AtomicU64,
 }
 
 impl Details {
-    pub(crate) fn new(cancel: CancellationToken) -> Self {
+    pub(crate) fn new(cancel: CancellationToken, is_leased: bool) -> Self {
         Self {
             cancel,
             deadline: None,
             version: 0,
-            lease_token: None,
+            is_leased,
+            lease_token: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Clone for Details {
+    fn clone(&self) -> Self {
+        Self {
+            cancel: self.cancel.clone(),
+            deadline: self.deadline,
+            version: self.version,
+            is_leased: self.is_leased,
+            lease_token: AtomicU64::new(self.lease_token.load(Ordering::Relaxed)),
         }
     }
 }
@@ -68,12 +83,17 @@ impl<K> Context<K> {
         }
     }
 
-    /// Sets the fencing token of the next attempt.
+    /// Sets the fencing token of the next attempt at a message that has a key.
     #[inline]
-    pub(crate) fn set_lease_token(&mut self, token: Option<u64>) {
-        if self.details.lease_token != token {
-            Arc::make_mut(&mut self.details).lease_token = token;
+    pub(crate) fn set_lease_token(&mut self, token: u64) {
+        // A handler may have cloned the context, and goes on with its own token. To ask whether it
+        // has takes a read; `Arc::make_mut` writes for it, and this is done for each message.
+        if Arc::strong_count(&self.details) > 1 {
+            self.details = Arc::new(Details::clone(&self.details));
         }
+        // What other threads have read through their clones is behind us.
+        fence(Ordering::Acquire);
+        self.details.lease_token.store(token, Ordering::Relaxed);
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -97,7 +117,8 @@ impl<K> Context<K> {
     /// lease cannot know that, so whatever must not be written late is written with the token, and
     /// refused where a higher one has been seen.
     pub fn lease_token(&self) -> Option<u64> {
-        self.details.lease_token
+        let is_leased = self.details.is_leased && self.key.is_some();
+        is_leased.then(|| self.details.lease_token.load(Ordering::Relaxed))
     }
 
     /// When the attempt will be dropped, if there is an attempt time-out.
@@ -236,5 +257,26 @@ where
         message: M,
     ) -> impl Future<Output = Result<O, E>> + Send {
         self(context.clone(), message)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_keeps_the_token_of_its_attempt() {
+        let details = Arc::new(Details::new(CancellationToken::new(), true));
+        let mut context = Context::new(Arc::clone(&details));
+        context.key = Some("key");
+        context.set_lease_token(7);
+        let kept = context.clone();
+        context.set_lease_token(8);
+        assert_eq!(
+            (kept.lease_token(), context.lease_token()),
+            (Some(7), Some(8))
+        );
+        assert_eq!(Context::<()>::new(details).lease_token(), None);
     }
 }

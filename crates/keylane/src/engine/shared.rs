@@ -210,7 +210,7 @@ impl<T: Spec> Engine<T> {
                     .map(|adaptive| Meter::new(adaptive, clocks.epoch)),
                 runtime.clone(),
             ),
-            runners: RunningTasks::new(Details::new(shutdown.cancel.clone())),
+            runners: RunningTasks::new(Details::new(shutdown.cancel.clone(), leases.is_some())),
             shutdown,
             sources: Arc::new(Sources::default()),
             share,

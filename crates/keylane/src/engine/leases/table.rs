@@ -1,6 +1,7 @@
 //! The leases of one dispatcher: which keys have one, and which wait for one.
 
 use std::task::Context;
+use std::time::Duration;
 
 use hashbrown::HashTable;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -32,7 +33,12 @@ pub(crate) struct LeaseTable<K> {
     is_over: AtomicBool,
 }
 
-struct Shard<K>(HashTable<Entry<K>>);
+struct Shard<K> {
+    entries: HashTable<Entry<K>>,
+    /// The time when it was last needed, and when that is over.
+    ticks: Ticks,
+    ticks_end: Instant,
+}
 
 /// Small, because a message that starts looks at one of many: the more of them a cache holds, the
 /// faster it starts.
@@ -109,12 +115,13 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
         leases: Arc<dyn LaneLeases<K>>,
         requests: mpsc::UnboundedSender<LeaseRequest<K>>,
     ) -> Self {
-        let shards = std::iter::repeat_with(|| OwnLine(Mutex::new(Shard::default())));
+        let epoch = clock::now();
+        let shards = std::iter::repeat_with(|| OwnLine(Mutex::new(Shard::new(epoch))));
         Self {
             leases,
             shards: shards.take(SHARDS).collect(),
             requests,
-            epoch: clock::now(),
+            epoch,
             count: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -124,8 +131,9 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
     /// The token of the lease of a key, if it is held. It is in use from now on.
     #[inline]
     pub(in crate::engine) fn held(&self, hash: u64, key: &K, now: Instant) -> Option<u64> {
-        let now = self.now(now);
+        let losses = self.losses();
         let mut shard = lock(self.shard(hash));
+        let now = shard.now(now, losses, self.epoch);
         let entry = shard.entry(hash, key)?;
         entry.is_held(now, self.epoch).then(|| {
             entry.term.losses.set_idle(false);
@@ -142,8 +150,9 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> bool {
-        let now = self.now(now);
+        let losses = self.losses();
         let mut shard = lock(self.shard(hash));
+        let now = shard.now(now, losses, self.epoch);
         if let Some(entry) = shard.entry(hash, key)
             && let Lease::Held(lease) = &mut entry.state.lease
             && lease.poll_lost(cx).is_pending()
@@ -159,10 +168,11 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
 
     /// Asks for the lease of a key that waits for it.
     pub(super) fn ask(&self, hash: u64, key: &K, now: Instant) -> Asked {
-        let now = self.now(now);
+        let losses = self.losses();
         // The key's own `clone`, outside of the lock.
         let (owned, asked_for) = (key.clone(), key.clone());
         let mut shard = lock(self.shard(hash));
+        let now = shard.now(now, losses, self.epoch);
         if let Some(entry) = shard.entry(hash, key) {
             if let Lease::Asked { .. } = entry.state.lease {
                 return Asked::Waits;
@@ -274,7 +284,7 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
     pub(in crate::engine) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         for shard in &self.shards {
-            let Shard(entries) = std::mem::take(&mut *lock(shard));
+            let entries = std::mem::take(&mut lock(shard).entries);
             // Each by itself: where the drop of one panics, the others are released all the same.
             for entry in entries {
                 dropped(entry);
@@ -283,13 +293,9 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
     }
 
     #[inline]
-    fn now(&self, time: Instant) -> Now {
-        Now {
-            time,
-            ticks: Ticks::between(self.epoch, time),
-            // The same number again would take two thousand million losses within one lease.
-            losses: Losses((self.leases.losses() as u32) & !IDLE),
-        }
+    fn losses(&self) -> Losses {
+        // The same number again would take two thousand million losses within one lease.
+        Losses((self.leases.losses() as u32) & !IDLE)
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
@@ -298,28 +304,51 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
     }
 }
 
+impl<K> Shard<K> {
+    fn new(epoch: Instant) -> Self {
+        Self {
+            entries: HashTable::new(),
+            ticks: Ticks(0),
+            ticks_end: epoch,
+        }
+    }
+
+    #[inline]
+    fn now(&mut self, time: Instant, losses: Losses, epoch: Instant) -> Now {
+        // A time that was read earlier, by a thread that comes here later, counts as the later one:
+        // its lease seems to end some milliseconds early, and is asked.
+        if time >= self.ticks_end {
+            self.ticks = Ticks::between(epoch, time);
+            self.ticks_end = self.ticks.end(epoch).unwrap_or(time);
+        }
+        Now {
+            time,
+            ticks: self.ticks,
+            losses,
+        }
+    }
+}
+
 impl<K: Eq> Shard<K> {
     #[inline]
     fn entry(&mut self, hash: u64, key: &K) -> Option<&mut Entry<K>> {
-        self.0.find_mut(hash, |entry| entry.key == *key)
+        self.entries.find_mut(hash, |entry| entry.key == *key)
     }
 
     /// Of a key that has no entry.
     fn put(&mut self, entry: Entry<K>) {
         let hash = entry.state.hash;
-        self.0.insert_unique(hash, entry, |entry| entry.state.hash);
+        self.entries
+            .insert_unique(hash, entry, |entry| entry.state.hash);
     }
 
     /// Takes the entry of a key, to be dropped outside of the lock.
     fn take(&mut self, hash: u64, key: &K) -> Option<Entry<K>> {
-        let entry = self.0.find_entry(hash, |entry| entry.key == *key).ok()?;
+        let entry = self
+            .entries
+            .find_entry(hash, |entry| entry.key == *key)
+            .ok()?;
         Some(entry.remove().0)
-    }
-}
-
-impl<K> Default for Shard<K> {
-    fn default() -> Self {
-        Self(HashTable::new())
     }
 }
 
@@ -345,11 +374,20 @@ impl<K> Entry<K> {
     }
 }
 
+/// Of how many nanoseconds there are in one of [`Ticks`].
+const NANOS_LOG2: u32 = 23;
+
 impl Ticks {
     #[inline]
     fn between(epoch: Instant, time: Instant) -> Self {
         let nanos = clock::nanos_since(epoch, time);
-        Self(u32::try_from(nanos >> 23).unwrap_or(u32::MAX))
+        Self(u32::try_from(nanos >> NANOS_LOG2).unwrap_or(u32::MAX))
+    }
+
+    /// When it is over. `None`: never.
+    fn end(self, epoch: Instant) -> Option<Instant> {
+        let next = self.0.checked_add(1)?;
+        epoch.checked_add(Duration::from_nanos(u64::from(next) << NANOS_LOG2))
     }
 }
 

@@ -23,15 +23,14 @@ impl<T: Spec> Engine<T> {
         let Some(leases) = &self.leases else {
             return true;
         };
-        let token = match &job.key {
-            None => None,
-            Some(key) => match leases.held(job.hash, key, clock::now()) {
-                None => return false,
-                token => token,
-            },
+        let Some(key) = &job.key else {
+            return true;
         };
-        context.set_lease_token(token);
-        true
+        let token = leases.held(job.hash, key, clock::now());
+        if let Some(token) = token {
+            context.set_lease_token(token);
+        }
+        token.is_some()
     }
 
     /// Whether the lease is lost under which a job is in flight. If not, this task is woken then.
