@@ -182,7 +182,7 @@ async fn in_flight_and_lost() {
     rig.lose();
     until(|| intake.stats().given_back == 2).await;
     assert!(lost_at.elapsed() < 5 * MS, "{:?}", lost_at.elapsed());
-    gate.arrivals(2).await;
+    gate.arrivals(1).await;
     assert_eq!(rig.server.count(Standing::is_settled), 0);
     gate.open();
     let report = rig.finish(&orders, intake).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, Intake, OnExhausted};
+use keylane::{Context, Dispatcher, Intake, IntakeState, OnExhausted};
 use keylane_redis::ListQueue;
 use keylane_testkit::proxy::Proxy;
 use keylane_testkit::servers::RedisKind;
@@ -76,6 +76,11 @@ async fn a_worker_that_is_cut_off_ends_what_it_does() {
         verdict.assert_judged(&[Rule::Exclusion]);
         assert_eq!(here.started(), 1);
         proxy.heal();
+        // One that is not connected leaves nothing, and is forgotten later.
+        until("it is connected", async || {
+            here.intake.stats().state == IntakeState::Running
+        })
+        .await;
         there.intake.stop().await;
         here.intake.stop().await;
         check_idle(&mut raw, &list).await;
