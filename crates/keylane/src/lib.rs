@@ -114,6 +114,7 @@ mod clock;
 mod prehashed;
 mod random;
 mod rt;
+mod slots;
 mod types;
 mod unwind;
 

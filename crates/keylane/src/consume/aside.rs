@@ -12,9 +12,10 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
 use super::inlet::Waiting;
-use super::slots::Slots;
+
 use crate::engine::Gate;
 use crate::rt::{NumberMap, OwnedSemaphorePermit};
+use crate::slots::Slots;
 
 /// How many messages of a full lane are kept at least. As many are read again at once. A source that
 /// holds few keeps fewer: one lane is not to have all that it holds.

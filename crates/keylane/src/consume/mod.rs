@@ -19,8 +19,6 @@ pub use intake::{Intake, Stop};
 
 mod control;
 
-mod slots;
-
 mod held;
 
 mod aside;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::held::{Held, Standing};
-use super::slots::Slots;
+
 use crate::clock::Instant;
+use crate::slots::Slots;
 use crate::source::Generation;
 
 /// How long an attempt may take to be dropped. A handler that blocks its thread cannot be.

@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::super::guard::PositionGuard;
 use super::super::held::{Held, Standing};
 use super::super::revocation::{Due, Revocation};
-use super::super::slots::Slots;
+
 use super::call::call;
 use super::state::{Driver, Phase};
 use crate::clock::{self, Instant};
 use crate::engine::{Revoked, Sources};
+use crate::slots::Slots;
 use crate::source::{Generation, Source};
 use crate::watching::SourceEvent;
 

@@ -11,13 +11,14 @@ use super::super::inlet::Inlet;
 use super::super::report::{IntakeState, IntakeStats};
 use super::super::revocation::Revocation;
 use super::super::settings::{Guarantee, IntakeSettings};
-use super::super::slots::Slots;
+
 use crate::clock::{Alarm, Instant};
 use crate::dispatcher::Dispatcher;
 use crate::engine::{GuardedStarts, LetterRequest, Registration, SlotGuard, SourceSlot};
 use crate::error::ConsumeError;
 use crate::observe::trace::cut;
 use crate::rt::{Arc, mpsc};
+use crate::slots::Slots;
 use crate::source::{Deliveries, Features, Outcome, Settlement, Source};
 use crate::types::Of;
 use crate::watching::SourceEvent;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::settings::{Builder, Config};
 use crate::batch::{BatchAnswer, BatchHandler};
+use crate::clock::Ticker;
 use crate::discipline::{Discipline, Recorded, Version};
 use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
@@ -120,7 +121,7 @@ where
             .map(|leases| {
                 let (requests, asked_for) = mpsc::unbounded_channel();
                 (
-                    LeaseTable::new(Arc::clone(&leases), requests),
+                    LeaseTable::new(Arc::clone(&leases), requests, Ticker::new(&runtime)),
                     (leases, asked_for),
                 )
             })

@@ -20,6 +20,8 @@
 //!
 //! Under a lock of the table the shards of the lanes are locked, and never the other way round.
 
+mod shard;
+
 mod table;
 pub(crate) use table::LeaseTable;
 

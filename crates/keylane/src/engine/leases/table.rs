@@ -1,15 +1,14 @@
 //! The leases of one dispatcher: which keys have one, and which wait for one.
 
 use std::task::Context;
-use std::time::Duration;
 
-use hashbrown::HashTable;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
-use crate::clock::{self, Instant};
+use super::shard::{Lease, Shard, Standing, State};
+use crate::clock::{Tick, Ticker};
 use crate::lease::{LaneLease, LaneLeases};
 use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::rt::{Arc, Mutex, OwnLine, lock, mpsc};
+use crate::rt::{Arc, Mutex, MutexGuard, OwnLine, lock, mpsc};
 use crate::unwind::dropped;
 
 /// A power of two.
@@ -22,8 +21,7 @@ pub(crate) struct LeaseTable<K> {
     shards: Box<[OwnLine<Mutex<Shard<K>>>]>,
     /// The channel to the task that acquires. There is one request for each entry at most.
     requests: mpsc::UnboundedSender<LeaseRequest<K>>,
-    /// Where its time begins.
-    epoch: Instant,
+    ticker: Ticker,
     /// How many entries there were.
     count: AtomicUsize,
     /// No lease will be granted any more. Partner: the sweep of the router when the intake has
@@ -31,65 +29,6 @@ pub(crate) struct LeaseTable<K> {
     is_closed: AtomicBool,
     /// The dispatcher has ended. Written before the shards are emptied, read under their locks.
     is_over: AtomicBool,
-}
-
-struct Shard<K> {
-    entries: HashTable<Entry<K>>,
-    /// The time when it was last needed, and when that is over.
-    ticks: Ticks,
-    ticks_end: Instant,
-}
-
-/// Small, because a message that starts looks at one of many: the more of them a cache holds, the
-/// faster it starts.
-struct Entry<K> {
-    key: K,
-    term: Term,
-    state: Box<State>,
-}
-
-/// What a message that starts looks at, and at nothing else as a rule.
-#[derive(Default)]
-struct Term {
-    token: u64,
-    /// Until when the lease was held when it was asked last. 0: it was lost, or not asked.
-    until: Ticks,
-    /// How many were lost before, as far as this counts.
-    losses: Losses,
-}
-
-/// Some eight milliseconds each, since the table was made, rounded down. After a year and more they
-/// are at their end: then no time is before another.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Ticks(u32);
-
-/// How many leases were lost, without the highest bit; and in its place, whether the key had no lane
-/// when its lease was last looked at, and was not used since.
-#[derive(Clone, Copy, Default)]
-struct Losses(u32);
-
-struct State {
-    hash: u64,
-    /// Tells it from others of its key, before and after.
-    number: usize,
-    lease: Lease,
-}
-
-enum Lease {
-    /// Dropped, it cancels the call.
-    Asked {
-        _cancel: DropGuard,
-    },
-    Held(Box<dyn LaneLease>),
-}
-
-/// When a lease is looked at.
-#[derive(Clone, Copy)]
-struct Now {
-    time: Instant,
-    ticks: Ticks,
-    /// Read before the lease is asked.
-    losses: Losses,
 }
 
 /// A key whose lease is to be acquired.
@@ -114,14 +53,14 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
     pub(crate) fn new(
         leases: Arc<dyn LaneLeases<K>>,
         requests: mpsc::UnboundedSender<LeaseRequest<K>>,
+        ticker: Ticker,
     ) -> Self {
-        let epoch = clock::now();
-        let shards = std::iter::repeat_with(|| OwnLine(Mutex::new(Shard::new(epoch))));
+        let shards = std::iter::repeat_with(|| OwnLine(Mutex::new(Shard::default())));
         Self {
             leases,
             shards: shards.take(SHARDS).collect(),
             requests,
-            epoch,
+            ticker,
             count: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -130,33 +69,17 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
 
     /// The token of the lease of a key, if it is held. It is in use from now on.
     #[inline]
-    pub(in crate::engine) fn held(&self, hash: u64, key: &K, now: Instant) -> Option<u64> {
-        let losses = self.losses();
-        let mut shard = lock(self.shard(hash));
-        let now = shard.now(now, losses, self.epoch);
-        let entry = shard.entry(hash, key)?;
-        entry.is_held(now, self.epoch).then(|| {
-            entry.term.losses.set_idle(false);
-            entry.term.token
-        })
+    pub(in crate::engine) fn held(&self, hash: u64, key: &K) -> Option<u64> {
+        let (now, mut shard) = self.shard_now(hash);
+        shard.held(hash, key, now, &self.ticker)
     }
 
     /// An attempt under the lease of this key is in flight: wakes it when the lease is lost. True:
     /// it is lost.
-    pub(in crate::engine) fn watch(
-        &self,
-        hash: u64,
-        key: &K,
-        now: Instant,
-        cx: &mut Context<'_>,
-    ) -> bool {
-        let losses = self.losses();
-        let mut shard = lock(self.shard(hash));
-        let now = shard.now(now, losses, self.epoch);
-        if let Some(entry) = shard.entry(hash, key)
-            && let Lease::Held(lease) = &mut entry.state.lease
-            && lease.poll_lost(cx).is_pending()
-            && entry.is_held(now, self.epoch)
+    pub(in crate::engine) fn watch(&self, hash: u64, key: &K, cx: &mut Context<'_>) -> bool {
+        let (now, mut shard) = self.shard_now(hash);
+        if !shard.poll_lost(hash, key, cx)
+            && shard.standing(hash, key, now, &self.ticker) == Standing::Held
         {
             return false;
         }
@@ -167,19 +90,14 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
     }
 
     /// Asks for the lease of a key that waits for it.
-    pub(super) fn ask(&self, hash: u64, key: &K, now: Instant) -> Asked {
-        let losses = self.losses();
+    pub(super) fn ask(&self, hash: u64, key: &K) -> Asked {
         // The key's own `clone`, outside of the lock.
         let (owned, asked_for) = (key.clone(), key.clone());
-        let mut shard = lock(self.shard(hash));
-        let now = shard.now(now, losses, self.epoch);
-        if let Some(entry) = shard.entry(hash, key) {
-            if let Lease::Asked { .. } = entry.state.lease {
-                return Asked::Waits;
-            }
-            if entry.is_held(now, self.epoch) {
-                return Asked::Held;
-            }
+        let (now, mut shard) = self.shard_now(hash);
+        match shard.standing(hash, key, now, &self.ticker) {
+            Standing::Asked => return Asked::Waits,
+            Standing::Held => return Asked::Held,
+            Standing::Gone => {}
         }
         if self.is_closed() || self.is_over.load(Ordering::SeqCst) {
             return Asked::Waits;
@@ -189,16 +107,12 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
         let cancelled = CancellationToken::new();
         let _cancel = cancelled.clone().drop_guard();
         let lease = Lease::Asked { _cancel };
-        let state = Box::new(State {
+        let state = State {
             hash,
             number,
             lease,
-        });
-        shard.put(Entry {
-            key: owned,
-            term: Term::default(),
-            state,
-        });
+        };
+        shard.put(owned, state);
         drop(shard);
         drop(lost);
         // If the task is gone, so is the dispatcher's runtime.
@@ -213,21 +127,13 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
 
     /// A lease was granted. False: no message of the key waits any more, and it is dropped.
     pub(super) fn grant(&self, request: &LeaseRequest<K>, lease: Box<dyn LaneLease>) -> bool {
-        let mut lease = Some(lease);
         let mut shard = lock(self.shard(request.hash));
-        if let Some(entry) = shard.entry(request.hash, &request.key)
-            && entry.state.number == request.number
-            && !self.is_over.load(Ordering::SeqCst)
-            && let Some(lease) = lease.take()
-        {
-            entry.term = Term {
-                token: lease.token(),
-                ..Term::default()
-            };
-            entry.state.lease = Lease::Held(lease);
-        }
+        let refused = match self.is_over.load(Ordering::SeqCst) {
+            true => Some(lease),
+            false => shard.grant((request.hash, &request.key, request.number), lease),
+        };
         drop(shard);
-        lease.is_none()
+        refused.is_none()
     }
 
     /// Looks whether a lease is still needed. `has_lane` says whether the key has a lane, which may
@@ -241,23 +147,10 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
         has_lane: impl FnOnce() -> bool,
     ) -> bool {
         let mut shard = lock(self.shard(hash));
-        let Some(entry) = shard.entry(hash, key) else {
-            return false;
-        };
-        if entry.state.number != number {
-            return false;
-        }
-        let has_lane = has_lane();
-        let stays = match entry.state.lease {
-            Lease::Asked { .. } => has_lane,
-            Lease::Held(_) => {
-                let was_idle = entry.term.losses.is_idle();
-                entry.term.losses.set_idle(!has_lane);
-                has_lane || (lingers && !was_idle)
-            }
-        };
-        if stays {
-            return true;
+        match shard.is_needed((hash, key, number), lingers, has_lane) {
+            None => return false,
+            Some(true) => return true,
+            Some(false) => {}
         }
         let given_up = shard.take(hash, key);
         drop(shard);
@@ -284,131 +177,29 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
     pub(in crate::engine) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         for shard in &self.shards {
-            let entries = std::mem::take(&mut lock(shard).entries);
+            let (keys, leases) = std::mem::take(&mut *lock(shard)).into_parts();
             // Each by itself: where the drop of one panics, the others are released all the same.
-            for entry in entries {
-                dropped(entry);
+            for lease in leases {
+                dropped(lease);
+            }
+            for key in keys {
+                dropped(key);
             }
         }
     }
 
+    /// The time, and a shard that knows of the losses up to then.
     #[inline]
-    fn losses(&self) -> Losses {
-        // The same number again would take two thousand million losses within one lease.
-        Losses((self.leases.losses() as u32) & !IDLE)
+    fn shard_now(&self, hash: u64) -> (Tick, MutexGuard<'_, Shard<K>>) {
+        // Before a lease is asked: what is lost after that is counted above it.
+        let (losses, now) = (self.leases.losses(), self.ticker.now());
+        let mut shard = lock(self.shard(hash));
+        shard.follow(losses);
+        (now, shard)
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
         // Neither the bits of the slot in a shard, nor those that tell the slots of a shard apart.
         &self.shards[(hash >> 32) as usize % SHARDS]
-    }
-}
-
-impl<K> Shard<K> {
-    fn new(epoch: Instant) -> Self {
-        Self {
-            entries: HashTable::new(),
-            ticks: Ticks(0),
-            ticks_end: epoch,
-        }
-    }
-
-    #[inline]
-    fn now(&mut self, time: Instant, losses: Losses, epoch: Instant) -> Now {
-        // A time that was read earlier, by a thread that comes here later, counts as the later one:
-        // its lease seems to end some milliseconds early, and is asked.
-        if time >= self.ticks_end {
-            self.ticks = Ticks::between(epoch, time);
-            self.ticks_end = self.ticks.end(epoch).unwrap_or(time);
-        }
-        Now {
-            time,
-            ticks: self.ticks,
-            losses,
-        }
-    }
-}
-
-impl<K: Eq> Shard<K> {
-    #[inline]
-    fn entry(&mut self, hash: u64, key: &K) -> Option<&mut Entry<K>> {
-        self.entries.find_mut(hash, |entry| entry.key == *key)
-    }
-
-    /// Of a key that has no entry.
-    fn put(&mut self, entry: Entry<K>) {
-        let hash = entry.state.hash;
-        self.entries
-            .insert_unique(hash, entry, |entry| entry.state.hash);
-    }
-
-    /// Takes the entry of a key, to be dropped outside of the lock.
-    fn take(&mut self, hash: u64, key: &K) -> Option<Entry<K>> {
-        let entry = self
-            .entries
-            .find_entry(hash, |entry| entry.key == *key)
-            .ok()?;
-        Some(entry.remove().0)
-    }
-}
-
-impl<K> Entry<K> {
-    #[inline]
-    fn is_held(&mut self, now: Now, epoch: Instant) -> bool {
-        let term = &self.term;
-        let is_known = now.ticks < term.until && term.losses.are(now.losses);
-        is_known || self.ask_again(now, epoch)
-    }
-
-    #[cold]
-    fn ask_again(&mut self, now: Now, epoch: Instant) -> bool {
-        let Lease::Held(lease) = &self.state.lease else {
-            return false;
-        };
-        let until = lease.held_until().map(Instant::from);
-        self.term.until = until.map_or(Ticks(0), |until| Ticks::between(epoch, until));
-        // What is lost after they were read is counted above them: what is kept here does not outlast
-        // a loss.
-        self.term.losses = now.losses;
-        until.is_some_and(|until| now.time < until)
-    }
-}
-
-/// Of how many nanoseconds there are in one of [`Ticks`].
-const NANOS_LOG2: u32 = 23;
-
-impl Ticks {
-    #[inline]
-    fn between(epoch: Instant, time: Instant) -> Self {
-        let nanos = clock::nanos_since(epoch, time);
-        Self(u32::try_from(nanos >> NANOS_LOG2).unwrap_or(u32::MAX))
-    }
-
-    /// When it is over. `None`: never.
-    fn end(self, epoch: Instant) -> Option<Instant> {
-        let next = self.0.checked_add(1)?;
-        epoch.checked_add(Duration::from_nanos(u64::from(next) << NANOS_LOG2))
-    }
-}
-
-/// The bit of [`Losses`] that is no count.
-const IDLE: u32 = 1 << 31;
-
-impl Losses {
-    #[inline]
-    fn are(self, other: Self) -> bool {
-        (self.0 ^ other.0) & !IDLE == 0
-    }
-
-    fn is_idle(self) -> bool {
-        self.0 & IDLE != 0
-    }
-
-    /// Writes only what changes: other processors have copies of what is not written.
-    #[inline]
-    fn set_idle(&mut self, is_idle: bool) {
-        if self.is_idle() != is_idle {
-            self.0 ^= IDLE;
-        }
     }
 }

@@ -26,7 +26,7 @@ impl<T: Spec> Engine<T> {
         let Some(key) = &job.key else {
             return true;
         };
-        let token = leases.held(job.hash, key, clock::now());
+        let token = leases.held(job.hash, key);
         if let Some(token) = token {
             context.set_lease_token(token);
         }
@@ -42,7 +42,7 @@ impl<T: Spec> Engine<T> {
         cx: &mut task::Context<'_>,
     ) -> bool {
         match (&self.leases, key) {
-            (Some(leases), Some(key)) => leases.watch(hash, key, clock::now(), cx),
+            (Some(leases), Some(key)) => leases.watch(hash, key, cx),
             _ => false,
         }
     }
@@ -150,7 +150,7 @@ impl<T: Spec> Engine<T> {
     /// goes on.
     fn ask_for_lease(&self, key: T::Key, hash: u64) -> Option<Queued<T>> {
         let leases = self.leases.as_ref()?;
-        if leases.ask(hash, &key, clock::now()) == Asked::Waits {
+        if leases.ask(hash, &key) == Asked::Waits {
             self.drop_quietly(key);
             return None;
         }

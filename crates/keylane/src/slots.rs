@@ -2,14 +2,14 @@
 
 /// Values, each in a slot of its own until it is taken out.
 #[derive(Debug)]
-pub(super) struct Slots<T> {
+pub(crate) struct Slots<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,
     len: usize,
 }
 
 impl<T> Slots<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -18,13 +18,13 @@ impl<T> Slots<T> {
     }
 
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Keeps a value, and returns its slot. `None`: there are 2^32 of them.
     #[inline]
-    pub(super) fn insert(&mut self, value: T) -> Option<u32> {
+    pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(value);
@@ -41,29 +41,33 @@ impl<T> Slots<T> {
     }
 
     #[inline]
-    pub(super) fn get(&self, slot: u32) -> Option<&T> {
+    pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         self.slots.get(slot as usize)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
     /// Takes a value out. `None`: the slot is free.
     #[inline]
-    pub(super) fn remove(&mut self, slot: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
         let value = self.slots.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
         self.len -= 1;
         Some(value)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
+        self.slots.into_iter().flatten()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(slot, value)| Some((slot as u32, value.as_ref()?)))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         let slots = self.slots.iter_mut().enumerate();
         slots.filter_map(|(slot, value)| Some((slot as u32, value.as_mut()?)))
     }

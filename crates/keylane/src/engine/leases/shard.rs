@@ -1,0 +1,333 @@
+//! The leases of some keys, and what is known of them. Pure but for the leases themselves.
+
+use std::task::Context;
+
+use hashbrown::HashTable;
+use tokio_util::sync::DropGuard;
+
+use crate::clock::{self, Instant, Tick, Ticker};
+use crate::lease::LaneLease;
+use crate::slots::Slots;
+
+/// Leases by key.
+pub(super) struct Shard<K> {
+    entries: HashTable<Entry<K>>,
+    states: Slots<State>,
+    /// How many leases had been lost when the leases were asked until when they are held.
+    losses: u64,
+}
+
+/// What a message that starts looks at, and at nothing else as a rule.
+///
+/// Small, because it is one of many: the more of them a cache holds, the faster a message starts.
+struct Entry<K> {
+    key: K,
+    until: Until,
+    token: ShortToken,
+    /// The slot of its state.
+    state: u32,
+}
+
+/// In which tick a lease ends, as it said when it was asked last: the first one, if it was lost or not
+/// asked. And in the highest bit, whether its key had no lane when it was last looked at, and was not
+/// used since.
+#[derive(Clone, Copy, Default)]
+struct Until(u32);
+
+/// A token, if it is low. Otherwise the lease is asked for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ShortToken(u32);
+
+/// The other things that are known of a lease.
+pub(super) struct State {
+    pub(super) hash: u64,
+    /// Tells it from others of its key, before and after.
+    pub(super) number: usize,
+    pub(super) lease: Lease,
+}
+
+pub(super) enum Lease {
+    /// Dropped, it cancels the call.
+    Asked {
+        _cancel: DropGuard,
+    },
+    Held(Box<dyn LaneLease>),
+}
+
+/// What became of a lease that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is not there, or was lost.
+    Gone,
+    Asked,
+    Held,
+}
+
+impl<K> Default for Shard<K> {
+    fn default() -> Self {
+        Self {
+            entries: HashTable::new(),
+            states: Slots::new(),
+            losses: 0,
+        }
+    }
+}
+
+impl<K: Eq> Shard<K> {
+    /// So many leases were lost up to now. What is known of leases does not outlast a loss.
+    #[inline]
+    pub(super) fn follow(&mut self, losses: u64) {
+        if self.losses != losses {
+            self.forget_ends(losses);
+        }
+    }
+
+    #[cold]
+    fn forget_ends(&mut self, losses: u64) {
+        self.losses = losses;
+        for entry in &mut self.entries {
+            entry.until.set(Tick::default());
+        }
+    }
+
+    /// The token of the lease of a key, if it is held. It is in use from now on.
+    #[inline]
+    pub(super) fn held(&mut self, hash: u64, key: &K, now: Tick, ticker: &Ticker) -> Option<u64> {
+        let entry = self.entries.find_mut(hash, |entry| entry.key == *key)?;
+        if !entry.until.is_after(now) && !entry.ask_again(&self.states, ticker) {
+            return None;
+        }
+        entry.until.set_idle(false);
+        match entry.token {
+            ShortToken::LONG => self.states.get(entry.state)?.token(),
+            ShortToken(token) => Some(token.into()),
+        }
+    }
+
+    /// Whether a lease is held, or will be.
+    pub(super) fn standing(&mut self, hash: u64, key: &K, now: Tick, ticker: &Ticker) -> Standing {
+        let Some(entry) = self.entries.find_mut(hash, |entry| entry.key == *key) else {
+            return Standing::Gone;
+        };
+        let state = self.states.get(entry.state);
+        match state.map(|state| &state.lease) {
+            Some(Lease::Asked { .. }) => Standing::Asked,
+            _ if entry.until.is_after(now) => Standing::Held,
+            _ if entry.ask_again(&self.states, ticker) => Standing::Held,
+            _ => Standing::Gone,
+        }
+    }
+
+    /// Wakes this task when the lease of a key is lost. True: it is lost.
+    pub(super) fn poll_lost(&mut self, hash: u64, key: &K, cx: &mut Context<'_>) -> bool {
+        let entry = self.entries.find(hash, |entry| entry.key == *key);
+        let state = entry.and_then(|entry| self.states.get_mut(entry.state));
+        match state.map(|state| &mut state.lease) {
+            Some(Lease::Held(lease)) => lease.poll_lost(cx).is_ready(),
+            _ => true,
+        }
+    }
+
+    /// A lease that was asked for under this number is held. Returns it, if it was not asked for.
+    pub(super) fn grant(
+        &mut self,
+        (hash, key, number): (u64, &K, usize),
+        lease: Box<dyn LaneLease>,
+    ) -> Option<Box<dyn LaneLease>> {
+        let entry = self.entries.find_mut(hash, |entry| entry.key == *key);
+        let entry = entry.and_then(|entry| Some((self.states.get_mut(entry.state)?, entry)));
+        let Some((state, entry)) = entry.filter(|(state, _)| state.number == number) else {
+            return Some(lease);
+        };
+        entry.until = Until::default();
+        entry.token = ShortToken::of(lease.token());
+        state.lease = Lease::Held(lease);
+        None
+    }
+
+    /// Looks whether a lease is still needed. `has_lane` says whether the key has a lane, which may
+    /// need it. `None`: it is another one.
+    pub(super) fn is_needed(
+        &mut self,
+        (hash, key, number): (u64, &K, usize),
+        lingers: bool,
+        has_lane: impl FnOnce() -> bool,
+    ) -> Option<bool> {
+        let entry = self.entries.find_mut(hash, |entry| entry.key == *key)?;
+        let state = self.states.get(entry.state)?;
+        if state.number != number {
+            return None;
+        }
+        let has_lane = has_lane();
+        Some(match state.lease {
+            Lease::Asked { .. } => has_lane,
+            Lease::Held(_) => {
+                let was_idle = entry.until.is_idle();
+                entry.until.set_idle(!has_lane);
+                has_lane || (lingers && !was_idle)
+            }
+        })
+    }
+
+    /// Of a key that has none.
+    pub(super) fn put(&mut self, key: K, state: State) {
+        let hash = state.hash;
+        let slot = self.states.insert(state);
+        let entry = Entry {
+            key,
+            until: Until::default(),
+            token: ShortToken::LONG,
+            state: slot.expect("as many leases do not fit into memory"),
+        };
+        let states = &self.states;
+        self.entries.insert_unique(hash, entry, |entry| {
+            states.get(entry.state).map_or(0, |state| state.hash)
+        });
+    }
+
+    /// Takes the lease of a key, to be dropped outside of the lock.
+    pub(super) fn take(&mut self, hash: u64, key: &K) -> Option<(K, Option<State>)> {
+        let entry = self.entries.find_entry(hash, |entry| entry.key == *key);
+        let (entry, _) = entry.ok()?.remove();
+        Some((entry.key, self.states.remove(entry.state)))
+    }
+}
+
+impl<K> Shard<K> {
+    /// All keys, and all leases.
+    pub(super) fn into_parts(self) -> (impl Iterator<Item = K>, impl Iterator<Item = State>) {
+        let keys = self.entries.into_iter().map(|entry| entry.key);
+        (keys, self.states.into_values())
+    }
+}
+
+impl State {
+    fn token(&self) -> Option<u64> {
+        match &self.lease {
+            Lease::Held(lease) => Some(lease.token()),
+            Lease::Asked { .. } => None,
+        }
+    }
+}
+
+impl<K> Entry<K> {
+    #[cold]
+    fn ask_again(&mut self, states: &Slots<State>, ticker: &Ticker) -> bool {
+        let Some(Lease::Held(lease)) = states.get(self.state).map(|state| &state.lease) else {
+            return false;
+        };
+        let until = lease.held_until().map(Instant::from);
+        self.until
+            .set(until.map_or(Tick::default(), |until| ticker.at(until)));
+        until.is_some_and(|until| clock::now() < until)
+    }
+}
+
+/// The bit of [`Until`] that is not of the tick.
+const IDLE: u32 = 1 << 31;
+
+impl Until {
+    #[inline]
+    fn is_after(self, now: Tick) -> bool {
+        self.0 & !IDLE > now.number()
+    }
+
+    fn set(&mut self, tick: Tick) {
+        self.0 = (self.0 & IDLE) | tick.number();
+    }
+
+    fn is_idle(self) -> bool {
+        self.0 & IDLE != 0
+    }
+
+    /// Writes only what changes: other processors have copies of what is not written.
+    #[inline]
+    fn set_idle(&mut self, is_idle: bool) {
+        if self.is_idle() != is_idle {
+            self.0 ^= IDLE;
+        }
+    }
+}
+
+impl ShortToken {
+    const LONG: Self = Self(u32::MAX);
+
+    fn of(token: u64) -> Self {
+        u32::try_from(token).map_or(Self::LONG, Self)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Held for a minute, unless it was told otherwise.
+    struct Fixed {
+        token: u64,
+        until: Option<tokio::time::Instant>,
+    }
+
+    impl LaneLease for Fixed {
+        fn token(&self) -> u64 {
+            self.token
+        }
+
+        fn held_until(&self) -> Option<tokio::time::Instant> {
+            self.until
+        }
+
+        fn poll_lost(&mut self, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+    }
+
+    fn put(shard: &mut Shard<u8>, key: u8, token: u64, until: Option<tokio::time::Instant>) {
+        let lease = Lease::Held(Box::new(Fixed { token, until }));
+        let state = State {
+            hash: key.into(),
+            number: 0,
+            lease,
+        };
+        shard.put(key, state);
+        let granted = Box::new(Fixed { token, until });
+        assert!(shard.grant((key.into(), &key, 0), granted).is_none());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn tokens_are_whole_whatever_their_size() {
+        let ticker = Ticker::new(&crate::rt::Handle::current());
+        let until = Some(tokio::time::Instant::now() + Duration::from_secs(60));
+        let mut shard = Shard::default();
+        let tokens = [0, 7, u32::MAX.into(), u64::from(u32::MAX) + 1, u64::MAX];
+        for (key, token) in (0..).zip(tokens) {
+            put(&mut shard, key, token, until);
+            assert_eq!(
+                shard.held(key.into(), &key, ticker.now(), &ticker),
+                Some(token)
+            );
+        }
+        assert_eq!(shard.held(9, &9, ticker.now(), &ticker), None);
+        let (_, state) = shard.take(3, &3).unwrap();
+        assert_eq!(state.unwrap().token(), Some(tokens[3]));
+        assert_eq!(shard.held(3, &3, ticker.now(), &ticker), None);
+        assert_eq!(shard.held(4, &4, ticker.now(), &ticker), Some(u64::MAX));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_held_up_to_its_end_and_not_longer() {
+        let ticker = Ticker::new(&crate::rt::Handle::current());
+        let until = tokio::time::Instant::now() + Duration::from_millis(100);
+        let mut shard = Shard::default();
+        put(&mut shard, 1, 5, Some(until));
+        for left in [100, 50, 9, 8, 7, 1, 0] {
+            let at = until - Duration::from_millis(left);
+            tokio::time::advance(at - tokio::time::Instant::now()).await;
+            let held = shard.held(1, &1, ticker.now(), &ticker);
+            assert_eq!(held.is_some(), left > 0, "{left}");
+        }
+    }
+}
