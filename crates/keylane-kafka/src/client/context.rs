@@ -103,7 +103,7 @@ pub(crate) struct Context {
     wake: Arc<Notify>,
     /// Is unparked when a partition has records.
     reader: Thread,
-    /// The session ends: nobody waits for anything any more.
+    /// The session ends: no call waits for anything any more.
     ends: Arc<AtomicBool>,
     start_at: StartAt,
     reads_uncommitted: bool,

@@ -215,7 +215,7 @@ async fn rebalanced(protocol: Protocol, expels: bool) {
     let committed = watcher.await.unwrap();
     for member in members {
         let stats = member.intake.stats();
-        // Whoever stays in the group goes on, and is not opened again.
+        // A member that stays in the group goes on, and is not opened again.
         assert!(expels || stats.restarts == 0, "{stats:?}");
         member.stop().await;
     }
@@ -231,7 +231,7 @@ pub(crate) fn judge(stage: &Stage, committed: &BTreeMap<(i32, u64), usize>, expe
             continue;
         }
         repeats += 1;
-        // With what was under way when it was seen. Whoever was taken out may be late.
+        // With what was under way when it was seen. A member that was taken out may be late.
         let is_late = expels || committed.get(&place).is_none_or(|seen| number < *seen);
         assert!(is_late, "{place:?} was done again after it was committed");
     }
@@ -247,7 +247,7 @@ pub(crate) fn judge(stage: &Stage, committed: &BTreeMap<(i32, u64), usize>, expe
             }
         }
         Err(mut broken) => {
-            // Whoever was taken out runs beside its successor until it hears of it.
+            // A member that was taken out runs beside its successor until it hears of it.
             broken.retain(|violation| !expels || violation.rule != Rule::Exclusion);
             let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
             assert!(broken.is_empty(), "{}", broken.join("\n"));

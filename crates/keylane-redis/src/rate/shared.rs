@@ -217,7 +217,7 @@ impl Shared {
         let waiting = entry.waiting();
         let wait = entry.bucket.wait(now);
         let wanted = entry.bucket.wanted(waiting, now, self.borrowing);
-        // What nobody waits for is not asked for while there is none.
+        // What no caller waits for is not asked for while there is none.
         if wanted == 0 || waiting == 0 && (wait.is_some() || state.away.is_some()) {
             return false;
         }

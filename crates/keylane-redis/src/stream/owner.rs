@@ -42,7 +42,7 @@ pub(super) async fn own(worker: Arc<Worker>, place: Arc<Place>, lease: Arc<Lease
     })));
 
     let (mut round, mut is_lost) = (Some(0), false);
-    // Ends when the source has no more use for the stream: also after it was lost, so that nobody here
+    // Ends when the source has no more use for the stream: also after it was lost, so that no task here
     // owns it again before the source knows.
     let reply = loop {
         let reading = async {

@@ -72,7 +72,7 @@ impl Acked {
 pub(super) struct Found {
     /// Attempts that were noted.
     pub(super) attempts: u32,
-    /// It was not handed over to anybody before.
+    /// It was not handed over before.
     pub(super) is_new: bool,
     pub(super) fields: Fields,
 }
@@ -230,7 +230,7 @@ impl Tenure {
         Ok(Ok(parsed().ok_or_else(incomprehensible)?))
     }
 
-    /// Reads new entries, and which one is the first pending one above this, whoever has it. The server
+    /// Reads new entries, and which one is the first pending one above this, of any consumer. The server
     /// looks for that one after it has handed out the new ones.
     pub(super) async fn read(
         &self,

@@ -181,7 +181,7 @@ impl Direct {
 }
 
 /// A request of a connection that was given up reaches the server when the worker goes on with another
-/// connection. What it takes, nobody is told.
+/// connection. No worker is told of what it takes.
 #[tokio::test]
 async fn a_request_that_comes_late_takes_nothing() {
     let mut list = List::new("late").await;
@@ -341,7 +341,7 @@ async fn an_element_in_a_broken_envelope_lets_its_key_go() {
     until("all is acked", async || worker.intake.stats().acked == 7).await;
     check(&mut list.raw, &list.name).await;
     let owners: u64 = list.ask(&["HLEN", &beside(&list.name, "owners")]).await;
-    assert_eq!(owners, 0, "keys that nobody handles have no owner");
+    assert_eq!(owners, 0, "keys that no worker handles have no owner");
     worker.intake.stop().await;
     check_idle(&mut list.raw, &list.name).await;
 }
@@ -375,7 +375,7 @@ async fn an_owner_that_has_nothing_blocks_nothing() {
     let mut list = List::new("ghost").await;
     let queue = list.builder().build().unwrap();
     let _: u64 = list
-        .ask(&["HSET", &beside(&list.name, "owners"), "a", "3:nobody"])
+        .ask(&["HSET", &beside(&list.name, "owners"), "a", "3:none"])
         .await;
     list.push(["a:1", "b:1", "a:2"]).await;
     let worker = Worker::new(&queue, 1_000);

@@ -470,7 +470,7 @@ async fn kill_workers(server: &mut MultiplexedConnection) {
     }
 }
 
-/// A server of its own and a lease that is over before any answer can come: nobody gets anything done, and
+/// A server of its own and a lease that is over before any answer can come: no worker gets anything done, and
 /// nothing is lost.
 #[tokio::test]
 async fn a_lease_of_a_millisecond_loses_nothing() {

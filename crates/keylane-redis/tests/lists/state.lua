@@ -52,7 +52,7 @@ for at = 1, #owners, 2 do
   counts[key] = nil
 end
 for key, of in pairs(counts) do
-  for worker, n in pairs(of) do say('%s has %d of %s, which is of nobody', worker, n, key) end
+  for worker, n in pairs(of) do say('%s has %d of %s, which is of no worker', worker, n, key) end
 end
 
 for _, worker in ipairs(redis.call('HKEYS', prefix .. 'told')) do

@@ -13,7 +13,7 @@ use crate::sink::{Entry, Place, What};
 pub(crate) struct Fault {
     /// The journal when it was over.
     pub(crate) place: Place,
-    /// `None`: nobody told the worker, which goes on until it hears of it.
+    /// `None`: the worker was not told, and goes on until it hears of it.
     pub(crate) worker: Option<u32>,
     pub(crate) held: HashSet<u64>,
 }

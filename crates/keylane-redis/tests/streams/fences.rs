@@ -10,7 +10,7 @@ use keylane_testkit::servers::RedisKind;
 
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};
 
-/// Leases of a store that nobody else has, which begins with this token.
+/// Leases of a store of its own, which begins with this token.
 async fn leases_from(token: u64) -> Leases {
     let leases = Leases::open(Arc::new(MemoryStore::new())).unwrap();
     for _ in 1..token {

@@ -12,7 +12,7 @@ use crate::servers::process::{Process, Program};
 use crate::servers::program::tail;
 
 /// What a server is given to become ready, and to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// How long a server that was not ready is left alone.
 const PROBE_PAUSE: Duration = Duration::from_millis(50);

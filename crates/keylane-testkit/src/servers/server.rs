@@ -127,7 +127,7 @@ impl<K: Kind> Server<K> {
     ///
     /// # Errors
     ///
-    /// [`Program`](ServerError::Program) if the server does not answer within 60 s, or refuses.
+    /// [`Program`](ServerError::Program) if the server does not answer within 4 minutes, or refuses.
     ///
     /// # Panics
     ///
@@ -149,7 +149,7 @@ impl<K: Kind> Server<K> {
     ///
     /// # Errors
     ///
-    /// [`Program`](ServerError::Program) if the server does not answer within 60 s, or refuses.
+    /// [`Program`](ServerError::Program) if the server does not answer within 4 minutes, or refuses.
     ///
     /// # Panics
     ///

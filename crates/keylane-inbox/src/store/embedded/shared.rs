@@ -32,7 +32,7 @@ pub(super) enum State {
     Closed,
 }
 
-/// Numbers for `stats`: the writer counts, anybody reads, and nothing follows from them.
+/// Numbers for `stats`: the writer counts, any thread reads, and nothing follows from them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) commits: AtomicU64,

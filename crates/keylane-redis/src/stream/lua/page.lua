@@ -1,4 +1,4 @@
--- Takes pending entries, whoever has them, in the order of their ids: from ARGV[4] to ARGV[5], up to
+-- Takes pending entries of all consumers, in the order of their ids: from ARGV[4] to ARGV[5], up to
 -- ARGV[6] of them, and no more once they have ARGV[7] bytes. Their counts stay as they are. With ARGV[8]
 -- consumers are removed that have nothing pending.
 if not is_ours() then

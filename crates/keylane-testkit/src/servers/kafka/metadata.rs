@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST: usize = 64 * 1_024;
 
 /// The request `Metadata`, and the last of its versions whose lengths are plain integers but for
-/// the fields that nobody needs here.
+/// the fields that are not needed here.
 const METADATA: i16 = 3;
 const VERSION: i16 = 4;
 

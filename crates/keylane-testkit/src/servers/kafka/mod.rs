@@ -6,7 +6,7 @@
 //!                  other nodes ── CONTROLLER, DIRECT ──────►┘
 //! ```
 //!
-//! Kafka tells its clients where each node is, for each listener on its own. Whoever starts from
+//! Kafka tells its clients where each node is, for each listener on its own. A client that starts from
 //! [`Kafka::proxied`] is told the addresses of the proxies, and never leaves them. The nodes talk to
 //! each other directly: a fault of a proxy is a fault of the clients' network.
 //!

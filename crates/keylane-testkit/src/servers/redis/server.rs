@@ -24,7 +24,7 @@ use crate::servers::server::LOG;
 pub(super) const PROBE: Duration = Duration::from_secs(2);
 
 /// What a command is given.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The signal after which the server writes its file and stops in order.
 const STOP_SIGNAL: &str = "TERM";
@@ -176,7 +176,7 @@ impl Redis {
     /// # Errors
     ///
     /// [`Refused`](ServerError::Refused) with the words of the server if it replies with an error,
-    /// [`NotReady`](ServerError::NotReady) if it does not reply within 60 s, and
+    /// [`NotReady`](ServerError::NotReady) if it does not reply within 4 minutes, and
     /// [`System`](ServerError::System) if it cannot be reached.
     ///
     /// # Panics
