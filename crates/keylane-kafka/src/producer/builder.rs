@@ -33,8 +33,8 @@ const REFUSED: [(&str, &str); 7] = [
 pub(super) const TIMEOUT: &str = "message.timeout.ms";
 
 /// What the client is told unless a property says otherwise. The partitioner is that of the Java
-/// clients, so that the records of a key are in one partition, whichever client has sent them; an empty key is
-/// a key there.
+/// clients, so that the records of a key are in one partition, whichever client has sent them; an
+/// empty key is a key there.
 const DEFAULTS: [(&str, &str); 3] = [
     ("partitioner", "murmur2_random"),
     (TIMEOUT, "30000"),

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::held::{Held, Standing};
-
 use crate::clock::Instant;
 use crate::slots::Slots;
 use crate::source::Generation;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::super::guard::PositionGuard;
 use super::super::held::{Held, Standing};
 use super::super::revocation::{Due, Revocation};
-
 use super::call::call;
 use super::state::{Driver, Phase};
 use crate::clock::{self, Instant};
@@ -92,17 +91,6 @@ where
         self.inlet.dispatcher.engine.sweep_revoked(source);
     }
 
-    /// Ends the attempts whose messages others may have by now.
-    fn end_what_is_not_held(&mut self) {
-        let sources = &self.inlet.dispatcher.engine.sources;
-        end_what_is_not_held(
-            &mut self.held,
-            self.guard.as_deref(),
-            sources,
-            self.registration.source,
-        );
-    }
-
     /// Gives back what is taken back and in no lane yet.
     pub(super) async fn give_back_unplaced(&mut self) {
         self.has_unplaced = false;
@@ -172,7 +160,7 @@ where
     }
 
     pub(super) async fn follow_revocations(&mut self, now: Instant) {
-        let mut at = 0;
+        let (mut at, mut is_swept) = (0, false);
         while at < self.revocations.len() {
             let due = self.revocations[at].due(now);
             let slots = match due {
@@ -183,7 +171,7 @@ where
                 Due::Nothing => {}
                 Due::Sweep => {
                     self.take_back(&slots, Revoked::Unstarted);
-                    self.end_what_is_not_held();
+                    is_swept = true;
                 }
                 Due::Drop => self.take_back(&slots, Revoked::InFlight),
                 Due::GiveUp => {
@@ -199,6 +187,11 @@ where
                 }
             }
             at += 1;
+        }
+        if is_swept {
+            let sources = &self.inlet.dispatcher.engine.sources;
+            let (held, guard) = (&mut self.held, self.guard.as_deref());
+            end_what_is_not_held(held, guard, sources, self.registration.source);
         }
         self.release_finished().await;
     }

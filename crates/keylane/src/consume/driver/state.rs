@@ -11,7 +11,6 @@ use super::super::inlet::Inlet;
 use super::super::report::{IntakeState, IntakeStats};
 use super::super::revocation::Revocation;
 use super::super::settings::{Guarantee, IntakeSettings};
-
 use crate::clock::{Alarm, Instant};
 use crate::dispatcher::Dispatcher;
 use crate::engine::{GuardedStarts, LetterRequest, Registration, SlotGuard, SourceSlot};

@@ -94,7 +94,7 @@ impl<K: Eq> Shard<K> {
     #[inline]
     pub(super) fn held(&mut self, hash: u64, key: &K, now: Tick, ticker: &Ticker) -> Option<u64> {
         let entry = self.entries.find_mut(hash, |entry| entry.key == *key)?;
-        if !entry.until.is_after(now) && !entry.ask_again(&self.states, ticker) {
+        if !entry.is_held(now, &self.states, ticker) {
             return None;
         }
         entry.until.set_idle(false);
@@ -109,20 +109,27 @@ impl<K: Eq> Shard<K> {
         let state = self.states.get(entry.state);
         match state.map(|state| &state.lease) {
             Some(Lease::Asked { .. }) => Standing::Asked,
-            _ if entry.until.is_after(now) => Standing::Held,
-            _ if entry.ask_again(&self.states, ticker) => Standing::Held,
+            _ if entry.is_held(now, &self.states, ticker) => Standing::Held,
             _ => Standing::Gone,
         }
     }
 
     /// Wakes this task when the lease of a key is lost. True: it is lost.
-    pub(super) fn poll_lost(&mut self, hash: u64, key: &K, cx: &mut Context<'_>) -> bool {
-        let entry = self.entries.find(hash, |entry| entry.key == *key);
-        let state = entry.and_then(|entry| self.states.get_mut(entry.state));
-        match state.map(|state| &mut state.lease) {
-            Some(Lease::Held(lease)) => lease.poll_lost(cx).is_ready(),
-            _ => true,
-        }
+    pub(super) fn poll_lost(
+        &mut self,
+        (hash, key): (u64, &K),
+        now: Tick,
+        ticker: &Ticker,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        let Some(entry) = self.entries.find_mut(hash, |entry| entry.key == *key) else {
+            return true;
+        };
+        let state = self.states.get_mut(entry.state);
+        let Some(Lease::Held(lease)) = state.map(|state| &mut state.lease) else {
+            return true;
+        };
+        lease.poll_lost(cx).is_ready() || !entry.is_held(now, &self.states, ticker)
     }
 
     /// A lease that was asked for under this number is held. Returns it, if it was not asked for.
@@ -199,6 +206,11 @@ impl<K> Shard<K> {
 }
 
 impl<K> Entry<K> {
+    #[inline]
+    fn is_held(&mut self, now: Tick, states: &Slots<State>, ticker: &Ticker) -> bool {
+        self.until.is_after(now) || self.ask_again(states, ticker)
+    }
+
     #[cold]
     fn ask_again(&mut self, states: &Slots<State>, ticker: &Ticker) -> bool {
         let Some(Lease::Held(lease)) = states.get(self.state).map(|state| &state.lease) else {

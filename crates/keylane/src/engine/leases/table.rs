@@ -78,9 +78,7 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
     /// it is lost.
     pub(in crate::engine) fn watch(&self, hash: u64, key: &K, cx: &mut Context<'_>) -> bool {
         let (now, mut shard) = self.shard_now(hash);
-        if !shard.poll_lost(hash, key, cx)
-            && shard.standing(hash, key, now, &self.ticker) == Standing::Held
-        {
+        if !shard.poll_lost((hash, key), now, &self.ticker, cx) {
             return false;
         }
         let lost = shard.take(hash, key);
