@@ -46,8 +46,8 @@ fn now() -> Duration {
         .expect("a clock")
 }
 
-/// The worker: this program once more. It writes a line where a record begins and where it ends, and
-/// leaves when its input ends.
+/// The worker: this program once more. It writes a line where a record begins and where it ends or is
+/// dropped, and leaves when its input ends.
 #[test]
 fn worker() {
     let Ok(task) = std::env::var(WORKER) else {
@@ -61,9 +61,9 @@ fn worker() {
     runtime.block_on(async {
         let file = OpenOptions::new().append(true).open(log).expect("a log");
         let (file, pid) = (Arc::new(file), std::process::id());
-        let say = move |what: char, raw: &RawMessage| {
+        let say = move |what: What, raw: &RawMessage| {
             let (id, (partition, offset)) = (id_of(raw).expect("an id"), place_of(raw));
-            let at = now().as_nanos();
+            let (what, at) = (what.letter(), now().as_nanos());
             let line = format!("{what} {pid} {id} {partition} {offset} {at}\n");
             // One write, which no other comes between, and which outlives this process.
             (&*file).write_all(line.as_bytes()).expect("a line");
@@ -71,9 +71,15 @@ fn worker() {
         let handler = move |_: Context<Bytes>, raw: RawMessage| {
             let say = say.clone();
             async move {
-                say('s', &raw);
-                sleep(takes(id_of(&raw).unwrap_or_default())).await;
-                say('e', &raw);
+                say(What::Start, &raw);
+                let time = takes(id_of(&raw).unwrap_or_default());
+                let say = |what| say(what, &raw);
+                let mut end = OnDrop {
+                    say,
+                    what: What::Drop,
+                };
+                sleep(time).await;
+                end.what = What::End;
                 Ok::<(), std::io::Error>(())
             }
         };
@@ -98,6 +104,18 @@ fn worker() {
         ended.expect("no panic").expect("the end of the input");
         intake.stop().within(Duration::from_secs(5)).await;
     });
+}
+
+/// Says how an attempt ended: what is lost with its partition is dropped in the middle.
+struct OnDrop<S: Fn(What)> {
+    say: S,
+    what: What,
+}
+
+impl<S: Fn(What)> Drop for OnDrop<S> {
+    fn drop(&mut self) {
+        (self.say)(self.what);
+    }
 }
 
 struct Worker {
@@ -157,10 +175,37 @@ impl Drop for Worker {
     }
 }
 
+/// What a line of the log says of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Start,
+    End,
+    Drop,
+}
+
+impl What {
+    fn letter(self) -> char {
+        match self {
+            Self::Start => 's',
+            Self::End => 'e',
+            Self::Drop => 'd',
+        }
+    }
+
+    fn of(letter: &str) -> Option<Self> {
+        match letter {
+            "s" => Some(Self::Start),
+            "e" => Some(Self::End),
+            "d" => Some(Self::Drop),
+            _ => None,
+        }
+    }
+}
+
 /// A line of the log.
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    is_end: bool,
+    what: What,
     pid: u32,
     id: u64,
     place: (i32, u64),
@@ -198,7 +243,7 @@ impl Log {
             .map(|line| Line::of(line).expect("a whole line"));
         self.lines.extend(new);
         let new = &self.lines[known..];
-        self.ended += new.iter().filter(|line| line.is_end).count();
+        self.ended += new.iter().filter(|line| line.what == What::End).count();
         new
     }
 
@@ -211,10 +256,10 @@ impl Log {
 impl Line {
     fn of(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
-        let is_end = words.next() == Some("e");
+        let what = What::of(words.next()?)?;
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
         Some(Self {
-            is_end,
+            what,
             pid: u32::try_from(number()?).ok()?,
             id: number()?,
             place: (i32::try_from(number()?).ok()?, number()?),
@@ -241,7 +286,7 @@ async fn watch(topic: Topic, log: PathBuf, ends: Arc<AtomicBool>) -> HashMap<(i3
         let committed = topic.committed().await;
         let at_least_at = now();
         let new = log.read().iter();
-        done.extend(new.filter_map(|line| line.is_end.then_some(line.place)));
+        done.extend(new.filter_map(|line| (line.what == What::End).then_some(line.place)));
         for (number, (at, text)) in (0..).zip(committed) {
             let Some(at) = at else { continue };
             let last = &mut last[number as usize];
@@ -375,7 +420,7 @@ impl Story {
         for line in &lines {
             let key = self.keys[&line.id].clone();
             let is_late = self.is_excused(line.pid, line.at);
-            if !line.is_end {
+            if line.what == What::Start {
                 let was_done = done.contains_key(&line.id);
                 if was_done {
                     repeats += 1;
@@ -402,6 +447,9 @@ impl Story {
                 continue;
             }
             running.entry(key.clone()).or_default().remove(&line.pid);
+            if line.what == What::Drop {
+                continue;
+            }
             let count = done.entry(line.id).or_default();
             *count += 1;
             if *count == 1 {
