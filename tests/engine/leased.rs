@@ -483,6 +483,28 @@ async fn a_lease_that_is_lost_between_two_messages_is_not_used() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_is_lost_while_its_message_waits_for_a_runner_is_not_used() {
+    let leases = Leases::new();
+    let rig = rig(&leases, builder().concurrency(1));
+    rig.submit(20).await.await.unwrap();
+    rig.submit(30).await.await.unwrap();
+    let slow = rig.submit(19).await;
+    settle().await;
+    let (lost, kept) = (rig.submit(21).await, rig.submit(31).await);
+    settle().await;
+    assert_eq!((leases.held(), rig.log.running()), (3, 1));
+    drop(leases.lose_silently(2));
+    rig.gate.add_permits(1);
+    slow.await.unwrap();
+    kept.await.unwrap();
+    rig.assert_waits(2);
+    leases.leave(2);
+    lost.await.unwrap();
+    let started = rig.log.started();
+    assert_eq!(started[3..], [(31, 1, Some(2)), (21, 1, Some(4))]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_retry_waits_for_the_lease_and_keeps_its_number() {
     let leases = Leases::new();
     let retry = Retry::fixed(50 * MS).max_attempts(2);

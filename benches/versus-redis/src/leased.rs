@@ -48,10 +48,11 @@ pub async fn measure(server: &Server, id: Id, traffic: Traffic) -> Result<Sample
         tokio::task::yield_now().await;
     }
     server.settle().await?;
+    let messages = all.slice(all.keys..all.messages);
 
     let watch = Watch::new(server.pid()?);
     let began = Instant::now();
-    for message in all.slice(all.keys..all.messages) {
+    for message in messages {
         lanes.send(message).await?;
     }
     work.done().await;

@@ -30,6 +30,8 @@ pub(crate) struct Details {
     is_leased: bool,
     /// Of the lease of the key. Written only where nothing else has these details.
     lease_token: AtomicU64,
+    /// When it ends, as the engine says it.
+    lease_end: AtomicU64,
 }
 
 impl Details {
@@ -40,6 +42,7 @@ impl Details {
             version: 0,
             is_leased,
             lease_token: AtomicU64::new(0),
+            lease_end: AtomicU64::new(0),
         }
     }
 }
@@ -52,6 +55,7 @@ impl Clone for Details {
             version: self.version,
             is_leased: self.is_leased,
             lease_token: AtomicU64::new(self.lease_token.load(Ordering::Relaxed)),
+            lease_end: AtomicU64::new(self.lease_end.load(Ordering::Relaxed)),
         }
     }
 }
@@ -83,9 +87,10 @@ impl<K> Context<K> {
         }
     }
 
-    /// Sets the fencing token of the next attempt at a message that has a key.
+    /// Sets the lease of the next attempt at a message that has a key: its fencing token, and when it
+    /// ends.
     #[inline]
-    pub(crate) fn set_lease_token(&mut self, token: u64) {
+    pub(crate) fn set_lease(&mut self, token: u64, end: u64) {
         // A handler may have cloned the context, and goes on with its own token. To ask whether it
         // has takes a read; `Arc::make_mut` writes for it, and this is done for each message.
         if Arc::strong_count(&self.details) > 1 {
@@ -94,6 +99,15 @@ impl<K> Context<K> {
         // What other threads have read through their clones is behind us.
         fence(Ordering::Acquire);
         self.details.lease_token.store(token, Ordering::Relaxed);
+        self.details.lease_end.store(end, Ordering::Relaxed);
+    }
+
+    /// What [`set_lease`](Self::set_lease) was told last.
+    #[inline]
+    pub(crate) fn lease(&self) -> (u64, u64) {
+        let details = &self.details;
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        (load(&details.lease_token), load(&details.lease_end))
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -270,9 +284,9 @@ mod tests {
         let details = Arc::new(Details::new(CancellationToken::new(), true));
         let mut context = Context::new(Arc::clone(&details));
         context.key = Some("key");
-        context.set_lease_token(7);
+        context.set_lease(7, 0);
         let kept = context.clone();
-        context.set_lease_token(8);
+        context.set_lease(8, 0);
         assert_eq!(
             (kept.lease_token(), context.lease_token()),
             (Some(7), Some(8))

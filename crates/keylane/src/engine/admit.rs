@@ -44,9 +44,9 @@ impl<T: Spec> Engine<T> {
         self: &Arc<Self>,
         tally: &mut Tally,
         context: &mut Context<T::Key>,
-        job: Job<T>,
+        mut job: Job<T>,
     ) -> Option<Job<T>> {
-        if !self.guards_starts() || (!self.has_sources() && self.is_leased(context, &job)) {
+        if !self.guards_starts() || (!self.has_sources() && self.is_leased(context, &mut job)) {
             return Some(job);
         }
         self.ask(tally, context, job)
@@ -98,6 +98,7 @@ impl<T: Spec> Engine<T> {
         if !self.is_leased(context, job) {
             return Said::Unleased;
         }
+        let obligation = &job.envelope.obligation;
         let Work::Attempt(attempt) = job.work else {
             return Said::Start;
         };
@@ -240,7 +241,7 @@ impl<T: Spec> Engine<T> {
         if self.is_revoked(&job.envelope.obligation) {
             return self.give_back(tally, job);
         }
-        if let Work::Attempt(_) = job.work
+        if let Work::Attempt(_) | Work::Leased(_) = job.work
             && self.has_revoked_member(&job.envelope.obligation)
         {
             let (key, hash) = (job.key.take(), job.hash);

@@ -91,7 +91,7 @@ impl<T: Spec> Engine<T> {
     fn in_backoff(head: &Held<T>, due_in: Duration) -> LaneState {
         let why = head.why.to_string();
         match &head.work {
-            Work::Entered | Work::Attempt(_) => LaneState::Backoff {
+            Work::Entered | Work::Leased(_) | Work::Attempt(_) => LaneState::Backoff {
                 next_attempt: head.work.attempts() + 1,
                 due_in,
                 why,

@@ -170,6 +170,7 @@ impl<T: Spec> Engine<T> {
             Work::Letter(_) => Some(job),
             // Its lane knows whether it may start.
             Work::Entered => self.rejoin(tally, job),
+            Work::Leased(_) => self.start_or_take_back(tally, job, 1, now),
             Work::Attempt(attempt) => self.start_or_take_back(tally, job, attempt, now),
         }
     }

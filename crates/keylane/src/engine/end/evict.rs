@@ -209,7 +209,7 @@ struct Emptied<T: Types> {
 /// The key of a letter that no lane waits for.
 fn beside<T: Spec>(work: &Work<T>) -> Option<T::Key> {
     match work {
-        Work::Entered | Work::Attempt(_) => None,
+        Work::Entered | Work::Leased(_) | Work::Attempt(_) => None,
         Work::Letter(given_up) => given_up.beside.as_ref().and_then(cloned),
     }
 }

@@ -1,5 +1,6 @@
 //! Places a message: in its lane, or in the ready queue as the first job of a new lane.
 
+use super::super::leases::{HeldLease, LeaseTable, Moment};
 use super::super::message::{Accepted, Envelope, Job, Parked, Queued, Work};
 use super::super::outcome::{Outcome, Tally};
 use super::super::reshard::{Placed, Resharding};
@@ -16,6 +17,8 @@ pub(super) struct Placer<'a, T: Spec> {
     engine: &'a Arc<Engine<T>>,
     /// One timestamp for the burst: reading a clock costs more than visiting a lane.
     now: Instant,
+    /// The moment at which leases are looked up, where lanes are leased.
+    moment: Option<Moment>,
     resharding: Option<&'a mut Resharding<T>>,
     /// The jobs that go into the ready queue.
     jobs: &'a mut Vec<Queued<T>>,
@@ -44,6 +47,7 @@ impl<'a, T: Spec> Placer<'a, T> {
         Self {
             engine,
             now: clock::now(),
+            moment: engine.leases.as_ref().map(LeaseTable::moment),
             resharding,
             jobs,
             grown,
@@ -211,8 +215,12 @@ impl<'a, T: Spec> Placer<'a, T> {
                 if engine.settings.lane_capacity == 1 {
                     self.fill_new_lane(hash, &key);
                 }
+                let lease = self.lease(hash, &key);
                 if let Some(Queued::Job(job)) = self.jobs.last_mut() {
                     job.key = Some(key);
+                    if let Some(lease) = lease {
+                        job.work = Work::Leased(lease);
+                    }
                 }
             }
             Some(met) => {
@@ -228,6 +236,16 @@ impl<'a, T: Spec> Placer<'a, T> {
                 }
             }
         }
+    }
+
+    /// The lease of a key that has a lane from now on, if it is held.
+    ///
+    /// A runner would look it up otherwise, and a lock that one task alone takes costs less than one
+    /// that wanders from processor to processor.
+    #[inline]
+    fn lease(&self, hash: u64, key: &T::Key) -> Option<HeldLease> {
+        let leases = self.engine.leases.as_ref()?;
+        leases.held(self.moment?, hash, key)
     }
 
     /// A lane that is full with its first message.

@@ -1,14 +1,18 @@
 //! Lanes that start only while the lease of their key is held.
 //!
 //! ```text
-//!  runner ── held? ──► table ◄── look: has it a lane? ── task ──► acquire
-//!     │ no               ▲                                 │
-//!     └─ wait.rs: the    └───────────── granted ───────────┘
+//!  router ─ held? ─┐
+//!                  ▼
+//!  runner ─ held? ► table ◄── look: has it a lane? ── task ──► acquire
+//!     │ no            ▲                                 │
+//!     └─ wait.rs: the └───────────── granted ───────────┘
 //!        head goes back, then it is asked for
 //! ```
 //!
-//! 1. A runner looks into the table right before it starts a job: `admit.rs`. No await, and nothing
-//!    is told to anyone.
+//! 1. A runner makes sure of the lease right before it starts a job: `admit.rs`. No await, and
+//!    nothing is told to anyone. The job says what its lease was when its lane was made, or when the
+//!    message before it started, and that it is held still costs a look at the clock and at the count
+//!    of losses. Otherwise the runner looks into the table.
 //! 2. If the lease is not held, the head goes back into its lane, and *then* it is asked for. So a
 //!    grant that comes meanwhile is either seen by the runner that asks, or finds the lane waiting.
 //! 3. A lease leaves the table when its key has no lane, for as long as it lingers; or when it is
@@ -21,6 +25,7 @@
 //! Under a lock of the table the shards of the lanes are locked, and never the other way round.
 
 mod shard;
+pub(crate) use shard::{HeldLease, Moment};
 
 mod table;
 pub(crate) use table::LeaseTable;

@@ -38,6 +38,23 @@ struct Until(u32);
 #[derive(Clone, Copy, Default)]
 struct PackedToken([u32; 2]);
 
+/// A lease that was held when it was looked up. It fits beside the tag of a job's work, so that a job
+/// that carries one is not larger than others.
+#[derive(Clone, Copy)]
+pub(crate) struct HeldLease {
+    token: [u8; 8],
+    /// The tick in which it ends, and the lowest bytes of how many leases were lost before. While a
+    /// job waits, as many are not lost as would have them come round.
+    end: [u8; 7],
+}
+
+/// When leases are looked at, and how many were lost up to then.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    pub(super) losses: u64,
+    pub(super) now: Tick,
+}
+
 /// The other things that are known of a lease.
 pub(super) struct State {
     pub(super) hash: u64,
@@ -61,6 +78,49 @@ pub(super) enum Standing {
     Gone,
     Asked,
     Held,
+}
+
+impl HeldLease {
+    #[inline]
+    pub(in crate::engine) fn token(&self) -> u64 {
+        u64::from_ne_bytes(self.token)
+    }
+
+    /// In a word, when it ends.
+    #[inline]
+    pub(super) fn end(&self) -> u64 {
+        let [a, b, c, d, e, f, g] = self.end;
+        u64::from_le_bytes([a, b, c, d, e, f, g, 0])
+    }
+
+    /// The one with this token, and this [`end`](Self::end).
+    #[inline]
+    pub(super) fn of(token: u64, end: u64) -> Self {
+        Self {
+            token: token.to_ne_bytes(),
+            end: lowest(end),
+        }
+    }
+
+    /// Whether it is known to be held still.
+    #[inline]
+    pub(super) fn is_held(&self, moment: Moment) -> bool {
+        let end = self.end();
+        let until = Until(end as u32);
+        until.is_after(moment.now) && end == end_of(until, moment.losses)
+    }
+}
+
+/// When a lease ends, if no more are lost than so many.
+#[inline]
+fn end_of(until: Until, losses: u64) -> u64 {
+    (losses << 40 >> 8) | u64::from(until.0)
+}
+
+#[inline]
+fn lowest(end: u64) -> [u8; 7] {
+    let [a, b, c, d, e, f, g, _] = end.to_le_bytes();
+    [a, b, c, d, e, f, g]
 }
 
 impl<K> Default for Shard<K> {
@@ -90,15 +150,22 @@ impl<K: Eq> Shard<K> {
         }
     }
 
-    /// The token of the lease of a key, if it is held. It is in use from now on.
+    /// The lease of a key, if it is held. It is in use from now on.
     #[inline]
-    pub(super) fn held(&mut self, hash: u64, key: &K, now: Tick, ticker: &Ticker) -> Option<u64> {
+    pub(super) fn held(
+        &mut self,
+        hash: u64,
+        key: &K,
+        now: Tick,
+        ticker: &Ticker,
+    ) -> Option<HeldLease> {
         let entry = self.entries.find_mut(hash, |entry| entry.key == *key)?;
         if !entry.is_held(now, &self.states, ticker) {
             return None;
         }
         entry.until.set_idle(false);
-        Some(entry.token.get())
+        let end = end_of(entry.until, self.losses);
+        Some(HeldLease::of(entry.token.get(), end))
     }
 
     /// Whether a lease is held, or will be.
@@ -301,6 +368,11 @@ mod tests {
         assert!(shard.grant((key.into(), &key, 0), granted).is_none());
     }
 
+    fn token(shard: &mut Shard<u8>, key: u8, ticker: &Ticker) -> Option<u64> {
+        let held = shard.held(key.into(), &key, ticker.now(), ticker);
+        held.map(|held| held.token())
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn tokens_are_whole_whatever_their_size() {
         let ticker = Ticker::new(&crate::rt::Handle::current());
@@ -309,15 +381,12 @@ mod tests {
         let tokens = [0, 7, u32::MAX.into(), u64::from(u32::MAX) + 1, u64::MAX];
         for (key, token) in (0..).zip(tokens) {
             put(&mut shard, key, token, until);
-            assert_eq!(
-                shard.held(key.into(), &key, ticker.now(), &ticker),
-                Some(token)
-            );
+            assert_eq!(self::token(&mut shard, key, &ticker), Some(token));
         }
-        assert_eq!(shard.held(9, &9, ticker.now(), &ticker), None);
+        assert_eq!(token(&mut shard, 9, &ticker), None);
         assert!(shard.take(3, &3).is_some());
-        assert_eq!(shard.held(3, &3, ticker.now(), &ticker), None);
-        assert_eq!(shard.held(4, &4, ticker.now(), &ticker), Some(u64::MAX));
+        assert_eq!(token(&mut shard, 3, &ticker), None);
+        assert_eq!(token(&mut shard, 4, &ticker), Some(u64::MAX));
     }
 
     #[tokio::test(start_paused = true)]
@@ -326,11 +395,17 @@ mod tests {
         let until = tokio::time::Instant::now() + Duration::from_millis(100);
         let mut shard = Shard::default();
         put(&mut shard, 1, 5, Some(until));
+        let known = shard.held(1, &1, ticker.now(), &ticker).expect("held");
         for left in [100, 50, 9, 8, 7, 1, 0] {
             let at = until - Duration::from_millis(left);
             tokio::time::advance(at - tokio::time::Instant::now()).await;
             let held = shard.held(1, &1, ticker.now(), &ticker);
             assert_eq!(held.is_some(), left > 0, "{left}");
+            // What was known before does not say more, and says so up to the last tick.
+            let now = ticker.now();
+            let is_held = known.is_held(Moment { losses: 0, now });
+            assert!(is_held <= held.is_some() && is_held >= (left > 8), "{left}");
+            assert!(!known.is_held(Moment { losses: 1, now }));
         }
     }
 }

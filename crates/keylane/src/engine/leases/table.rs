@@ -4,8 +4,8 @@ use std::task::Context;
 
 use tokio_util::sync::CancellationToken;
 
-use super::shard::{Lease, Shard, Standing, State};
-use crate::clock::{Tick, Ticker};
+use super::shard::{HeldLease, Lease, Moment, Shard, Standing, State};
+use crate::clock::Ticker;
 use crate::lease::{LaneLease, LaneLeases};
 use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::rt::{Arc, Mutex, MutexGuard, OwnLine, lock, mpsc};
@@ -67,18 +67,40 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
         }
     }
 
-    /// The token of the lease of a key, if it is held. It is in use from now on.
+    /// Now, to look some leases up.
     #[inline]
-    pub(in crate::engine) fn held(&self, hash: u64, key: &K) -> Option<u64> {
-        let (now, mut shard) = self.shard_now(hash);
-        shard.held(hash, key, now, &self.ticker)
+    pub(in crate::engine) fn moment(&self) -> Moment {
+        // The losses first: what is lost before a lease is asked is counted, or will be.
+        let (losses, now) = (self.leases.losses(), self.ticker.now());
+        Moment { losses, now }
+    }
+
+    /// The lease of a key, if it is held. It is in use from now on. Its key has a lane.
+    #[inline]
+    pub(in crate::engine) fn held(&self, moment: Moment, hash: u64, key: &K) -> Option<HeldLease> {
+        let mut shard = self.shard_at(moment, hash);
+        shard.held(hash, key, moment.now, &self.ticker)
+    }
+
+    /// The same, where it was looked up before, if its key has had a lane since.
+    #[inline]
+    pub(super) fn held_still(
+        &self,
+        known: Option<HeldLease>,
+        hash: u64,
+        key: &K,
+    ) -> Option<HeldLease> {
+        let moment = self.moment();
+        let known = known.filter(|known| known.is_held(moment));
+        known.or_else(|| self.held(moment, hash, key))
     }
 
     /// An attempt under the lease of this key is in flight: wakes it when the lease is lost. True:
     /// it is lost.
     pub(in crate::engine) fn watch(&self, hash: u64, key: &K, cx: &mut Context<'_>) -> bool {
-        let (now, mut shard) = self.shard_now(hash);
-        if !shard.poll_lost((hash, key), now, &self.ticker, cx) {
+        let moment = self.moment();
+        let mut shard = self.shard_at(moment, hash);
+        if !shard.poll_lost((hash, key), moment.now, &self.ticker, cx) {
             return false;
         }
         let lost = shard.take(hash, key);
@@ -91,8 +113,9 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
     pub(super) fn ask(&self, hash: u64, key: &K) -> Asked {
         // The key's own `clone`, outside of the lock.
         let (owned, asked_for) = (key.clone(), key.clone());
-        let (now, mut shard) = self.shard_now(hash);
-        match shard.standing(hash, key, now, &self.ticker) {
+        let moment = self.moment();
+        let mut shard = self.shard_at(moment, hash);
+        match shard.standing(hash, key, moment.now, &self.ticker) {
             Standing::Asked => return Asked::Waits,
             Standing::Held => return Asked::Held,
             Standing::Gone => {}
@@ -186,14 +209,12 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
         }
     }
 
-    /// The time, and a shard that knows of the losses up to then.
+    /// A shard that knows of the losses up to this moment.
     #[inline]
-    fn shard_now(&self, hash: u64) -> (Tick, MutexGuard<'_, Shard<K>>) {
-        // Before a lease is asked: what is lost after that is counted above it.
-        let (losses, now) = (self.leases.losses(), self.ticker.now());
+    fn shard_at(&self, moment: Moment, hash: u64) -> MutexGuard<'_, Shard<K>> {
         let mut shard = lock(self.shard(hash));
-        shard.follow(losses);
-        (now, shard)
+        shard.follow(moment.losses);
+        shard
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {

@@ -5,6 +5,7 @@ use std::task;
 use super::super::message::{Envelope, Held, Job, Parked, Queued, Work};
 use super::super::outcome::Tally;
 use super::super::{Engine, Lane};
+use super::shard::HeldLease;
 use super::table::Asked;
 use crate::clock;
 use crate::handler::Context;
@@ -19,18 +20,39 @@ const WHY: &str = "the lease of its key is not held";
 impl<T: Spec> Engine<T> {
     /// Whether a job may start as far as leases are concerned. The context has its token then.
     #[inline]
-    pub(in super::super) fn is_leased(&self, context: &mut Context<T::Key>, job: &Job<T>) -> bool {
+    pub(in super::super) fn is_leased(
+        &self,
+        context: &mut Context<T::Key>,
+        job: &mut Job<T>,
+    ) -> bool {
         let Some(leases) = &self.leases else {
             return true;
         };
         let Some(key) = &job.key else {
             return true;
         };
-        let token = leases.held(job.hash, key);
-        if let Some(token) = token {
-            context.set_lease_token(token);
+        let lease = leases.held_still(job.work.take_lease(), job.hash, key);
+        if let Some(lease) = lease {
+            context.set_lease(lease.token(), lease.end());
         }
-        token.is_some()
+        lease.is_some()
+    }
+
+    /// Hands the lease of an attempt that was not lost on to the next message of its lane.
+    #[inline]
+    pub(in super::super) fn hand_lease_on(
+        &self,
+        context: &Context<T::Key>,
+        next: &mut Option<Queued<T>>,
+    ) {
+        if self.leases.is_some()
+            && let Some(Queued::Job(job)) = next
+            && job.key.is_some()
+            && let work @ Work::Attempt(1) = &mut job.work
+        {
+            let (token, end) = context.lease();
+            *work = Work::Leased(HeldLease::of(token, end));
+        }
     }
 
     /// Whether the lease is lost under which a job is in flight. If not, this task is woken then.

@@ -1,6 +1,7 @@
 //! The job: the right to run the head of a lane, and what becomes of it.
 
 use super::obligation::{Envelope, Parked};
+use crate::engine::leases::HeldLease;
 use crate::error::Failure;
 use crate::lanes::Ranked;
 use crate::types::{Spec, Types};
@@ -27,6 +28,8 @@ pub(crate) enum Work<T: Types> {
     /// Run the handler for the first time. The lane may have received more messages since, and
     /// decides again before the handler runs.
     Entered,
+    /// Run the handler for the first time, under this lease if it is still held.
+    Leased(HeldLease),
     /// Run the handler, for the n-th time.
     Attempt(u32),
     /// The last attempt failed: bring it to the dead-letter sink.
@@ -54,10 +57,20 @@ impl<T: Types> Work<T> {
         !matches!(self, Self::Letter(_))
     }
 
+    /// The lease that its key had when it was placed. Without it, it is an attempt like others.
+    #[inline]
+    pub(crate) fn take_lease(&mut self) -> Option<HeldLease> {
+        let Self::Leased(lease) = *self else {
+            return None;
+        };
+        *self = Self::Attempt(1);
+        Some(lease)
+    }
+
     /// How often a handler was started for it before.
     pub(crate) fn attempts(&self) -> u32 {
         match self {
-            Self::Entered => 0,
+            Self::Entered | Self::Leased(_) => 0,
             Self::Attempt(next) => next - 1,
             Self::Letter(given_up) => given_up.attempts,
         }
@@ -147,7 +160,7 @@ impl<T: Spec> Job<T> {
     #[inline]
     pub(crate) fn attempt(&self) -> u32 {
         match &self.work {
-            Work::Entered => 1,
+            Work::Entered | Work::Leased(_) => 1,
             Work::Attempt(attempt) => *attempt,
             Work::Letter(given_up) => given_up.attempts,
         }

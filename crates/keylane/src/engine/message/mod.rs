@@ -29,6 +29,7 @@ mod tests {
         assert_eq!(size_of::<Parked<Plain<[u64; 3]>>>(), 24 + 24);
         assert_eq!(size_of::<Parked<Plain<[u64; 30]>>>(), 240 + 24);
         assert_eq!(size_of::<Obligation<Plain<u64>>>(), 16);
+        assert_eq!(size_of::<Work<Plain<u64>>>(), 16, "with a lease");
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl<T: Spec> Engine<T> {
                 self.drop_quietly(message);
                 Outcome::Discarded(match work {
                     Work::Letter(given_up) => given_up.failure,
-                    Work::Entered | Work::Attempt(_) => Failure::Skipped,
+                    Work::Entered | Work::Leased(_) | Work::Attempt(_) => Failure::Skipped,
                 })
             }
         };

@@ -103,7 +103,11 @@ where
         finished: FinishedAttempt<T>,
     ) -> Option<Queued<T>> {
         match finished {
-            FinishedAttempt::Settled(hash) => engine.advance(context.key.take(), hash),
+            FinishedAttempt::Settled(hash) => {
+                let mut next = engine.advance(context.key.take(), hash);
+                engine.hand_lease_on(context, &mut next);
+                next
+            }
             FinishedAttempt::Failed(failure, unsettled) => {
                 engine.failed(tally, context, unsettled, failure)
             }
