@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::error::BoxError;
 use keylane::source::{
     Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
-    SourceError, SourceLetter, StartGuard,
+    SourceError, SourceLetter, StartGuard, StartLater,
 };
 use keylane_testkit::reference::{Fate, Place, ReferenceServer, ReferenceSource, Standing};
 use tokio::time::Instant;
@@ -383,7 +382,7 @@ impl Source for Spoiled {
 struct Refusing(Arc<dyn StartGuard<Place>>);
 
 impl StartGuard<Place> for Refusing {
-    fn starts(&self, slot: u32, place: &Place, attempt: u32) -> Result<(), BoxError> {
+    fn starts(&self, slot: u32, place: &Place, attempt: u32) -> Result<(), StartLater> {
         if attempt == 3 && place.offset == 7 {
             return Err("not a third time".into());
         }

@@ -3,6 +3,7 @@
 use keylane::{OnExhausted, Retry};
 use keylane_testkit::scenario::{MS, SECOND, quiet, settle};
 use keylane_testkit::{Act, Gate, LetterBox, Script};
+use tokio::time::Instant;
 
 use crate::support::{Rig, adds_up, id_of, message, orders, plain, scripted, until};
 
@@ -85,6 +86,24 @@ async fn an_attempt_that_may_not_start_holds_its_key() {
     rig.publish([1, 1, 1]);
     rig.handled(3).await;
     assert_eq!(rig.history.handled(), [1, 2, 3]);
+    rig.finish(&orders, intake).await;
+}
+
+/// A note takes about as long as a call of a server, so its key does not wait for long: 2 milliseconds,
+/// then 4, then 8.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_being_noted_is_asked_for_soon() {
+    let rig = Rig::new(plain().counts_attempts());
+    rig.server.faults().note_starts_after(3);
+    let orders = rig.spawn(Act::ok());
+    let intake = rig.consume(&orders);
+    let began = Instant::now();
+    rig.publish([1; 10]);
+    rig.handled(10).await;
+    let took = began.elapsed();
+    // A wait may end a few milliseconds late, each of 30.
+    assert!(140 * MS <= took && took < 400 * MS, "{took:?}");
+    assert_eq!(rig.server.counts().starts, 10);
     rig.finish(&orders, intake).await;
 }
 

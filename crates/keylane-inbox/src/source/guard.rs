@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use keylane::error::BoxError;
-use keylane::source::{Outcome, StartGuard};
+use keylane::source::{Outcome, StartGuard, StartLater};
 
 use super::reader::Position;
 use crate::attempts::Marks;
@@ -11,7 +10,7 @@ use crate::attempts::Marks;
 pub(super) struct MarkGuard(pub(super) Arc<Marks>);
 
 impl StartGuard<Position> for MarkGuard {
-    fn starts(&self, slot: u32, position: &Position, attempt: u32) -> Result<(), BoxError> {
+    fn starts(&self, slot: u32, position: &Position, attempt: u32) -> Result<(), StartLater> {
         self.0.start(slot, position.sequence, attempt).map_err(|error| {
             tracing::error!(target: "keylane", %error, "an attempt was not counted; its key waits");
             error.into()

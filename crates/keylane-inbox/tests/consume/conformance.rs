@@ -8,7 +8,7 @@ use std::time::Duration;
 use keylane::error::BoxError;
 use keylane::source::{
     Deliveries, Features, Outcome, RawMessage, Received, Settlement, Source, SourceError,
-    SourceLetter, StartGuard,
+    SourceLetter, StartGuard, StartLater,
 };
 use keylane_inbox::{Inbox, InboxSource, NewMessage, Position};
 use keylane_testkit::History;
@@ -185,7 +185,7 @@ impl CurrentGuard {
 }
 
 impl StartGuard<Position> for CurrentGuard {
-    fn starts(&self, slot: u32, position: &Position, attempt: u32) -> Result<(), BoxError> {
+    fn starts(&self, slot: u32, position: &Position, attempt: u32) -> Result<(), StartLater> {
         self.current().starts(slot, position, attempt)
     }
 

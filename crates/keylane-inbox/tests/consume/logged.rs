@@ -8,10 +8,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use keylane::error::BoxError;
 use keylane::source::{
     Deliveries, Features, Outcome, RawMessage, Received, Settlement, Source, SourceError,
-    SourceLetter, StartGuard,
+    SourceLetter, StartGuard, StartLater,
 };
 use keylane_inbox::{InboxSource, Position};
 use keylane_testkit::Id;
@@ -209,7 +208,7 @@ struct LoggedStarts {
 }
 
 impl StartGuard<Position> for LoggedStarts {
-    fn starts(&self, slot: u32, position: &Position, attempt: u32) -> Result<(), BoxError> {
+    fn starts(&self, slot: u32, position: &Position, attempt: u32) -> Result<(), StartLater> {
         let id = self.ids.lock().unwrap()[&position.sequence];
         self.log.write([Line::Start(id, attempt)]);
         self.inner.starts(slot, position, attempt)

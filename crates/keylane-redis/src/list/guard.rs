@@ -7,8 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use keylane::error::BoxError;
-use keylane::source::{Outcome, StartGuard};
+use keylane::source::{NotedAttempts, Outcome, StartGuard, StartLater};
 
 use super::mailbox::{Mailbox, Token};
 use super::source::ListPosition;
@@ -16,19 +15,13 @@ use tokio::time::Instant;
 
 #[derive(Debug, Default)]
 pub(super) struct Starts {
-    noted: Mutex<HashMap<Token, Attempt>>,
+    noted: Mutex<HashMap<Token, NotedAttempts>>,
     /// How many there are in it: hardly ever any.
     count: AtomicUsize,
     /// Of the session that is open.
     mailbox: Mutex<Option<Arc<Mailbox>>>,
     /// Others may have what was handed out with this token or a lower one.
     lost: AtomicU64,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Attempt {
-    noted: u32,
-    wanted: u32,
 }
 
 impl Starts {
@@ -46,13 +39,13 @@ impl Starts {
         self.change(|noted| {
             for (token, attempt) in notes {
                 if let Some(known) = noted.get_mut(token) {
-                    known.noted = known.noted.max(*attempt);
+                    known.note(*attempt);
                 }
             }
         });
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut HashMap<Token, Attempt>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut HashMap<Token, NotedAttempts>) -> T) -> T {
         let mut noted = lock(&self.noted);
         let changed = change(&mut noted);
         self.count.store(noted.len(), Ordering::Relaxed);
@@ -65,7 +58,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl StartGuard<ListPosition> for Starts {
-    fn starts(&self, _: u32, position: &ListPosition, attempt: u32) -> Result<(), BoxError> {
+    fn starts(&self, _: u32, position: &ListPosition, attempt: u32) -> Result<(), StartLater> {
         let Some(mailbox) = lock(&self.mailbox).clone() else {
             return Err("the list is not open".into());
         };
@@ -76,22 +69,14 @@ impl StartGuard<ListPosition> for Starts {
             return Ok(());
         }
         let token = position.token;
-        let is_new = self.change(|noted| {
-            let known = noted.entry(token).or_default();
-            if known.noted >= attempt {
-                return None;
-            }
-            let is_new = known.wanted < attempt;
-            known.wanted = attempt;
-            Some(is_new)
-        });
-        let Some(is_new) = is_new else {
+        let before = self.change(|noted| noted.entry(token).or_default().ask(attempt));
+        let Some(before) = before else {
             return Ok(());
         };
-        if is_new {
+        if before == 0 {
             mailbox.say(|said| said.notes.push((token, attempt)));
         }
-        Err("its start is being noted".into())
+        Err(StartLater::until_noted(before))
     }
 
     fn settles(&self, _: u32, position: &ListPosition, _: Outcome) {

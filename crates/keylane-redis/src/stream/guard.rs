@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use keylane::error::BoxError;
-use keylane::source::{Generation, Outcome, StartGuard};
+use keylane::source::{Generation, NotedAttempts, Outcome, StartGuard, StartLater};
 use keylane_leases::Lease;
 
 use super::id::EntryId;
@@ -17,7 +16,7 @@ use super::teller::Teller;
 
 #[derive(Debug, Default)]
 pub(super) struct Starts {
-    attempts: Mutex<HashMap<StreamPosition, Attempt>>,
+    attempts: Mutex<HashMap<StreamPosition, NotedAttempts>>,
     /// How many there are in it: hardly ever any.
     count: AtomicUsize,
     owners: Mutex<Owners>,
@@ -47,12 +46,6 @@ struct Owner {
     lease: Arc<Lease>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Attempt {
-    noted: u32,
-    wanted: u32,
-}
-
 impl Starts {
     pub(super) fn begin(&self, generation: Generation, teller: &Arc<Teller>, lease: &Arc<Lease>) {
         let owner = Owner {
@@ -70,7 +63,7 @@ impl Starts {
             ended.collect::<Vec<_>>()
         });
         for (of, attempt) in ended {
-            self.survive(&of, attempt.wanted.saturating_sub(1));
+            self.survive(&of, attempt.wanted().saturating_sub(1));
         }
     }
 
@@ -109,11 +102,14 @@ impl Starts {
     /// The server has these.
     pub(super) fn note(&self, position: &StreamPosition, attempt: u32) {
         if let Some(known) = lock(&self.attempts).get_mut(position) {
-            known.noted = known.noted.max(attempt);
+            known.note(attempt);
         }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut HashMap<StreamPosition, Attempt>) -> T) -> T {
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut HashMap<StreamPosition, NotedAttempts>) -> T,
+    ) -> T {
         let mut attempts = lock(&self.attempts);
         let changed = change(&mut attempts);
         self.count.store(attempts.len(), Ordering::Relaxed);
@@ -126,7 +122,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl StartGuard<StreamPosition> for Starts {
-    fn starts(&self, _: u32, position: &StreamPosition, attempt: u32) -> Result<(), BoxError> {
+    fn starts(&self, _: u32, position: &StreamPosition, attempt: u32) -> Result<(), StartLater> {
         let teller = {
             let owners = lock(&self.owners);
             let owner = owners.here.get(&position.generation);
@@ -138,22 +134,14 @@ impl StartGuard<StreamPosition> for Starts {
             }
             Arc::clone(&owner.teller)
         };
-        let is_wanted = self.change(|attempts| {
-            let known = attempts.entry(*position).or_default();
-            if known.noted >= attempt {
-                return None;
-            }
-            let is_new = known.wanted < attempt;
-            known.wanted = attempt;
-            Some(is_new)
-        });
-        let Some(is_new) = is_wanted else {
+        let before = self.change(|attempts| attempts.entry(*position).or_default().ask(attempt));
+        let Some(before) = before else {
             return Ok(());
         };
-        if is_new {
+        if before == 0 {
             teller.note(*position, attempt);
         }
-        Err("its start is being noted".into())
+        Err(StartLater::until_noted(before))
     }
 
     fn settles(&self, _: u32, position: &StreamPosition, outcome: Outcome) {
@@ -163,7 +151,7 @@ impl StartGuard<StreamPosition> for Starts {
             // Until the server has been told.
             let failed = match outcome {
                 Outcome::Returned { attempts, .. } => attempts,
-                _ => attempt.wanted.saturating_sub(1),
+                _ => attempt.wanted().saturating_sub(1),
             };
             self.survive(position, failed);
         }

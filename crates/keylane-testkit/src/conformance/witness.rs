@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use keylane::error::BoxError;
 use keylane::source::{
     Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
-    SourceError, SourceLetter, StartGuard,
+    SourceError, SourceLetter, StartGuard, StartLater,
 };
 use tokio::time::Instant;
 
@@ -366,7 +365,7 @@ struct WatchedGuard<P> {
 }
 
 impl<P: Send + Sync> StartGuard<Watched<P>> for WatchedGuard<P> {
-    fn starts(&self, slot: u32, watched: &Watched<P>, attempt: u32) -> Result<(), BoxError> {
+    fn starts(&self, slot: u32, watched: &Watched<P>, attempt: u32) -> Result<(), StartLater> {
         self.guard.starts(slot, &watched.position, attempt)
     }
 

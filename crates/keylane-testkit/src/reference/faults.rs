@@ -105,6 +105,11 @@ impl Faults {
         self.server.plan(|plan| plan.refused_starts = times);
     }
 
+    /// An attempt is noted when it has been asked for so many times.
+    pub fn note_starts_after(&self, asks: u32) {
+        self.server.plan(|plan| plan.asks_until_noted = asks);
+    }
+
     /// Each message is handed over two to five times: again at random moments within this time
     /// after the first delivery, before or after its ack.
     pub fn storm(&self, seed: u64, within: Duration) {

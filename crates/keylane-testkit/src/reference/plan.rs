@@ -26,6 +26,7 @@ pub(super) struct Plan {
     /// So many letters are refused, and so many attempts may not start.
     pub(super) refused_letters: usize,
     pub(super) refused_starts: usize,
+    pub(super) asks_until_noted: u32,
     pub(super) accepts_stale: bool,
     pub(super) storm: Option<Storm>,
 }

@@ -265,7 +265,7 @@ impl Source for ReferenceSource {
     fn start_guard(&self) -> Option<Arc<dyn StartGuard<Place>>> {
         let server = self.server.clone();
         let counts = self.features().does_count_attempts();
-        counts.then(|| Arc::new(AttemptCounter { server }) as Arc<dyn StartGuard<Place>>)
+        counts.then(|| Arc::new(AttemptCounter::new(server)) as Arc<dyn StartGuard<Place>>)
     }
 
     async fn close(&mut self) -> Result<(), SourceError> {

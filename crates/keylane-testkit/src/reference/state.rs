@@ -511,6 +511,10 @@ impl State {
         }
     }
 
+    pub(super) fn asks_until_noted(&self) -> u32 {
+        self.plan.asks_until_noted
+    }
+
     /// An attempt starts.
     pub(super) fn start(&mut self, place: Place, attempt: u32) -> bool {
         if take(&mut self.plan.refused_starts) {

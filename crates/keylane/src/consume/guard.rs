@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::SlotGuard;
 use crate::rt::{Mutex, lock};
-use crate::source::{Outcome, StartGuard};
+use crate::source::{Outcome, StartGuard, StartLater};
 
 /// The positions behind the slots, for a source that counts attempts.
 pub(super) struct PositionGuard<P> {
@@ -41,10 +41,9 @@ impl<P: Clone> PositionGuard<P> {
 }
 
 impl<P: Clone + Send + Sync> SlotGuard for PositionGuard<P> {
-    fn starts(&self, slot: u32, attempt: u32) -> Result<(), String> {
+    fn starts(&self, slot: u32, attempt: u32) -> Result<(), StartLater> {
         let position = self.get(slot).ok_or("its slot is free")?;
-        let told = self.guard.starts(slot, &position, attempt);
-        told.map_err(|error| error.to_string())
+        self.guard.starts(slot, &position, attempt)
     }
 
     fn settles(&self, slot: u32, outcome: Outcome) {

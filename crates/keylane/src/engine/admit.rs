@@ -5,7 +5,6 @@
 //! does not start again.
 
 use std::task;
-use std::time::Duration;
 
 use super::message::{Held, Job, Obligation, Parked, Queued, Unsettled, Work};
 use super::outcome::Tally;
@@ -16,11 +15,9 @@ use crate::error::Failure;
 use crate::handler::Context;
 use crate::lanes::Effects;
 use crate::rt::Arc;
+use crate::source::StartLater;
 use crate::types::Spec;
 use crate::unwind::caught;
-
-/// How long a key waits whose next attempt cannot be counted.
-const UNCOUNTED_WAIT: Duration = Duration::from_millis(100);
 
 /// What a source says of a job that is about to start.
 enum Said {
@@ -29,8 +26,8 @@ enum Said {
     GiveBack,
     /// The lease of its key is not held.
     Unleased,
-    /// Its attempt cannot be counted now, for this reason.
-    Wait(String),
+    /// Its attempt cannot be counted now.
+    Wait(StartLater),
     /// Others of its batch are taken back.
     Regroup,
     /// It was tried so often before, and the process ended each time.
@@ -67,7 +64,7 @@ impl<T: Spec> Engine<T> {
                 Said::Start => return Some(job),
                 Said::GiveBack => self.give_back(tally, job),
                 Said::Unleased => self.wait_for_lease(tally, job),
-                Said::Wait(why) => self.start_later(tally, job, why),
+                Said::Wait(later) => self.start_later(tally, job, later),
                 Said::Regroup => {
                     let (key, hash) = (job.key.take(), job.hash);
                     self.regroup_all(tally, key, hash, job)
@@ -130,9 +127,11 @@ impl<T: Spec> Engine<T> {
             };
             // The guard is the source's own code.
             let told = guard.map(|guard| caught(|| guard.starts(at.slot, nth)));
-            if let Some(Ok(Err(why)) | Err(why)) = told {
-                refused = Some(why);
-            }
+            refused = match told {
+                Some(Ok(Err(later))) => Some(later),
+                Some(Err(panic)) => Some(panic.into()),
+                Some(Ok(Ok(()))) | None => None,
+            };
             refused.is_some()
         });
         refused.map_or(Said::Start, Said::Wait)
@@ -255,7 +254,7 @@ impl<T: Spec> Engine<T> {
         self: &Arc<Self>,
         tally: &mut Tally,
         job: Job<T>,
-        why: String,
+        later: StartLater,
     ) -> Option<Queued<T>> {
         let Job {
             key,
@@ -265,7 +264,8 @@ impl<T: Spec> Engine<T> {
             work,
         } = job;
         // The source says it louder where that is a fault.
-        tracing::debug!(target: "keylane", %why, "an attempt waits until its source has counted it");
+        let why = later.to_string();
+        tracing::debug!(target: "keylane", why, "an attempt waits until its source has counted it");
         let members = envelope.obligation.take_members();
         if !members.is_empty() {
             self.put_back(tally, key.as_ref(), hash, members);
@@ -276,7 +276,7 @@ impl<T: Spec> Engine<T> {
             work,
             why: why.into(),
         };
-        self.back_off(tally, key, hash, held, UNCOUNTED_WAIT)
+        self.back_off(tally, key, hash, held, later.wait())
     }
 
     /// Puts the messages of a batch that were not taken back into their lane again, and moves it on.

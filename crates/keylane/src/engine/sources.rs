@@ -13,13 +13,13 @@ use std::task::{Context, Poll, Waker};
 
 use crate::rt::atomic::{AtomicBool, Ordering};
 use crate::rt::{Mutex, lock, oneshot};
-use crate::source::{LetterCause, Outcome};
+use crate::source::{LetterCause, Outcome, StartLater};
 use crate::unwind::shielded;
 
 /// Is told of attempts before they start, by slot, where a source counts them.
 pub(crate) trait SlotGuard: Send + Sync {
     /// The n-th attempt is about to start. An error: it must not.
-    fn starts(&self, slot: u32, attempt: u32) -> Result<(), String>;
+    fn starts(&self, slot: u32, attempt: u32) -> Result<(), StartLater>;
 
     /// The message has settled.
     fn settles(&self, slot: u32, outcome: Outcome);

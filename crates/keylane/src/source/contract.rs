@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::decode::Decoded;
 use super::delivery::{Deliveries, Generation};
@@ -347,6 +348,62 @@ pub enum Received<P> {
     End,
 }
 
+/// Why an attempt does not start now, and when it is asked for again.
+///
+/// Made of an error with `?` or `into`, it is 100 milliseconds later.
+///
+/// ```
+/// use keylane::source::StartLater;
+///
+/// fn starts(is_open: bool) -> Result<(), StartLater> {
+///     match is_open {
+///         true => Ok(()),
+///         false => Err("the log is not open".into()),
+///     }
+/// }
+/// assert_eq!(starts(false).unwrap_err().wait(), StartLater::LONGEST);
+/// ```
+#[derive(Debug)]
+pub struct StartLater {
+    why: BoxError,
+    wait: Duration,
+}
+
+impl StartLater {
+    /// How long a key waits at most: 100 milliseconds.
+    pub const LONGEST: Duration = Duration::from_millis(100);
+
+    /// The attempt is being noted somewhere else, which was said so many times before. A note takes
+    /// about as long as a call of a server, so it is asked for again after 2 milliseconds, and after
+    /// twice the time before from then on, up to [`LONGEST`](Self::LONGEST).
+    pub fn until_noted(before: u32) -> Self {
+        Self {
+            why: "its start is being noted".into(),
+            wait: Duration::from_millis(2 << before.min(6)).min(Self::LONGEST),
+        }
+    }
+
+    /// After what time the attempt is asked for again.
+    pub fn wait(&self) -> Duration {
+        self.wait
+    }
+}
+
+impl<E: Into<BoxError>> From<E> for StartLater {
+    fn from(why: E) -> Self {
+        Self {
+            why: why.into(),
+            wait: Self::LONGEST,
+        }
+    }
+}
+
+impl fmt::Display for StartLater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.why.fmt(f)
+    }
+}
+
 /// Is told of the attempts of a source that [counts](Features::counts_attempts) them.
 ///
 /// A *slot* is a small number that the driver gives to each held message, and gives to another one
@@ -359,10 +416,10 @@ pub trait StartGuard<P>: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The attempt does not start. Its key waits, and the attempt is asked for again after 100
-    /// milliseconds. Where that is a fault, and not part of the plan, log it: the engine does so at
-    /// the level `DEBUG` only.
-    fn starts(&self, slot: u32, position: &P, attempt: u32) -> Result<(), BoxError>;
+    /// The attempt does not start. Its key waits, and the attempt is asked for again after the time
+    /// that [`StartLater`] says. Where that is a fault, and not part of the plan, log it: the engine
+    /// does so at the level `DEBUG` only.
+    fn starts(&self, slot: u32, position: &P, attempt: u32) -> Result<(), StartLater>;
 
     /// The message has settled. Called before the next message of its key starts. Of a message that
     /// is [returned](Outcome::Returned), the number of attempts stands from now on: one that a revoke

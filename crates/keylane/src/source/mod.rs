@@ -65,7 +65,10 @@
 //! that was recorded is settled as a duplicate without running.
 
 mod contract;
-pub use contract::{Received, Source, StartGuard};
+pub use contract::{Received, Source, StartGuard, StartLater};
+
+mod noted;
+pub use noted::NotedAttempts;
 
 mod delivery;
 pub use delivery::{Deliveries, Delivery, Generation};

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use keylane::error::BoxError;
-use keylane::source::{Outcome, StartGuard};
+use keylane::source::{NotedAttempts, Outcome, StartGuard, StartLater};
 use tokio::sync::{Notify, watch};
 
 use super::super::lane::LaneId;
@@ -36,17 +35,11 @@ struct Claims {
 #[derive(Debug, Default)]
 struct Noted {
     /// Attempts that are in the rows, or about to be, by sequence.
-    attempts: HashMap<u64, Attempt>,
+    attempts: HashMap<u64, NotedAttempts>,
     wanted: Vec<(LaneId, u64, u32)>,
     /// Messages that have settled as done by an attempt that has dropped its transaction, and the number
     /// of that attempt.
     dropped: HashMap<InHand, u32>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Attempt {
-    noted: u32,
-    wanted: u32,
 }
 
 impl Starts {
@@ -102,7 +95,7 @@ impl Starts {
     /// This attempt is noted.
     pub(super) fn note(&self, sequence: u64, attempt: u32) {
         if let Some(known) = self.noted().attempts.get_mut(&sequence) {
-            known.noted = known.noted.max(attempt);
+            known.note(attempt);
         }
     }
 
@@ -112,27 +105,26 @@ impl Starts {
 }
 
 impl StartGuard<Position> for Starts {
-    fn starts(&self, _: u32, position: &Position, attempt: u32) -> Result<(), BoxError> {
+    fn starts(&self, _: u32, position: &Position, attempt: u32) -> Result<(), StartLater> {
         // By an attempt before.
         uncommitted::remove(position.in_hand());
         if attempt <= position.noted {
             return Ok(());
         }
-        let is_noted = self.change(|noted| {
-            let known = noted.attempts.entry(position.sequence).or_default();
-            if known.noted < attempt && known.wanted < attempt {
-                known.wanted = attempt;
+        let before = self.change(|noted| {
+            let before = noted.attempts.entry(position.sequence).or_default();
+            let before = before.ask(attempt)?;
+            if before == 0 {
                 let wanted = (position.lane, position.sequence, attempt);
                 noted.wanted.push(wanted);
-                return false;
             }
-            known.noted >= attempt
+            Some(before)
         });
-        if is_noted {
+        let Some(before) = before else {
             return Ok(());
-        }
+        };
         self.wake.notify_one();
-        Err("its start is being noted".into())
+        Err(StartLater::until_noted(before))
     }
 
     fn settles(&self, _: u32, position: &Position, outcome: Outcome) {
@@ -141,7 +133,7 @@ impl StartGuard<Position> for Starts {
             self.change(|noted| {
                 let attempt = noted.attempts.remove(&position.sequence);
                 if is_dropped && outcome == Outcome::Done {
-                    let noted_before = attempt.map_or(0, |attempt| attempt.noted);
+                    let noted_before = attempt.map_or(0, |attempt| attempt.noted());
                     let attempt = position.noted.max(noted_before);
                     noted.dropped.insert(position.in_hand(), attempt);
                 }

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::BoxError;
-use crate::source::{Generation, Outcome, StartGuard};
+use crate::source::{Generation, Outcome, StartGuard, StartLater};
 
 /// The position of a message that was [decoded](crate::source::Source::decode): that of the source
 /// of raw messages, and which raw key it belongs to. Two are equal if they name the same delivery.
@@ -39,7 +38,7 @@ impl<P> StartGuard<DecodedPosition<P>> for RawGuard<P> {
         slot: u32,
         position: &DecodedPosition<P>,
         attempt: u32,
-    ) -> Result<(), BoxError> {
+    ) -> Result<(), StartLater> {
         self.0.starts(slot, &position.inner, attempt)
     }
 
