@@ -14,6 +14,7 @@ mod deferral;
 mod endings;
 mod events;
 mod hot_chaos;
+mod leased;
 mod letters;
 mod limits;
 mod order;

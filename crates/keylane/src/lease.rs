@@ -110,7 +110,9 @@ pub trait LaneLeases<K>: Send + Sync + 'static {
     }
 
     /// Whether [`acquire`](Self::acquire) waits because there are as many leases as there may be.
-    /// Then leases of keys without messages are given up at once. `false` unless set otherwise.
+    /// A dispatcher that waits for one then gives the leases of its keys without messages up at once;
+    /// one that asks for nothing keeps its own until they have [lingered](Self::linger). `false` unless
+    /// set otherwise.
     fn is_full(&self) -> bool {
         false
     }

@@ -25,6 +25,10 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     ///
     /// A key that always has messages here is never given to another process.
     ///
+    /// With [`hash_lanes`](crate::Dispatcher::hash_lanes) a lease is for a lane, and so for all of its
+    /// keys. Processes agree on a lane only if they have the same number of lanes: end the others before
+    /// you [resize](crate::routing::HashLanes::resize) one.
+    ///
     /// `Leases::lanes` of the crate `keylane-leases` makes what this takes, in memory or in a store
     /// that processes share. [`LaneLeases`] has an example without that crate.
     pub fn leased_by(mut self, leases: impl LaneLeases<K>) -> Self
