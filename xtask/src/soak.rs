@@ -18,13 +18,14 @@ use crate::workspace::{self, cargo};
 /// Every step runs, also after one has failed. The report is target/soak/report.json. Runtimes are
 /// dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a quarter of them
 /// while they recover. Processes with a lease in a database are paused past it, 1,000 times on each
-/// database. Consumers of Kafka join, leave, die and stand still 500 times, and workers of a list in
-/// Redis die and stand still 1,000 times. Each of the first 2,000 system calls of an inbox on its files fails, once with EIO and
-/// once with ENOSPC. The decoders of records are fuzzed for 10 minutes; an input that shows something
-/// new is added to crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload.
-/// 5,000,000 messages pass an inbox of constant depth, and backlogs of 10,000,000 are worked off in
-/// 256 MiB. The last step changes the pure parts, one expression at a time, with cargo-mutants
-/// (installed below target/tools), and a unit test must fail each time; what survives must be in
+/// database. Consumers of Kafka join, leave, die and stand still 500 times, and workers of a list
+/// in Redis and members of a group of streams 1,000 times each. Each of the first 2,000 system
+/// calls of an inbox on its files fails, once with EIO and once with ENOSPC. The decoders of
+/// records are fuzzed for 10 minutes; an input that shows something new is added to
+/// crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload. 5,000,000 messages pass an
+/// inbox of constant depth, and backlogs of 10,000,000 are worked off in 256 MiB. The last step
+/// changes the pure parts, one expression at a time, with cargo-mutants (installed below
+/// target/tools), and a unit test must fail each time; what survives must be in
 /// xtask/survivors.txt, with a reason.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -56,7 +57,8 @@ struct Scale {
     rebalances: u64,
     /// Faults of processes that work on a list in Redis, half of them kills, and half pauses past a
     /// lease; of each of six connections half as many resets, and ten times as many steps of a model.
-    list_faults: u64,
+    /// And faults of processes that share streams, a third of them kills, and a third pauses.
+    redis_faults: u64,
     /// Of the first 2,000 system calls of an inbox, how many fail.
     syscalls: u64,
     /// How long the decoders are fuzzed, in seconds.
@@ -80,7 +82,7 @@ const SOAK: Scale = Scale {
     chaos: 50_000,
     round_trips: 1_000_000,
     rebalances: 500,
-    list_faults: 1_000,
+    redis_faults: 1_000,
     syscalls: 2_000,
     fuzzing_s: 600,
     passed: 5_000_000,
@@ -138,6 +140,11 @@ const LIST_FAULTS_FILTER: &str = "faults::";
 /// … and how many things happen that are drawn.
 const LIST_STEPS: &str = "KEYLANE_REDIS_STEPS";
 const LIST_MODEL_FILTER: &str = "model::";
+
+/// Those in which members of a group of streams are killed, stand still and leave read from here how
+/// often that is, on each of three servers.
+const MEMBER_FAULTS: &str = "KEYLANE_REDIS_MEMBER_FAULTS";
+const SERVERS: u64 = 3;
 
 /// The test of `keylane-inbox` that makes system calls fail reads from here how many.
 const SYSCALLS: &str = "KEYLANE_SYSCALLS";
@@ -197,7 +204,7 @@ impl Scale {
             chaos,
             round_trips,
             rebalances,
-            list_faults,
+            redis_faults,
             syscalls,
             fuzzing_s,
             passed,
@@ -214,7 +221,7 @@ impl Scale {
                 chaos: chaos / 10,
                 round_trips: round_trips / 10,
                 rebalances: rebalances / 10,
-                list_faults: list_faults / 10,
+                redis_faults: redis_faults / 10,
                 syscalls: syscalls / 10,
                 fuzzing_s: fuzzing_s / 10,
                 passed: passed / 10,
@@ -231,7 +238,7 @@ impl Scale {
                 chaos: chaos * 10,
                 round_trips: round_trips * 10,
                 rebalances: rebalances * 10,
-                list_faults: list_faults * 10,
+                redis_faults: redis_faults * 10,
                 fuzzing_s: fuzzing_s * 10,
                 passed: passed * 10,
                 // There are no more of them.
@@ -255,7 +262,7 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         chaos,
         round_trips,
         rebalances,
-        list_faults,
+        redis_faults,
         syscalls,
         fuzzing_s,
         passed,
@@ -309,9 +316,12 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
     ]);
     list.arg("--nocapture");
     for half in [LIST_KILLS, LIST_STOPS, LIST_RESETS] {
-        list.env(half, (list_faults / 2).to_string());
+        list.env(half, (redis_faults / 2).to_string());
     }
-    list.env(LIST_STEPS, (list_faults * 10).to_string());
+    list.env(LIST_STEPS, (redis_faults * 10).to_string());
+    let mut streams = cargo(["test", "-p", "keylane-redis", "--test", "streams"]);
+    streams.args(["--", PROCESSES_FILTER, "--nocapture"]);
+    streams.env(MEMBER_FAULTS, redis_faults.div_ceil(SERVERS).to_string());
     let mut failed = inbox(&["--test", "syscalls"], SYSCALLS_FILTER);
     failed.env(SYSCALLS, syscalls.to_string());
     let mut fuzzed = inbox(&["--lib"], FUZZ_FILTER);
@@ -347,7 +357,8 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         (format!("{chaos} messages in chaos"), in_chaos),
         (format!("{round_trips} metadata of commits"), round),
         (format!("{rebalances} rebalances"), rebalanced),
-        (format!("{list_faults} faults of a list"), list),
+        (format!("{redis_faults} faults of a list"), list),
+        (format!("{redis_faults} faults of streams"), streams),
         (format!("{syscalls} system calls fail"), failed),
         (format!("decoders fuzzed for {fuzzing_s} s"), fuzzed),
         ("power fails".to_owned(), powerless),
@@ -409,7 +420,7 @@ fn write_report(scale: Scale, steps: &Steps) -> Result<(), Error> {
         "kills": scale.kills,
         "drains": scale.drains,
         "pauses": scale.pauses,
-        "faults_of_a_list": scale.list_faults,
+        "faults_of_a_list_and_of_streams": scale.redis_faults,
         "syscalls": scale.syscalls,
         "fuzzing_s": scale.fuzzing_s,
         "passed_at_constant_depth": scale.passed,
@@ -449,7 +460,7 @@ mod tests {
             chaos: 5_000,
             round_trips: 100_000,
             rebalances: 50,
-            list_faults: 100,
+            redis_faults: 100,
             syscalls: 200,
             fuzzing_s: 60,
             passed: 500_000,
@@ -466,7 +477,7 @@ mod tests {
             chaos: 500_000,
             round_trips: 10_000_000,
             rebalances: 5_000,
-            list_faults: 10_000,
+            redis_faults: 10_000,
             syscalls: 2_000,
             fuzzing_s: 6_000,
             passed: 50_000_000,

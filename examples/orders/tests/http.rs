@@ -187,12 +187,13 @@ fn after_a_kill_it_goes_on_where_it_was() {
     let mut ids = Vec::new();
     for n in 1..=20 {
         let mut order = order(&format!("{n}"), "ann");
-        order["takes_ms"] = json!(30);
+        // The last one is in the way of the kill, however long all the others have taken to send.
+        order["takes_ms"] = json!(if n == 20 { 5_000 } else { 30 });
         assert_eq!(service.order(&order).status, 202);
         ids.push(format!("{n}"));
     }
     let left = service.until("some are done", |state| state["done"].as_u64() >= Some(3));
-    assert!(left["waiting"].as_u64() > Some(5), "{left}");
+    assert!(left["waiting"].as_u64() > Some(0), "{left}");
     service.kill();
 
     let service = Service::start(&directory);
