@@ -8,7 +8,7 @@ use keylane::error::{BoxError, ConsumeError};
 use keylane::source::{Features, RawMessage};
 use keylane::{Dispatcher, Guarantee, IntakeSettings, OnExhausted, Sequence, VersionStore};
 use keylane_testkit::reference::{Fate, Loss, Standing};
-use keylane_testkit::scenario::quiet;
+use keylane_testkit::scenario::{quiet, settle, within};
 use keylane_testkit::{Act, Evidence, Gate, Script};
 
 use crate::support::{Rig, adds_up, orders, plain, scripted, settings, until};
@@ -162,4 +162,65 @@ async fn a_named_discard_acks_what_it_gives_up() {
     let discarded = |standing| standing == Standing::Confirmed(Fate::Discarded);
     assert_eq!(rig.server.count(discarded), 1);
     until(|| rig.history.handled() == [2]).await;
+}
+
+/// A message without a key has no lane to halt. Its source is not told that it is settled, others go
+/// on, and it comes again when the cause is mended.
+#[tokio::test(start_paused = true)]
+async fn halt_loses_no_message_without_a_key() {
+    for ends in ["stop", "revoke", "drop", "close"] {
+        let rig = Rig::new(plain());
+        let broken = rig.spawn(Act::error());
+        let intake = rig.consume(&broken);
+        let without_key = (1..=3_u64).map(|id| RawMessage::new(id.to_be_bytes().to_vec()));
+        rig.server.publish(without_key);
+        rig.started(3).await;
+        settle().await;
+        let stats = intake.stats();
+        assert_eq!((stats.held, stats.acked, rig.server.left()), (3, 0, 3));
+        match ends {
+            "stop" => {
+                let report = intake.stop().await;
+                assert_eq!((report.acked, report.given_back), (0, 3));
+            }
+            "revoke" => {
+                rig.server.revoke();
+                // They come again.
+                rig.started(6).await;
+                assert_eq!(intake.stats().acked, 0);
+                drop(intake.stop().await);
+            }
+            "drop" => drop(intake),
+            _ => {
+                let report = broken.close().await;
+                assert_eq!((report.accepted, report.handed_back), (3, 3));
+                drop(intake);
+            }
+        }
+        drop(broken);
+        settle().await;
+        assert_eq!(rig.server.left(), 3, "{ends}");
+        let mended = rig.spawn(Act::ok());
+        let intake = rig.consume(&mended);
+        rig.handled(3).await;
+        rig.server.until(|server| server.left() == 0).await;
+        assert_eq!(intake.stop().await.acked, 3);
+    }
+}
+
+/// A drain does not wait for what is held for good.
+#[tokio::test(start_paused = true)]
+async fn a_drain_gives_back_what_halt_holds() {
+    let rig = Rig::new(plain());
+    let orders = rig.spawn(Act::error());
+    let intake = rig.consume(&orders);
+    rig.server
+        .publish([RawMessage::new(1_u64.to_be_bytes().to_vec())]);
+    rig.started(1).await;
+    settle().await;
+    let drain = orders.drain();
+    let report = within(async { drain.await }).await;
+    assert_eq!((report.accepted, report.handed_back), (1, 1));
+    drop(intake);
+    assert_eq!(rig.server.left(), 1);
 }

@@ -88,7 +88,8 @@ pub enum OnExhausted<K, M, E> {
     AtSource,
     /// Stop the key: later messages stay parked until
     /// [`LaneControl`](crate::LaneControl) says `resume`, `skip`
-    /// or `replace`. What money needs. A keyless message has no lane to stop and is discarded.
+    /// or `replace`. What money needs. A keyless message has no lane to stop: if it comes from a source,
+    /// it is held, and its source gets it back when the intake ends; otherwise it is discarded.
     Halt,
 }
 

@@ -8,6 +8,7 @@ use super::super::outcome::Tally;
 use super::super::room::change_gauge;
 use super::report::HandedBack;
 use crate::lanes::{Effects, Evicted, Keep, Opening, Out};
+use crate::letter::OnExhausted;
 use crate::types::{Spec, Types};
 use crate::unwind::{caught, cloned};
 
@@ -158,6 +159,13 @@ impl<T: Spec> Engine<T> {
         let mut tally = Tally::default();
         for (key, emptied) in evicted {
             self.hand_back_emptied(&mut tally, key.as_ref(), emptied);
+        }
+        if let OnExhausted::Halt = self.settings.on_exhausted {
+            // There are no letters, so what is not to be tried again is held for good.
+            let is_halted = |held: &Held<T>| !held.work.is_attempt();
+            for held in self.clocks.laneless.extract(is_halted) {
+                self.hand_back_held(&mut tally, None, held);
+            }
         }
         self.flush(&mut tally);
     }

@@ -221,7 +221,7 @@ impl<T: Spec> Engine<T> {
         tally: &mut Tally,
         key: Option<T::Key>,
         hash: u64,
-        mut held: Held<T>,
+        held: Held<T>,
         wait: Duration,
     ) -> Option<Queued<T>> {
         if self.shutdown.hands_back() {
@@ -234,12 +234,8 @@ impl<T: Spec> Engine<T> {
         let now = clock::now();
         let until = now.checked_add(wait).unwrap_or(now);
         let Some(key) = key else {
-            let mut freed = Freed::default();
-            self.room
-                .stall_obligation(&mut held.envelope.obligation, &mut freed);
-            let number = self.clocks.laneless.insert(held);
+            let number = self.hold_laneless(held);
             self.arm_retry(RetryDue::Laneless(number), until);
-            self.room.free(freed);
             // The end may have begun meanwhile, and the router may have swept for the last time.
             if self.shutdown.hands_back()
                 && let Some(held) = self.clocks.laneless.take(number)
@@ -261,7 +257,10 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         held: Held<T>,
     ) -> Option<Queued<T>> {
-        let key = key?;
+        let Some(key) = key else {
+            self.halt_laneless(tally, held);
+            return None;
+        };
         tracing::error!(
             target: "keylane",
             key = %self.shown(Some(&key), hash),
@@ -277,6 +276,37 @@ impl<T: Spec> Engine<T> {
             self.notify_halted(&key, halting);
         }
         next
+    }
+
+    /// Holds a message of a source that has no lane: until its generation, or the intake, ends.
+    fn halt_laneless(&self, tally: &mut Tally, held: Held<T>) {
+        tracing::error!(
+            target: "keylane",
+            why = %held.why,
+            "a message without a key is held, and not settled: its source gets it back at the end"
+        );
+        self.flush(tally);
+        let number = self.hold_laneless(held);
+        // Each of these may have come meanwhile, and looked for what is held before it was here.
+        let is_revoked = |held: &Held<T>| self.is_revoked(&held.envelope.obligation);
+        let ends = self.shutdown.hands_back() || self.shutdown.has_intake_ended();
+        if (ends || self.clocks.laneless.peek(number, is_revoked) == Some(true))
+            && let Some(held) = self.clocks.laneless.take(number)
+        {
+            self.hand_back_held(tally, None, held);
+            self.flush(tally);
+        }
+        self.shutdown.wake_router();
+    }
+
+    /// Holds a message without a lane. It does not count against the capacity. Returns its number.
+    fn hold_laneless(&self, mut held: Held<T>) -> u64 {
+        let mut freed = Freed::default();
+        self.room
+            .stall_obligation(&mut held.envelope.obligation, &mut freed);
+        let number = self.clocks.laneless.insert(held);
+        self.room.free(freed);
+        number
     }
 
     /// Gives a job back to its lane. If the key's own `Eq` or `Clone` panics there, the message is

@@ -10,7 +10,8 @@ use crate::retry::Retry;
 pub(super) struct Policy<'a, K, M, E> {
     pub(super) retry: Option<&'a Retry<E>>,
     pub(super) on_exhausted: &'a OnExhausted<K, M, E>,
-    /// Whether the message has a key. Without a key there is no lane to halt.
+    /// Whether the message has a key. Without a key there is no lane to halt, and a message of a source
+    /// is held by itself.
     pub(super) is_keyed: bool,
     /// Whether the message has a source.
     pub(super) is_of_source: bool,
@@ -23,7 +24,7 @@ pub(super) enum Verdict {
     Retry(Duration),
     /// Deliver it to the dead-letter sink. Its lane waits for the delivery.
     DeadLetter,
-    /// Halt its lane until an operator decides.
+    /// Halt its lane until an operator decides. Without a lane, hold it until its source takes it back.
     Halt,
     /// Settle it as discarded. Its lane goes on.
     Discard,
@@ -45,6 +46,8 @@ impl<K, M, E> Policy<'_, K, M, E> {
             OnExhausted::DeadLetter(_) => Verdict::DeadLetter,
             OnExhausted::AtSource if self.is_of_source => Verdict::DeadLetter,
             OnExhausted::AtSource | OnExhausted::Halt if self.is_keyed => Verdict::Halt,
+            // A source must not be told that it is settled.
+            OnExhausted::Halt if self.is_of_source => Verdict::Halt,
             OnExhausted::AtSource | OnExhausted::Halt | OnExhausted::Discard => Verdict::Discard,
         }
     }
@@ -98,6 +101,23 @@ mod tests {
         assert_eq!(verdict(None, &Given::Halt, false, 1), Verdict::Discard);
         let letters = Given::dead_letter(Sink);
         assert_eq!(verdict(None, &letters, false, 1), Verdict::DeadLetter);
+    }
+
+    #[test]
+    fn what_a_source_waits_for_is_not_discarded_by_halt() {
+        for (given, expected) in [
+            (Given::Halt, Verdict::Halt),
+            (Given::AtSource, Verdict::DeadLetter),
+            (Given::Discard, Verdict::Discard),
+        ] {
+            let policy = Policy {
+                retry: None,
+                on_exhausted: &given,
+                is_keyed: false,
+                is_of_source: true,
+            };
+            assert_eq!(policy.given_up(), expected);
+        }
     }
 
     #[test]
