@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Failure;
 use crate::order::{Order, Way};
+use crate::sink::connect;
 use crate::worker::{LIST, PARTITIONS, STREAM};
 
 /// Orders in a second.
@@ -58,7 +59,7 @@ async fn produce(
     orders: Vec<(Way, Order)>,
     produced: Arc<AtomicU64>,
 ) -> Result<(), Failure> {
-    let mut link = client.get_multiplexed_async_connection().await?;
+    let mut link = connect(&client).await?;
     let began = Instant::now();
     for (at, batch) in orders.chunks(BATCH).enumerate() {
         let due = Duration::from_secs(at as u64) * BATCH as u32 / RATE;

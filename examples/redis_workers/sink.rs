@@ -5,9 +5,10 @@
 //! for the judge.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Client, Script, Value};
+use redis::{AsyncConnectionConfig, Client, RedisError, Script, Value};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -73,6 +74,17 @@ fn number_of(group: Option<&HashMap<String, Value>>, name: &str) -> u64 {
     }
 }
 
+/// Connects. The client's own patience of half a second is short for a machine that has much else to do.
+pub(crate) async fn connect(client: &Client) -> Result<MultiplexedConnection, RedisError> {
+    let patience = Some(Duration::from_secs(30));
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(patience)
+        .set_response_timeout(patience);
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+}
+
 #[derive(Clone)]
 pub(crate) struct Sink {
     link: MultiplexedConnection,
@@ -81,9 +93,7 @@ pub(crate) struct Sink {
 
 impl Sink {
     pub(crate) async fn open(url: &str) -> Result<Self, Failure> {
-        let link = Client::open(url)?
-            .get_multiplexed_async_connection()
-            .await?;
+        let link = connect(&Client::open(url)?).await?;
         let write = Script::new(WRITE);
         Ok(Self { link, write })
     }

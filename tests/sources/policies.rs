@@ -188,7 +188,7 @@ async fn halt_loses_no_message_without_a_key() {
                 // They come again.
                 rig.started(6).await;
                 assert_eq!(intake.stats().acked, 0);
-                drop(intake.stop().await);
+                assert_eq!(intake.stop().await.acked, 0);
             }
             "drop" => drop(intake),
             _ => {

@@ -10,8 +10,8 @@ use thiserror::Error;
 pub enum ConfigError {
     /// An address is missing or cannot be read.
     #[error(
-        "an address is of the form redis://user:password@host:port/database; in the user and the \
-         password, @ is written %40, : %3A, / %2F, # %23, ? %3F and % %25"
+        "an address is of the form redis://user:password@host:port/database, and there is no TLS; in \
+         the user and the password, @ is written %40, : %3A, / %2F, # %23, ? %3F and % %25"
     )]
     Address,
     /// A name is empty.

@@ -19,7 +19,8 @@ pub struct RawMessage {
     pub id: Option<Bytes>,
     /// Names and values beside it, in their order. A name may be there more than once.
     pub headers: Vec<(String, Bytes)>,
-    /// Which attempt the next one is, from 1, as far as the source counts them.
+    /// Which attempt is the first one after this delivery, from 1, as far as the source counts them.
+    /// Retries do not raise it: [`Context::attempt`](crate::Context::attempt) does count them.
     pub attempt: u32,
     /// Its place among the messages of its key, if it has one.
     pub version: Option<u64>,
