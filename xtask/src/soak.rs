@@ -507,6 +507,7 @@ mod tests {
             "KEYLANE_KAFKA_ROUND_TRIPS=1000000 ",
             "KEYLANE_KAFKA_REBALANCES=500 ",
             "KEYLANE_REDIS_STOPS=500 ",
+            "KEYLANE_REDIS_MEMBER_FAULTS=334 ",
             "KEYLANE_SYSCALLS=2000 ",
             "KEYLANE_FUZZ=600 ",
             "KEYLANE_INBOX_POWER=all ",
