@@ -22,10 +22,10 @@ use crate::workspace::{self, cargo};
 /// in Redis and members of a group of streams 1,000 times each. Each of the first 2,000 system
 /// calls of an inbox on its files fails, once with EIO and once with ENOSPC. The decoders of
 /// records are fuzzed for 10 minutes; an input that shows something new is added to
-/// crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload. 5,000,000 messages pass an
-/// inbox of constant depth, and backlogs of 10,000,000 are worked off in 256 MiB. The last step
-/// changes the pure parts, one expression at a time, with cargo-mutants (installed below
-/// target/tools), and a unit test must fail each time; what survives must be in
+/// crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload. 5,000,000
+/// messages pass an inbox of constant depth, and backlogs of 10,000,000 are worked off in 256 MiB.
+/// The last step changes the pure parts, one expression at a time, with cargo-mutants (installed
+/// below target/tools), and a unit test must fail each time; what survives must be in
 /// xtask/survivors.txt, with a reason.
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use keylane_testkit::scenario::Random;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use super::office::{AsU64, LINGER, Leases, MS, settle};
+use super::office::{AsU64, LINGER, Leases, settle};
 
 /// A user, and the number of its message.
 type Order = (u64, u64);
@@ -149,34 +148,17 @@ async fn lanes_that_are_no_more_have_no_leases() {
 #[test]
 fn changes_while_leases_come_and_go_break_no_order() {
     const USERS: u64 = 50;
+    const ORDERS: u64 = 100;
     keylane_testkit::scenario::threads().block_on(async {
         let rig = Rig::new(4);
         rig.open();
-        let thief = {
-            let leases = rig.leases.clone();
-            tokio::spawn(async move {
-                for round in 0_u64.. {
-                    let lane = round % 16;
-                    leases.tell(|state| {
-                        state.taken.insert(lane);
-                        if let Some(flag) = state.flags.remove(&lane) {
-                            leases.lost(&flag);
-                            flag.waker.wake();
-                        }
-                    });
-                    sleep(MS / 2).await;
-                    leases.leave(lane);
-                }
-            })
-        };
-        let sent = Arc::new(AtomicUsize::new(0));
+        let thief = rig.leases.steal_in_turn(16);
         let load = {
-            let (lanes, sent) = (rig.lanes.clone(), Arc::clone(&sent));
+            let lanes = rig.lanes.clone();
             tokio::spawn(async move {
-                for number in 0..100 {
+                for number in 0..ORDERS {
                     for user in 0..USERS {
                         lanes.send((user, number)).await.unwrap();
-                        sent.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             })
@@ -192,7 +174,7 @@ fn changes_while_leases_come_and_go_break_no_order() {
         load.await.unwrap();
         let report = rig.lanes.drain().await;
         thief.abort();
-        assert_eq!(report.done, sent.load(Ordering::Relaxed) as u64);
+        assert_eq!(report.done, USERS * ORDERS);
         let (mut last, mut tokens) = (BTreeMap::new(), BTreeMap::new());
         for (user, number, lane, token) in rig.log.lock().unwrap().iter().copied() {
             let next = last.insert(user, number).map_or(0, |last| last + 1);

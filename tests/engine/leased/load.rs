@@ -118,23 +118,7 @@ async fn leases_come_and_go_under_load() {
             })
             .unwrap()
     };
-    let thief = {
-        let leases = leases.clone();
-        tokio::spawn(async move {
-            for round in 0_u64.. {
-                let key = round % 8;
-                leases.tell(|state| {
-                    state.taken.insert(key);
-                    if let Some(flag) = state.flags.remove(&key) {
-                        leases.lost(&flag);
-                        flag.waker.wake();
-                    }
-                });
-                sleep(MS / 2).await;
-                leases.leave(key);
-            }
-        })
-    };
+    let thief = leases.steal_in_turn(8);
     for message in 0..4_000 {
         lanes.send(message).await.unwrap();
     }

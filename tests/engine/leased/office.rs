@@ -101,6 +101,25 @@ impl Leases {
         self.0.losses.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Takes the lease of each of these keys in turn, for half a millisecond, and for ever.
+    pub(super) fn steal_in_turn(&self, keys: u64) -> tokio::task::JoinHandle<()> {
+        let leases = self.clone();
+        tokio::spawn(async move {
+            for round in 0_u64.. {
+                let key = round % keys;
+                leases.tell(|state| {
+                    state.taken.insert(key);
+                    if let Some(flag) = state.flags.remove(&key) {
+                        leases.lost(&flag);
+                        flag.waker.wake();
+                    }
+                });
+                tokio::time::sleep(MS / 2).await;
+                leases.leave(key);
+            }
+        })
+    }
+
     pub(super) fn held(&self) -> usize {
         self.0.held.load(Ordering::SeqCst)
     }

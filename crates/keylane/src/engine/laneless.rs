@@ -1,10 +1,10 @@
-//! Messages without a lane that wait for their next attempt.
+//! Messages without a lane that wait for their next attempt, or for their source to take them back.
 
 use super::message::Held;
 use crate::rt::{Mutex, NumberMap, lock};
 use crate::types::Types;
 
-/// Holds jobs without a lane until they are tried again.
+/// Holds jobs without a lane until they are tried again, or handed back.
 pub(super) struct Laneless<T: Types>(Mutex<HeldJobs<T>>);
 
 struct HeldJobs<T: Types> {
