@@ -13,7 +13,7 @@ use crate::error::{AcquireError, LeaseLost, StoreError};
 use crate::lease::Lease;
 use crate::store::{Answer, Claim, Owner, Token, Wish};
 use crate::table::{Kept, Table};
-use crate::term::{Term, TermSender, TermWatch};
+use crate::term::{TermSender, TermWatch};
 
 pub(crate) struct Shared {
     pub(crate) owner: Owner,
@@ -252,7 +252,7 @@ impl Shared {
         if let Kept::Until(at) = kept
             && let Some(entry) = state.terms.get(&wish.key)
         {
-            entry.term.tell(Term::Until(at));
+            entry.term.hold(at);
             let term = entry.term.watch();
             return Ok(Lease::new(wish.key.clone(), token, term, Arc::clone(self)));
         }
@@ -280,7 +280,7 @@ impl Shared {
             match state.table.renewed(key, *token, answers[at], sent, now) {
                 Kept::Until(at) => {
                     if let Some(entry) = state.terms.get(key) {
-                        entry.term.tell(Term::Until(at));
+                        entry.term.hold(at);
                     }
                 }
                 Kept::RanOut => self.lose(&mut state, key, LeaseLost::RanOut),
@@ -302,7 +302,7 @@ impl Shared {
     }
 
     fn tell_loss(&self, entry: &Entry, why: LeaseLost) {
-        entry.term.tell(Term::Lost(why));
+        entry.term.lose(why);
         self.losses.fetch_add(1, Ordering::Release);
     }
 

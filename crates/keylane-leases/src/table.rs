@@ -15,7 +15,7 @@
 //! ```
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -43,10 +43,27 @@ fn retry_at(now: Instant, ttl: Duration) -> Instant {
 pub struct Table {
     leases: HashMap<Bytes, State>,
     /// When each lease that is held ends.
-    ends: BTreeSet<(Instant, Bytes)>,
+    ends: Schedule,
     /// When each is to be renewed, but for those that the store is being asked about.
-    renewals: BTreeSet<(Instant, Bytes)>,
+    renewals: Schedule,
 }
+
+/// Leases by a time of theirs. Those of one call have the same one, and go together: each is put into a
+/// list, and has no place in an order of its own.
+#[derive(Debug, Default)]
+struct Schedule(BTreeMap<Instant, Group>);
+
+/// The leases of one time; at least one.
+#[derive(Debug, Default)]
+struct Group {
+    /// Some may have left.
+    keys: Vec<Bytes>,
+    /// How many have not.
+    live: usize,
+}
+
+/// With so many more keys than leases, those that have left are looked for.
+const MOST_LEFT: usize = 1_024;
 
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -158,22 +175,23 @@ impl Table {
     /// leases of one time come to share their calls.
     pub fn due(&mut self, now: Instant, most: usize) -> Due {
         let mut due = Due::default();
-        while let Some((_, key)) = pop_until(&mut self.ends, now) {
-            if let Some(State::Held(held)) = self.leases.remove(&key) {
-                if let Some(at) = held.renew_at {
-                    self.renewals.remove(&(at, key.clone()));
-                }
+        while let Some((at, key)) = self.ends.pop_until(now) {
+            let held = self.leases.get(&key).and_then(State::held);
+            if let Some(held) = held.filter(|held| held.ends_at == at).copied() {
+                self.take(&key, held.token);
                 due.ran_out.push((key, held.token));
             }
         }
         let mut until = now;
         while due.renew.len() < most
-            && let Some((_, key)) = pop_until(&mut self.renewals, until)
+            && let Some((at, key)) = self.renewals.pop_until(until)
         {
-            if let Some(State::Held(held)) = self.leases.get_mut(&key) {
+            let held = self.leases.get_mut(&key).and_then(State::held_mut);
+            if let Some(held) = held.filter(|held| held.renew_at == Some(at)) {
                 held.renew_at = None;
                 until = until.max(now + held.ttl / 12);
                 due.renew.push(Claim::new(key, held.token, held.ttl));
+                self.renewals.leave(at, &self.leases, |held| held.renew_at);
             }
         }
         due
@@ -188,24 +206,30 @@ impl Table {
         sent: Instant,
         now: Instant,
     ) -> Kept {
-        let Some(held) = self.take(key, token) else {
+        let Some(held) = self.of(key, token) else {
             return Kept::Gone;
         };
-        if !is_held {
-            return Kept::TakenOver;
+        let renewed = Held::new(token, held.ttl, sent);
+        let kept = match is_held {
+            false => Kept::TakenOver,
+            // Its holder may have seen that it was over: it does not come back.
+            true if held.ends_at <= now || renewed.ends_at <= now => Kept::RanOut,
+            true => Kept::Until(renewed.ends_at),
+        };
+        match kept {
+            Kept::Until(_) => self.change(key, token, renewed),
+            _ => {
+                self.take(key, token);
+            }
         }
-        // Its holder may have seen that it was over: it does not come back.
-        if held.ends_at <= now {
-            return Kept::RanOut;
-        }
-        self.hold(key, Held::new(token, held.ttl, sent), now)
+        kept
     }
 
     /// A renewal has failed: the store may have done it or not.
     pub fn not_renewed(&mut self, key: &Bytes, token: Token, now: Instant) {
-        if let Some(mut held) = self.take(key, token) {
-            held.renew_at = Some(retry_at(now, held.ttl));
-            self.put(key, held);
+        if let Some(held) = self.of(key, token).copied() {
+            let renew_at = Some(retry_at(now, held.ttl));
+            self.change(key, token, Held { renew_at, ..held });
         }
     }
 
@@ -217,8 +241,8 @@ impl Table {
 
     /// Gives up all leases. Those that were held.
     pub fn release_all(&mut self) -> Vec<Claim> {
-        self.ends.clear();
-        self.renewals.clear();
+        self.ends.0.clear();
+        self.renewals.0.clear();
         let all = self.leases.drain();
         all.filter_map(|(key, state)| match state {
             State::Asked => None,
@@ -229,55 +253,123 @@ impl Table {
 
     /// When [`due`](Self::due) has something to say.
     pub fn next(&self) -> Option<Instant> {
-        let firsts = [self.ends.first(), self.renewals.first()];
-        firsts.into_iter().flatten().map(|(at, _)| *at).min()
+        let firsts = [&self.ends, &self.renewals];
+        firsts.into_iter().filter_map(Schedule::first).min()
     }
 
     /// Until when this owner holds a key, if it does.
     pub fn held_until(&self, key: &Bytes) -> Option<Instant> {
-        match self.leases.get(key)? {
-            State::Asked => None,
-            State::Held(held) => Some(held.ends_at),
-        }
+        let held = self.leases.get(key)?.held()?;
+        Some(held.ends_at)
+    }
+
+    fn of(&self, key: &Bytes, token: Token) -> Option<&Held> {
+        let held = self.leases.get(key)?.held()?;
+        (held.token == token).then_some(held)
     }
 
     fn take(&mut self, key: &Bytes, token: Token) -> Option<Held> {
-        let Some(State::Held(held)) = self.leases.get(key).copied() else {
-            return None;
-        };
-        if held.token != token {
-            return None;
-        }
+        let held = *self.of(key, token)?;
         self.leases.remove(key);
-        self.ends.remove(&(held.ends_at, key.clone()));
-        if let Some(at) = held.renew_at {
-            self.renewals.remove(&(at, key.clone()));
-        }
+        self.leave(held);
         Some(held)
     }
 
-    /// Puts a lease in that the store has granted or renewed, unless it is over already.
+    /// Puts a lease in that the store has granted, unless it is over already.
     fn hold(&mut self, key: &Bytes, held: Held, now: Instant) -> Kept {
         if held.ends_at <= now {
             return Kept::RanOut;
         }
-        self.put(key, held);
+        self.leases.insert(key.clone(), State::Held(held));
+        self.join(key, held);
         Kept::Until(held.ends_at)
     }
 
-    fn put(&mut self, key: &Bytes, held: Held) {
-        self.leases.insert(key.clone(), State::Held(held));
-        self.ends.insert((held.ends_at, key.clone()));
+    /// Changes the times of a lease that is held.
+    fn change(&mut self, key: &Bytes, token: Token, new: Held) {
+        let held = self.leases.get_mut(key).and_then(State::held_mut);
+        if let Some(held) = held.filter(|held| held.token == token) {
+            let old = std::mem::replace(held, new);
+            self.leave(old);
+            self.join(key, new);
+        }
+    }
+
+    fn join(&mut self, key: &Bytes, held: Held) {
+        self.ends.join(held.ends_at, key.clone());
         if let Some(at) = held.renew_at {
-            self.renewals.insert((at, key.clone()));
+            self.renewals.join(at, key.clone());
+        }
+    }
+
+    /// A lease has not these times any more.
+    fn leave(&mut self, held: Held) {
+        let ends_at = |held: &Held| Some(held.ends_at);
+        self.ends.leave(held.ends_at, &self.leases, ends_at);
+        if let Some(at) = held.renew_at {
+            self.renewals.leave(at, &self.leases, |held| held.renew_at);
         }
     }
 }
 
-fn pop_until(times: &mut BTreeSet<(Instant, Bytes)>, until: Instant) -> Option<(Instant, Bytes)> {
-    match times.first() {
-        Some((at, _)) if *at <= until => times.pop_first(),
-        _ => None,
+impl State {
+    fn held(&self) -> Option<&Held> {
+        match self {
+            Self::Asked => None,
+            Self::Held(held) => Some(held),
+        }
+    }
+
+    fn held_mut(&mut self) -> Option<&mut Held> {
+        match self {
+            Self::Asked => None,
+            Self::Held(held) => Some(held),
+        }
+    }
+}
+
+impl Schedule {
+    fn first(&self) -> Option<Instant> {
+        self.0.keys().next().copied()
+    }
+
+    fn join(&mut self, at: Instant, key: Bytes) {
+        let group = self.0.entry(at).or_default();
+        group.keys.push(key);
+        group.live += 1;
+    }
+
+    /// A lease leaves. Its key may stay for as long as others do.
+    fn leave(
+        &mut self,
+        at: Instant,
+        leases: &HashMap<Bytes, State>,
+        time: impl Fn(&Held) -> Option<Instant>,
+    ) {
+        let Some(group) = self.0.get_mut(&at) else {
+            return;
+        };
+        group.live -= 1;
+        if group.live == 0 {
+            self.0.remove(&at);
+        } else if group.keys.len() > 2 * group.live + MOST_LEFT {
+            let held = |key: &Bytes| leases.get(key).and_then(State::held);
+            group
+                .keys
+                .retain(|key| held(key).and_then(&time) == Some(at));
+        }
+    }
+
+    /// A key of which the time has come by then. It may have left; if not, it is to.
+    fn pop_until(&mut self, until: Instant) -> Option<(Instant, Bytes)> {
+        let mut first = self.0.first_entry()?;
+        let at = *first.key();
+        if at > until {
+            return None;
+        }
+        let key = first.get_mut().keys.pop();
+        debug_assert!(key.is_some(), "a group has a key for each of its leases");
+        Some((at, key?))
     }
 }
 
@@ -419,6 +511,51 @@ mod tests {
         assert_eq!(counts, [2, 1, 0]);
     }
 
+    impl Table {
+        /// Each lease has its times in the schedules, and nothing else is counted there.
+        fn check(&self) {
+            let held = || {
+                self.leases
+                    .iter()
+                    .filter_map(|(key, state)| Some((key, state.held()?)))
+            };
+            let times = held().map(|(key, held)| (held.ends_at, key));
+            self.ends.check(times.collect());
+            let times = held().filter_map(|(key, held)| Some((held.renew_at?, key)));
+            self.renewals.check(times.collect());
+        }
+    }
+
+    impl Schedule {
+        fn check(&self, times: Vec<(Instant, &Bytes)>) {
+            let live: usize = self.0.values().map(|group| group.live).sum();
+            assert_eq!(live, times.len());
+            assert!(self.0.values().all(|group| group.live > 0));
+            for (at, key) in times {
+                assert!(self.0[&at].keys.contains(key));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_leases_that_have_left_do_not_gather() {
+        let (mut table, now) = (Table::new(), Instant::now());
+        let stays = key("stays");
+        assert!(table.ask(&stays));
+        let _ = table.granted(&stays, Token(1), TTL, now, now);
+        for number in 0..10 * MOST_LEFT {
+            let key = Bytes::from(number.to_string());
+            assert!(table.ask(&key));
+            let _ = table.granted(&key, Token(1), TTL, now, now);
+            assert!(table.release(&key, Token(1)).is_some());
+        }
+        for schedule in [&table.ends, &table.renewals] {
+            let keys: usize = schedule.0.values().map(|group| group.keys.len()).sum();
+            assert!(keys <= 3 + MOST_LEFT, "{keys}");
+        }
+        table.check();
+    }
+
     /// A store that does what it says: who holds each key until when, by its own clock.
     #[derive(Default)]
     struct Naive(HashMap<Bytes, (Token, Instant)>);
@@ -495,6 +632,7 @@ mod tests {
                     prop_assert!(until < store.0[key].1, "held here for longer");
                     prop_assert!(next.is_some_and(|next| next <= until), "its end is awaited");
                 }
+                table.check();
                 let late = table.due(now, 0);
                 for key in &keys {
                     prop_assert!(table.held_until(key).is_none_or(|until| until > now));

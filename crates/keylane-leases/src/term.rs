@@ -1,16 +1,27 @@
 //! What the holder of a lease is told about it.
 
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::LeaseLost;
 
 /// How long a lease lasts, as far as is known.
+#[derive(Debug)]
+struct Term {
+    stage: Stage,
+    /// Until when it is held, if it is. Most renewals change nothing but this, and wake no one.
+    until: Time,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Term {
+enum Stage {
     /// The store has not granted it yet.
     Asked,
-    Until(Instant),
+    Held,
     Lost(LeaseLost),
 }
 
@@ -24,11 +35,25 @@ pub(crate) struct TermWatch(watch::Receiver<Term>);
 
 impl TermSender {
     pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(Term::Asked))
+        Self(watch::Sender::new(Term {
+            stage: Stage::Asked,
+            until: Time::new(),
+        }))
     }
 
-    pub(crate) fn tell(&self, term: Term) {
-        self.0.send_replace(term);
+    /// It was granted or renewed.
+    pub(crate) fn hold(&self, until: Instant) {
+        let term = self.0.borrow();
+        term.until.set(until);
+        let is_held = term.stage == Stage::Held;
+        drop(term);
+        if !is_held {
+            self.0.send_modify(|term| term.stage = Stage::Held);
+        }
+    }
+
+    pub(crate) fn lose(&self, why: LeaseLost) {
+        self.0.send_modify(|term| term.stage = Stage::Lost(why));
     }
 
     pub(crate) fn watch(&self) -> TermWatch {
@@ -40,19 +65,18 @@ impl TermWatch {
     /// Whether the lease is held now. By the clock, and not by what was reported: the report may be
     /// late where the runtime is busy.
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
-        match *self.0.borrow() {
-            Term::Until(at) if at > Instant::now() => Ok(()),
-            Term::Lost(why) => Err(why),
-            Term::Until(_) | Term::Asked => Err(LeaseLost::RanOut),
+        let term = self.0.borrow();
+        match term.stage {
+            Stage::Held if term.until.get() > Instant::now() => Ok(()),
+            Stage::Lost(why) => Err(why),
+            Stage::Held | Stage::Asked => Err(LeaseLost::RanOut),
         }
     }
 
     /// Until when it is held, if it is not lost.
     pub(crate) fn held_until(&self) -> Option<Instant> {
-        match *self.0.borrow() {
-            Term::Until(at) => Some(at),
-            Term::Lost(_) | Term::Asked => None,
-        }
+        let term = self.0.borrow();
+        (term.stage == Stage::Held).then(|| term.until.get())
     }
 
     /// Waits until the lease is lost, as reported or by the clock, whichever comes first: the task
@@ -60,19 +84,19 @@ impl TermWatch {
     pub(crate) async fn lost(&self) -> LeaseLost {
         let mut watch = self.0.clone();
         loop {
-            let term = *watch.borrow_and_update();
-            let until = match term {
-                Term::Lost(why) => return why,
-                Term::Asked => Instant::now(),
-                Term::Until(at) => at,
+            watch.mark_unchanged();
+            let until = match (self.check(), self.held_until()) {
+                (Err(why), _) => return why,
+                (Ok(()), until) => until.unwrap_or_else(Instant::now),
             };
             tokio::select! {
                 changed = watch.changed() => {
-                    if changed.is_err() && !matches!(*watch.borrow(), Term::Lost(_)) {
+                    if changed.is_err() && !matches!(watch.borrow().stage, Stage::Lost(_)) {
                         return LeaseLost::Closed;
                     }
                 }
-                () = sleep_until(until) => return LeaseLost::RanOut,
+                // It may have been renewed since.
+                () = sleep_until(until) => {}
             }
         }
     }
@@ -80,5 +104,37 @@ impl TermWatch {
     /// Waits until the key is free in this process.
     pub(crate) async fn freed(mut self) {
         while self.0.changed().await.is_ok() {}
+    }
+}
+
+/// An instant that is changed while others read it: in nanoseconds from some moment on.
+#[derive(Debug)]
+struct Time(AtomicI64);
+
+/// Some moment.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+impl Time {
+    fn new() -> Self {
+        Self(AtomicI64::new(0))
+    }
+
+    fn set(&self, at: Instant) {
+        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        let from = match at.checked_duration_since(*EPOCH) {
+            Some(after) => nanos(after),
+            // The clock of a runtime may be paused, and be behind that of another one.
+            None => -nanos(EPOCH.saturating_duration_since(at)),
+        };
+        self.0.store(from, Ordering::Release);
+    }
+
+    fn get(&self) -> Instant {
+        let from = self.0.load(Ordering::Acquire);
+        let distance = Duration::from_nanos(from.unsigned_abs());
+        match from < 0 {
+            true => *EPOCH - distance,
+            false => *EPOCH + distance,
+        }
     }
 }
