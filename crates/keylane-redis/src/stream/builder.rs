@@ -210,7 +210,7 @@ impl StreamBuilder {
         let settings = &self.settings;
         names::check("group", &settings.group)?;
         if settings.streams.is_empty() {
-            return Err(ConfigError::Empty("stream"));
+            return Err(ConfigError::Missing("`stream` or `partitions`"));
         }
         for stream in &settings.streams {
             names::check("stream", stream)?;

@@ -10,7 +10,8 @@
 //!
 //! # Where to look
 //!
-//! - `builder.rs` is what is set, `source.rs` the task of the driver, and `session.rs` one opening of it.
+//! - `builder.rs` is what is set, `source.rs` the task of the driver, `held.rs` the streams that it owns, and
+//!   `session.rs` one opening of it.
 //! - `steward.rs` joins the members of the group and acquires streams; `share.rs` decides how many.
 //! - `owner.rs` is the task of one stream, `reader.rs` reads it ahead, and `teller.rs` tells the server what
 //!   has settled. `flow.rs` is how far they are apart.
@@ -35,6 +36,8 @@ pub use builder::{StreamBuilder, StreamStart, StreamTrim};
 
 mod source;
 pub use source::StreamSource;
+
+mod held;
 
 mod sink;
 pub use sink::StreamSink;

@@ -7,39 +7,29 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::source::{
-    Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
+    Deliveries, Delivery, Features, Generation, RawMessage, Received, Settlement, Source,
     SourceError, SourceLetter, StartGuard,
 };
 use keylane_leases::{Lease, Leases};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::answer::Failure;
 use super::builder::{Config, StreamBuilder};
-use super::counts::{Counters, StreamWatch};
-use super::flow::Flow;
-use super::guard::Starts;
+use super::counts::StreamWatch;
+use super::held::HeldStreams;
 use super::id::EntryId;
 use super::origin;
-use super::owned::{Owned, Phase};
 use super::partition::share_slot;
 use super::position::StreamPosition;
-use super::reader::Entry;
 use super::session::{Lasting, Session, default_leases};
 use super::steward::{Member, members_key};
-use super::teller::{PAUSE, Teller};
-use super::tenure::Tenure;
-use super::worker::{Gained, News, Order, Resumes, Task};
+use super::teller::PAUSE;
+use super::worker::News;
 use crate::error::RedisError;
 use crate::letter::Why;
 use crate::server::Redis;
-
-/// Most entries that one call hands over: what the tasks say is heard in between.
-const AT_ONCE: usize = 2_048;
-
-/// Fewest that one stream is asked for, however many there are.
-const FEWEST_OF_ONE: usize = 64;
 
 /// How long a stream waits before it is read again because something of it was given back. What is given
 /// back when a source stops is not.
@@ -125,21 +115,10 @@ const REWIND_AFTER: Duration = Duration::from_millis(500);
 /// ```
 pub struct StreamSource {
     config: Arc<Config>,
-    starts: Arc<Starts>,
-    counters: Counters,
-    resumes: Arc<Resumes>,
     member: Member,
     leases: Option<Leases>,
-    last_generation: Generation,
-    /// By the number of the stream.
-    held: BTreeMap<u32, Held>,
-    /// What still has acks to tell of streams that are gone.
-    ending: Vec<(Arc<Teller>, Task)>,
+    held: HeldStreams,
     inbox: VecDeque<News>,
-    /// What is lost, and not told yet.
-    lost: Vec<Generation>,
-    /// The stream that is looked at first in the next call.
-    first: u32,
     rewind_at: Option<Instant>,
     probe: Option<oneshot::Receiver<Result<(), RedisError>>>,
     session: Option<Session>,
@@ -147,28 +126,6 @@ pub struct StreamSource {
     kept: BTreeMap<u32, Arc<Lease>>,
     /// Up to when they are kept: others may do better.
     kept_until: Instant,
-}
-
-/// A stream that is owned.
-struct Held {
-    owned: Owned<Entry>,
-    tenure: Tenure,
-    lease: Arc<Lease>,
-    flow: Arc<Flow>,
-    teller: Arc<Teller>,
-    telling: Task,
-    orders: mpsc::UnboundedSender<Order>,
-    /// Acks that are about to be told.
-    acks: Vec<EntryId>,
-}
-
-impl Held {
-    /// Nothing more is handed over.
-    fn end(&mut self, phase: Phase) {
-        for entry in self.owned.end(phase) {
-            self.flow.passed(entry.bytes);
-        }
-    }
 }
 
 impl StreamSource {
@@ -197,17 +154,10 @@ impl StreamSource {
     pub(super) fn new(config: Arc<Config>) -> Self {
         Self {
             leases: config.settings.leases.clone(),
+            held: HeldStreams::new(config.settings.exact_starts),
             config,
-            starts: Arc::default(),
-            counters: Counters::default(),
-            resumes: Arc::default(),
             member: Member::default(),
-            last_generation: Generation(0),
-            held: BTreeMap::new(),
-            ending: Vec::new(),
             inbox: VecDeque::new(),
-            lost: Vec::new(),
-            first: 0,
             rewind_at: None,
             probe: None,
             session: None,
@@ -226,12 +176,7 @@ impl StreamSource {
 
     /// The view into it from outside, to be taken before it is consumed.
     pub fn watch(&self) -> StreamWatch {
-        StreamWatch(self.counters.clone())
-    }
-
-    fn next_generation(&mut self) -> Generation {
-        self.last_generation = Generation(self.last_generation.0 + 1);
-        self.last_generation
+        StreamWatch(self.held.counters.clone())
     }
 
     fn session(&mut self) -> Result<&mut Session, SourceError> {
@@ -240,29 +185,17 @@ impl StreamSource {
 
     /// Lets go of everything. What was handed over is not ours any more.
     fn abandon(&mut self) {
-        let numbers: Vec<u32> = self.held.keys().copied().collect();
-        for number in numbers {
-            self.part_with(number);
-        }
-        self.ending.clear();
+        self.held.abandon();
         self.inbox.clear();
-        self.lost.clear();
         self.rewind_at = None;
         self.probe = None;
         self.session = None;
     }
 
-    /// The stream that a position belongs to, if it is still in that generation.
-    fn of(&self, position: &StreamPosition) -> Option<&Held> {
-        let held = self.held.get(&position.stream)?;
-        (held.owned.generation == position.generation).then_some(held)
-    }
-
     /// Hears what the tasks have to say.
     fn follow_news(&mut self) -> Result<Option<Received<StreamPosition>>, SourceError> {
         loop {
-            if !self.lost.is_empty() {
-                let lost = std::mem::take(&mut self.lost);
+            if let Some(lost) = self.held.take_lost() {
                 return Ok(Some(Received::Lost(lost)));
             }
             let next = match self.inbox.pop_front() {
@@ -276,181 +209,21 @@ impl StreamSource {
                 };
             };
             match news {
-                News::Gained(gained) => self.gain(*gained),
+                News::Gained(gained) => self.held.gain(*gained),
                 News::Entries {
                     stream,
                     round,
                     entries,
-                } => self.take_in(stream, round, entries),
-                News::Lost(tenure) => {
-                    let held = self.held.get(&tenure.stream);
-                    // It may be another one by now.
-                    if held.is_some_and(|held| held.tenure.id() == tenure) {
-                        self.lose(tenure.stream);
-                    }
-                }
+                } => self.held.take_in(stream, round, entries),
+                News::Lost(tenure) => self.held.lost(&tenure),
                 News::Surplus(stream) => {
-                    if let Some(generation) = self.revoke(stream) {
+                    if let Some(generation) = self.held.revoke(stream) {
                         return Ok(Some(Received::Revoked(vec![generation])));
                     }
                 }
                 News::Failed(error) => return Err(SourceError::failed(error)),
             }
         }
-    }
-
-    fn gain(&mut self, gained: Gained) {
-        let generation = self.next_generation();
-        let Gained {
-            tenure,
-            lease,
-            flow,
-            teller,
-            telling,
-            orders,
-        } = gained;
-        self.starts.begin(generation, &teller, &lease);
-        self.counters.add(|counts| {
-            counts.gained += 1;
-            counts.owned += 1;
-        });
-        let number = tenure.place.number;
-        let held = Held {
-            owned: Owned::new(generation),
-            tenure,
-            lease,
-            flow,
-            teller,
-            telling,
-            orders,
-            acks: Vec::new(),
-        };
-        let before = self.held.insert(number, held);
-        debug_assert!(before.is_none(), "a stream is gained when it is not here");
-    }
-
-    fn take_in(&mut self, stream: u32, round: u32, entries: Vec<Entry>) {
-        let Some(held) = self.held.get_mut(&stream) else {
-            return;
-        };
-        let takes = held.owned.takes(round);
-        for entry in entries {
-            match takes {
-                true => held.owned.push(entry.id, entry),
-                false => held.flow.passed(entry.bytes),
-            }
-        }
-    }
-
-    /// A stream is not ours any more.
-    fn lose(&mut self, stream: u32) {
-        if let Some(generation) = self.part_with(stream) {
-            self.counters.add(|counts| counts.gone += 1);
-            self.lost.push(generation);
-        }
-    }
-
-    fn part_with(&mut self, stream: u32) -> Option<Generation> {
-        let mut held = self.held.remove(&stream)?;
-        let generation = held.owned.generation;
-        let settled = held.owned.settled_below(held.flow.last());
-        self.resumes.set(stream, settled);
-        held.end(Phase::Revoked);
-        self.starts.end(generation);
-        self.counters.add(|counts| counts.owned -= 1);
-        // What has settled in time is told, if no other owner is there yet.
-        self.ending.push((held.teller, held.telling));
-        Some(generation)
-    }
-
-    /// A stream is to go. Returns the generation that has to end first.
-    fn revoke(&mut self, stream: u32) -> Option<Generation> {
-        let held = self.held.get_mut(&stream)?;
-        let before = held.owned.phase;
-        if before == Phase::Revoked {
-            return None;
-        }
-        held.end(Phase::Revoked);
-        let _ = held.orders.send(Order::Rest);
-        // The end of a generation that is to begin again is waited for already.
-        (before == Phase::Live).then_some(held.owned.generation)
-    }
-
-    /// Streams of which something was given back are to be read again. Returns the generations that have to
-    /// end first.
-    fn rewind(&mut self) -> Vec<Generation> {
-        let returned = self.held.values_mut();
-        let returned = returned.filter(|held| held.owned.wants_rewind());
-        let generations = returned.map(|held| {
-            held.end(Phase::Rewinding);
-            let _ = held.orders.send(Order::Rest);
-            held.owned.generation
-        });
-        generations.collect()
-    }
-
-    /// Hands over what there is, as far as there is room. Whether anything has happened.
-    fn hand_over(&mut self, into: &mut Deliveries<RawMessage, StreamPosition>) -> bool {
-        let mut left = into.room().min(AT_ONCE);
-        if left == 0 {
-            return false;
-        }
-        let exact_starts = self.config.settings.exact_starts;
-        let waiting = self
-            .held
-            .iter()
-            .filter(|(_, held)| held.owned.waiting() > 0);
-        let mut streams: Vec<u32> = waiting.map(|(number, _)| *number).collect();
-        if streams.is_empty() {
-            return false;
-        }
-        let split = streams.partition_point(|number| *number < self.first);
-        streams.rotate_left(split);
-        self.first = streams[0] + 1;
-        let of_one = (left / streams.len()).max(FEWEST_OF_ONE);
-        for number in streams {
-            let Some(held) = self.held.get_mut(&number) else {
-                continue;
-            };
-            if held.lease.check().is_err() {
-                // Its task may say so later.
-                self.lose(number);
-                continue;
-            }
-            let mut most = of_one.min(left);
-            while most > 0
-                && let Some(next) = held.owned.next()
-            {
-                let (id, entry) = match next {
-                    Ok(next) => next,
-                    Err(entry) => {
-                        held.flow.passed(entry.bytes);
-                        continue;
-                    }
-                };
-                held.flow.passed(entry.bytes);
-                let free = match entry.is_new {
-                    true => u32::from(!exact_starts),
-                    false => entry.attempts,
-                };
-                let generation = held.owned.generation;
-                let position = StreamPosition {
-                    stream: number,
-                    attempts: entry.attempts,
-                    free,
-                    generation,
-                    id,
-                };
-                let delivery = Delivery::new(entry.message, position).generation(generation);
-                into.push(delivery.attempts(entry.attempts));
-                most -= 1;
-                left -= 1;
-            }
-            if left == 0 {
-                break;
-            }
-        }
-        true
     }
 
     /// Waits until something has happened. Whether the server has answered that it is well.
@@ -483,54 +256,6 @@ impl StreamSource {
             () = timer => {}
         }
         Ok(false)
-    }
-
-    /// These have ended here: each goes, or begins again.
-    async fn let_go(&mut self, generations: &[Generation]) {
-        let theirs = |held: &&Held| generations.contains(&held.owned.generation);
-        let numbers = self.held.values().filter(theirs);
-        let numbers: Vec<u32> = numbers.map(|held| held.tenure.place.number).collect();
-        let mut left = Vec::new();
-        for number in numbers {
-            let generation = self.next_generation();
-            let Some(held) = self.held.get_mut(&number) else {
-                continue;
-            };
-            if held.owned.phase == Phase::Rewinding {
-                self.starts.end(held.owned.generation);
-                held.owned.begin(generation);
-                self.starts.begin(generation, &held.teller, &held.lease);
-                let _ = held.orders.send(Order::Begin(held.owned.round));
-            } else {
-                left.extend(self.leave(number));
-            }
-        }
-        for left in left {
-            // Without an answer its task has ended.
-            let _ = left.await;
-        }
-    }
-
-    /// Gives a stream up. It is given up when the answer comes.
-    fn leave(&mut self, number: u32) -> Option<oneshot::Receiver<()>> {
-        let orders = self.held.get(&number)?.orders.clone();
-        // The lease goes with it, and the task of the stream has the only other half.
-        self.part_with(number)?;
-        self.counters.add(|counts| counts.gone += 1);
-        let (reply, left) = oneshot::channel();
-        let _ = orders.send(Order::Leave(reply));
-        Some(left)
-    }
-
-    async fn told(&mut self) -> Result<(), SourceError> {
-        for held in self.held.values() {
-            held.teller.told().await?;
-        }
-        for (teller, _) in &self.ending {
-            teller.told().await?;
-        }
-        self.ending.retain(|(teller, _)| !teller.is_done());
-        Ok(())
     }
 }
 
@@ -585,9 +310,7 @@ impl Source for StreamSource {
     async fn open(&mut self) -> Result<(), SourceError> {
         let now = Instant::now();
         if !self.held.is_empty() {
-            let ours = self.held.iter();
-            let ours = ours.map(|(number, held)| (*number, Arc::clone(&held.lease)));
-            self.kept = ours.collect();
+            self.kept = self.held.leases();
             self.kept_until = now + self.config.settings.ttl;
         } else if self.kept_until <= now {
             self.kept.clear();
@@ -602,9 +325,9 @@ impl Source for StreamSource {
         };
         let session = Session::open(Lasting {
             config: &self.config,
-            starts: &self.starts,
-            counters: &self.counters,
-            resumes: &self.resumes,
+            starts: &self.held.starts,
+            counters: &self.held.counters,
+            resumes: &self.held.resumes,
             member: &self.member,
             leases,
             kept: &mut self.kept,
@@ -627,16 +350,14 @@ impl Source for StreamSource {
             }
             if self.rewind_at.is_some_and(|at| at <= Instant::now()) {
                 self.rewind_at = None;
-                let generations = self.rewind();
+                let generations = self.held.rewind();
                 if !generations.is_empty() {
                     return Ok(Received::Revoked(generations));
                 }
             }
-            if self.hand_over(into) {
-                return Ok(match self.lost.is_empty() {
-                    true => Received::Messages,
-                    false => Received::Lost(std::mem::take(&mut self.lost)),
-                });
+            if self.held.hand_over(into) {
+                let lost = self.held.take_lost();
+                return Ok(lost.map_or(Received::Messages, Received::Lost));
             }
             if self.wait(probe_at).await? {
                 return Ok(Received::Idle);
@@ -645,45 +366,21 @@ impl Source for StreamSource {
     }
 
     async fn settle(&mut self, settled: &[Settlement<StreamPosition>]) -> Result<(), SourceError> {
-        for settlement in settled {
-            let position = &settlement.position;
-            let Some(held) = self.held.get_mut(&position.stream) else {
-                continue;
-            };
-            if held.owned.generation != position.generation {
-                continue;
-            }
-            match settlement.outcome {
-                Outcome::Returned { attempts, .. } => {
-                    held.owned.give_back();
-                    // The server may have an attempt that was dropped, or may lack the first one.
-                    if attempts > 0 || position.free != 1 {
-                        held.teller.note(*position, attempts);
-                    }
-                    let soon = Instant::now() + REWIND_AFTER;
-                    self.rewind_at.get_or_insert(soon);
-                }
-                _ => {
-                    if held.owned.ack(position.id) {
-                        held.acks.push(position.id);
-                    }
-                }
-            }
-        }
-        for held in self.held.values_mut().filter(|held| !held.acks.is_empty()) {
-            held.teller.ack(&mut held.acks);
+        if self.held.settle(settled) {
+            let soon = Instant::now() + REWIND_AFTER;
+            self.rewind_at.get_or_insert(soon);
         }
         Ok(())
     }
 
     async fn confirm(&mut self) -> Result<(), SourceError> {
-        self.told().await
+        self.held.told().await
     }
 
     async fn release(&mut self, generations: &[Generation]) -> Result<(), SourceError> {
         // What settled since the last confirmation, and how often what goes back was tried.
-        self.told().await?;
-        self.let_go(generations).await;
+        self.held.told().await?;
+        self.held.let_go(generations).await;
         Ok(())
     }
 
@@ -694,7 +391,7 @@ impl Source for StreamSource {
     ) -> Result<(), SourceError> {
         let mut wanted: BTreeMap<u32, Vec<&StreamPosition>> = BTreeMap::new();
         for position in positions {
-            let held = self.of(position);
+            let held = self.held.of(position);
             if held.is_some_and(|held| held.owned.is_open(position.id)) {
                 wanted.entry(position.stream).or_default().push(position);
             }
@@ -702,7 +399,7 @@ impl Source for StreamSource {
         let fields = &self.config.settings.fields;
         let mut found = BTreeMap::new();
         for (stream, wanted) in wanted {
-            let Some(held) = self.held.get(&stream) else {
+            let Some(held) = self.held.get(stream) else {
                 continue;
             };
             let ids: Vec<EntryId> = wanted.iter().map(|position| position.id).collect();
@@ -733,7 +430,7 @@ impl Source for StreamSource {
             return Err(SourceError::unsupported("keep dead letters"));
         };
         let position = letter.position;
-        let held = self.of(&position);
+        let held = self.held.of(&position);
         let held = held.ok_or_else(|| SourceError::failed("the stream of the entry is gone"))?;
         let why = Why {
             attempts: letter.attempts,
@@ -761,18 +458,14 @@ impl Source for StreamSource {
     }
 
     fn start_guard(&self) -> Option<Arc<dyn StartGuard<StreamPosition>>> {
-        Some(Arc::clone(&self.starts) as Arc<dyn StartGuard<StreamPosition>>)
+        Some(Arc::clone(&self.held.starts) as Arc<dyn StartGuard<StreamPosition>>)
     }
 
     async fn close(&mut self) -> Result<(), SourceError> {
-        let told = self.told().await;
+        let told = self.held.told().await;
         if let Some(mut session) = self.session.take() {
             session.stop();
-            let numbers: Vec<u32> = self.held.keys().copied().collect();
-            for number in numbers {
-                // All at the same time; what is waited for is the end of their tasks.
-                drop(self.leave(number));
-            }
+            self.held.leave_all();
             // Streams that were about to come.
             session.news.close();
             while session.news.recv().await.is_some() {}

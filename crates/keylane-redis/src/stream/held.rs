@@ -1,0 +1,376 @@
+//! The streams that a source owns, and what becomes of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use keylane::source::{
+    Deliveries, Delivery, Generation, Outcome, RawMessage, Settlement, SourceError,
+};
+use keylane_leases::Lease;
+use tokio::sync::{mpsc, oneshot};
+
+use super::counts::Counters;
+use super::flow::Flow;
+use super::guard::Starts;
+use super::id::EntryId;
+use super::owned::{Owned, Phase};
+use super::position::StreamPosition;
+use super::reader::Entry;
+use super::teller::Teller;
+use super::tenure::{Tenure, TenureId};
+use super::worker::{Gained, Order, Resumes, Task};
+
+/// Most entries that one call hands over: what the tasks say is heard in between.
+const AT_ONCE: usize = 2_048;
+
+/// Fewest that one stream is asked for, however many there are.
+const FEWEST_OF_ONE: usize = 64;
+
+pub(super) struct HeldStreams {
+    pub(super) starts: Arc<Starts>,
+    pub(super) counters: Counters,
+    pub(super) resumes: Arc<Resumes>,
+    exact_starts: bool,
+    last_generation: Generation,
+    /// By the number of the stream.
+    held: BTreeMap<u32, Held>,
+    /// What still has acks to tell of streams that are gone.
+    ending: Vec<(Arc<Teller>, Task)>,
+    /// What is lost, and not told yet.
+    lost: Vec<Generation>,
+    /// The stream that is looked at first in the next call.
+    first: u32,
+}
+
+/// A stream that is owned.
+pub(super) struct Held {
+    pub(super) owned: Owned<Entry>,
+    pub(super) tenure: Tenure,
+    lease: Arc<Lease>,
+    flow: Arc<Flow>,
+    teller: Arc<Teller>,
+    telling: Task,
+    orders: mpsc::UnboundedSender<Order>,
+    /// Acks that are about to be told.
+    acks: Vec<EntryId>,
+}
+
+impl Held {
+    /// Nothing more is handed over.
+    fn end(&mut self, phase: Phase) {
+        for entry in self.owned.end(phase) {
+            self.flow.passed(entry.bytes);
+        }
+    }
+}
+
+impl HeldStreams {
+    pub(super) fn new(exact_starts: bool) -> Self {
+        Self {
+            starts: Arc::default(),
+            counters: Counters::default(),
+            resumes: Arc::default(),
+            exact_starts,
+            last_generation: Generation(0),
+            held: BTreeMap::new(),
+            ending: Vec::new(),
+            lost: Vec::new(),
+            first: 0,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    pub(super) fn get(&self, number: u32) -> Option<&Held> {
+        self.held.get(&number)
+    }
+
+    pub(super) fn leases(&self) -> BTreeMap<u32, Arc<Lease>> {
+        let leases = self.held.iter();
+        leases
+            .map(|(number, held)| (*number, Arc::clone(&held.lease)))
+            .collect()
+    }
+
+    /// What is lost, if anything is. It is to be told.
+    pub(super) fn take_lost(&mut self) -> Option<Vec<Generation>> {
+        (!self.lost.is_empty()).then(|| std::mem::take(&mut self.lost))
+    }
+
+    /// Lets go of everything. What was handed over is not ours any more.
+    pub(super) fn abandon(&mut self) {
+        for number in self.numbers() {
+            self.part_with(number);
+        }
+        self.ending.clear();
+        self.lost.clear();
+    }
+
+    fn numbers(&self) -> Vec<u32> {
+        self.held.keys().copied().collect()
+    }
+
+    fn next_generation(&mut self) -> Generation {
+        self.last_generation = Generation(self.last_generation.0 + 1);
+        self.last_generation
+    }
+
+    /// The stream that a position belongs to, if it is still in that generation.
+    pub(super) fn of(&self, position: &StreamPosition) -> Option<&Held> {
+        let held = self.held.get(&position.stream)?;
+        (held.owned.generation == position.generation).then_some(held)
+    }
+
+    pub(super) fn gain(&mut self, gained: Gained) {
+        let generation = self.next_generation();
+        let Gained {
+            tenure,
+            lease,
+            flow,
+            teller,
+            telling,
+            orders,
+        } = gained;
+        self.starts.begin(generation, &teller, &lease);
+        self.counters.add(|counts| {
+            counts.gained += 1;
+            counts.owned += 1;
+        });
+        let number = tenure.place.number;
+        let held = Held {
+            owned: Owned::new(generation),
+            tenure,
+            lease,
+            flow,
+            teller,
+            telling,
+            orders,
+            acks: Vec::new(),
+        };
+        let before = self.held.insert(number, held);
+        debug_assert!(before.is_none(), "a stream is gained when it is not here");
+    }
+
+    pub(super) fn take_in(&mut self, stream: u32, round: u32, entries: Vec<Entry>) {
+        let Some(held) = self.held.get_mut(&stream) else {
+            return;
+        };
+        let takes = held.owned.takes(round);
+        for entry in entries {
+            match takes {
+                true => held.owned.push(entry.id, entry),
+                false => held.flow.passed(entry.bytes),
+            }
+        }
+    }
+
+    /// A task says that its stream is lost.
+    pub(super) fn lost(&mut self, tenure: &TenureId) {
+        let held = self.held.get(&tenure.stream);
+        // It may be another one by now.
+        if held.is_some_and(|held| held.tenure.id() == *tenure) {
+            self.lose(tenure.stream);
+        }
+    }
+
+    /// A stream is not ours any more.
+    fn lose(&mut self, stream: u32) {
+        if let Some(generation) = self.part_with(stream) {
+            self.counters.add(|counts| counts.gone += 1);
+            self.lost.push(generation);
+        }
+    }
+
+    fn part_with(&mut self, stream: u32) -> Option<Generation> {
+        let mut held = self.held.remove(&stream)?;
+        let generation = held.owned.generation;
+        let settled = held.owned.settled_below(held.flow.last());
+        self.resumes.set(stream, settled);
+        held.end(Phase::Revoked);
+        self.starts.end(generation);
+        self.counters.add(|counts| counts.owned -= 1);
+        // What has settled in time is told, if no other owner is there yet.
+        self.ending.push((held.teller, held.telling));
+        Some(generation)
+    }
+
+    /// A stream is to go. Returns the generation that has to end first.
+    pub(super) fn revoke(&mut self, stream: u32) -> Option<Generation> {
+        let held = self.held.get_mut(&stream)?;
+        let before = held.owned.phase;
+        if before == Phase::Revoked {
+            return None;
+        }
+        held.end(Phase::Revoked);
+        let _ = held.orders.send(Order::Rest);
+        // The end of a generation that is to begin again is waited for already.
+        (before == Phase::Live).then_some(held.owned.generation)
+    }
+
+    /// Streams of which something was given back are to be read again. Returns the generations that have to
+    /// end first.
+    pub(super) fn rewind(&mut self) -> Vec<Generation> {
+        let returned = self.held.values_mut();
+        let returned = returned.filter(|held| held.owned.wants_rewind());
+        let generations = returned.map(|held| {
+            held.end(Phase::Rewinding);
+            let _ = held.orders.send(Order::Rest);
+            held.owned.generation
+        });
+        generations.collect()
+    }
+
+    /// Hands over what there is, as far as there is room. Whether anything has happened.
+    pub(super) fn hand_over(&mut self, into: &mut Deliveries<RawMessage, StreamPosition>) -> bool {
+        let mut left = into.room().min(AT_ONCE);
+        if left == 0 {
+            return false;
+        }
+        let waiting = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.owned.waiting() > 0);
+        let mut streams: Vec<u32> = waiting.map(|(number, _)| *number).collect();
+        if streams.is_empty() {
+            return false;
+        }
+        let split = streams.partition_point(|number| *number < self.first);
+        streams.rotate_left(split);
+        self.first = streams[0] + 1;
+        let of_one = (left / streams.len()).max(FEWEST_OF_ONE);
+        for number in streams {
+            let Some(held) = self.held.get_mut(&number) else {
+                continue;
+            };
+            if held.lease.check().is_err() {
+                // Its task may say so later.
+                self.lose(number);
+                continue;
+            }
+            let mut most = of_one.min(left);
+            while most > 0
+                && let Some(next) = held.owned.next()
+            {
+                let (id, entry) = match next {
+                    Ok(next) => next,
+                    Err(entry) => {
+                        held.flow.passed(entry.bytes);
+                        continue;
+                    }
+                };
+                held.flow.passed(entry.bytes);
+                let free = match entry.is_new {
+                    true => u32::from(!self.exact_starts),
+                    false => entry.attempts,
+                };
+                let generation = held.owned.generation;
+                let position = StreamPosition {
+                    stream: number,
+                    attempts: entry.attempts,
+                    free,
+                    generation,
+                    id,
+                };
+                let delivery = Delivery::new(entry.message, position).generation(generation);
+                into.push(delivery.attempts(entry.attempts));
+                most -= 1;
+                left -= 1;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Acks, or takes back. Whether anything is to be read again.
+    pub(super) fn settle(&mut self, settled: &[Settlement<StreamPosition>]) -> bool {
+        let mut comes_again = false;
+        for settlement in settled {
+            let position = &settlement.position;
+            let Some(held) = self.held.get_mut(&position.stream) else {
+                continue;
+            };
+            if held.owned.generation != position.generation {
+                continue;
+            }
+            match settlement.outcome {
+                Outcome::Returned { attempts, .. } => {
+                    held.owned.give_back();
+                    // The server may have an attempt that was dropped, or may lack the first one.
+                    if attempts > 0 || position.free != 1 {
+                        held.teller.note(*position, attempts);
+                    }
+                    comes_again = true;
+                }
+                _ => {
+                    if held.owned.ack(position.id) {
+                        held.acks.push(position.id);
+                    }
+                }
+            }
+        }
+        for held in self.held.values_mut().filter(|held| !held.acks.is_empty()) {
+            held.teller.ack(&mut held.acks);
+        }
+        comes_again
+    }
+
+    /// These have ended here: each goes, or begins again.
+    pub(super) async fn let_go(&mut self, generations: &[Generation]) {
+        let theirs = |held: &&Held| generations.contains(&held.owned.generation);
+        let numbers = self.held.values().filter(theirs);
+        let numbers: Vec<u32> = numbers.map(|held| held.tenure.place.number).collect();
+        let mut left = Vec::new();
+        for number in numbers {
+            let generation = self.next_generation();
+            let Some(held) = self.held.get_mut(&number) else {
+                continue;
+            };
+            if held.owned.phase == Phase::Rewinding {
+                self.starts.end(held.owned.generation);
+                held.owned.begin(generation);
+                self.starts.begin(generation, &held.teller, &held.lease);
+                let _ = held.orders.send(Order::Begin(held.owned.round));
+            } else {
+                left.extend(self.leave(number));
+            }
+        }
+        for left in left {
+            // Without an answer its task has ended.
+            let _ = left.await;
+        }
+    }
+
+    /// Gives all of them up.
+    pub(super) fn leave_all(&mut self) {
+        for number in self.numbers() {
+            // What is waited for is the end of their tasks.
+            drop(self.leave(number));
+        }
+    }
+
+    /// Gives a stream up. It is given up when the answer comes.
+    fn leave(&mut self, number: u32) -> Option<oneshot::Receiver<()>> {
+        let orders = self.held.get(&number)?.orders.clone();
+        // The lease goes with it, and the task of the stream has the only other half.
+        self.part_with(number)?;
+        self.counters.add(|counts| counts.gone += 1);
+        let (reply, left) = oneshot::channel();
+        let _ = orders.send(Order::Leave(reply));
+        Some(left)
+    }
+
+    pub(super) async fn told(&mut self) -> Result<(), SourceError> {
+        for held in self.held.values() {
+            held.teller.told().await?;
+        }
+        for (teller, _) in &self.ending {
+            teller.told().await?;
+        }
+        self.ending.retain(|(teller, _)| !teller.is_done());
+        Ok(())
+    }
+}
