@@ -127,6 +127,7 @@ scenarios! {
     source_revoked_beside_a_full_lane = source::revoked_beside_a_full_lane;
     source_revoked_in_backoff = source::revoked_in_backoff;
     source_revoked_while_halted = source::revoked_while_halted;
+    source_revoked_as_it_halts = source::revoked_as_it_halts;
     source_revoked_in_a_batch = source::revoked_in_a_batch;
     source_revoked_and_superseded = source::revoked_and_superseded;
     source_revoked_and_merged = source::revoked_and_merged;

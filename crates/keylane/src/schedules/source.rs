@@ -210,6 +210,8 @@ struct Changing {
     ending: Option<u64>,
     /// Whether each generation begins with the second message.
     swaps: bool,
+    /// Whether it takes messages back as often as it may, at the latest when nothing goes on.
+    insists: bool,
 }
 
 type Position = (u64, u64);
@@ -222,6 +224,7 @@ impl Changing {
             revokes: 2,
             ending: None,
             swaps: false,
+            insists: false,
         }
     }
 }
@@ -265,6 +268,10 @@ impl Source for Changing {
                 }
             }
             rt::yield_now().await;
+        }
+        if self.insists && self.ending.is_none() && self.revokes > 0 {
+            pause().await;
+            return Ok(self.revoke());
         }
         // Something settles before there is more to say.
         std::future::pending().await
@@ -370,7 +377,7 @@ impl Server {
     fn spawn<F>(
         &self,
         builder: Builder<Key, Item, &'static str, F>,
-        fails: fn(u64, u32) -> bool,
+        fails: fn(&Item, u32) -> bool,
     ) -> Items
     where
         F: Fn(&Item) -> Option<Key> + Send + Sync + 'static,
@@ -384,7 +391,7 @@ impl Server {
                 async move {
                     let _running = server.start(&item);
                     pause().await;
-                    if fails(item.id(), server.attempts(item.id())) {
+                    if fails(&item, server.attempts(item.id())) {
                         return Err("as told");
                     }
                     server.log().done.extend(item.ids);
@@ -439,8 +446,8 @@ pub(super) async fn revoked_beside_a_full_lane() {
 pub(super) async fn revoked_in_backoff() {
     let server = Server::new(&MESSAGES, Stands::Itself);
     let retry = Retry::fixed(Duration::from_millis(10)).max_attempts(u32::MAX);
-    let items = server.spawn(builder().retry(retry), |id, attempt| {
-        id != 11 && attempt < 2
+    let items = server.spawn(builder().retry(retry), |item, attempt| {
+        item.id() != 11 && attempt < 2
     });
     let intake = server.consume(&items);
     server.judge(items, intake).await;
@@ -449,7 +456,7 @@ pub(super) async fn revoked_in_backoff() {
 /// Halted. The generation after the last one ends no more, so an operator resumes.
 pub(super) async fn revoked_while_halted() {
     let server = Server::new(&MESSAGES, Stands::Itself);
-    let items = server.spawn(builder(), |id, attempt| id == 10 && attempt < 2);
+    let items = server.spawn(builder(), |item, attempt| item.id() == 10 && attempt < 2);
     let intake = server.consume(&items);
     let operator = {
         let (server, items) = (server.clone(), items.clone());
@@ -461,6 +468,19 @@ pub(super) async fn revoked_while_halted() {
         })
     };
     operator.await.expect("it ends");
+    server.judge(items, intake).await;
+}
+
+/// Taken back at the moment at which it halts. Nothing resumes it: it goes back, and its key with it.
+pub(super) async fn revoked_as_it_halts() {
+    let server = Server::new(&MESSAGES, Stands::Itself);
+    let items = server.spawn(builder(), |item, _| item.id() == 10 && item.generation == 2);
+    let source = Changing {
+        revokes: 1,
+        insists: true,
+        ..Changing::new(&server)
+    };
+    let intake = server.consume_from(&items, source);
     server.judge(items, intake).await;
 }
 
@@ -532,7 +552,7 @@ pub(super) async fn revoked_in_a_sequence() {
 pub(super) async fn revoked_as_a_letter() {
     let server = Server::new(&MESSAGES, Stands::Itself);
     let builder = builder().on_exhausted(OnExhausted::dead_letter(Letters(server.clone())));
-    let items = server.spawn(builder, |id, _| id == 10);
+    let items = server.spawn(builder, |item, _| item.id() == 10);
     let intake = server.consume(&items);
     server.judge(items, intake).await;
 }

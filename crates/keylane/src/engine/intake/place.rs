@@ -17,8 +17,8 @@ pub(super) struct Placer<'a, T: Spec> {
     engine: &'a Arc<Engine<T>>,
     /// One timestamp for the burst: reading a clock costs more than visiting a lane.
     now: Instant,
-    /// The moment at which leases are looked up, where lanes are leased.
-    moment: Option<Moment>,
+    /// The leases, and the moment at which they are looked up, where lanes are leased.
+    leases: Option<(&'a LeaseTable<T::Key>, Moment)>,
     resharding: Option<&'a mut Resharding<T>>,
     /// The jobs that go into the ready queue.
     jobs: &'a mut Vec<Queued<T>>,
@@ -47,7 +47,10 @@ impl<'a, T: Spec> Placer<'a, T> {
         Self {
             engine,
             now: clock::now(),
-            moment: engine.leases.as_ref().map(LeaseTable::moment),
+            leases: engine
+                .leases
+                .as_ref()
+                .map(|leases| (leases, leases.moment())),
             resharding,
             jobs,
             grown,
@@ -244,8 +247,8 @@ impl<'a, T: Spec> Placer<'a, T> {
     /// that wanders from processor to processor.
     #[inline]
     fn lease(&self, hash: u64, key: &T::Key) -> Option<HeldLease> {
-        let leases = self.engine.leases.as_ref()?;
-        leases.held(self.moment?, hash, key)
+        let (leases, moment) = self.leases?;
+        leases.held(moment, hash, key)
     }
 
     /// A lane that is full with its first message.

@@ -23,7 +23,7 @@ pub(super) struct Shard<K> {
 struct Entry<K> {
     key: K,
     until: Until,
-    token: PackedToken,
+    token: Token,
     /// The slot of its state.
     state: u32,
 }
@@ -34,15 +34,15 @@ struct Entry<K> {
 #[derive(Clone, Copy, Default)]
 struct Until(u32);
 
-/// A token in two words: as one it would have an entry of a small key take four bytes more.
+/// A fencing token as bytes: as a word it would have what holds one take four or eight bytes more.
 #[derive(Clone, Copy, Default)]
-struct PackedToken([u32; 2]);
+struct Token([u8; 8]);
 
 /// A lease that was held when it was looked up. It fits beside the tag of a job's work, so that a job
 /// that carries one is not larger than others.
 #[derive(Clone, Copy)]
 pub(crate) struct HeldLease {
-    token: [u8; 8],
+    token: Token,
     /// The tick in which it ends, and the lowest bytes of how many leases were lost before. While a
     /// job waits, as many are not lost as would have them come round.
     end: [u8; 7],
@@ -83,7 +83,7 @@ pub(super) enum Standing {
 impl HeldLease {
     #[inline]
     pub(in crate::engine) fn token(&self) -> u64 {
-        u64::from_ne_bytes(self.token)
+        self.token.get()
     }
 
     /// In a word, when it ends.
@@ -97,7 +97,7 @@ impl HeldLease {
     #[inline]
     pub(super) fn of(token: u64, end: u64) -> Self {
         Self {
-            token: token.to_ne_bytes(),
+            token: Token::of(token),
             end: lowest(end),
         }
     }
@@ -211,7 +211,7 @@ impl<K: Eq> Shard<K> {
             return Some(lease);
         };
         entry.until = Until::default();
-        entry.token = PackedToken::of(lease.token());
+        entry.token = Token::of(lease.token());
         state.lease = Lease::Held(lease);
         None
     }
@@ -247,7 +247,7 @@ impl<K: Eq> Shard<K> {
         let entry = Entry {
             key,
             until: Until::default(),
-            token: PackedToken::default(),
+            token: Token::default(),
             state: slot.expect("as many leases do not fit into memory"),
         };
         let states = &self.states;
@@ -316,15 +316,15 @@ impl Until {
     }
 }
 
-impl PackedToken {
+impl Token {
+    #[inline]
     fn of(token: u64) -> Self {
-        Self([(token >> 32) as u32, token as u32])
+        Self(token.to_ne_bytes())
     }
 
     #[inline]
     fn get(self) -> u64 {
-        let [high, low] = self.0;
-        (u64::from(high) << 32) | u64::from(low)
+        u64::from_ne_bytes(self.0)
     }
 }
 

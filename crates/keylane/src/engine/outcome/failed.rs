@@ -7,7 +7,7 @@ use super::super::room::Freed;
 use super::super::{Engine, HandedBack};
 use super::settle::{Outcome, Tally};
 use super::verdict::{Policy, Verdict};
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::error::Failure;
 use crate::handler::Context;
 use crate::lanes::{Effects, Hold};
@@ -234,16 +234,7 @@ impl<T: Spec> Engine<T> {
         let now = clock::now();
         let until = now.checked_add(wait).unwrap_or(now);
         let Some(key) = key else {
-            let number = self.hold_laneless(held);
-            self.arm_retry(RetryDue::Laneless(number), until);
-            // The end may have begun meanwhile, and the router may have swept for the last time.
-            if self.shutdown.hands_back()
-                && let Some(held) = self.clocks.laneless.take(number)
-            {
-                self.hand_back_held(tally, None, held);
-                self.flush(tally);
-            }
-            self.shutdown.wake_router();
+            self.hold_laneless(tally, held, Some(until));
             return None;
         };
         self.hold_head(tally, key, hash, held, Hold::Retry(until))
@@ -258,7 +249,12 @@ impl<T: Spec> Engine<T> {
         held: Held<T>,
     ) -> Option<Queued<T>> {
         let Some(key) = key else {
-            self.halt_laneless(tally, held);
+            tracing::error!(
+                target: "keylane",
+                why = %held.why,
+                "a message without a key is held, and not settled: its source gets it back at the end"
+            );
+            self.hold_laneless(tally, held, None);
             return None;
         };
         tracing::error!(
@@ -278,35 +274,28 @@ impl<T: Spec> Engine<T> {
         next
     }
 
-    /// Holds a message of a source that has no lane: until its generation, or the intake, ends.
-    fn halt_laneless(&self, tally: &mut Tally, held: Held<T>) {
-        tracing::error!(
-            target: "keylane",
-            why = %held.why,
-            "a message without a key is held, and not settled: its source gets it back at the end"
-        );
+    /// Holds a message without a lane until its retry is due; without one, until its generation or the
+    /// intake ends. It does not count against the capacity meanwhile.
+    fn hold_laneless(&self, tally: &mut Tally, mut held: Held<T>, retry_at: Option<Instant>) {
         self.flush(tally);
-        let number = self.hold_laneless(held);
-        // Each of these may have come meanwhile, and looked for what is held before it was here.
-        let is_revoked = |held: &Held<T>| self.is_revoked(&held.envelope.obligation);
-        let ends = self.shutdown.hands_back() || self.shutdown.has_intake_ended();
-        if (ends || self.clocks.laneless.peek(number, is_revoked) == Some(true))
-            && let Some(held) = self.clocks.laneless.take(number)
-        {
-            self.hand_back_held(tally, None, held);
-            self.flush(tally);
-        }
-        self.shutdown.wake_router();
-    }
-
-    /// Holds a message without a lane. It does not count against the capacity. Returns its number.
-    fn hold_laneless(&self, mut held: Held<T>) -> u64 {
         let mut freed = Freed::default();
         self.room
             .stall_obligation(&mut held.envelope.obligation, &mut freed);
         let number = self.clocks.laneless.insert(held);
         self.room.free(freed);
-        number
+        let is_over = match retry_at {
+            Some(until) => {
+                self.arm_retry(RetryDue::Laneless(number), until);
+                self.shutdown.hands_back()
+            }
+            None => self.shutdown.hands_back() || self.shutdown.has_intake_ended(),
+        };
+        // The end may have begun meanwhile, and the router may have swept for the last time.
+        if is_over && let Some(held) = self.clocks.laneless.take(number) {
+            self.hand_back_held(tally, None, held);
+            self.flush(tally);
+        }
+        self.shutdown.wake_router();
     }
 
     /// Gives a job back to its lane. If the key's own `Eq` or `Clone` panics there, the message is
