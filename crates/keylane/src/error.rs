@@ -158,7 +158,8 @@ pub enum Failure<E> {
     /// Its source took it back, and the attempt did not end in time. The message is given back and
     /// neither tried again nor given up on here.
     Revoked,
-    /// The process ended during its last attempt, as its source counts them.
+    /// There was no attempt: those before its source handed it over were all it may have. The process
+    /// ended during the last one, or the message was given up on, and not settled, when it did.
     Crashed,
     /// The lease of its key was lost, and the attempt was dropped. It is not counted: the message
     /// waits until the lease is held again.
@@ -231,7 +232,9 @@ impl<E: fmt::Debug> fmt::Display for Failure<E> {
             Self::WithBatch(why) => write!(f, "its batch failed: {why}"),
             Self::Skipped => f.write_str("an operator skipped it"),
             Self::Revoked => f.write_str("its source took it back"),
-            Self::Crashed => f.write_str("the process ended during the attempt"),
+            Self::Crashed => {
+                f.write_str("its attempts were used up before its source handed it over")
+            }
             Self::LeaseLost => f.write_str("the lease of the key was lost"),
         }
     }

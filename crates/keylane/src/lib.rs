@@ -121,6 +121,9 @@ mod unwind;
 #[cfg(all(test, keylane_shuttle))]
 mod schedules;
 
+/// The bytes of keys and payloads, without another dependency.
+pub use bytes::Bytes;
+
 /// For implementing [`DeadLetterSink`], [`VersionStore`], [`LaneLeases`](lease::LaneLeases) and
 /// [`RawLetterSink`](source::RawLetterSink), which are used as trait objects, without another
 /// dependency.

@@ -363,7 +363,9 @@ impl Shared {
         }
         match answer {
             Ok(answers) => {
-                state.away = None;
+                if state.away.take().is_some() {
+                    tracing::info!(target: "keylane", "the rate is shared again");
+                }
                 for ((key, _), answer) in asked.iter().zip(answers) {
                     if let Some(entry) = state.keys.get_mut(key) {
                         entry.is_asked = false;
@@ -375,7 +377,12 @@ impl Shared {
                 if error.is_retryable() {
                     let pause = state.away.as_ref().map(|away| away.pause * 2);
                     let pause = pause.unwrap_or(PAUSES.0).min(PAUSES.1);
-                    tracing::warn!(%error, when_away = ?self.when_away, "the rate is not shared now");
+                    tracing::warn!(
+                        target: "keylane",
+                        %error,
+                        when_away = ?self.when_away,
+                        "the rate is not shared now"
+                    );
                     state.away = Some(Away {
                         error: error.clone(),
                         retry_at: now + pause,

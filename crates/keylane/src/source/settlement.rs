@@ -58,7 +58,7 @@ pub enum LetterCause {
     Panicked,
     /// The attempt took too long.
     TimedOut,
-    /// The process ended during the attempts.
+    /// Its attempts were used up before its source handed it over.
     Crashed,
     /// The payload could not be decoded; there was no attempt.
     Undecodable,

@@ -97,6 +97,9 @@ where
         match opened {
             Opened::Returned(Ok(())) => {
                 self.phase = Phase::Running;
+                if self.failures > 0 {
+                    tracing::info!(target: "keylane", source = %self.name, "a source is open again");
+                }
                 self.publish_state();
                 self.notify(SourceEvent::Opened);
             }
