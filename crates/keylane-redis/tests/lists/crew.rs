@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, Intake, IntakeSettings, OnExhausted, Retry};
+use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListQueue, RedisError};
 use keylane_testkit::scenario::Random;
 use keylane_testkit::servers::{self, RedisKind};
@@ -114,6 +114,15 @@ impl Crew {
     pub(crate) fn restarts(&self) -> u64 {
         let restarts = self.workers.iter().map(|worker| worker.stats().restarts);
         restarts.sum()
+    }
+
+    /// Waits until each of them works: one that is not connected cannot lose anything.
+    pub(crate) async fn all_work(&self) {
+        until("all workers work", async || {
+            let mut workers = self.workers.iter();
+            workers.all(|worker| worker.stats().state == IntakeState::Running)
+        })
+        .await;
     }
 
     /// The last id whose push was confirmed.

@@ -208,6 +208,7 @@ async fn a_server_that_becomes_a_replica_is_waited_for() {
     let mut raw = connect(&server.url()).await;
     for _ in 0..3 {
         crew.progress(100).await;
+        crew.all_work().await;
         let restarts = crew.restarts();
         // Of a primary that does not answer: it keeps what it has.
         say(&mut raw, &["REPLICAOF", "127.0.0.1", "1"]).await;
@@ -238,6 +239,7 @@ async fn a_server_stands_still_for_longer_than_the_leases() {
     }
     for _ in 0..3 {
         crew.progress(100).await;
+        crew.all_work().await;
         let restarts = crew.restarts();
         server.pause().await.unwrap();
         until("the leases are over", async || {
