@@ -335,6 +335,31 @@ fn a_letter_of_a_full_lane_keeps_its_key() {
     });
 }
 
+/// `Halt` has no letters of its own. Those of a full lane are delivered all the same.
+#[test]
+fn a_drain_under_halt_waits_for_the_letter_of_a_full_lane() {
+    paused().block_on(async {
+        let history = History::new();
+        let shelf = Shelf::new(&history, Mood::Refuses(2));
+        let gate = Gate::new();
+        let script = Script::new(&history).otherwise(Act::ok().waits(&gate));
+        let orders = dispatcher()
+            .on_exhausted(OnExhausted::Halt)
+            .lane_capacity(1, Overflow::DeadLetter)
+            .overflow_sink(shelf.clone())
+            .spawn(scripted(script))
+            .unwrap();
+        let producer = Producer::new(&history, orders);
+        producer.send_all(5, 2).await;
+        quiet().await;
+        assert_eq!(shelf.asked(), 1);
+        gate.open();
+        let evidence = Evidence::new().overflow_letters().max_attempts(1);
+        producer.finish(evidence).await;
+        assert_eq!(shelf.letters.lock().unwrap().len(), 1);
+    });
+}
+
 /// One sink for many dispatchers: an `Arc` of a sink is a sink.
 #[test]
 fn a_sink_may_be_shared() {

@@ -161,8 +161,11 @@ impl<T: Spec> Engine<T> {
             self.hand_back_emptied(&mut tally, key.as_ref(), emptied);
         }
         if let OnExhausted::Halt = self.settings.on_exhausted {
-            // There are no letters, so what is not to be tried again is held for good.
-            let is_halted = |held: &Held<T>| !held.work.is_attempt();
+            // Held for good, unlike the letter of a message that its lane had no room for.
+            let is_halted = |held: &Held<T>| match &held.work {
+                Work::Letter(given_up) => given_up.beside.is_none(),
+                _ => false,
+            };
             for held in self.clocks.laneless.extract(is_halted) {
                 self.hand_back_held(&mut tally, None, held);
             }
