@@ -9,6 +9,7 @@ use keylane::source::{RawMessage, Received, Source as _};
 use keylane::{Dispatcher, IntakeSettings, OnExhausted};
 use keylane_leases::{Leases, MemoryStore};
 use keylane_redis::{Redis, StreamSource, StreamStart};
+use keylane_testkit::Gate;
 use keylane_testkit::proxy::Proxy;
 use keylane_testkit::servers::{self, RedisKind};
 use redis::Value;
@@ -93,19 +94,28 @@ async fn only_what_comes_later() {
 
 struct Consumed {
     handled: Arc<Mutex<Vec<u64>>>,
+    /// What is numbered from 1,000 on waits here before it ends.
+    gate: Gate,
     intake: keylane::Intake,
     _consumer: Dispatcher<bytes::Bytes, RawMessage, (), Infallible>,
 }
 
 fn consume(server: &servers::Redis, name: &str) -> Consumed {
     let handled = Arc::<Mutex<Vec<u64>>>::default();
-    let theirs = Arc::clone(&handled);
+    let (theirs, gate) = (Arc::clone(&handled), Gate::new());
+    let waits = gate.clone();
     let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
         .on_exhausted(OnExhausted::Halt)
         .spawn(move |raw: RawMessage| {
             let number = std::str::from_utf8(&raw.payload).unwrap().parse().unwrap();
             theirs.lock().unwrap().push(number);
-            async { Ok::<_, Infallible>(()) }
+            let waits = waits.clone();
+            async move {
+                if number >= 1_000 {
+                    waits.pass().await;
+                }
+                Ok::<_, Infallible>(())
+            }
         })
         .unwrap();
     let source = builder(&server.url(), "g").stream(name.to_owned());
@@ -115,6 +125,7 @@ fn consume(server: &servers::Redis, name: &str) -> Consumed {
     let intake = consumer.consume_with(source, settings).unwrap();
     Consumed {
         handled,
+        gate,
         intake,
         _consumer: consumer,
     }
@@ -126,7 +137,7 @@ impl Consumed {
     }
 }
 
-/// A script of someone else keeps the server busy. All commands are refused meanwhile.
+/// A script of someone else keeps the server busy. All commands are refused meanwhile, and so are acks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_busy_loses_nothing() {
     for kind in RedisKind::ALL {
@@ -136,25 +147,29 @@ async fn a_server_that_is_busy_loses_nothing() {
         let consumed = consume(&server, &name);
         client.add_all(&name, 0..50).await;
         until("some are handled", async || consumed.handled().len() == 50).await;
-        let adding = tokio::spawn({
-            let (client, name) = (Client::to(&server).await, name.clone());
-            async move { client.add_all(&name, 50..60).await }
-        });
-        adding.await.unwrap();
+        client.add_all(&name, 1_000..1_010).await;
+        until("some are under way", async || consumed.gate.waiting() > 0).await;
         let script = "local t = redis.call('TIME') repeat local n = redis.call('TIME') \
                       until n[1] - t[1] >= 2";
-        let busy = Client::to(&server).await;
-        let busy = tokio::spawn(async move {
-            let _: Value = busy.run(&["EVAL", script, "0"]).await;
+        let spins = Client::to(&server).await;
+        let spinning = tokio::spawn(async move {
+            let _: Value = spins.run(&["EVAL", script, "0"]).await;
         });
-        busy.await.unwrap();
-        client.add_all(&name, 60..100).await;
+        until("the server is busy", async || {
+            let ping = client.try_ask::<Value>(&redis::cmd("PING")).await;
+            ping.is_err_and(|error| error.to_string().contains("BUSY"))
+        })
+        .await;
+        consumed.gate.open();
+        spinning.await.unwrap();
+        client.add_all(&name, 50..90).await;
         until("all are handled", async || consumed.handled().len() >= 100).await;
         assert_eq!(consumed.intake.stats().restarts, 0, "there was no need to");
         let report = consumed.intake.stop().await;
         let mut handled = consumed.handled();
         handled.sort_unstable();
-        assert_eq!(handled, (0..100).collect::<Vec<_>>(), "{kind}: {report}");
+        let all: Vec<u64> = (0..90).chain(1_000..1_010).collect();
+        assert_eq!(handled, all, "{kind}: {report}");
         assert_eq!(report.acked, 100);
         assert_eq!(client.left(&name, "g").await, 0);
     }
