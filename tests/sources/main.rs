@@ -20,6 +20,7 @@ mod limits;
 mod order;
 mod pause;
 mod policies;
+mod recall;
 mod restart;
 mod revoke;
 mod several;

@@ -63,7 +63,7 @@ struct Group {
 }
 
 /// With so many more keys than leases, those that have left are looked for.
-const MOST_LEFT: usize = 1_024;
+const MOST_LEFT: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -89,6 +89,14 @@ impl Held {
             ends_at: ends_at(sent, ttl),
             renew_at: Some(renew_at(sent, ttl)),
         }
+    }
+
+    fn ends_at(&self) -> Option<Instant> {
+        Some(self.ends_at)
+    }
+
+    fn renew_at(&self) -> Option<Instant> {
+        self.renew_at
     }
 }
 
@@ -191,7 +199,7 @@ impl Table {
                 held.renew_at = None;
                 until = until.max(now + held.ttl / 12);
                 due.renew.push(Claim::new(key, held.token, held.ttl));
-                self.renewals.leave(at, &self.leases, |held| held.renew_at);
+                self.renewals.left(at);
             }
         }
         due
@@ -271,7 +279,7 @@ impl Table {
     fn take(&mut self, key: &Bytes, token: Token) -> Option<Held> {
         let held = *self.of(key, token)?;
         self.leases.remove(key);
-        self.leave(held);
+        self.leave(key, held);
         Some(held)
     }
 
@@ -290,8 +298,19 @@ impl Table {
         let held = self.leases.get_mut(key).and_then(State::held_mut);
         if let Some(held) = held.filter(|held| held.token == token) {
             let old = std::mem::replace(held, new);
-            self.leave(old);
-            self.join(key, new);
+            if old.ends_at != new.ends_at {
+                self.ends
+                    .leave(old.ends_at, key, &self.leases, Held::ends_at);
+                self.ends.join(new.ends_at, key.clone());
+            }
+            if old.renew_at != new.renew_at {
+                if let Some(at) = old.renew_at {
+                    self.renewals.leave(at, key, &self.leases, Held::renew_at);
+                }
+                if let Some(at) = new.renew_at {
+                    self.renewals.join(at, key.clone());
+                }
+            }
         }
     }
 
@@ -302,12 +321,12 @@ impl Table {
         }
     }
 
-    /// A lease has not these times any more.
-    fn leave(&mut self, held: Held) {
-        let ends_at = |held: &Held| Some(held.ends_at);
-        self.ends.leave(held.ends_at, &self.leases, ends_at);
+    /// A lease is not here any more.
+    fn leave(&mut self, key: &Bytes, held: Held) {
+        self.ends
+            .leave(held.ends_at, key, &self.leases, Held::ends_at);
         if let Some(at) = held.renew_at {
-            self.renewals.leave(at, &self.leases, |held| held.renew_at);
+            self.renewals.leave(at, key, &self.leases, Held::renew_at);
         }
     }
 }
@@ -343,20 +362,34 @@ impl Schedule {
     fn leave(
         &mut self,
         at: Instant,
+        key: &Bytes,
         leases: &HashMap<Bytes, State>,
-        time: impl Fn(&Held) -> Option<Instant>,
+        time: fn(&Held) -> Option<Instant>,
     ) {
-        let Some(group) = self.0.get_mut(&at) else {
-            return;
-        };
-        group.live -= 1;
-        if group.live == 0 {
-            self.0.remove(&at);
-        } else if group.keys.len() > 2 * group.live + MOST_LEFT {
-            let held = |key: &Bytes| leases.get(key).and_then(State::held);
-            group
-                .keys
-                .retain(|key| held(key).and_then(&time) == Some(at));
+        if let Some(group) = self.0.get_mut(&at) {
+            // As a rule it is: leases are renewed in the opposite order each time.
+            if group.keys.last() == Some(key) {
+                group.keys.pop();
+            } else if group.keys.len() > 2 * group.live + MOST_LEFT {
+                let held = |key: &Bytes| leases.get(key).and_then(State::held);
+                group
+                    .keys
+                    .retain(|key| held(key).and_then(time) == Some(at));
+                // One that has left and come again in the same instant.
+                group.keys.sort_unstable();
+                group.keys.dedup();
+            }
+            self.left(at);
+        }
+    }
+
+    /// One lease fewer has this time.
+    fn left(&mut self, at: Instant) {
+        if let Some(group) = self.0.get_mut(&at) {
+            group.live -= 1;
+            if group.live == 0 {
+                self.0.remove(&at);
+            }
         }
     }
 
@@ -512,6 +545,12 @@ mod tests {
     }
 
     impl Table {
+        /// How many there are in both schedules.
+        fn keys(&self) -> usize {
+            let groups = self.ends.0.values().chain(self.renewals.0.values());
+            groups.map(|group| group.keys.len()).sum()
+        }
+
         /// Each lease has its times in the schedules, and nothing else is counted there.
         fn check(&self) {
             let held = || {
@@ -549,10 +588,63 @@ mod tests {
             let _ = table.granted(&key, Token(1), TTL, now, now);
             assert!(table.release(&key, Token(1)).is_some());
         }
-        for schedule in [&table.ends, &table.renewals] {
-            let keys: usize = schedule.0.values().map(|group| group.keys.len()).sum();
-            assert!(keys <= 3 + MOST_LEFT, "{keys}");
+        assert!(table.keys() <= 2 * (3 + MOST_LEFT), "{}", table.keys());
+        table.check();
+    }
+
+    #[test]
+    fn one_lease_does_not_keep_the_keys_of_others() {
+        let (mut table, now) = (Table::new(), Instant::now());
+        let keys: Vec<_> = (0..1_000)
+            .map(|key: u64| Bytes::from(key.to_string()))
+            .collect();
+        for key in &keys {
+            assert!(table.ask(key));
+            let _ = table.granted(key, Token(1), TTL, now, now);
         }
+        for key in &keys[1..] {
+            assert!(table.release(key, Token(1)).is_some());
+        }
+        assert!(table.keys() <= 2 * (3 + MOST_LEFT), "{}", table.keys());
+        table.check();
+    }
+
+    #[test]
+    fn retries_gather_no_keys() {
+        let (mut table, now) = (Table::new(), Instant::now());
+        let day = Duration::from_secs(86_400);
+        for name in ["a", "b"] {
+            assert!(table.ask(&key(name)));
+            let _ = table.granted(&key(name), Token(1), day, now, now);
+        }
+        for _ in 0..1_000 {
+            let now = table.next().unwrap();
+            for claim in table.due(now, 9).renew {
+                table.not_renewed(&claim.key, claim.token, now);
+            }
+            assert_eq!(table.keys(), 4);
+        }
+        table.check();
+    }
+
+    #[test]
+    fn leases_that_come_again_at_once_gather_no_keys() {
+        let (mut table, now) = (Table::new(), Instant::now());
+        let keys: Vec<_> = (0..100)
+            .map(|key: u64| Bytes::from(key.to_string()))
+            .collect();
+        for _ in 0..20 {
+            for key in &keys {
+                let _ = table.release(key, Token(1));
+                assert!(table.ask(key));
+                let _ = table.granted(key, Token(1), TTL, now, now);
+            }
+        }
+        assert!(
+            table.keys() <= 2 * (2 * keys.len() + MOST_LEFT + 1),
+            "{}",
+            table.keys()
+        );
         table.check();
     }
 

@@ -242,7 +242,7 @@ impl<T: Spec> Engine<T> {
 
     /// Halts a lane. What is parked in it is stalled from now on.
     fn halt(
-        &self,
+        self: &Arc<Self>,
         tally: &mut Tally,
         key: Option<T::Key>,
         hash: u64,
@@ -283,15 +283,18 @@ impl<T: Spec> Engine<T> {
             .stall_obligation(&mut held.envelope.obligation, &mut freed);
         let number = self.clocks.laneless.insert(held);
         self.room.free(freed);
-        let is_over = match retry_at {
+        let ends = match retry_at {
             Some(until) => {
                 self.arm_retry(RetryDue::Laneless(number), until);
                 self.shutdown.hands_back()
             }
             None => self.shutdown.hands_back() || self.shutdown.has_intake_ended(),
         };
-        // The end may have begun meanwhile, and the router may have swept for the last time.
-        if is_over && let Some(held) = self.clocks.laneless.take(number) {
+        // Each of these may have come meanwhile, and looked for what is held before it was here.
+        let is_revoked = |held: &Held<T>| self.is_revoked(&held.envelope.obligation);
+        if (ends || self.clocks.laneless.peek(number, is_revoked) == Some(true))
+            && let Some(held) = self.clocks.laneless.take(number)
+        {
             self.hand_back_held(tally, None, held);
             self.flush(tally);
         }
@@ -301,7 +304,7 @@ impl<T: Spec> Engine<T> {
     /// Gives a job back to its lane. If the key's own `Eq` or `Clone` panics there, the message is
     /// handed back and the dispatcher aborts.
     pub(in super::super) fn hold_head(
-        &self,
+        self: &Arc<Self>,
         tally: &mut Tally,
         key: T::Key,
         hash: u64,
@@ -309,6 +312,7 @@ impl<T: Spec> Engine<T> {
         hold: Hold,
     ) -> Option<Queued<T>> {
         self.note_stalled(hash, held.envelope.accepted_at);
+        let of_source = held.envelope.obligation.source().and_then(|_| cloned(&key));
         let mut held = Some(Box::new(held));
         let mut effects = Effects::new();
         let tried = caught(|| {
@@ -321,6 +325,9 @@ impl<T: Spec> Engine<T> {
         match (tried, held) {
             (Ok(true), None) => {
                 let queued = self.apply_quiet(tally, key, hash, &mut effects);
+                if let Some(key) = of_source {
+                    self.sweep_head(tally, key, hash);
+                }
                 self.flush(tally);
                 queued
             }

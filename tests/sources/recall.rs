@@ -1,0 +1,121 @@
+//! A source recalls a message at the moment at which it halts.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc as std_mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use keylane::source::{Deliveries, Delivery, Features, Received, Settlement, Source, SourceError};
+use keylane::{Dispatcher, OnExhausted};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+/// Hands one message over, and recalls it when it fails.
+struct Recalls {
+    calls: u32,
+    fails: Arc<AtomicBool>,
+    /// The recall is over.
+    recalled: std_mpsc::Sender<()>,
+    settled: mpsc::UnboundedSender<Settlement<u64>>,
+}
+
+impl Source for Recalls {
+    type Message = u64;
+    type Position = u64;
+
+    fn features(&self) -> Features {
+        Features::new().nack()
+    }
+
+    async fn open(&mut self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    async fn receive(
+        &mut self,
+        into: &mut Deliveries<u64, u64>,
+    ) -> Result<Received<u64>, SourceError> {
+        self.calls += 1;
+        match self.calls {
+            1 => {
+                into.push(Delivery::new(7, 7));
+                Ok(Received::Messages)
+            }
+            2 => {
+                // A task that the handler's thread wakes may be queued behind it.
+                while !self.fails.load(Ordering::SeqCst) {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                Ok(Received::Recalled(vec![7]))
+            }
+            // The driver has done what it does about it.
+            _ => {
+                let _ = self.recalled.send(());
+                std::future::pending().await
+            }
+        }
+    }
+
+    async fn settle(&mut self, settled: &[Settlement<u64>]) -> Result<(), SourceError> {
+        for settlement in settled {
+            let _ = self.settled.send(settlement.clone());
+        }
+        Ok(())
+    }
+}
+
+/// Shown when its failure is about to halt the key, and not before the recall is over.
+struct Slow {
+    fails: Arc<AtomicBool>,
+    recalled: Mutex<Option<std_mpsc::Receiver<()>>>,
+}
+
+impl fmt::Debug for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fails.store(true, Ordering::SeqCst);
+        // It is shown more than once.
+        if let Some(recalled) = self.recalled.lock().unwrap().take() {
+            let _ = recalled.recv();
+        }
+        f.write_str("slow")
+    }
+}
+
+async fn recalled_as_it_halts(key: Option<u64>) {
+    let fails = Arc::new(AtomicBool::new(false));
+    let (say_recalled, recalled) = std_mpsc::channel();
+    let (say_settled, mut settled) = mpsc::unbounded_channel();
+    let slow = Slow {
+        fails: Arc::clone(&fails),
+        recalled: Mutex::new(Some(recalled)),
+    };
+    let slow = Mutex::new(Some(slow));
+    let items = Dispatcher::key_by_opt(move |_: &u64| key)
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(move |_: u64| {
+            let slow = slow.lock().unwrap().take();
+            async move { slow.map_or(Ok::<(), Slow>(()), Err) }
+        })
+        .unwrap();
+    let source = Recalls {
+        calls: 0,
+        fails,
+        recalled: say_recalled,
+        settled: say_settled,
+    };
+    let intake = items.consume(source).unwrap();
+    let settlement = settled.recv().await.expect("the source is there");
+    assert!(!settlement.outcome.is_ack(), "{settlement:?}");
+    intake.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_is_recalled_as_it_halts_goes_back() {
+    recalled_as_it_halts(Some(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_is_recalled_as_it_halts_goes_back_without_a_key() {
+    recalled_as_it_halts(None).await;
+}
