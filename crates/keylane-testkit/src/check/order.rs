@@ -1,11 +1,11 @@
 //! I3, I4: one at a time, in order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::judgement::Judgement;
 use super::rule::Rule;
 use super::story::{Message, Run, Story};
-use crate::events::{Id, Key};
+use crate::events::{Id, Key, Token};
 
 /// I3: attempts of one key do not overlap. They may under different tokens, if the sink refuses all
 /// writes of the older one from then on.
@@ -14,12 +14,13 @@ pub(super) fn exclusion(story: &Story<'_>) -> Judgement {
         return Judgement::not_judged(Rule::Exclusion, "nothing was started");
     }
     let mut judgement = Judgement::new(Rule::Exclusion);
+    let accepted = accepted_writes(story);
     for (key, runs) in story.runs_by_key() {
         let mut open: Vec<&Run> = Vec::new();
         for run in runs {
             open.retain(|other| other.is_open_at(run.start));
             for other in &open {
-                overlap(story, &mut judgement, key, other, run);
+                overlap(story, &accepted, &mut judgement, key, (other, run));
             }
             open.push(run);
         }
@@ -27,7 +28,25 @@ pub(super) fn exclusion(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-fn overlap(story: &Story<'_>, judgement: &mut Judgement, key: Key, first: &Run, second: &Run) {
+/// Where the sink has accepted a write, by key and token.
+type Accepted = HashMap<(Key, Token), Vec<usize>>;
+
+fn accepted_writes(story: &Story<'_>) -> Accepted {
+    let mut accepted = Accepted::new();
+    for write in story.sink_writes.iter().filter(|write| write.accepted) {
+        let of_token = accepted.entry((write.key, write.token)).or_default();
+        of_token.push(write.at);
+    }
+    accepted
+}
+
+fn overlap(
+    story: &Story<'_>,
+    accepted: &Accepted,
+    judgement: &mut Judgement,
+    key: Key,
+    (first, second): (&Run, &Run),
+) {
     let ids = vec![first.id, second.id];
     let at = vec![first.start, second.start];
     if first.token == second.token {
@@ -42,13 +61,11 @@ fn overlap(story: &Story<'_>, judgement: &mut Judgement, key: Key, first: &Run, 
         return;
     }
     let older = first.token.min(second.token);
-    let taken = story
-        .sink_writes
-        .iter()
-        .find(|w| w.at > second.start && w.key == key && w.token == older && w.accepted);
-    if let Some(write) = taken {
+    let writes = accepted.get(&(key, older)).map_or(&[][..], Vec::as_slice);
+    let later = writes.partition_point(|write| *write <= second.start);
+    if let Some(write) = writes.get(later) {
         let what = format!("a write under the older token {older} was accepted in an overlap");
-        let at = at.into_iter().chain([write.at]).collect();
+        let at = at.into_iter().chain([*write]).collect();
         judgement.broken(story, key, ids, at, what);
     }
 }
