@@ -195,7 +195,15 @@ impl Story {
     fn stood_still(&self, attempt: &Attempt) -> bool {
         let end = attempt.end.unwrap_or(Duration::MAX);
         let mut theirs = self.paused.iter().filter(|(pid, ..)| *pid == attempt.pid);
-        theirs.any(|(_, from, to)| attempt.start <= *to && end >= *from)
+        theirs.any(|(_, from, to)| attempt.start <= *to + TOLD && end >= *from)
+    }
+
+    /// The pause after which an attempt began at once. Its process may have made sure of its lease right
+    /// before: that is what tokens are for.
+    fn resumed(&self, attempt: &Attempt) -> Option<Duration> {
+        let mut theirs = self.paused.iter().filter(|(pid, ..)| *pid == attempt.pid);
+        let found = theirs.find(|(_, from, to)| (*from..*to + TOLD).contains(&attempt.start));
+        found.map(|(_, from, _)| *from)
     }
 
     /// Whether a process that did this may not have told its ack.
@@ -213,6 +221,7 @@ impl Story {
     fn judge(&self, keys: &BTreeMap<u64, Vec<Attempt>>, sent: u64) {
         let mut done = BTreeSet::new();
         let mut again = 0;
+        let mut stale: BTreeMap<Duration, usize> = BTreeMap::new();
         for (key, attempts) in keys {
             let mut highest = None;
             let mut by_number: BTreeMap<u64, Vec<Attempt>> = BTreeMap::new();
@@ -228,9 +237,12 @@ impl Story {
                     highest = Some(one.number);
                 } else {
                     again += 1;
-                    for other in &*before {
-                        let may = other.end.is_none() || self.may_be_untold(other);
-                        assert!(may, "key {key}: {one:?} after {other:?}: {self:?}");
+                    let told = |other: &&Attempt| other.end.is_some() && !self.may_be_untold(other);
+                    if let Some(other) = before.iter().find(told) {
+                        let Some(pause) = self.resumed(one) else {
+                            panic!("key {key}: {one:?} after {other:?}: {self:?}");
+                        };
+                        *stale.entry(pause).or_default() += 1;
                     }
                 }
                 before.push(*one);
@@ -247,11 +259,14 @@ impl Story {
             }
         }
         assert_eq!(done.len() as u64, sent, "all are done");
+        // One for each thread that runs handlers.
+        assert!(stale.values().all(|starts| *starts <= 2), "{stale:?}");
         let (killed, stood_still) = (self.killed.len(), self.paused.len());
         println!(
             "{sent} messages, {again} attempts more, {killed} killed, {stood_still} stood still, \
-             {} left",
-            self.moved.len()
+             {} left; {} began stale",
+            self.moved.len(),
+            stale.values().sum::<usize>(),
         );
     }
 
