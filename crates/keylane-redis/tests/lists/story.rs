@@ -95,6 +95,12 @@ impl Story {
         let mut first_open = HashMap::<u64, usize>::new();
         let mut by_fault = HashMap::<usize, usize>::new();
         let mut used = HashSet::new();
+        let mut done_at = HashMap::<u64, Place>::new();
+        for (place, entry) in self.journal.iter().enumerate() {
+            if entry.what == What::End && entry.is_taken {
+                done_at.entry(entry.id).or_insert(place);
+            }
+        }
         for (place, entry) in self.journal.iter().enumerate() {
             let Entry { key, id, token, .. } = *entry;
             if entry.what == What::Lost {
@@ -114,7 +120,7 @@ impl Story {
                 continue;
             }
             if let Some((before, earlier)) = started.insert(id, (place, *entry)) {
-                match self.reason(before, &earlier, &used) {
+                match self.reason(before, &earlier, &used, &done_at) {
                     Some(Reason::Fault(number)) => {
                         used.insert((number, id));
                         history.revoke(place as u64);
@@ -180,12 +186,8 @@ impl Story {
 
     /// Whether it is the first of its key that the worker had, and that was not done: its handler may have
     /// been in flight, and only have come to its first word when the worker went on.
-    fn is_first(&self, fault: &Fault, entry: &Entry) -> bool {
-        let before = &self.journal[..fault.place.min(self.journal.len())];
-        let is_done = |id: u64| {
-            let mut entries = before.iter();
-            entries.any(|entry| entry.id == id && entry.what == What::End && entry.is_taken)
-        };
+    fn is_first(&self, fault: &Fault, entry: &Entry, done_at: &HashMap<u64, Place>) -> bool {
+        let is_done = |id: u64| done_at.get(&id).is_some_and(|done| *done < fault.place);
         let own = |id: &&u64| self.pushed.get(*id) == Some(&entry.key) && !is_done(**id);
         fault.held.iter().filter(own).min() == Some(&entry.id)
     }
@@ -196,6 +198,7 @@ impl Story {
         place: Place,
         earlier: &Entry,
         used: &HashSet<(usize, u64)>,
+        done_at: &HashMap<u64, Place>,
     ) -> Option<Reason> {
         let mut faults = self.faults.iter().enumerate();
         let fault = faults.find(|(number, fault)| {
@@ -204,8 +207,8 @@ impl Story {
                 return false;
             }
             let is_its = fault.worker.is_none_or(|worker| worker == earlier.worker);
-            let is_late = fault.worker.is_none() || self.is_first(fault, earlier);
-            is_its && fault.held.contains(&earlier.id) && (fault.place > place || is_late)
+            let is_late = || fault.worker.is_none() || self.is_first(fault, earlier, done_at);
+            is_its && fault.held.contains(&earlier.id) && (fault.place > place || is_late())
         });
         if let Some((number, _)) = fault {
             return Some(Reason::Fault(number));
