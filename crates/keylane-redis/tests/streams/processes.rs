@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, IntakeSettings, OnExhausted};
+use keylane::{Context, Dispatcher, IntakeSettings, OnExhausted, Retry};
 use keylane_redis::partition_of;
 use keylane_testkit::scenario::Random;
 use keylane_testkit::servers::RedisKind;
@@ -77,6 +77,8 @@ fn worker() {
         };
         let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
             .concurrency(64)
+            // A message may be in flight at several kills.
+            .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(100_000))
             .on_exhausted(OnExhausted::Halt)
             .spawn(handler)
             .unwrap();
