@@ -225,7 +225,7 @@ impl Table {
             true => Kept::Until(renewed.ends_at),
         };
         match kept {
-            Kept::Until(_) => self.change(key, token, renewed),
+            Kept::Until(_) => self.change(key, renewed),
             _ => {
                 self.take(key, token);
             }
@@ -237,7 +237,7 @@ impl Table {
     pub fn not_renewed(&mut self, key: &Bytes, token: Token, now: Instant) {
         if let Some(held) = self.of(key, token).copied() {
             let renew_at = Some(retry_at(now, held.ttl));
-            self.change(key, token, Held { renew_at, ..held });
+            self.change(key, Held { renew_at, ..held });
         }
     }
 
@@ -279,7 +279,7 @@ impl Table {
     fn take(&mut self, key: &Bytes, token: Token) -> Option<Held> {
         let held = *self.of(key, token)?;
         self.leases.remove(key);
-        self.leave(key, held);
+        self.reschedule(key, Some(&held), None);
         Some(held)
     }
 
@@ -289,44 +289,36 @@ impl Table {
             return Kept::RanOut;
         }
         self.leases.insert(key.clone(), State::Held(held));
-        self.join(key, held);
+        self.reschedule(key, None, Some(&held));
         Kept::Until(held.ends_at)
     }
 
-    /// Changes the times of a lease that is held.
-    fn change(&mut self, key: &Bytes, token: Token, new: Held) {
+    /// Changes the times of a lease that is held with this token.
+    fn change(&mut self, key: &Bytes, new: Held) {
         let held = self.leases.get_mut(key).and_then(State::held_mut);
-        if let Some(held) = held.filter(|held| held.token == token) {
+        if let Some(held) = held.filter(|held| held.token == new.token) {
             let old = std::mem::replace(held, new);
-            if old.ends_at != new.ends_at {
-                self.ends
-                    .leave(old.ends_at, key, &self.leases, Held::ends_at);
-                self.ends.join(new.ends_at, key.clone());
-            }
-            if old.renew_at != new.renew_at {
-                if let Some(at) = old.renew_at {
-                    self.renewals.leave(at, key, &self.leases, Held::renew_at);
-                }
-                if let Some(at) = new.renew_at {
-                    self.renewals.join(at, key.clone());
-                }
-            }
+            self.reschedule(key, Some(&old), Some(&new));
         }
     }
 
-    fn join(&mut self, key: &Bytes, held: Held) {
-        self.ends.join(held.ends_at, key.clone());
-        if let Some(at) = held.renew_at {
-            self.renewals.join(at, key.clone());
-        }
-    }
-
-    /// A lease is not here any more.
-    fn leave(&mut self, key: &Bytes, held: Held) {
-        self.ends
-            .leave(held.ends_at, key, &self.leases, Held::ends_at);
-        if let Some(at) = held.renew_at {
-            self.renewals.leave(at, key, &self.leases, Held::renew_at);
+    /// Follows a lease that has come, has changed or has gone. A time that stays keeps its place.
+    fn reschedule(&mut self, key: &Bytes, old: Option<&Held>, new: Option<&Held>) {
+        let schedules: [(_, fn(&Held) -> Option<Instant>); 2] = [
+            (&mut self.ends, Held::ends_at),
+            (&mut self.renewals, Held::renew_at),
+        ];
+        for (schedule, time) in schedules {
+            let (old, new) = (old.and_then(time), new.and_then(time));
+            if old == new {
+                continue;
+            }
+            if let Some(at) = old {
+                schedule.leave(at, key, &self.leases, time);
+            }
+            if let Some(at) = new {
+                schedule.join(at, key.clone());
+            }
         }
     }
 }
@@ -420,6 +412,12 @@ mod tests {
 
     fn secs(secs: f64) -> Duration {
         Duration::from_secs_f64(secs)
+    }
+
+    /// Grants a lease by a call that is sent and answered now.
+    fn grant(table: &mut Table, key: &Bytes, ttl: Duration, now: Instant) {
+        assert!(table.ask(key));
+        let _ = table.granted(key, Token(1), ttl, now, now);
     }
 
     /// A table with one lease, granted by a call that was sent at that time.
@@ -580,12 +578,10 @@ mod tests {
     fn keys_of_leases_that_have_left_do_not_gather() {
         let (mut table, now) = (Table::new(), Instant::now());
         let stays = key("stays");
-        assert!(table.ask(&stays));
-        let _ = table.granted(&stays, Token(1), TTL, now, now);
+        grant(&mut table, &stays, TTL, now);
         for number in 0..10 * MOST_LEFT {
             let key = Bytes::from(number.to_string());
-            assert!(table.ask(&key));
-            let _ = table.granted(&key, Token(1), TTL, now, now);
+            grant(&mut table, &key, TTL, now);
             assert!(table.release(&key, Token(1)).is_some());
         }
         assert!(table.keys() <= 2 * (3 + MOST_LEFT), "{}", table.keys());
@@ -599,8 +595,7 @@ mod tests {
             .map(|key: u64| Bytes::from(key.to_string()))
             .collect();
         for key in &keys {
-            assert!(table.ask(key));
-            let _ = table.granted(key, Token(1), TTL, now, now);
+            grant(&mut table, key, TTL, now);
         }
         for key in &keys[1..] {
             assert!(table.release(key, Token(1)).is_some());
@@ -614,8 +609,7 @@ mod tests {
         let (mut table, now) = (Table::new(), Instant::now());
         let day = Duration::from_secs(86_400);
         for name in ["a", "b"] {
-            assert!(table.ask(&key(name)));
-            let _ = table.granted(&key(name), Token(1), day, now, now);
+            grant(&mut table, &key(name), day, now);
         }
         for _ in 0..1_000 {
             let now = table.next().unwrap();
@@ -636,8 +630,7 @@ mod tests {
         for _ in 0..20 {
             for key in &keys {
                 let _ = table.release(key, Token(1));
-                assert!(table.ask(key));
-                let _ = table.granted(key, Token(1), TTL, now, now);
+                grant(&mut table, key, TTL, now);
             }
         }
         assert!(

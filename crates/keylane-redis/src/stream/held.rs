@@ -125,28 +125,20 @@ impl HeldStreams {
 
     pub(super) fn gain(&mut self, gained: Gained) {
         let generation = self.next_generation();
-        let Gained {
-            tenure,
-            lease,
-            flow,
-            teller,
-            telling,
-            orders,
-        } = gained;
-        self.starts.begin(generation, &teller, &lease);
+        self.starts.begin(generation, &gained.teller, &gained.lease);
         self.counters.add(|counts| {
             counts.gained += 1;
             counts.owned += 1;
         });
-        let number = tenure.place.number;
+        let number = gained.tenure.place.number;
         let held = Held {
             owned: Owned::new(generation),
-            tenure,
-            lease,
-            flow,
-            teller,
-            telling,
-            orders,
+            tenure: gained.tenure,
+            lease: gained.lease,
+            flow: gained.flow,
+            teller: gained.teller,
+            telling: gained.telling,
+            orders: gained.orders,
             acks: Vec::new(),
         };
         let before = self.held.insert(number, held);
