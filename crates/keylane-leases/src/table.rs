@@ -62,6 +62,9 @@ struct Group {
     live: usize,
 }
 
+/// A time of a lease, if it has it.
+type TimeOf = fn(&Held) -> Option<Instant>;
+
 /// With so many more keys than leases, those that have left are looked for.
 const MOST_LEFT: usize = 64;
 
@@ -304,7 +307,7 @@ impl Table {
 
     /// Follows a lease that has come, has changed or has gone. A time that stays keeps its place.
     fn reschedule(&mut self, key: &Bytes, old: Option<&Held>, new: Option<&Held>) {
-        let schedules: [(_, fn(&Held) -> Option<Instant>); 2] = [
+        let schedules: [(_, TimeOf); 2] = [
             (&mut self.ends, Held::ends_at),
             (&mut self.renewals, Held::renew_at),
         ];
@@ -351,13 +354,7 @@ impl Schedule {
     }
 
     /// A lease leaves. Its key may stay for as long as others do.
-    fn leave(
-        &mut self,
-        at: Instant,
-        key: &Bytes,
-        leases: &HashMap<Bytes, State>,
-        time: fn(&Held) -> Option<Instant>,
-    ) {
+    fn leave(&mut self, at: Instant, key: &Bytes, leases: &HashMap<Bytes, State>, time: TimeOf) {
         if let Some(group) = self.0.get_mut(&at) {
             // As a rule it is: leases are renewed in the opposite order each time.
             if group.keys.last() == Some(key) {
