@@ -1,6 +1,6 @@
 //! What handlers have done with the elements of a list, and the judge of it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use keylane_testkit::{Acceptance, Evidence, History, Outcome, Rule};
@@ -25,8 +25,8 @@ pub(crate) struct Story {
     pub(crate) pushed: BTreeMap<u64, u64>,
     pub(crate) journal: Vec<Entry>,
     pub(crate) faults: Vec<Fault>,
-    /// Workers that were made to lose what they had: what these say of it is no excuse.
-    pub(crate) stopped: HashSet<u32>,
+    /// Of these it is not known what they had at their fault: the server had given it back before.
+    pub(crate) unread: HashSet<u32>,
     /// Pushes that were never answered.
     pub(crate) unknown: HashSet<u64>,
     /// These may be lost, although they were confirmed.
@@ -136,11 +136,10 @@ impl Story {
                         history.revoke(place as u64);
                         verdict.excused += 1;
                     }
-                    None => {
-                        let mut faults = self.faults.iter();
-                        let fault = faults.find(|fault| fault.worker == Some(earlier.worker));
-                        panic!("{entry:?} without a reason, after {earlier:?}; {fault:?}")
-                    }
+                    None => panic!(
+                        "{entry:?} at {place} without a reason, after {earlier:?} at {before}\n{}",
+                        self.around(before, place, &earlier)
+                    ),
                 }
             }
             // All before it is done.
@@ -180,6 +179,27 @@ impl Story {
         verdict
     }
 
+    /// What there is to know of a worker that had an element here, and of what has it there.
+    fn around(&self, before: Place, place: Place, earlier: &Entry) -> String {
+        let faults = self.faults.iter().filter(|fault| {
+            let is_its = fault.worker.is_none_or(|worker| worker == earlier.worker);
+            is_its && fault.held.contains(&earlier.id)
+        });
+        let of_key = |id: &&u64| self.pushed.get(*id) == Some(&earlier.key);
+        let faults = faults.map(|fault| {
+            let held: BTreeSet<_> = fault.held.iter().filter(of_key).collect();
+            format!("fault at {}, which held {held:?} of the key\n", fault.place)
+        });
+        let entries = self.journal.iter().enumerate().take(place + 1);
+        let entries = entries.skip(before.saturating_sub(2_000));
+        let entries = entries.filter(|(_, entry)| match entry.what {
+            What::Lost => entry.worker == earlier.worker,
+            _ => entry.key == earlier.key,
+        });
+        let entries = entries.map(|(place, entry)| format!("{place}: {entry:?}\n"));
+        faults.chain(entries).collect()
+    }
+
     fn may_miss(&self, id: u64) -> bool {
         self.may_be_lost.contains(&id) || self.unknown.contains(&id)
     }
@@ -213,10 +233,26 @@ impl Story {
         if let Some((number, _)) = fault {
             return Some(Reason::Fault(number));
         }
-        let is_lost = |entry: &Entry| entry.what == What::Lost && entry.worker == earlier.worker;
-        let is_slow =
-            !self.stopped.contains(&earlier.worker) && self.journal[place..].iter().any(is_lost);
+        let worker = earlier.worker;
+        let is_slow = self.unread.contains(&worker) || self.was_slow(worker, place);
         (is_slow || self.may_repeat).then_some(Reason::Slow)
+    }
+
+    /// Whether a worker has lost what it had here for no fault of the test. What it says first after it
+    /// has stood still is of that.
+    fn was_slow(&self, worker: u32, place: Place) -> bool {
+        let is_lost = |place: &Place| {
+            let entry = &self.journal[*place];
+            entry.what == What::Lost && entry.worker == worker
+        };
+        let said_from = |place: Place| (place..self.journal.len()).filter(is_lost);
+        let of_faults: HashSet<Place> = self
+            .faults
+            .iter()
+            .filter(|fault| fault.worker == Some(worker))
+            .filter_map(|fault| said_from(fault.place).next())
+            .collect();
+        said_from(place).any(|place| !of_faults.contains(&place))
     }
 }
 
@@ -254,6 +290,7 @@ mod tests {
 
     const START: What = What::Start;
     const END: What = What::End;
+    const LOST: (What, u32, u64, u64) = (What::Lost, 1, 1, 0);
 
     fn is_good(entries: &[(What, u32, u64, u64)], faults: &[(Place, u32, &[u64])]) -> bool {
         let journal = entries.iter().map(|(what, worker, id, token)| Entry {
@@ -304,6 +341,14 @@ mod tests {
             let overlapping = [&one[..1], &again, &[(END, 1, 1, token)], &end].concat();
             assert_eq!(is_good(&overlapping, &[(1, 1, &[1])]), may_be);
         }
+        // Slow, after it has stood still: what it says of that is no excuse.
+        let slow = [&[LOST], &one[..], &[LOST], &again, &end].concat();
+        assert!(is_good(&slow, &[(0, 1, &[2])]));
+        let not_slow = [&[LOST], &one[..], &again, &end].concat();
+        assert!(!is_good(&not_slow, &[(0, 1, &[2])]));
+        let of_the_fault = [&one[..], &[LOST], &again, &end].concat();
+        assert!(is_good(&of_the_fault, &[]));
+        assert!(!is_good(&of_the_fault, &[(2, 1, &[2])]));
         let lower = [&one[..1], &[(START, 2, 1, 9), (END, 2, 1, 9)], &end].concat();
         assert!(!is_good(&lower, &[(1, 1, &[1])]), "a lower token is taken");
     }
