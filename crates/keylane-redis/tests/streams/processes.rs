@@ -31,6 +31,9 @@ const PAUSE: Duration = Duration::from_millis(2_000);
 /// How long before a member was disturbed its acks were surely told.
 const TOLD: Duration = Duration::from_millis(500);
 
+/// A pause of the machine that is longer is written down.
+const HICCUP: Duration = Duration::from_millis(200);
+
 /// Where a worker is told what to do. Without it the test that is the worker does nothing.
 const WORKER: &str = "KEYLANE_STREAMS_WORKER";
 
@@ -43,7 +46,7 @@ fn takes(number: u64) -> Duration {
 }
 
 /// The worker: this program once more. It writes a line where a message begins and where it ends, and
-/// leaves when its input ends.
+/// where its machine let it stand still, and leaves when its input ends.
 #[test]
 fn worker() {
     let Ok(task) = std::env::var(WORKER) else {
@@ -58,6 +61,7 @@ fn worker() {
     runtime.block_on(async {
         let file = OpenOptions::new().append(true).open(log).unwrap();
         let (file, pid) = (Arc::new(file), std::process::id());
+        tokio::spawn(pulse(Arc::clone(&file), pid));
         let say = move |what: char, raw: &RawMessage| {
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             let (key, number) = (text(raw.key.as_deref().unwrap()), text(&raw.payload));
@@ -95,6 +99,19 @@ fn worker() {
         tokio::task::spawn_blocking(end).await.unwrap().unwrap();
         intake.stop().within(Duration::from_secs(5)).await;
     });
+}
+
+/// Writes down when this process stood still.
+async fn pulse(file: Arc<File>, pid: u32) {
+    loop {
+        let from = now();
+        sleep(HICCUP / 10).await;
+        let to = now();
+        if to - from > HICCUP {
+            let line = format!("p {pid} {} {} 0\n", from.as_nanos(), to.as_nanos());
+            (&*file).write_all(line.as_bytes()).unwrap();
+        }
+    }
 }
 
 struct Worker {
@@ -149,9 +166,17 @@ impl Drop for Worker {
 struct Story {
     killed: BTreeMap<u32, Duration>,
     /// Who stood still from when to when.
-    paused: Vec<(u32, Duration, Duration)>,
+    paused: Vec<Pause>,
     /// When a member left, or joined: streams move then.
     moved: Vec<Duration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    /// `None`: the server, and so everyone.
+    pid: Option<u32>,
+    from: Duration,
+    to: Duration,
 }
 
 /// One attempt.
@@ -163,16 +188,28 @@ struct Attempt {
     end: Option<Duration>,
 }
 
-fn attempts(log: &Path) -> BTreeMap<u64, Vec<Attempt>> {
+/// The attempts of each key, and the pauses that are not of the test.
+fn read(log: &Path) -> (BTreeMap<u64, Vec<Attempt>>, Vec<Pause>) {
     let text = std::fs::read_to_string(log).unwrap();
     let mut keys: BTreeMap<u64, Vec<Attempt>> = BTreeMap::new();
+    let mut pauses = Vec::new();
+    let time = |word: &str| Duration::from_nanos(word.parse().unwrap());
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let [what, pid, key, number, at] = words[..] else {
             panic!("not a line: {line}");
         };
-        let (pid, number): (u32, u64) = (pid.parse().unwrap(), number.parse().unwrap());
-        let at = Duration::from_nanos(at.parse().unwrap());
+        let pid = pid.parse().unwrap();
+        if what == "p" {
+            pauses.push(Pause {
+                pid: Some(pid),
+                from: time(key),
+                to: time(number),
+            });
+            continue;
+        }
+        let number = number.parse().unwrap();
+        let at = time(at);
         let attempts = keys.entry(key.parse().unwrap()).or_default();
         if what == "s" {
             attempts.push(Attempt {
@@ -190,37 +227,40 @@ fn attempts(log: &Path) -> BTreeMap<u64, Vec<Attempt>> {
     for attempts in keys.values_mut() {
         attempts.sort_by_key(|one| one.start);
     }
-    keys
+    (keys, pauses)
 }
 
 impl Story {
+    fn pauses_of(&self, pid: u32) -> impl Iterator<Item = &Pause> {
+        let paused = self.paused.iter();
+        paused.filter(move |pause| pause.pid.is_none_or(|other| other == pid))
+    }
+
     fn stood_still(&self, attempt: &Attempt) -> bool {
         let end = attempt.end.unwrap_or(Duration::MAX);
-        let mut theirs = self.paused.iter().filter(|(pid, ..)| *pid == attempt.pid);
-        theirs.any(|(_, from, to)| attempt.start <= *to + TOLD && end >= *from)
+        let mut theirs = self.pauses_of(attempt.pid);
+        theirs.any(|pause| attempt.start <= pause.to + TOLD && end >= pause.from)
     }
 
     /// The pause after which an attempt began at once. Its process may have made sure of its lease right
     /// before: that is what tokens are for.
     fn resumed(&self, attempt: &Attempt) -> Option<Duration> {
-        let mut theirs = self.paused.iter().filter(|(pid, ..)| *pid == attempt.pid);
-        let found = theirs.find(|(_, from, to)| (*from..*to + TOLD).contains(&attempt.start));
-        found.map(|(_, from, _)| *from)
+        let mut theirs = self.pauses_of(attempt.pid);
+        let found = theirs.find(|pause| (pause.from..pause.to + TOLD).contains(&attempt.start));
+        found.map(|pause| pause.from)
     }
 
     /// Whether a process that did this may not have told its ack.
     fn may_be_untold(&self, attempt: &Attempt) -> bool {
         let end = attempt.end.unwrap_or(attempt.start);
         let killed = self.killed.get(&attempt.pid);
-        let is_late = |at: &Duration| end + TOLD >= *at;
-        let paused = self.paused.iter().filter(|(pid, ..)| *pid == attempt.pid);
-        killed.is_some_and(is_late)
-            || paused
-                .into_iter()
-                .any(|(_, from, to)| end + TOLD >= *from && end <= *to + TOLD)
+        killed.is_some_and(|at| end + TOLD >= *at)
+            || self
+                .pauses_of(attempt.pid)
+                .any(|pause| end + TOLD >= pause.from && end <= pause.to + TOLD)
     }
 
-    fn judge(&self, keys: &BTreeMap<u64, Vec<Attempt>>, sent: u64) {
+    fn judge(&self, keys: &BTreeMap<u64, Vec<Attempt>>, sent: u64, stood_still: usize) {
         let mut done = BTreeSet::new();
         let mut again = 0;
         let mut stale: BTreeMap<Duration, usize> = BTreeMap::new();
@@ -263,10 +303,11 @@ impl Story {
         assert_eq!(done.len() as u64, sent, "all are done");
         // One for each thread that runs handlers.
         assert!(stale.values().all(|starts| *starts <= 2), "{stale:?}");
-        let (killed, stood_still) = (self.killed.len(), self.paused.len());
+        let killed = self.killed.len();
+        let slow = self.paused.len() - stood_still;
         println!(
             "{sent} messages, {again} attempts more, {killed} killed, {stood_still} stood still, \
-             {} left; {} began stale",
+             {slow} slow, {} left; {} began stale",
             self.moved.len(),
             stale.values().sum::<usize>(),
         );
@@ -294,7 +335,7 @@ async fn tell_a_story(kind: RedisKind, seed: u64) {
     let producing = tokio::spawn({
         let (client, name, is_over) = (client.clone(), name.clone(), Arc::clone(&is_over));
         async move {
-            let mut number = 0_u64;
+            let (mut number, mut slow) = (0_u64, Vec::new());
             while !is_over.load(Ordering::Relaxed) {
                 let key = (number % KEYS).to_string();
                 let stream = format!("{name}:{}", partition_of(key.as_bytes(), PARTITIONS));
@@ -305,11 +346,20 @@ async fn tell_a_story(kind: RedisKind, seed: u64) {
                     .arg(key)
                     .arg("payload")
                     .arg(number);
+                let from = now();
                 let _: String = client.ask(&add).await;
                 number += 1;
                 sleep(Duration::from_millis(1)).await;
+                let to = now();
+                if to - from > HICCUP {
+                    slow.push(Pause {
+                        pid: None,
+                        from,
+                        to,
+                    });
+                }
             }
-            number
+            (number, slow)
         }
     });
     let mut story = Story::default();
@@ -333,7 +383,11 @@ async fn tell_a_story(kind: RedisKind, seed: u64) {
                 members[chosen].signal("STOP");
                 sleep(PAUSE).await;
                 members[chosen].signal("CONT");
-                story.paused.push((members[chosen].id(), from, now()));
+                story.paused.push(Pause {
+                    pid: Some(members[chosen].id()),
+                    from,
+                    to: now(),
+                });
             }
             _ => {
                 story.moved.push(now());
@@ -344,7 +398,7 @@ async fn tell_a_story(kind: RedisKind, seed: u64) {
         sleep(Duration::from_millis(300 + random.below(700))).await;
     }
     is_over.store(true, Ordering::Relaxed);
-    let sent = producing.await.unwrap();
+    let (sent, slow) = producing.await.unwrap();
     until("nothing is left", async || {
         let mut left = 0;
         for number in 0..PARTITIONS {
@@ -356,7 +410,16 @@ async fn tell_a_story(kind: RedisKind, seed: u64) {
     for member in members {
         member.stop().await;
     }
-    story.judge(&attempts(&log), sent);
+    let (keys, pauses) = read(&log);
+    let stood_still = story.paused.len();
+    // A worker notices those of the test, too.
+    let is_new = |pause: &Pause| {
+        let mut known = story.paused.iter();
+        !known.any(|one| one.pid == pause.pid && one.from < pause.to && one.to > pause.from)
+    };
+    let pauses: Vec<_> = pauses.into_iter().filter(is_new).collect();
+    story.paused.extend(slow.into_iter().chain(pauses));
+    story.judge(&keys, sent, stood_still);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
