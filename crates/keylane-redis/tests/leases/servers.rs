@@ -7,7 +7,7 @@ use std::time::Duration;
 use keylane_leases::error::{AcquireError, LeaseLost};
 use keylane_leases::{Lease, Leases, Token};
 use keylane_testkit::servers::{Fsync, Redis, RedisKind};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::support::{ByProxy, answered, each_kind, execute, leases, own};
 
@@ -131,8 +131,11 @@ async fn a_server_that_hangs_past_the_lease_comes_second() {
         sleep(ttl).await;
         let began = Instant::now();
         place.server.pause().await.unwrap();
-        assert_eq!(lease.lost().await, LeaseLost::RanOut, "{kind}");
-        assert!(began.elapsed() < ttl, "{kind}: {:?}", began.elapsed());
+        tokio::select! {
+            biased;
+            lost = lease.lost() => assert_eq!(lost, LeaseLost::RanOut, "{kind}"),
+            () = sleep_until(began + ttl) => panic!("{kind}: the server gives it to another one"),
+        }
         place.server.resume().await.unwrap();
         let next = answered(|| place.here.acquire("key", ttl)).await.unwrap();
         assert!(next.token() > lease.token());
@@ -214,11 +217,11 @@ async fn without_memory_leases_are_still_renewed_and_released() {
             leases(&server.url(), "leases"),
             leases(&server.url(), "leases"),
         );
-        let ttl = Duration::from_secs(1);
+        let ttl = Duration::from_secs(2);
         let held = here.acquire("held", ttl).await.unwrap();
         let other = here.acquire("other", LONG).await.unwrap();
         execute(&server, "CONFIG SET maxmemory 1").await;
-        sleep(ttl * 3).await;
+        sleep(ttl * 2).await;
         held.check().unwrap();
         other.release().await;
         execute(&server, "CONFIG SET maxmemory 0").await;

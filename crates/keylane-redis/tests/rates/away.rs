@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane_redis::{ErrorKind, Rate, TryAcquireError, WhenAway};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Starts, assert_within, builder, calls, each_kind, execute, own};
+use crate::support::{Running, Starts, assert_within, builder, calls, each_kind, execute, own};
 
 const KEEP: Duration = Duration::from_millis(300);
 
@@ -72,12 +72,18 @@ async fn with_a_share_each_goes_on() {
         // Until it is known that it is away.
         sleep(KEEP * 2).await;
         let away = starts.now().await;
+        let running = Running::from_now();
         sleep(Duration::from_secs(3)).await;
+        let was_away = running.micros();
         let back = starts.now().await;
         server.start_again().await.unwrap();
-        sleep(Duration::from_secs(3)).await;
-        callers.iter().for_each(tokio::task::JoinHandle::abort);
+        sleep(Duration::from_millis(1_500)).await;
+        let after = starts.now().await;
+        let running = Running::from_now();
+        sleep(Duration::from_millis(1_500)).await;
+        let was_back = running.micros();
         let end = starts.now().await;
+        callers.iter().for_each(tokio::task::JoinHandle::abort);
 
         let all = starts.of(None);
         let (per_second, burst) = (u64::from(per_second), u64::from(burst));
@@ -88,21 +94,14 @@ async fn with_a_share_each_goes_on() {
         let while_away = between(away, back);
         println!("{kind}: {} while it is away", while_away.len());
         assert_within(&while_away, per_second, burst, KEEP);
-        let due = |from, to| per_second * (to - from) / 1_000_000;
-        assert!(
-            while_away.len() as u64 >= due(away, back) * 8 / 10,
-            "{kind}: {}",
-            while_away.len()
-        );
+        // All of it is used, but for what is on its way when it ends.
+        let least = |lasted| per_second * lasted / 1_000_000 * 8 / 10;
+        let count = while_away.len() as u64;
+        assert!(count >= least(was_away), "{kind}: {count}");
         // One burst more for each of the two changes.
         assert_within(&all, per_second, burst * 3, KEEP);
-        let after = back + 1_500_000;
-        let served = between(after, end);
-        assert!(
-            served.len() as u64 >= due(after, end) * 8 / 10,
-            "{kind}: {}",
-            served.len()
-        );
+        let count = between(after, end).len() as u64;
+        assert!(count >= least(was_back), "{kind}: {count}");
         // It was started anew, and has counted from there on.
         let calls = calls(&server).await;
         assert!(calls > 20, "{kind}: the server was asked {calls} times");

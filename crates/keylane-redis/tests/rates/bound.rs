@@ -10,7 +10,7 @@ use keylane_testkit::servers::{RedisCluster, RedisKind};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
-    Starts, assert_within, builder, calls, each_kind, execute, new_name, own, shared,
+    Running, Starts, assert_within, builder, calls, each_kind, execute, new_name, own, shared,
 };
 
 const KEEP: Duration = Duration::from_millis(300);
@@ -38,7 +38,7 @@ async fn three_processes(kind: RedisKind, borrow: u32) {
         rate.borrow(borrow).keep(KEEP).build().unwrap()
     });
     let processes = Vec::from_iter(processes);
-    let began = starts.now().await;
+    let running = Running::from_now();
     let callers = processes.iter().flat_map(|rate| {
         (0..KEYS * 3).map(|caller| {
             let (rate, starts) = (rate.clone(), starts.clone());
@@ -54,7 +54,7 @@ async fn three_processes(kind: RedisKind, borrow: u32) {
     let callers = Vec::from_iter(callers);
     sleep(Duration::from_secs(4)).await;
     callers.iter().for_each(tokio::task::JoinHandle::abort);
-    let lasted = starts.now().await - began;
+    let lasted = running.micros();
 
     let all = starts.of(None);
     assert_within(&all, total.0.into(), total.1.into(), KEEP);

@@ -11,6 +11,8 @@ use keylane_redis::{Redis, SharedRate, SharedRateBuilder};
 use keylane_testkit::servers::{self, RedisKind};
 use redis::aio::MultiplexedConnection;
 use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 static SHARED: [OnceCell<servers::Redis>; 3] = [const { OnceCell::const_new() }; 3];
 
@@ -58,6 +60,39 @@ pub(crate) async fn calls(server: &servers::Redis) -> u64 {
         stat.split(['=', ',']).nth(1)?.parse::<u64>().ok()
     });
     calls.sum()
+}
+
+/// How long the machine has let this process run: each pause of it counts for very little.
+pub(crate) struct Running {
+    micros: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub(crate) fn from_now() -> Self {
+        const STEP: Duration = Duration::from_millis(10);
+        let micros = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&micros);
+        let task = tokio::spawn(async move {
+            loop {
+                let from = Instant::now();
+                sleep(STEP).await;
+                let ran = from.elapsed().min(STEP * 3);
+                counted.fetch_add(ran.as_micros() as u64, Ordering::Relaxed);
+            }
+        });
+        Self { micros, task }
+    }
+
+    pub(crate) fn micros(&self) -> u64 {
+        self.micros.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// What was started when, by the clock of the server.

@@ -24,7 +24,7 @@ struct Member {
 
 impl Member {
     /// The first attempt of it takes this long, the others nothing.
-    fn join(url: &str, name: &str, history: &History, first: Duration) -> Self {
+    fn join(url: &str, name: &str, history: &History, lease: Duration, first: Duration) -> Self {
         let started = Arc::new(AtomicUsize::new(0));
         let starts = Arc::clone(&started);
         let script =
@@ -38,7 +38,8 @@ impl Member {
                 script.run(1, 1, context.attempt())
             })
             .unwrap();
-        let source = builder(url, "g").stream(name.to_owned()).build().unwrap();
+        let source = builder(url, "g").stream(name.to_owned());
+        let source = source.lease(lease).build().unwrap();
         let watch = source.watch();
         let intake = consumer.consume(source).unwrap();
         Self {
@@ -55,14 +56,14 @@ impl Member {
 }
 
 /// A member whose first attempt is in flight behind a proxy, and another one that would go on.
-async fn pair(first: Duration) -> (Client, String, Proxy, History, [Member; 2]) {
+async fn pair(lease: Duration, first: Duration) -> (Client, String, Proxy, History, [Member; 2]) {
     let server = shared(RedisKind::Redis7).await;
     let (client, name) = (Client::to(&server).await, new_name("breaks"));
     let target = (Ipv4Addr::LOCALHOST, server.port()).into();
     let proxy = Proxy::to(target).await.unwrap();
     let history = History::new();
     let behind = format!("redis://127.0.0.1:{}", proxy.port());
-    let here = Member::join(&behind, &name, &history, first);
+    let here = Member::join(&behind, &name, &history, lease, first);
     until("it owns the stream", async || {
         here.watch.counts().owned == 1
     })
@@ -71,7 +72,7 @@ async fn pair(first: Duration) -> (Client, String, Proxy, History, [Member; 2]) 
     client.add(&name, "a", "0").await;
     sending.ok();
     until("it is at work", async || here.started() == 1).await;
-    let there = Member::join(&server.url(), &name, &history, Duration::ZERO);
+    let there = Member::join(&server.url(), &name, &history, lease, Duration::ZERO);
     (client, name, proxy, history, [here, there])
 }
 
@@ -84,7 +85,7 @@ fn judge(history: &History) {
 /// The stream goes on under the lease that it had, and what comes again waits for the attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_whose_connections_break_keeps_its_stream() {
-    let (client, name, proxy, history, [here, there]) = pair(3 * LEASE).await;
+    let (client, name, proxy, history, [here, there]) = pair(3 * LEASE, 9 * LEASE).await;
     proxy.reset();
     until("it is noticed", async || here.intake.stats().restarts > 0).await;
     until("it is handled", async || client.left(&name, "g").await == 0).await;
@@ -115,7 +116,7 @@ async fn a_member_that_finds_no_server_any_more_ends_what_it_does() {
 }
 
 async fn cut_off(cut: impl FnOnce(&Proxy)) {
-    let (client, name, proxy, history, [here, there]) = pair(60 * LEASE).await;
+    let (client, name, proxy, history, [here, there]) = pair(LEASE, 60 * LEASE).await;
     cut(&proxy);
     until("the other one has it", async || there.started() == 1).await;
     until("it is handled", async || client.left(&name, "g").await == 0).await;

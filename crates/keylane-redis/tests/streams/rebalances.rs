@@ -40,10 +40,9 @@ impl Member {
             .on_exhausted(OnExhausted::Halt)
             .spawn(handler)
             .unwrap();
-        let source = builder(url, "g")
-            .partitions(name, PARTITIONS)
-            .build()
-            .unwrap();
+        // No pause of the machine lasts as long.
+        let source = builder(url, "g").partitions(name, PARTITIONS);
+        let source = source.lease(4 * LEASE).build().unwrap();
         let watch = source.watch();
         let settings = IntakeSettings::new().longest_pause(Duration::from_millis(500));
         let intake = consumer.consume_with(source, settings).unwrap();
