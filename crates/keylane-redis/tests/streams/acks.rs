@@ -7,7 +7,7 @@ use keylane_redis::StreamTrim;
 use keylane_testkit::servers::RedisKind;
 use redis::Value;
 
-use crate::support::{Client, Driven, builder, new_name, payloads, shared, texts, until};
+use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_acks_in_one_batch_are_taken() {
@@ -84,7 +84,8 @@ async fn trimming_keeps_what_any_group_needs() {
         let source = builder(&server.url(), "g").stream(name.clone());
         let source = source
             .trim(StreamTrim::Settled)
-            .trim_every(Duration::from_millis(20));
+            .trim_every(Duration::from_millis(20))
+            .lease(60 * LEASE);
         let mut source = Driven::open(source.build().unwrap()).await;
         let watch = source.0.watch();
         let handed = source.receive(10).await;
