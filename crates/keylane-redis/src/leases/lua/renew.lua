@@ -14,12 +14,12 @@ local function ends(after)
   end
   return at
 end
-local common, count, lost = argv[1] ~= 'each' and argv[1], #keys, {}
+local common, count, lost = argv[1] ~= 'each' and ends(argv[1]), #keys, {}
 for i = 1, count do
   if held[i] == argv[i + 1] then
     -- A point in time is passed on to replicas and to the log as it is. A time to live is
     -- converted.
-    call('PEXPIREAT', keys[i], ends(common or argv[count + i + 1]))
+    call('PEXPIREAT', keys[i], common or ends(argv[count + i + 1]))
   else
     lost[#lost + 1] = i
   end
