@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::source::RawMessage;
@@ -58,7 +59,9 @@ async fn a_worker_that_is_cut_off_ends_what_it_does() {
         let proxy = Proxy::to(target).await.unwrap();
         let queue = builder(&server.url(), &list).build().unwrap();
         let behind = format!("redis://127.0.0.1:{}", proxy.port());
-        let behind = builder(&behind, &list).build().unwrap();
+        // It knows a tenth of that before the server.
+        let behind = builder(&behind, &list).lease(Duration::from_secs(6));
+        let behind = behind.build().unwrap();
         let history = History::new();
         let here = Worker::join(&behind, &history, Act::never());
         let sending = history.sending(1, 1, 1);

@@ -116,7 +116,8 @@ async fn a_member_that_finds_no_server_any_more_ends_what_it_does() {
 }
 
 async fn cut_off(cut: impl FnOnce(&Proxy)) {
-    let (client, name, proxy, history, [here, there]) = pair(LEASE, 60 * LEASE).await;
+    // It knows a tenth of that before the server.
+    let (client, name, proxy, history, [here, there]) = pair(5 * LEASE, 60 * LEASE).await;
     cut(&proxy);
     until("the other one has it", async || there.started() == 1).await;
     until("it is handled", async || client.left(&name, "g").await == 0).await;
