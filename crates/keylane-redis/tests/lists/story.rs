@@ -18,6 +18,13 @@ pub(crate) struct Fault {
     pub(crate) held: HashSet<u64>,
 }
 
+impl Fault {
+    /// Whether it may have been done to this worker.
+    fn is_of(&self, worker: u32) -> bool {
+        self.worker.is_none_or(|own| own == worker)
+    }
+}
+
 /// All of it. The ids of a key ascend in the order in which they were pushed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Story {
@@ -181,10 +188,10 @@ impl Story {
 
     /// What there is to know of a worker that had an element here, and of what has it there.
     fn around(&self, before: Place, place: Place, earlier: &Entry) -> String {
-        let faults = self.faults.iter().filter(|fault| {
-            let is_its = fault.worker.is_none_or(|worker| worker == earlier.worker);
-            is_its && fault.held.contains(&earlier.id)
-        });
+        let faults = self
+            .faults
+            .iter()
+            .filter(|fault| fault.is_of(earlier.worker) && fault.held.contains(&earlier.id));
         let of_key = |id: &&u64| self.pushed.get(*id) == Some(&earlier.key);
         let faults = faults.map(|fault| {
             let held: BTreeSet<_> = fault.held.iter().filter(of_key).collect();
@@ -226,7 +233,7 @@ impl Story {
             if used.contains(&(*number, earlier.id)) {
                 return false;
             }
-            let is_its = fault.worker.is_none_or(|worker| worker == earlier.worker);
+            let is_its = fault.is_of(earlier.worker);
             let is_late = || fault.worker.is_none() || self.is_first(fault, earlier, done_at);
             is_its && fault.held.contains(&earlier.id) && (fault.place > place || is_late())
         });
