@@ -12,13 +12,13 @@ use crate::measure::Sample;
 use crate::server::Server;
 use crate::usage::Watch;
 
-/// How long a lease lasts that is not renewed. It is renewed after each third of that.
+/// How long a lease lasts that is not renewed. One of this time is renewed after each half of it.
 pub const TTL: Duration = Duration::from_secs(30);
 
 /// How many are asked for at the same time.
 const AT_ONCE: usize = 1_000;
 
-/// Holds so many leases for so many thirds of their time. What is lost counts as a break.
+/// Holds so many leases for so many halves of their time. What is lost counts as a break.
 pub async fn measure(server: &Server, count: usize, periods: u32) -> Result<Sample, Error> {
     server.clear().await?;
     let store = RedisLeases::open(&Redis::at(&server.url())?, "versus")?;
@@ -33,7 +33,7 @@ pub async fn measure(server: &Server, count: usize, periods: u32) -> Result<Samp
 
     let watch = Watch::new(server.pid()?);
     let began = Instant::now();
-    tokio::time::sleep(TTL / 3 * periods).await;
+    tokio::time::sleep(TTL / 2 * periods).await;
     let seconds = began.elapsed().as_secs_f64();
     let (cpu_seconds, server_seconds) = watch.read();
     let lost = held.iter().filter(|lease| lease.check().is_err()).count();

@@ -79,9 +79,9 @@ impl Arguments {
         self.rounds.unwrap_or(usual).max(1)
     }
 
-    /// Thirds of the time of a lease.
+    /// How often each lease is renewed.
     fn periods(&self) -> u32 {
-        if self.quick { 2 } else { 3 }
+        if self.quick { 2 } else { 4 }
     }
 }
 

@@ -70,7 +70,7 @@ fn rate(row: &Row) -> String {
 
 fn leases(results: &Results) -> Option<Table> {
     let about = format!(
-        "Held for some time, each with a time to live of {} s, and renewed after each third of it. Percent of one core.",
+        "Held for some time, each with a time to live of {} s, and renewed after each half of it. Percent of one core.",
         crate::leases::TTL.as_secs()
     );
     let mut table = Table::new(

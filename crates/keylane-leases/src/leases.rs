@@ -95,8 +95,11 @@ impl Leases {
         })
     }
 
-    /// Acquires the lease of a key, for a time to live of 100 milliseconds to a day. It is renewed
-    /// after each third of that. Waits while another holder has it.
+    /// Acquires the lease of a key, for a time to live of 100 milliseconds to a day. Waits while
+    /// another holder has it.
+    ///
+    /// It is renewed after a third of that time; or later, up to a half, as long as 10 seconds are
+    /// left in which a renewal that fails can be tried again.
     ///
     /// Of those that wait in several processes, any may be next.
     ///

@@ -9,10 +9,16 @@
 //! [tenth](ends_at), for clocks that run at different speeds.
 //!
 //! ```text
-//! sent          granted          renewed again after ⅓    ends here    ends at the store
-//!  |───────────────|────────────────────|──────────────────────|───────|──────|
-//!  0               answer               ttl/3                0.9 ttl  ttl   granted + ttl
+//! sent          granted          renewed again      ends here    ends at the store
+//!  |───────────────|────────────────────|──────────────────|───────|──────|
+//!  0               answer          ttl/3 to ttl/2       0.9 ttl   ttl   granted + ttl
 //! ```
+//!
+//! # When it is renewed
+//!
+//! What is left of it then is the time in which the store may be away. It is more than half of the
+//! lease, or ten seconds: more of a long lease would only cost renewals. So a lease of up to 17
+//! seconds is renewed after a third of its time, and one of 25 seconds and more after a half.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -28,9 +34,13 @@ pub fn ends_at(sent: Instant, ttl: Duration) -> Instant {
     sent + ttl * 9 / 10
 }
 
+/// How long a renewal may be tried again, of a lease that is long enough.
+const SPARE: Duration = Duration::from_secs(10);
+
 /// When it is to be renewed.
 fn renew_at(sent: Instant, ttl: Duration) -> Instant {
-    sent + ttl / 3
+    let spare = (ttl * 9 / 10).saturating_sub(SPARE);
+    sent + spare.clamp(ttl / 3, ttl / 2)
 }
 
 /// When a renewal that has failed is to be tried again.
@@ -456,6 +466,25 @@ mod tests {
         let kept = table.renewed(&a, Token(1), true, third, third + secs(0.5));
         assert_eq!(kept, Kept::Until(third + secs(9.0)));
         assert_eq!(table.next(), Some(third + TTL / 3));
+    }
+
+    #[test]
+    fn a_long_lease_is_renewed_later_but_never_with_less_than_ten_seconds_left() {
+        let renewed_after = [
+            (1.0, 0.333),
+            (15.0, 5.0),
+            (20.0, 8.0),
+            (25.0, 12.5),
+            (60.0, 30.0),
+        ];
+        for (ttl, after) in renewed_after {
+            let (mut table, now) = (Table::new(), Instant::now());
+            grant(&mut table, &key("a"), secs(ttl), now);
+            let at = table.next().expect("it is to be renewed") - now;
+            assert!(at.abs_diff(secs(after)) < secs(0.001), "{ttl}: {at:?}");
+            let left = secs(ttl * 0.9) - at;
+            assert!(left >= secs(ttl * 0.56).min(SPARE), "{ttl}: {left:?}");
+        }
     }
 
     #[test]
