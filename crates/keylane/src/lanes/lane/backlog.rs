@@ -10,8 +10,9 @@ const CHUNK: usize = 64;
 /// Most emptied chunks that a backlog keeps: as many as one batch from the channel can fill.
 const SPARE_CHUNKS: usize = 4;
 
-/// Most backlogs kept for reuse, over all lanes.
-const SPARES: usize = 256;
+/// Most bytes of emptied backlogs that are kept for reuse, over all lanes: about what the messages of
+/// a full dispatcher take, if they are small and its capacity is the default.
+const SPARE_BYTES: usize = 4 << 20;
 
 /// A first-in, first-out queue that grows in chunks.
 ///
@@ -46,6 +47,14 @@ impl<T> Backlog<T> {
             .back()
             .map_or(0, |last| (self.more.len() - 1) * CHUNK + last.len());
         self.first.len() + behind
+    }
+
+    /// What it takes in memory, once it is empty.
+    fn bytes(&self) -> usize {
+        let spare: usize = self.spare.iter().map(VecDeque::capacity).sum();
+        let slots = self.first.capacity() + spare;
+        let chunks = self.more.capacity() * size_of::<VecDeque<T>>();
+        size_of::<Self>() + chunks + slots * size_of::<T>()
     }
 
     #[inline]
@@ -151,25 +160,39 @@ fn push<T>(chunk: &mut VecDeque<T>, item: T) {
     chunk.push_back(item);
 }
 
-/// Emptied backlogs, so that lanes which come and go do not come and go to the allocator.
+/// Emptied backlogs, so that lanes which come and go do not come and go to the allocator: also where
+/// there are thousands at a time, and each holds a few messages.
 ///
 /// Its lock is taken under a shard's lock and is the innermost one.
+#[derive(Debug)]
+pub(crate) struct Spares<T>(Mutex<Kept<T>>);
+
 #[derive(Debug)]
 #[allow(
     clippy::vec_box,
     reason = "boxed as lanes hold them, so that taking one is a move of a pointer"
 )]
-pub(crate) struct Spares<T>(Mutex<Vec<Box<Backlog<T>>>>);
+struct Kept<T> {
+    backlogs: Vec<Box<Backlog<T>>>,
+    /// What they take, together.
+    bytes: usize,
+}
 
 impl<T> Spares<T> {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
+        Self(Mutex::new(Kept {
+            backlogs: Vec::new(),
+            bytes: 0,
+        }))
     }
 
     pub(crate) fn take(&self) -> Box<Backlog<T>> {
-        lock(&self.0)
-            .pop()
-            .unwrap_or_else(|| Box::new(Backlog::new()))
+        let mut kept = lock(&self.0);
+        let Some(backlog) = kept.backlogs.pop() else {
+            return Box::new(Backlog::new());
+        };
+        kept.bytes -= backlog.bytes();
+        backlog
     }
 
     pub(crate) fn give(&self, mut backlog: Box<Backlog<T>>) {
@@ -177,9 +200,11 @@ impl<T> Spares<T> {
         // The next lane may be a short one, and there are many of these.
         backlog.spare.truncate(1);
         backlog.expiry = None;
-        let mut spares = lock(&self.0);
-        if spares.len() < SPARES {
-            spares.push(backlog);
+        let bytes = backlog.bytes();
+        let mut kept = lock(&self.0);
+        if kept.bytes + bytes <= SPARE_BYTES {
+            kept.bytes += bytes;
+            kept.backlogs.push(backlog);
         }
     }
 }
@@ -294,10 +319,17 @@ mod tests {
         spares.give(backlog);
         assert_eq!(spares.take().spare.len(), 1);
         assert_eq!(spares.take().spare.len(), 0, "there was one");
-        for _ in 0..SPARES + 1 {
-            spares.give(Box::new(Backlog::<u32>::new()));
+        // Two chunks of four bytes an item, and what holds them.
+        let (slots, chunks) = (2 * CHUNK * 4, 4 * size_of::<VecDeque<u32>>());
+        let most = SPARE_BYTES / (slots + chunks + size_of::<Backlog<u32>>());
+        for _ in 0..most + 9 {
+            let mut backlog = Box::new(holding(4 * CHUNK as u32));
+            while backlog.pop_front().is_some() {}
+            spares.give(backlog);
         }
-        assert_eq!(lock(&spares.0).len(), SPARES);
+        assert_eq!(lock(&spares.0).backlogs.len(), most);
+        (0..most + 9).for_each(|_| drop(spares.take()));
+        assert_eq!(lock(&spares.0).bytes, 0);
     }
 
     #[test]
