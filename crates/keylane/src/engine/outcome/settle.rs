@@ -57,8 +57,9 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Most settlements before a flush.
-    pub(crate) const MOST: u32 = 32;
+    /// Most settlements before a flush. Each may wake a sender that waits for room, which costs as much
+    /// as several messages.
+    pub(crate) const MOST: u32 = 128;
 
     /// Adds the bytes of one message. False: a flush is needed first.
     #[inline]
