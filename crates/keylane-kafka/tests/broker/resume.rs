@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use keylane_kafka::{MetadataFull, metadata};
-use keylane_testkit::Gate;
+use keylane_testkit::{Act, Gate};
 
 use crate::stage::{Member, Stage, id_of, until, waiting};
 
@@ -40,12 +40,20 @@ async fn a_stop_in_the_middle_leaves_nothing_to_be_done_again() {
 /// One in twenty records of partition 0 waits, and the first one: its metadata becomes long.
 async fn full(policy: MetadataFull) -> (Stage, Gate, Member) {
     let stage = Stage::new(2).await;
-    let gate = Gate::new();
+    let (gate, others) = (Gate::new(), Gate::new());
     stage.publish_to(Some(0), 0..2_000).await;
-    let script = waiting(&stage, &gate, |id| id == 1 || id % 20 == 0);
+    let (waits, passes) = (gate.clone(), others.clone());
+    let script = stage.script().choose(move |cue| {
+        let is_held_back = cue.id == 1 || cue.id % 20 == 0;
+        Act::ok().waits(if is_held_back { &waits } else { &passes })
+    });
     let builder = stage.topic.builder();
     let builder = builder.metadata_full(policy).metadata_chars(40);
     let member = stage.member_of(builder, script);
+    // All of them are handed over before any is settled: a partition that is full takes no more.
+    let are_here = || member.status(0).is_some_and(|status| status.end == 2_000);
+    until("all are handed over", async || are_here()).await;
+    others.open();
     (stage, gate, member)
 }
 

@@ -145,8 +145,9 @@ impl StreamBuilder {
     }
 
     /// For how long a stream is owned without a renewal, from 100 milliseconds to a day; 10 seconds unless
-    /// set. It is renewed after each third of that. A process that crashes, or is paused for longer, is
-    /// followed by another one after this time. All members of the group should say the same.
+    /// set. It is renewed after a third of that, or later if it is
+    /// [long](keylane_leases::Leases::acquire). A process that crashes, or is paused for longer, is followed
+    /// by another one after this time. All members of the group should say the same.
     pub fn lease(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
