@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
-use crate::support::Counting;
+use crate::support::{Counting, one_thread};
 
 const WARM_UP: u64 = 50_000;
 const MESSAGES: u64 = 200_000;
@@ -40,13 +40,6 @@ fn allocations(runtime: &Runtime, keys: u64) -> u64 {
         assert_eq!(numbers.drain().await.done, WARM_UP + MESSAGES);
         allocated
     })
-}
-
-fn one_thread() -> Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap()
 }
 
 #[test]

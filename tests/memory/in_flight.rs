@@ -4,10 +4,9 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use keylane::Dispatcher;
-use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-use crate::support::Counting;
+use crate::support::{Counting, one_thread};
 
 const HANDLERS: u64 = 100_000;
 
@@ -47,13 +46,6 @@ async fn wide(message: Message) {
     std::hint::black_box(&buffer);
 }
 
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap()
-}
-
 fn messages() -> impl Iterator<Item = Message> {
     (0..HANDLERS).map(|key| Message {
         key,
@@ -66,7 +58,7 @@ fn task<F>(counting: &Counting, work: impl Fn(Message) -> F) -> f64
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let runtime = runtime();
+    let runtime = one_thread();
     let before = counting.bytes();
     let bytes = runtime.block_on(async {
         messages().for_each(|message| drop(tokio::spawn(work(message))));
@@ -86,7 +78,7 @@ fn in_flight<F>(counting: &Counting, work: impl Fn(Message) -> F + Send + Sync +
 where
     F: Future<Output = Result<(), Infallible>> + Send + 'static,
 {
-    let runtime = runtime();
+    let runtime = one_thread();
     let before = counting.bytes();
     let bytes = runtime.block_on(async {
         let room = (HANDLERS + HANDLERS / 8) as usize;

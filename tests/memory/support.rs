@@ -2,6 +2,8 @@
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use tokio::runtime::{Builder, Runtime};
+
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
@@ -37,4 +39,10 @@ impl Counting {
     pub(crate) fn allocations(&self) -> u64 {
         dhat::HeapStats::get().total_blocks
     }
+}
+
+/// A runtime with one thread and real time.
+pub(crate) fn one_thread() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().build().expect("a runtime")
 }

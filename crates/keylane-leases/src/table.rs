@@ -17,7 +17,7 @@
 //! # When it is renewed
 //!
 //! What is left of it then is the time in which the store may be away. It is more than half of the
-//! lease, or ten seconds: more of a long lease would only cost renewals. So a lease of up to 17
+//! lease, or ten seconds at least: more of a long lease would only cost renewals. So a lease of up to 17
 //! seconds is renewed after a third of its time, and one of 25 seconds and more after a half.
 
 use std::collections::hash_map::Entry;
@@ -39,8 +39,9 @@ const SPARE: Duration = Duration::from_secs(10);
 
 /// When it is to be renewed.
 fn renew_at(sent: Instant, ttl: Duration) -> Instant {
-    let spare = (ttl * 9 / 10).saturating_sub(SPARE);
-    sent + spare.clamp(ttl / 3, ttl / 2)
+    let lasts = ends_at(sent, ttl) - sent;
+    let latest = lasts.saturating_sub(SPARE);
+    sent + latest.clamp(ttl / 3, ttl / 2)
 }
 
 /// When a renewal that has failed is to be tried again.
