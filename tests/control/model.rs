@@ -115,7 +115,7 @@ struct Sent {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 5_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: keylane_testkit::scenario::cases(300), max_shrink_iters: 5_000, ..ProptestConfig::default() })]
 
     #[test]
     fn every_rule_holds_at_every_step(plan in plans()) {

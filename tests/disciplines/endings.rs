@@ -2,8 +2,8 @@
 
 use keylane::{Coalesce, OnGap, Overflow, Retry};
 use keylane_testkit::scenario::{
-    MS, Random, SECOND, assert_no_engine_panics, assert_nothing_left, paused, quiet, threads,
-    until, within,
+    MS, Random, SECOND, assert_no_engine_panics, assert_nothing_left, cases, paused, quiet,
+    threads, until, within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
@@ -22,7 +22,7 @@ fn end(jobs: &Jobs, way: u64) -> keylane::Shutdown<u64, Job, u64, keylane_testki
 /// In flight, merged and waiting, in backoff with more behind it, ready: all at once.
 #[test]
 fn coalescing_lanes_meet_each_end() {
-    for seed in 0..120 {
+    for seed in 0..cases(120).into() {
         paused().block_on(async {
             let mut dice = Random::new(seed);
             let way = dice.below(4);
@@ -84,7 +84,7 @@ fn coalescing_lanes_meet_each_end() {
 
 #[test]
 fn sequencing_lanes_meet_each_end() {
-    for seed in 0..120 {
+    for seed in 0..cases(120).into() {
         paused().block_on(async {
             let mut dice = Random::new(1_000 + seed);
             let way = dice.below(4);

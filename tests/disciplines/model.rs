@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use keylane::{Coalesce, Context, OnExhausted, OnGap, Retry};
 use keylane_testkit::scenario::{
-    Held, Receipts, assert_no_engine_panics, assert_nothing_left, paused, quiet, repeats, within,
+    Held, Receipts, assert_no_engine_panics, assert_nothing_left, cases, paused, quiet, within,
 };
 use keylane_testkit::{History, Id, Key, LetterBox, ScriptError};
 use proptest::prelude::*;
@@ -85,17 +85,12 @@ fn plans() -> impl Strategy<Value = Plan> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(600), max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn the_disciplines_are_their_naive_model(plan in plans()) {
         paused().block_on(run(plan));
     }
-}
-
-/// More of them by an environment variable, for the soak.
-fn cases() -> u32 {
-    repeats("KEYLANE_DISCIPLINE_CASES", 600) as u32
 }
 
 /// A message, and those that settle with it.

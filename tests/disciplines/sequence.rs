@@ -28,7 +28,7 @@ pub(crate) fn versions(client: &Client, sent: &[u64]) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: keylane_testkit::scenario::cases(200), ..ProptestConfig::default() })]
 
     /// Any order of delivery, with any duplicates: each version once, in order, and the rest
     /// duplicates.

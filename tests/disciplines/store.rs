@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use keylane::error::{BoxError, Failure, ReceiptError};
 use keylane::watching::LaneState;
 use keylane::{OnGap, Retry, VersionStore, async_trait};
-use keylane_testkit::scenario::{MS, Random, SECOND, paused, quiet, within};
+use keylane_testkit::scenario::{MS, Random, SECOND, cases, paused, quiet, within};
 use keylane_testkit::{Act, Evidence, Gate, History, Id, Script};
 
 use crate::sequence::{contiguous, monotonic};
@@ -251,7 +251,7 @@ fn a_record_that_fails_fails_the_attempt() {
 /// A new process on the same store repeats what was not recorded, and skips nothing.
 #[test]
 fn a_crash_repeats_and_never_skips() {
-    for seed in 0..20 {
+    for seed in 0..cases(20).into() {
         paused().block_on(async {
             let mut dice = Random::new(seed);
             let table = Arc::new(Table::default());

@@ -24,7 +24,7 @@ use proptest::prelude::*;
 use support::Harness;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: keylane_testkit::scenario::cases(500), max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn the_engine_is_its_naive_model(plan in plan::plans()) {

@@ -197,7 +197,7 @@ impl Naive {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 500,
+        cases: keylane_testkit::scenario::cases(500),
         max_shrink_iters: 20_000,
         ..ProptestConfig::default()
     })]

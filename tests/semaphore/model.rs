@@ -273,7 +273,7 @@ impl Real {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: keylane_testkit::scenario::cases(400), max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn the_semaphore_is_its_naive_model(

@@ -1,10 +1,14 @@
 //! Attempts that a source counts.
 
-use keylane::{OnExhausted, Retry};
+use std::sync::{Arc, Mutex};
+
+use keylane::source::{Features, Outcome};
+use keylane::{Context, Dispatcher, OnExhausted, Retry};
 use keylane_testkit::scenario::{MS, SECOND, quiet, settle};
 use keylane_testkit::{Act, Gate, LetterBox, Script};
 use tokio::time::Instant;
 
+use crate::given::Given;
 use crate::support::{Rig, adds_up, id_of, message, orders, plain, scripted, until};
 
 /// A server that counts attempts, whose only message was started so often by processes that died.
@@ -219,4 +223,33 @@ async fn attempts_before_a_batch_count_for_each_message() {
     gate.open();
     rig.server.until(|server| server.left() == 0).await;
     adds_up(&intake.stop().await);
+}
+
+/// A server that counts what it hands over, and not what starts, needs no guard: its count stands.
+#[tokio::test(start_paused = true)]
+async fn the_count_of_a_source_without_a_guard_stands() {
+    let counts = Features::new().counts_attempts();
+    for (features, first) in [(counts, 3), (Features::new(), 1)] {
+        let (source, told) = Given::new(features, [(1, 2), (2, 3), (3, 0)]);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let starts = Arc::clone(&seen);
+        let items = Dispatcher::builder(|_: &u64| 7)
+            .retry(Retry::fixed(MS).max_attempts(3))
+            .on_exhausted(OnExhausted::Discard)
+            .spawn(move |context: Context<u64>, id: u64| {
+                starts.lock().unwrap().push((id, context.attempt()));
+                async { Ok::<(), std::convert::Infallible>(()) }
+            })
+            .unwrap();
+        let intake = items.consume(source).unwrap();
+        until(|| told.settled().len() == 3).await;
+        let seen = seen.lock().unwrap().clone();
+        if first == 3 {
+            assert_eq!(seen, [(1, 3), (3, 1)]);
+            assert_eq!(told.outcome(2), Some(Outcome::Discarded));
+        } else {
+            assert_eq!(seen, [(1, 1), (2, 1), (3, 1)]);
+        }
+        adds_up(&intake.stop().await);
+    }
 }

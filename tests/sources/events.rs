@@ -1,10 +1,23 @@
 //! What the subscribers of a dispatcher hear of its sources.
 
+use keylane::IntakeState;
+use keylane::error::BoxError;
+use keylane::source::{RawLetter, RawLetterSink, Source};
 use keylane::watching::{Event, Events, SourceEvent};
 use keylane_testkit::scenario::{MS, SECOND, quiet};
 use keylane_testkit::{Act, Gate};
 
 use crate::support::{REVOKE_WITHIN, Rig, plain, settings, until};
+
+/// Every message can be decoded.
+struct NoLetters;
+
+#[keylane::async_trait]
+impl RawLetterSink for NoLetters {
+    async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
+        panic!("{letter:?}");
+    }
+}
 
 /// The names of what was heard so far, one for each event.
 fn heard<K: Clone>(events: &mut Events<K>) -> Vec<&'static str> {
@@ -18,6 +31,8 @@ fn heard<K: Clone>(events: &mut Events<K>) -> Vec<&'static str> {
                 SourceEvent::Stalled { .. } => "stalled",
                 SourceEvent::Revoked { .. } => "revoked",
                 SourceEvent::Overdue { .. } => "overdue",
+                SourceEvent::PartFailed { .. } => "part failed",
+                SourceEvent::PartRecovered { .. } => "part recovered",
                 SourceEvent::Ended => "ended",
                 _ => "other",
             });
@@ -67,6 +82,58 @@ async fn a_stall_in_any_call() {
         heard(&mut events),
         ["stalled", "failed", "revoked", "opened"]
     );
+    rig.finish(&orders, intake).await;
+}
+
+/// Of a part that fails the state, the events and the log speak; the others go on.
+#[tokio::test(start_paused = true)]
+async fn a_part_that_fails_stands_in_the_stats_until_it_works_again() {
+    let rig = Rig::new(plain());
+    let orders = rig.spawn(Act::ok());
+    let mut events = orders.events();
+    let intake = rig.consume(&orders);
+    quiet().await;
+    heard(&mut events);
+    for _ in 0..3 {
+        rig.server.faults().fail_part("orders/1", "no leader");
+        tokio::time::sleep(SECOND).await;
+    }
+    rig.publish([1, 2]);
+    rig.handled(2).await;
+    let stats = intake.stats();
+    assert_eq!(stats.state, IntakeState::Running);
+    assert_eq!((stats.restarts, &stats.last_error), (0, &None));
+    let [failed] = &stats.failed_parts[..] else {
+        panic!("one part fails: {stats:?}");
+    };
+    assert_eq!((&*failed.part, &*failed.why), ("orders/1", "no leader"));
+    assert_eq!((failed.times, failed.last - failed.since), (3, 2 * SECOND));
+    assert_eq!(heard(&mut events), ["part failed"]);
+    rig.server.faults().recover_part("orders/1");
+    until(|| intake.stats().failed_parts.is_empty()).await;
+    assert_eq!(heard(&mut events), ["part recovered"]);
+    // A source that is opened again finds its parts anew.
+    rig.server.faults().fail_part("orders/2", "no codec");
+    until(|| !intake.stats().failed_parts.is_empty()).await;
+    rig.server.cut();
+    until(|| intake.stats().failed_parts.is_empty()).await;
+    rig.finish(&orders, intake).await;
+}
+
+/// A source around another one hands on what that one says.
+#[tokio::test(start_paused = true)]
+async fn a_part_of_a_decoded_source() {
+    let rig = Rig::new(plain());
+    let orders = rig.spawn(Act::ok());
+    let source = rig.server.source().decode(|raw| Ok(raw.clone()));
+    let intake = orders
+        .consume_with(source.letters(NoLetters), settings())
+        .unwrap();
+    quiet().await;
+    rig.server.faults().fail_part("orders/1", "no leader");
+    until(|| intake.stats().failed_parts.len() == 1).await;
+    rig.server.faults().recover_part("orders/1");
+    until(|| intake.stats().failed_parts.is_empty()).await;
     rig.finish(&orders, intake).await;
 }
 

@@ -1,10 +1,12 @@
 //! Dead letters that the source keeps.
 
-use keylane::{OnExhausted, Retry};
+use keylane::source::{Features, Outcome};
+use keylane::{Coalesce, Dispatcher, Intake, OnExhausted, Retry};
 use keylane_testkit::reference::{Call, Fate, Standing};
 use keylane_testkit::scenario::{MS, SECOND, quiet};
 use keylane_testkit::{Act, Evidence, Script};
 
+use crate::given::Given;
 use crate::support::{Orders, Rig, adds_up, id_of, message, orders, plain, scripted, until};
 
 /// Message 1 fails for ever.
@@ -95,4 +97,64 @@ async fn a_direct_message_halts_its_key() {
     adds_up(&intake.stop().await);
     let report = orders.close().await;
     assert_eq!(report.handed_back, 1);
+}
+
+/// Consumes three messages of one key, of which the last one stands for the others, and fails.
+async fn fails_as_one(source: Given) -> Intake {
+    let items = Dispatcher::builder(|_: &u64| 7)
+        .coalesce(Coalesce::keep_latest())
+        .on_exhausted(OnExhausted::AtSource)
+        .spawn(|id: u64| async move { Err::<(), u64>(id) })
+        .unwrap();
+    items.lane(&7).pause();
+    let intake = items.consume(source).unwrap();
+    until(|| intake.stats().held == 3).await;
+    quiet().await;
+    items.lane(&7).resume().unwrap();
+    intake
+}
+
+/// One message stands for others, and the source keeps the letters of some of them. If it recalls all
+/// then, those letters stand: the message would come again beside its letter.
+#[tokio::test(start_paused = true)]
+async fn what_has_a_letter_is_not_returned() {
+    let features = Features::new().dead_letters().nack();
+    let (source, told) = Given::new(features, (1..=3).map(|id| (id, 0)));
+    told.refuse_letter(3);
+    told.refuse_letter(3);
+    let intake = fails_as_one(source).await;
+    until(|| !told.letters().is_empty()).await;
+    quiet().await;
+    let kept = told.letters();
+    assert!(!kept.is_empty() && kept.len() < 3, "{kept:?}");
+    told.recall();
+    until(|| told.settled().len() == 3).await;
+    for id in 1..=3 {
+        let outcome = told.outcome(id).unwrap();
+        let has_letter = told.letters().contains(&id);
+        assert_eq!(
+            outcome == Outcome::DeadLettered,
+            has_letter,
+            "{id}: {told:?}"
+        );
+    }
+    let report = intake.stop().await;
+    adds_up(&report);
+    assert_eq!(report.dead_lettered, kept.len() as u64);
+}
+
+/// A letter that was kept is not kept again, when the one of another message has to be.
+#[tokio::test(start_paused = true)]
+async fn a_letter_is_kept_once() {
+    let features = Features::new().dead_letters();
+    let (source, told) = Given::new(features, (1..=3).map(|id| (id, 0)));
+    for _ in 0..4 {
+        told.refuse_letter(3);
+    }
+    let intake = fails_as_one(source).await;
+    until(|| told.settled().len() == 3).await;
+    let mut letters = told.letters();
+    letters.sort();
+    assert_eq!(letters, [1, 2, 3]);
+    adds_up(&intake.stop().await);
 }

@@ -36,6 +36,70 @@ async fn no_more_is_held_than_the_limit_says() {
     }
 }
 
+/// A limit in bytes is passed by one message at most, and by what the source hands over beyond its room.
+#[tokio::test(start_paused = true)]
+async fn no_more_bytes_are_held_than_the_limit_says() {
+    const SIZE: usize = 1_000;
+    for limit in [1, SIZE, 7 * SIZE, 7 * SIZE + 1] {
+        let rig = Rig::new(plain());
+        let gate = Gate::new();
+        let orders = rig.spawn(Act::ok().waits(&gate));
+        let intake = orders
+            .consume_with(rig.server.source(), settings().held_bytes(limit))
+            .unwrap();
+        let whole = limit.div_ceil(SIZE);
+        for id in 1..=20 {
+            rig.history.sending(id, 1, id).ok();
+            let mut message = message(id, id);
+            let rest = SIZE - message.size();
+            message.headers.push(("h".into(), vec![0; rest - 1].into()));
+            assert_eq!(message.size(), SIZE);
+            rig.server.publish([message]);
+        }
+        until(|| intake.stats().held == whole).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(intake.stats().held_bytes, whole * SIZE);
+        stats_add_up(&intake);
+        gate.open();
+        let report = rig.finish(&orders, intake).await;
+        assert_eq!(rig.server.counts().most_held, whole);
+        assert_eq!((report.received, report.restarts), (20, 0));
+    }
+}
+
+/// What is deferred has no bytes here until it is read again.
+#[tokio::test(start_paused = true)]
+async fn deferred_messages_do_not_count_as_bytes() {
+    let rig = Rig::new(plain().random_access());
+    let gate = Gate::new();
+    let script = Script::new(&rig.history).key(1, Act::ok().waits(&gate));
+    let orders = orders()
+        .lane_capacity(10, keylane::Overflow::Wait)
+        .spawn(scripted(script))
+        .unwrap();
+    let size = message(1, 1).size();
+    let settings = settings().held(2_000).held_bytes(300 * size);
+    let intake = orders.consume_with(rig.server.source(), settings).unwrap();
+    rig.publish([1; 20]);
+    until(|| orders.stats().full_lanes == 1).await;
+    rig.publish([1; 3_000]);
+    until(|| intake.stats().held == 3_020).await;
+    let stats = intake.stats();
+    assert_eq!(
+        stats.held_bytes,
+        (stats.held - stats.deferred) * size,
+        "{stats:?}"
+    );
+    rig.publish((0..500).map(|n| 2 + n % 7));
+    rig.handled(500).await;
+    gate.open();
+    rig.handled(3_520).await;
+    quiet().await;
+    assert_eq!(intake.stats().held_bytes, 0);
+    let report = rig.finish(&orders, intake).await;
+    assert_eq!(report.acked, 3_520);
+}
+
 /// With next to no room left, what settles is read in batches. What is no batch is read as well: the
 /// others of the source wait for it.
 #[tokio::test(start_paused = true)]

@@ -6,11 +6,14 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod given;
 mod support;
 
 mod attempts;
+mod batches;
 mod chaos;
 mod deferral;
+mod drawn;
 mod endings;
 mod events;
 mod hot_chaos;
@@ -21,6 +24,7 @@ mod order;
 mod pause;
 mod policies;
 mod recall;
+mod resized;
 mod restart;
 mod revoke;
 mod several;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane::Overflow;
-use keylane_testkit::scenario::{Random, settle};
+use keylane_testkit::scenario::{Random, cases, settle};
 use keylane_testkit::{Act, Gate, Script};
 
 use crate::support::{Rig, orders, plain, scripted, settings};
@@ -35,7 +35,7 @@ async fn messages_that_wait_beside_a_full_lane_keep_their_order() {
 /// Full lanes, little room in the dispatcher, few handlers, several keys: the order holds for all.
 #[tokio::test(start_paused = true)]
 async fn little_room_everywhere_and_random_times() {
-    for seed in 0..60 {
+    for seed in 0..cases(60).into() {
         let mut random = Random::new(seed);
         let rig = Rig::new(plain());
         let longest = random.below(4);

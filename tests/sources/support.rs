@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +18,15 @@ use tokio::time::Instant;
 
 pub(crate) const REVOKE_WITHIN: Duration = Duration::from_secs(1);
 
-pub(crate) type Orders = Dispatcher<Bytes, RawMessage, Id, ScriptError>;
+pub(crate) type Orders = OrdersBy<Bytes>;
+
+/// A dispatcher whose lanes have keys of this type.
+pub(crate) type OrdersBy<K> = Dispatcher<K, RawMessage, Id, ScriptError>;
+
+/// A key of lanes.
+pub(crate) trait LaneKey: Hash + Eq + Clone + fmt::Debug + Send + Sync + 'static {}
+
+impl<K: Hash + Eq + Clone + fmt::Debug + Send + Sync + 'static> LaneKey for K {}
 
 /// The message `id` of a key.
 pub(crate) fn message(key: Key, id: Id) -> RawMessage {
@@ -41,9 +51,9 @@ pub(crate) fn orders()
 }
 
 /// The script as a handler.
-pub(crate) fn scripted(
+pub(crate) fn scripted<K: LaneKey>(
     script: Script,
-) -> impl Fn(Context<Bytes>, RawMessage) -> Scripted + Send + Sync + 'static {
+) -> impl Fn(Context<K>, RawMessage) -> Scripted + Send + Sync + 'static {
     move |context, message| script.run(key_of(&message), id_of(&message), context.attempt())
 }
 
@@ -105,6 +115,11 @@ impl Rig {
         ids
     }
 
+    /// All that was published.
+    pub(crate) fn sent(&self) -> impl Iterator<Item = Id> + use<> {
+        1..=self.last_id.get()
+    }
+
     pub(crate) fn consume(&self, orders: &Orders) -> Intake {
         orders
             .consume_with(self.server.source(), settings())
@@ -156,7 +171,7 @@ impl Rig {
         report
     }
 
-    pub(crate) fn judge(&self, orders: &Orders, evidence: Evidence) {
+    pub(crate) fn judge<K: LaneKey>(&self, orders: &OrdersBy<K>, evidence: Evidence) {
         assert_no_engine_panics();
         assert_nothing_left(orders);
         let evidence = evidence.quiescent(Instant::now());
@@ -190,7 +205,7 @@ pub(crate) fn fallible(history: &History, fails: u64, longest: u64) -> Script {
 }
 
 /// Without another fault everything settles: stops the intake.
-pub(crate) async fn come_to_rest(rig: &Rig, orders: &Orders, intake: Intake) {
+pub(crate) async fn come_to_rest<K: LaneKey>(rig: &Rig, orders: &OrdersBy<K>, intake: Intake) {
     rig.server.faults().none();
     let settled = rig.server.until(|server| server.left() == 0);
     let settled = tokio::time::timeout(100 * SECOND, settled).await;

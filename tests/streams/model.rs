@@ -354,7 +354,7 @@ fn run_out(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(500)))]
 
     #[test]
     fn the_adapters_lose_nothing_and_let_nothing_wait(plan in plans()) {
@@ -396,7 +396,7 @@ fn answers_of(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(300)))]
 
     #[test]
     fn errors_stop_or_do_not(

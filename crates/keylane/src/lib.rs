@@ -88,7 +88,7 @@ pub mod source;
 
 mod consume;
 pub use consume::{
-    Guarantee, Intake, IntakeReport, IntakeSettings, IntakeState, IntakeStats, Stop,
+    FailedPart, Guarantee, Intake, IntakeReport, IntakeSettings, IntakeState, IntakeStats, Stop,
 };
 
 pub mod watching;
@@ -120,6 +120,8 @@ mod unwind;
 
 #[cfg(all(test, keylane_shuttle))]
 mod schedules;
+#[cfg(all(test, not(keylane_shuttle)))]
+mod trials;
 
 /// The bytes of keys and payloads, without another dependency.
 pub use bytes::Bytes;

@@ -30,13 +30,21 @@ pub(super) fn kept_of(most_held: usize) -> usize {
 }
 
 /// One queue for each full lane, by the hash of its key: two keys with one hash wait together.
+///
+/// Where the number of lanes changes, the hash is that of the lane which the key had when the queues
+/// were [made anew](Self::rehome), and not of the one that it has now: what comes later must find
+/// those that wait.
 pub(super) struct Aside<K, M> {
     queues: NumberMap<u64, Queue>,
+    /// The keys of deferred messages by their slots, where keys may move to other lanes.
+    moving: Option<NumberMap<u64, K>>,
     kept: Slots<Waiting<K, M>>,
     /// One wait for each queue whose first message is kept.
     gates: FuturesUnordered<BoxFuture<'static, (u64, Option<OwnedSemaphorePermit>)>>,
     len: usize,
     deferred: usize,
+    /// The slots of those that were deferred since this was last asked for.
+    just_deferred: Vec<u32>,
     /// Most messages that are deferred.
     defers: usize,
     /// How many of a queue are kept at least.
@@ -76,14 +84,17 @@ pub(super) enum First<'a, K, M> {
 }
 
 impl<K, M> Aside<K, M> {
-    /// With room for so many deferred messages. Of each queue so many are kept.
-    pub(super) fn new(defers: usize, keeps: usize) -> Self {
+    /// With room for so many deferred messages. Of each queue so many are kept. `moves`: keys may
+    /// move to other lanes.
+    pub(super) fn new(defers: usize, keeps: usize, moves: bool) -> Self {
         Self {
             queues: NumberMap::default(),
+            moving: moves.then(NumberMap::default),
             kept: Slots::new(),
             gates: FuturesUnordered::new(),
             len: 0,
             deferred: 0,
+            just_deferred: Vec::new(),
             defers,
             keeps,
             hungry: Vec::new(),
@@ -100,25 +111,61 @@ impl<K, M> Aside<K, M> {
         self.deferred
     }
 
+    /// The slots of those that were deferred since the last call: their messages are dropped.
+    pub(super) fn take_deferred(&mut self) -> std::vec::Drain<'_, u32> {
+        self.just_deferred.drain(..)
+    }
+
     /// Whether messages of this key wait, so that others of it have to wait behind them.
     #[inline]
     pub(super) fn holds(&self, hash: u64) -> bool {
         self.len > 0 && self.queues.contains_key(&hash)
     }
 
-    /// Puts a message behind the others of its key, or defers it.
-    pub(super) fn push(&mut self, waiting: Waiting<K, M>) {
+    /// Puts a message behind the others of its lane, or defers it.
+    pub(super) fn push(&mut self, hash: u64, waiting: Waiting<K, M>) {
         self.len += 1;
-        let queue = self.queues.entry(waiting.hash).or_default();
+        let queue = self.queues.entry(hash).or_default();
         let defers = queue.entries.len() >= self.keeps && self.deferred < self.defers;
         queue.entries.push_back(match waiting.slot {
             Some(slot) if defers => {
                 self.deferred += 1;
+                self.just_deferred.push(slot);
                 queue.deferred += 1;
+                if let (Some(moving), Some(key)) = (&mut self.moving, waiting.key) {
+                    moving.insert(slot.into(), key);
+                }
                 Entry::Deferred(slot)
             }
             _ => keep(&mut self.kept, waiting),
         });
+    }
+
+    /// The number of lanes has changed: makes the queues anew, one for each lane of now, each with
+    /// its messages in their order. Returns the lanes. No queue waits at a gate then.
+    pub(super) fn rehome(&mut self, lane: impl Fn(&K) -> u64) -> Vec<u64> {
+        let old = std::mem::take(&mut self.queues);
+        // What was let in, and not read yet, is let in again.
+        self.gates.clear();
+        self.followers.clear();
+        self.hungry.clear();
+        for entry in old.into_values().flat_map(|queue| queue.entries) {
+            let key = match &entry {
+                Entry::Kept(at) => self.kept.get(*at).and_then(|kept| kept.key.as_ref()),
+                Entry::Deferred(slot) => {
+                    let moving = self.moving.as_ref();
+                    moving.and_then(|moving| moving.get(&u64::from(*slot)))
+                }
+            };
+            let hash = key.map_or(0, &lane);
+            let queue = self.queues.entry(hash).or_default();
+            queue.deferred += usize::from(matches!(entry, Entry::Deferred(_)));
+            queue.entries.push_back(entry);
+        }
+        for (hash, queue) in &mut self.queues {
+            queue.note_hunger(*hash, self.keeps, &mut self.hungry);
+        }
+        self.queues.keys().copied().collect()
     }
 
     /// Waits at this gate for the first message of a key.
@@ -259,6 +306,7 @@ impl<K, M> Aside<K, M> {
             *entry = keep(&mut self.kept, waiting);
             queue.deferred -= 1;
             self.deferred -= 1;
+            forget(&mut self.moving, slot);
             queue.note_hunger(hash, self.keeps, &mut self.hungry);
         }
     }
@@ -321,6 +369,7 @@ impl<K, M> Aside<K, M> {
                     }
                     Some(Entry::Deferred(slot)) if chosen(Some(slot)) => {
                         queue.deferred -= 1;
+                        forget(&mut self.moving, slot);
                         slots.push(slot);
                     }
                     Some(entry) => queue.entries.push_back(entry),
@@ -336,6 +385,13 @@ impl<K, M> Aside<K, M> {
         self.len = self.queues.values().map(|queue| queue.entries.len()).sum();
         self.deferred = self.queues.values().map(|queue| queue.deferred).sum();
         moved
+    }
+}
+
+/// A message is not deferred any more.
+fn forget<K>(moving: &mut Option<NumberMap<u64, K>>, slot: u32) {
+    if let Some(moving) = moving {
+        moving.remove(&u64::from(slot));
     }
 }
 

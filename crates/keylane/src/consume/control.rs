@@ -56,7 +56,7 @@ impl Control {
         let stats = &mut seen.stats;
         stats.state = IntakeState::Ended;
         stats.given_back += stats.held as u64;
-        (stats.held, stats.aside) = (0, 0);
+        (stats.held, stats.held_bytes, stats.aside) = (0, 0, 0);
         if !confirmed {
             stats.acked -= unconfirmed;
             stats.given_back += unconfirmed;

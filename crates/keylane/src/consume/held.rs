@@ -19,19 +19,25 @@ pub(super) struct Held<P> {
     pub(super) position: P,
     pub(super) generation: Generation,
     pub(super) standing: Standing,
+    /// Bytes of it that are here: none while it is deferred.
+    pub(super) bytes: u32,
     /// Whether the engine knows something of the slot that the next message in it must not inherit.
     pub(super) marked: bool,
+    /// Whether the source wants it back, if it has not started.
+    pub(super) recalled: bool,
 }
 
 impl<P> Held<P> {
     /// A message that was just handed over.
     #[inline]
-    pub(super) fn new(position: P, generation: Generation) -> Self {
+    pub(super) fn new(position: P, generation: Generation, bytes: u32) -> Self {
         Self {
             position,
             generation,
             standing: Standing::Live,
+            bytes,
             marked: false,
+            recalled: false,
         }
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct Inlet<K, M, O, E> {
     places: usize,
     /// Fewest messages that are placed in one go.
     fewest_at_once: usize,
+    /// The number of lanes by which messages wait aside, where it may change.
+    lanes: Option<usize>,
 }
 
 /// What is to be done before the first message can go in.
@@ -82,13 +84,15 @@ where
         let sequences = dispatcher.sequences();
         // A lane may wait for the version of any message: all of them must be known.
         let defers = if sequences { 0 } else { defers };
+        let lanes = lanes_of(&dispatcher);
         Self {
             sequences,
+            lanes,
             dispatcher,
             source,
             passed: VecDeque::new(),
             waiting: VecDeque::new(),
-            aside: Aside::new(defers, keeps),
+            aside: Aside::new(defers, keeps, lanes.is_some()),
             fewest_at_once: keeps.min(FEWEST_AT_ONCE),
             room: None,
             granted: None,
@@ -145,6 +149,7 @@ where
     /// Places what there is room for. Returns whether there may be more: the dispatcher is to look at
     /// these first.
     pub(super) fn place(&mut self) -> bool {
+        self.follow_lanes();
         let capacity = self.dispatcher.engine.lane_capacity();
         let mut at_once = capacity.clamp(self.fewest_at_once, AT_ONCE);
         while self.next() > 0 && at_once > 0 {
@@ -156,7 +161,9 @@ where
                 }
                 Step::Aside => {
                     if let Some(first) = self.waiting.pop_front() {
-                        self.aside.push(first);
+                        let key = first.key.as_ref();
+                        let lane = lane_of(&self.dispatcher, self.lanes, key, first.hash);
+                        self.aside.push(lane, first);
                     }
                 }
                 Step::Wait => break,
@@ -172,6 +179,28 @@ where
             self.give_up_room();
         }
         at_once == 0 && self.next() > 0
+    }
+
+    /// If the number of lanes has changed, what waits aside waits for the lanes of now. All that is
+    /// here follows at one moment, so that of one key everything is in one queue.
+    #[inline]
+    fn follow_lanes(&mut self) {
+        if self.lanes.is_some() {
+            let lanes = lanes_of(&self.dispatcher);
+            if std::mem::replace(&mut self.lanes, lanes) != lanes {
+                self.rehome();
+            }
+        }
+    }
+
+    #[cold]
+    fn rehome(&mut self) {
+        let (Some(lanes), Some(places)) = (self.lanes, &self.dispatcher.engine.places) else {
+            return;
+        };
+        for lane in self.aside.rehome(|key| places.hash_among(key, lanes)) {
+            self.pass_gate(lane, None);
+        }
     }
 
     /// What waited for room has gone back: others may have it.
@@ -191,7 +220,10 @@ where
             && let Some(first) = self.waiting.front_mut()
             && first.gate.is_none()
         {
-            if self.aside.holds(first.hash) {
+            let (dispatcher, lanes) = (&self.dispatcher, self.lanes);
+            let lane =
+                |first: &Waiting<K, M>| lane_of(dispatcher, lanes, first.key.as_ref(), first.hash);
+            if self.aside.len() > 0 && self.aside.holds(lane(first)) {
                 let waits = !self.sequences || {
                     let key = first.key.as_ref();
                     let gate = self.dispatcher.gate(key, first.hash, &first.message);
@@ -213,7 +245,7 @@ where
                         break;
                     }
                     Err(TryAcquireError::NoPermits) => {
-                        self.aside.wait(first.hash, gate);
+                        self.aside.wait(lane(first), gate);
                         return Step::Aside;
                     }
                     Err(TryAcquireError::Closed) if engine.room.messages.is_closed() => {
@@ -441,7 +473,9 @@ where
         let mut others = Vec::new();
         for (slot, message) in read {
             match self.dispatcher.locate(&message) {
-                Some((key, hash, weight)) if hash == of => {
+                Some((key, hash, weight))
+                    if lane_of(&self.dispatcher, self.lanes, key.as_ref(), hash) == of =>
+                {
                     let waiting = Waiting {
                         key,
                         hash,
@@ -450,7 +484,7 @@ where
                         message,
                         gate: None,
                     };
-                    self.aside.fill(hash, waiting);
+                    self.aside.fill(of, waiting);
                 }
                 Some(_) | None => others.push(slot),
             }
@@ -505,6 +539,31 @@ impl<K, M, O, E> Drop for Inlet<K, M, O, E> {
 }
 
 struct Closed;
+
+/// The lane for which messages of a key wait aside, by its hash, among so many lanes where their number
+/// may change. `hash` is that of the key.
+#[inline]
+fn lane_of<K, M, O, E>(
+    dispatcher: &Dispatcher<K, M, O, E>,
+    lanes: Option<usize>,
+    key: Option<&K>,
+    hash: u64,
+) -> u64
+where
+    K: Clone + PartialEq,
+{
+    let places = dispatcher.engine.places.as_ref();
+    match (lanes, places, key) {
+        (Some(lanes), Some(places), Some(key)) => places.hash_among(key, lanes),
+        _ => hash,
+    }
+}
+
+/// How many lanes there are, where their number may change.
+fn lanes_of<K, M, O, E>(dispatcher: &Dispatcher<K, M, O, E>) -> Option<usize> {
+    let places = dispatcher.engine.places.as_ref()?;
+    Some(places.layout().lanes())
+}
 
 /// How many messages of a hot key go in at once: an eighth of its lane. A runner may handle 512
 /// messages before the driver hears of the first, and is not to find its lane empty then.

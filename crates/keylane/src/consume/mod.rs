@@ -12,7 +12,7 @@ mod settings;
 pub use settings::{Guarantee, IntakeSettings};
 
 mod report;
-pub use report::{IntakeReport, IntakeState, IntakeStats};
+pub use report::{FailedPart, IntakeReport, IntakeState, IntakeStats};
 
 mod intake;
 pub use intake::{Intake, Stop};
@@ -20,6 +20,8 @@ pub use intake::{Intake, Stop};
 mod control;
 
 mod held;
+
+mod parts;
 
 mod aside;
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tokio::time::Instant;
+
 /// What an intake does.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct IntakeStats {
     /// Messages that are here and not settled. Those that are deferred are among them, though they
     /// do not count against [`IntakeSettings::held`](crate::IntakeSettings::held).
     pub held: usize,
+    /// Bytes of those, as far as their source knows their size. Deferred ones have none.
+    pub held_bytes: usize,
     /// Of those held, how many wait beside full lanes.
     pub aside: usize,
     /// Of those beside full lanes, how many are only positions, and are read again later.
@@ -50,6 +54,28 @@ pub struct IntakeStats {
     pub restarts: u64,
     /// Why it failed last.
     pub last_error: Option<String>,
+    /// Parts of the source that fail while the others go on, by their names; 1,024 of them at most.
+    /// Those of a source that is opened again are found anew.
+    pub failed_parts: Vec<FailedPart>,
+}
+
+/// A part of a source that fails while the others go on: a partition, a stream, a table.
+///
+/// It is tried again all the time, and leaves this state by itself. It is in the log when it fails,
+/// again after 10 seconds, and then after twice the time before, up to 10 minutes.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedPart {
+    /// Its name, as the source writes it.
+    pub part: String,
+    /// Why it failed last, cut to 256 characters.
+    pub why: String,
+    /// When it failed first since it last worked.
+    pub since: Instant,
+    /// When it failed last.
+    pub last: Instant,
+    /// How often it has failed since then.
+    pub times: u64,
 }
 
 /// What became of every message that a source has handed over.

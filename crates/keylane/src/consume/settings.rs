@@ -44,6 +44,7 @@ pub enum Guarantee {
 pub struct IntakeSettings {
     /// `None`: as the concurrency is.
     held: Option<usize>,
+    pub(super) held_bytes: usize,
     pub(super) deferred: usize,
     pub(super) guarantee: Guarantee,
     pub(super) revoke_within: Duration,
@@ -63,6 +64,7 @@ impl IntakeSettings {
     pub fn new() -> Self {
         Self {
             held: None,
+            held_bytes: usize::MAX,
             deferred: 1_000_000,
             guarantee: Guarantee::default(),
             revoke_within: Duration::from_secs(10),
@@ -82,6 +84,20 @@ impl IntakeSettings {
     #[must_use]
     pub fn held(mut self, most: usize) -> Self {
         self.held = Some(most);
+        self
+    }
+
+    /// Most bytes of messages of this source that are not settled, beside the limit of
+    /// [`held`](Self::held); without a limit by default. At that many the source hands over nothing
+    /// until some settle. It goes beyond by what it has in hand then: one message, or of a store that
+    /// answers with several at once, those. [Deferred](Self::deferred) messages do not count, and
+    /// neither does what a source has read ahead and not handed over.
+    ///
+    /// A message has the [size](crate::source::Delivery::bytes) that its source gives it: of a raw
+    /// message its key, payload, id and headers.
+    #[must_use]
+    pub fn held_bytes(mut self, most: usize) -> Self {
+        self.held_bytes = most;
         self
     }
 
@@ -154,6 +170,9 @@ impl IntakeSettings {
         ];
         if self.held == Some(0) {
             return Err(ConsumeError::Zero("held"));
+        }
+        if self.held_bytes == 0 {
+            return Err(ConsumeError::Zero("held_bytes"));
         }
         match times.into_iter().find(|(_, time)| time.is_zero()) {
             Some((name, _)) => Err(ConsumeError::Zero(name)),

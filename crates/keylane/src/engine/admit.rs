@@ -6,7 +6,9 @@
 
 use std::task;
 
-use super::message::{Held, Job, Obligation, Parked, Queued, Unsettled, Work};
+use super::message::{
+    Envelope, Held, Job, JobEnvelope, Obligation, Parked, Queued, Unsettled, Work,
+};
 use super::outcome::Tally;
 use super::sources::Revoked;
 use super::{Engine, HandedBack};
@@ -216,18 +218,18 @@ impl<T: Spec> Engine<T> {
             key,
             hash,
             message,
-            mut envelope,
+            envelope,
             work,
         } = job;
+        let (envelope, members) = envelope.split();
         let attempts = work.attempts();
         self.drop_quietly(work);
         let version = envelope.obligation.version();
-        let members = envelope.obligation.take_members();
         // First: once it is back, its source may give it again.
         self.rewind(key.as_ref(), hash, version);
         let back = HandedBack::idle(None, message, attempts);
         self.hand_back(tally, back, envelope);
-        self.regroup(tally, key, hash, members)
+        self.regroup(tally, key, hash, members.into_parked())
     }
 
     /// The same for a job in the ready queue, which goes back there if only others of its batch are
@@ -260,16 +262,13 @@ impl<T: Spec> Engine<T> {
             key,
             hash,
             message,
-            mut envelope,
+            envelope,
             work,
         } = job;
         // The source says it louder where that is a fault.
         let why = later.to_string();
         tracing::debug!(target: "keylane", why, "an attempt waits until its source has counted it");
-        let members = envelope.obligation.take_members();
-        if !members.is_empty() {
-            self.put_back(tally, key.as_ref(), hash, members);
-        }
+        let envelope = self.start_alone(tally, key.as_ref(), hash, envelope);
         let held = Held {
             message,
             envelope,
@@ -305,10 +304,23 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         job: Job<T>,
     ) -> Option<Queued<T>> {
-        let mut first = job.parked();
-        let mut all = first.envelope.obligation.take_members();
-        all.insert(0, first);
-        self.regroup(tally, key, hash, all)
+        self.regroup(tally, key, hash, job.parked_apart())
+    }
+
+    /// Puts the others of a batch that does not start back into their lane, and goes on with its first
+    /// message.
+    pub(super) fn start_alone(
+        &self,
+        tally: &mut Tally,
+        key: Option<&T::Key>,
+        hash: u64,
+        envelope: JobEnvelope<T>,
+    ) -> Envelope<T> {
+        let (envelope, members) = envelope.split();
+        if !members.is_empty() {
+            self.put_back(tally, key, hash, members.into_parked());
+        }
+        envelope
     }
 
     /// The version of a message that is handed back is next again in its lane.
@@ -338,6 +350,7 @@ impl<T: Spec> Engine<T> {
             envelope,
             ..
         } = job;
+        let envelope = self.start_alone(tally, key.as_ref(), hash, envelope);
         let mut context = Context::new(Arc::clone(&self.runners.details));
         context.key = key;
         context.attempt = attempts;

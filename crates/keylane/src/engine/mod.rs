@@ -95,9 +95,7 @@ pub(crate) use outcome::Tally;
 mod laneless;
 
 mod sources;
-pub(crate) use sources::{
-    LetterRequest, Registration, Revoked, SlotGuard, SourceSlot, Sources, after,
-};
+pub(crate) use sources::{LetterRequest, Registration, Revoked, SlotGuard, SourceSlot, Sources};
 
 mod admit;
 

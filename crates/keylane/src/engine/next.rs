@@ -1,7 +1,7 @@
 //! What starts next in a lane.
 
 use super::lane::{LaneEffects, open};
-use super::message::{Held, Job, Parked, Queued, Work};
+use super::message::{Job, Parked, Queued, Work};
 use super::outcome::{Outcome, Tally};
 use super::step::AfterUnlock;
 use super::{Engine, Lane};
@@ -183,19 +183,26 @@ impl<T: Spec> Engine<T> {
             if !job.work.is_attempt() || expires_at.is_none_or(|at| at > stamp) {
                 return Some(Queued::Job(job));
             }
-            let Job {
-                key,
-                hash,
-                message,
-                envelope,
-                ..
-            } = job;
-            self.settle(tally, envelope, Outcome::Expired(message));
-            job = match self.advance(key, hash)? {
+            job = match self.settle_expired(tally, job)? {
                 Queued::Job(next) => next,
                 lane @ Queued::Lane { .. } => return Some(lane),
             };
         }
+    }
+
+    /// Settles a job that has expired, and moves its lane on. The others of its batch may have longer,
+    /// and go back into the lane.
+    pub(super) fn settle_expired(&self, tally: &mut Tally, job: Job<T>) -> Option<Queued<T>> {
+        let Job {
+            key,
+            hash,
+            message,
+            envelope,
+            ..
+        } = job;
+        let envelope = self.start_alone(tally, key.as_ref(), hash, envelope);
+        self.settle(tally, envelope, Outcome::Expired(message));
+        self.advance(key, hash)
     }
 
     /// Gives a job back to its lane if its time has not come, or its key is paused. Returns the job
@@ -223,24 +230,12 @@ impl<T: Spec> Engine<T> {
             let Some(job) = job.take_if(|_| is_paused || until.is_some()) else {
                 return;
             };
-            let Job {
-                message,
-                mut envelope,
-                work,
-                ..
-            } = job;
-            if attempt > 1 {
-                let head = Held {
-                    message,
-                    envelope,
-                    work,
-                    why: "paused".into(),
-                };
-                return lane.hold(Box::new(head), Hold::Paused(now), effects);
+            if attempt == 1 {
+                let items = job.parked_apart();
+                return lane.take_back(items, until, self.lanes.spares(), effects);
             }
-            let mut items = envelope.obligation.take_members();
-            items.insert(0, Parked { message, envelope });
-            lane.take_back(items, until, self.lanes.spares(), effects);
+            let head = job.held("paused".into());
+            lane.hold(Box::new(head), Hold::Paused(now), effects);
         });
         if let Some(job) = job {
             return Some(job);

@@ -72,8 +72,25 @@ struct Mark {
     revoked: Revoked,
     /// Attempts before the message was handed over.
     attempts: u32,
+    /// Whether its source keeps a dead letter of it.
+    has_letter: bool,
     /// Wakes the attempt in flight.
     attempt: Option<Waker>,
+}
+
+impl Mark {
+    /// What the source is told of this outcome. One that was not started again was tried as often as
+    /// before it was handed over; one whose letter the source keeps is dead-lettered, whatever has
+    /// become of it since: it would come again beside its letter.
+    fn told(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Returned { .. } if self.has_letter => Outcome::DeadLettered,
+            Outcome::Returned { attempts } => Outcome::Returned {
+                attempts: attempts.max(self.attempts),
+            },
+            other => other,
+        }
+    }
 }
 
 /// How far a message has been taken back.
@@ -143,7 +160,7 @@ impl Sources {
         if outbox.guard.is_some() {
             let guard = outbox.guard.clone();
             let mark = outbox.marks.get(at.slot as usize);
-            let outcome = after(mark.map_or(0, |mark| mark.attempts), outcome);
+            let outcome = mark.map_or(outcome, |mark| mark.told(outcome));
             drop(outboxes);
             return self.settled_guarded(at, outcome, guard);
         }
@@ -250,16 +267,27 @@ impl Sources {
         Some(answer)
     }
 
-    /// Sets how often a message was tried before it was handed over, or clears what was known of
-    /// the slot. Returns how often the one before it was.
-    pub(crate) fn set_slot(&self, at: SourceSlot, attempts: u32) -> u32 {
-        let new = Mark {
-            attempts,
-            ..Mark::default()
-        };
+    /// Sets how often a message was tried before it was handed over.
+    pub(crate) fn set_attempts(&self, at: SourceSlot, attempts: u32) {
+        self.with_mark(at, true, |mark| mark.attempts = attempts);
+    }
+
+    /// The source keeps a dead letter of a message.
+    pub(crate) fn set_letter(&self, at: SourceSlot) {
+        self.with_mark(at, true, |mark| mark.has_letter = true);
+    }
+
+    pub(crate) fn has_letter(&self, at: SourceSlot) -> bool {
+        let mut has_letter = false;
+        self.with_mark(at, false, |mark| has_letter = mark.has_letter);
+        has_letter
+    }
+
+    /// Clears what was known of a slot whose message has settled. Returns what its source is told.
+    pub(crate) fn clear_slot(&self, at: SourceSlot, outcome: Outcome) -> Outcome {
         let mut old = Mark::default();
-        self.with_mark(at, attempts > 0, |mark| old = std::mem::replace(mark, new));
-        old.attempts
+        self.with_mark(at, false, |mark| old = std::mem::take(mark));
+        old.told(outcome)
     }
 
     /// Takes messages back. Attempts in flight that are to end are woken.
@@ -335,17 +363,6 @@ impl Sources {
         } else if let Some(mark) = outbox.marks.get_mut(at.slot as usize) {
             change(mark);
         }
-    }
-}
-
-/// The outcome of a message that was tried so often before it was handed over: one that was not
-/// started again was tried as often as then.
-pub(crate) fn after(before: u32, outcome: Outcome) -> Outcome {
-    match outcome {
-        Outcome::Returned { attempts } => Outcome::Returned {
-            attempts: attempts.max(before),
-        },
-        other => other,
     }
 }
 

@@ -424,6 +424,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::trials::cases(256))]
+
         /// The model is a list that is searched for everything.
         #[test]
         fn the_queue_is_a_list_sorted_by_expiry(steps in steps()) {

@@ -94,6 +94,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::trials::cases(256))]
+
         #[test]
         fn no_window_has_more_than_its_share(
             emission in 1..50_u64,

@@ -34,18 +34,26 @@ where
         return;
     }
     let share = schedules() / scenarios;
+    let seed = number("KEYLANE_SEED").unwrap_or(0);
     let explored = match env::var("KEYLANE_SCHEDULER").as_deref() {
-        Ok("pct") => Runner::new(PctScheduler::new(DEPTH, share), config).run(run),
-        Ok("random") | Err(_) => Runner::new(RandomScheduler::new(share), config).run(run),
+        Ok("pct") => Runner::new(PctScheduler::new_from_seed(seed, DEPTH, share), config).run(run),
+        Ok("random") | Err(_) => {
+            Runner::new(RandomScheduler::new_from_seed(seed, share), config).run(run)
+        }
         Ok(other) => panic!("KEYLANE_SCHEDULER is `random` or `pct`, not `{other}`"),
     };
     assert_eq!(explored, share, "some schedules were not tried");
 }
 
 fn schedules() -> usize {
-    match env::var("KEYLANE_SCHEDULES") {
-        Ok(count) => count.parse().expect("KEYLANE_SCHEDULES is a number"),
-        Err(_) => SCHEDULES,
+    number("KEYLANE_SCHEDULES").map_or(SCHEDULES, |count| count as usize)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    match text.parse() {
+        Ok(number) => Some(number),
+        Err(_) => panic!("{variable} is a number, and not {text:?}"),
     }
 }
 

@@ -11,7 +11,8 @@
 //! at any moment after it was armed.
 //!
 //! `KEYLANE_SCHEDULES` sets the number of schedules over all scenarios together (100,000 by
-//! default). `KEYLANE_SCHEDULER` is `random` or `pct`. A failure prints its schedule. To run that
+//! default). `KEYLANE_SCHEDULER` is `random` or `pct`. They are the same in every run, and others
+//! for each `KEYLANE_SEED`. A failure prints its schedule. To run that
 //! schedule alone, put it into `KEYLANE_REPLAY`.
 
 mod explore;

@@ -229,7 +229,7 @@ pub trait Source: Send + 'static {
         async { Err(SourceError::unsupported("keep dead letters")) }
     }
 
-    /// What is told of each attempt before it starts, if the source counts attempts.
+    /// What is called before each attempt starts, if the source counts them as they start.
     fn start_guard(&self) -> Option<Arc<dyn StartGuard<Self::Position>>> {
         None
     }

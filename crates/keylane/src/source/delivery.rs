@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::raw::RawMessage;
+
 /// One period in which a partition, a connection or a lease is ours. The source numbers them, and
 /// uses no number again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,19 +21,41 @@ pub struct Delivery<M, P> {
     pub position: P,
     /// The generation that its position belongs to.
     pub generation: Generation,
-    /// Attempts that were started for it before, as far as the source counts them.
+    /// Attempts that were started for it before. The next one has the number after it, and if that is
+    /// more than a [`retry`](crate::Builder::retry) allows, the message is given up without another
+    /// one. Only of a source that [counts attempts](super::Features::counts_attempts); with or
+    /// without a [`start_guard`](super::Source::start_guard).
     pub attempts: u32,
+    /// Its size in bytes, against [`held_bytes`](crate::IntakeSettings::held_bytes).
+    pub bytes: u32,
+}
+
+impl<P> Delivery<RawMessage, P> {
+    /// A raw message with its [size](RawMessage::size), which was not tried before, in the generation
+    /// 0.
+    pub fn raw(message: RawMessage, position: P) -> Self {
+        let bytes = message.size();
+        Self::new(message, position).bytes(bytes)
+    }
 }
 
 impl<M, P> Delivery<M, P> {
-    /// A message that was not tried before, in the generation 0.
+    /// A message that was not tried before, in the generation 0, and of no size.
     pub fn new(message: M, position: P) -> Self {
         Self {
             message,
             position,
             generation: Generation(0),
             attempts: 0,
+            bytes: 0,
         }
+    }
+
+    /// Its size in bytes; more than 4 GiB count as 4 GiB.
+    #[must_use]
+    pub fn bytes(mut self, bytes: usize) -> Self {
+        self.bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self
     }
 
     /// Its generation.
@@ -49,6 +73,13 @@ impl<M, P> Delivery<M, P> {
     }
 }
 
+/// What a source says of one of its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PartNews {
+    Failed { part: String, why: String },
+    Recovered { part: String },
+}
+
 /// What [`Source::receive`](super::Source::receive) fills: room for deliveries, and until when to
 /// wait for the first one.
 #[derive(Debug)]
@@ -56,7 +87,13 @@ pub struct Deliveries<M, P> {
     pub(crate) deliveries: Vec<Delivery<M, P>>,
     /// Deliveries that the source has settled itself, as dead letters.
     pub(crate) dead_lettered: u64,
+    /// What the source says of its parts.
+    pub(crate) parts: Vec<PartNews>,
     pub(crate) room: usize,
+    /// Bytes that there is room for. The last delivery may go beyond.
+    pub(crate) room_bytes: usize,
+    /// Bytes that were handed over.
+    pub(crate) bytes: usize,
     pub(crate) until: Instant,
 }
 
@@ -67,7 +104,10 @@ impl<M, P> Deliveries<M, P> {
         Self {
             deliveries: Vec::new(),
             dead_lettered: 0,
+            parts: Vec::new(),
             room,
+            room_bytes: usize::MAX,
+            bytes: 0,
             until,
         }
     }
@@ -79,6 +119,7 @@ impl<M, P> Deliveries<M, P> {
     /// and counts against the room of the next call.
     #[inline]
     pub fn push(&mut self, delivery: Delivery<M, P>) {
+        self.bytes = self.bytes.saturating_add(delivery.bytes as usize);
         self.deliveries.push(delivery);
     }
 
@@ -88,15 +129,47 @@ impl<M, P> Deliveries<M, P> {
         self.dead_lettered += 1;
     }
 
-    /// How many deliveries there is room for. With none, `receive` waits for other news only.
-    #[inline]
-    pub fn room(&self) -> usize {
-        self.room.saturating_sub(self.deliveries.len())
+    /// A part of the source fails, and the others go on: a partition, a stream, a table. Say so each
+    /// time that it fails; it stands in
+    /// [`IntakeStats::failed_parts`](crate::IntakeStats::failed_parts) until it has
+    /// [recovered](Self::part_recovered), or the source is opened again.
+    ///
+    /// `part` names it for a person, and `why` says what is wrong and what to do about it. Neither
+    /// has secrets.
+    pub fn part_failed(&mut self, part: impl Into<String>, why: impl Into<String>) {
+        self.parts.push(PartNews::Failed {
+            part: part.into(),
+            why: why.into(),
+        });
     }
 
-    /// Whether nothing was handed over yet.
+    /// A part that has failed works again, or is not ours any more. Of one that has not failed it
+    /// changes nothing.
+    pub fn part_recovered(&mut self, part: impl Into<String>) {
+        self.parts.push(PartNews::Recovered { part: part.into() });
+    }
+
+    /// How many deliveries there is room for. With none, `receive` waits for other news only.
+    ///
+    /// There is none either once as many [bytes](Delivery::bytes) were handed over as there was room
+    /// for. A source that looks before each delivery goes beyond by one message at most.
+    #[inline]
+    pub fn room(&self) -> usize {
+        match self.bytes < self.room_bytes {
+            true => self.room.saturating_sub(self.deliveries.len()),
+            false => 0,
+        }
+    }
+
+    /// How many bytes there is room for; `usize::MAX` without a limit.
+    #[inline]
+    pub fn room_bytes(&self) -> usize {
+        self.room_bytes.saturating_sub(self.bytes)
+    }
+
+    /// Whether nothing was handed over yet, and nothing was said of a part.
     pub fn is_empty(&self) -> bool {
-        self.deliveries.is_empty() && self.dead_lettered == 0
+        self.deliveries.is_empty() && self.dead_lettered == 0 && self.parts.is_empty()
     }
 
     /// How many were handed over.
@@ -117,6 +190,15 @@ impl<M, P> Deliveries<M, P> {
 
     /// Takes what was handed over. For the tests of sources, and for sources around other sources.
     pub fn take(&mut self) -> Vec<Delivery<M, P>> {
+        self.bytes = 0;
         std::mem::take(&mut self.deliveries)
+    }
+
+    /// Takes what another one says beside its messages: which parts fail and have recovered, and how
+    /// many messages are dead letters already. For sources around other sources: one that leaves it
+    /// there is [empty](Self::is_empty) no more.
+    pub fn take_news<N, Q>(&mut self, of: &mut Deliveries<N, Q>) {
+        self.parts.append(&mut of.parts);
+        self.dead_lettered += std::mem::take(&mut of.dead_lettered);
     }
 }

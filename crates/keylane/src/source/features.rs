@@ -72,7 +72,9 @@ impl Features {
         self
     }
 
-    /// It counts attempts so that the count outlives the process.
+    /// It counts attempts so that the count outlives the process, and hands it over with a message:
+    /// [`Delivery::attempts`](super::Delivery::attempts). A source whose server counts when it hands
+    /// over needs no more; one that counts starts has a [`start_guard`](super::Source::start_guard).
     #[must_use]
     pub const fn counts_attempts(mut self) -> Self {
         self.counts_attempts = true;

@@ -24,6 +24,7 @@
 //! | nack | the source is told to take a message back |
 //! | generation | one period in which we own a partition, a connection or a lease; a position belongs to exactly one |
 //! | revoke | the end of a generation while work of it is here |
+//! | part | what of a source may fail while the rest goes on: a partition, a stream, a table |
 //! | frontier | of a partition: everything below it is settled |
 //!
 //! # What is guaranteed
@@ -71,6 +72,7 @@ mod noted;
 pub use noted::NotedAttempts;
 
 mod delivery;
+pub(crate) use delivery::PartNews;
 pub use delivery::{Deliveries, Delivery, Generation};
 
 mod settlement;

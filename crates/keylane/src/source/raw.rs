@@ -48,6 +48,14 @@ impl RawMessage {
         self
     }
 
+    /// Bytes of its key, payload, id and headers.
+    pub fn size(&self) -> usize {
+        let headers = self.headers.iter();
+        let headers = headers.map(|(name, value)| name.len() + value.len());
+        let len = |part: &Option<Bytes>| part.as_ref().map_or(0, Bytes::len);
+        len(&self.key) + self.payload.len() + len(&self.id) + headers.sum::<usize>()
+    }
+
     /// The first header of this name.
     pub fn header(&self, name: &str) -> Option<&Bytes> {
         let mut headers = self.headers.iter();

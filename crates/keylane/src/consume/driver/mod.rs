@@ -18,6 +18,8 @@ pub(super) use state::Driver;
 
 mod opening;
 
+mod parts;
+
 mod receiving;
 
 mod settling;

@@ -100,6 +100,9 @@ where
                 if self.failures > 0 {
                     tracing::info!(target: "keylane", source = %self.name, "a source is open again");
                 }
+                if self.parts.forget() {
+                    self.publish(|stats| stats.failed_parts.clear());
+                }
                 self.publish_state();
                 self.notify(SourceEvent::Opened);
             }

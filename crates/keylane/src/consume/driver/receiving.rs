@@ -32,8 +32,10 @@ where
             return;
         }
         self.heard_at = clock::now();
+        self.hear_of_parts();
         let dead_lettered = std::mem::take(&mut self.deliveries.dead_lettered);
         let mut deliveries = std::mem::take(&mut self.deliveries.deliveries);
+        self.deliveries.bytes = 0;
         let received = deliveries.len() as u64 + dead_lettered;
         if let Phase::Stopping { .. } = self.phase {
             // It had no room. Nothing more goes into the lanes.
@@ -83,14 +85,15 @@ where
 
     fn hold(&mut self, delivery: &Delivery<M, S::Position>) -> Option<u32> {
         let position = &delivery.position;
-        let held = Held::new(position.clone(), delivery.generation);
+        let held = Held::new(position.clone(), delivery.generation, delivery.bytes);
         let slot = self.held.insert(held)?;
+        self.held_bytes += delivery.bytes as usize;
         if let Some(guard) = &self.guard {
             guard.set(slot, position.clone());
         }
-        if delivery.attempts > 0 {
+        if delivery.attempts > 0 && self.features.does_count_attempts() {
             let at = self.at(slot);
-            self.sources().set_slot(at, delivery.attempts);
+            self.sources().set_attempts(at, delivery.attempts);
             if let Some(held) = self.held.get_mut(slot) {
                 held.marked = true;
             }
@@ -157,7 +160,13 @@ where
             let (mut found, mut missing) = (Vec::new(), Vec::new());
             for (slot, position) in slots.into_iter().zip(&positions) {
                 match read.next_if(|delivery| delivery.position == *position) {
-                    Some(delivery) => found.push((slot, delivery.message)),
+                    Some(delivery) => {
+                        if let Some(held) = self.held.get_mut(slot) {
+                            held.bytes = delivery.bytes;
+                            self.held_bytes += delivery.bytes as usize;
+                        }
+                        found.push((slot, delivery.message));
+                    }
                     None => missing.push(slot),
                 }
             }

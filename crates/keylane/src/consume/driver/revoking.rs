@@ -128,7 +128,18 @@ where
         let unplaced = self
             .inlet
             .extract(|slot| slot.is_some_and(|slot| slots.contains(&slot)));
-        let _guard = self.inlet.dispatcher.engine.guard_starts();
+        let engine = &self.inlet.dispatcher.engine;
+        let mut recalled = |slot: &u32| {
+            let held = self.held.get_mut(*slot);
+            held.is_some_and(|held| !std::mem::replace(&mut held.recalled, true))
+        };
+        let new = slots.iter().filter(|slot| recalled(slot)).count();
+        if new > 0 {
+            let (left, _) = self
+                .recalled
+                .get_or_insert_with(|| (0, engine.guard_starts()));
+            *left += new;
+        }
         self.take_back(&slots, Revoked::Unstarted);
         if !unplaced.is_empty() {
             self.give_back(unplaced).await;

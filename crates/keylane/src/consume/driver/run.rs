@@ -82,6 +82,11 @@ where
             Ok(is_behind) => self.is_behind = is_behind,
             Err(text) => self.restart(Trouble::Failed(SourceError::failed(panicked(text)))),
         }
+        for slot in self.inlet.aside.take_deferred() {
+            if let Some(held) = self.held.get_mut(slot) {
+                self.held_bytes -= std::mem::take(&mut held.bytes) as usize;
+            }
+        }
     }
 
     /// Whether nothing is left to do.
@@ -111,6 +116,8 @@ where
                 self.most_held.saturating_sub(here)
             }
         };
+        let room_bytes = self.settings.held_bytes.saturating_sub(self.held_bytes);
+        let room = if room_bytes == 0 { 0 } else { room };
         let batch = if takes_in { self.most_held / SHARE } else { 1 };
         let batch_at = later(self.settled_at, BATCH_WITHIN);
         let is_in_batches =
@@ -123,6 +130,7 @@ where
             alarm
         });
         self.deliveries.room = room;
+        self.deliveries.room_bytes = room_bytes;
         self.deliveries.until = later(self.heard_at, self.settings.stall_after / 2).into();
         self.source_first = !self.source_first;
         let (source_first, is_behind) = (self.source_first, self.is_behind);
@@ -224,6 +232,9 @@ where
         if let Some((at, _)) = self.unplaceable.first() {
             by(*at);
         }
+        if let Some(at) = self.parts.wake_at() {
+            by(at);
+        }
         first
     }
 
@@ -252,6 +263,7 @@ where
     /// Does what is due by the clock.
     async fn follow_time(&mut self) {
         let now = clock::now();
+        self.remind_of_parts(now);
         self.follow_revocations(now).await;
         let stall_after = self.settings.stall_after;
         if self.phase == Phase::Running

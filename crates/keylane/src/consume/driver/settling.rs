@@ -8,7 +8,7 @@ use super::super::report::IntakeStats;
 use super::call::{Trouble, call, later, panicked};
 use super::state::{Driver, Phase};
 use crate::clock::{self, Instant};
-use crate::engine::{LetterRequest, SlotGuard, after};
+use crate::engine::{LetterRequest, SlotGuard};
 use crate::source::{Outcome, Settlement, Source, SourceError, SourceLetter};
 use crate::unwind::caught;
 
@@ -59,10 +59,17 @@ where
                 debug_assert!(false, "a message settles once");
                 continue;
             };
+            self.held_bytes -= held.bytes as usize;
             if held.marked {
-                let at = self.at(slot);
-                let before = self.sources().set_slot(at, 0);
-                outcome = after(before, outcome);
+                outcome = self.sources().clear_slot(self.at(slot), outcome);
+            }
+            if held.recalled
+                && let Some((left, _)) = &mut self.recalled
+            {
+                *left -= 1;
+                if *left == 0 {
+                    self.recalled = None;
+                }
             }
             unplaced = unplaced.and(caught(|| self.inlet.settled(slot)));
             let is_over = held.standing == Standing::Over || !is_open;
@@ -102,17 +109,26 @@ where
             why,
             done,
         } = letter;
+        let at = self.at(slot);
         let live = self
             .held
             .get(slot)
             .filter(|held| held.standing != Standing::Over && self.is_open());
         let kept = match live {
             None => Err("the generation of the message is over".to_owned()),
+            // It was kept, and those of messages that it stands for were not.
+            Some(_) if self.sources().has_letter(at) => Ok(()),
             Some(held) => {
                 let letter = SourceLetter::new(held.position.clone(), attempts, cause, why);
                 let limit = self.settings.stall_after;
                 let kept = call(limit, self.source.dead_letter(letter)).await;
                 let why = kept.as_ref().err().map(Trouble::to_string);
+                if kept.is_ok() {
+                    self.sources().set_letter(at);
+                    if let Some(held) = self.held.get_mut(slot) {
+                        held.marked = true;
+                    }
+                }
                 if let Err(late @ Trouble::Late(_)) = kept {
                     self.restart(late);
                 }

@@ -8,6 +8,7 @@ use super::super::control::{Command, Control};
 use super::super::guard::PositionGuard;
 use super::super::held::Held;
 use super::super::inlet::Inlet;
+use super::super::parts::Parts;
 use super::super::report::{IntakeState, IntakeStats};
 use super::super::revocation::Revocation;
 use super::super::settings::{Guarantee, IntakeSettings};
@@ -37,11 +38,17 @@ pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     pub(super) inlet: Inlet<K, M, O, E>,
     /// By the slot that the engine knows.
     pub(super) held: Slots<Held<S::Position>>,
+    /// The bytes of those.
+    pub(super) held_bytes: usize,
     pub(super) registration: Registration,
     pub(super) guard: Option<Arc<PositionGuard<S::Position>>>,
-    /// For a source that counts attempts: all starts are told.
+    /// For a source that counts attempts: all starts are told, and those before count.
     pub(super) _counts: Option<Guarded<K, M, O, E>>,
     pub(super) revocations: Vec<Revocation<Guarded<K, M, O, E>>>,
+    /// How many messages the source has recalled that have not settled, if any. As long as there are,
+    /// the engine looks at jobs before they start: one that was on its way to its lane at the recall
+    /// must not overtake one that was found there.
+    pub(super) recalled: Option<(usize, Guarded<K, M, O, E>)>,
     /// One has begun, and what of it is in no lane yet was not given back.
     pub(super) has_unplaced: bool,
     pub(super) phase: Phase,
@@ -58,6 +65,8 @@ pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     /// How often the source has failed since it last was well: it confirmed something, or was idle.
     pub(super) failures: u32,
     pub(super) features: Features,
+    /// What of the source fails while the rest goes on.
+    pub(super) parts: Parts,
     /// Messages that cannot be placed, and when they go back. Not at once: a source with nack would
     /// hand them over again at full speed.
     pub(super) unplaceable: Vec<(Instant, u32)>,
@@ -116,7 +125,8 @@ where
         let most_held = settings.most_held(engine.concurrency());
         let guard = source.start_guard();
         let guard = guard.map(|guard| Arc::new(PositionGuard::new(guard)));
-        let counts = guard.is_some().then(|| engine.guard_starts());
+        let counts = guard.is_some() || features.does_count_attempts();
+        let counts = counts.then(|| engine.guard_starts());
         let slots = guard.clone().map(|guard| guard as Arc<dyn SlotGuard>);
         let registration = engine.sources.register(slots);
         let registration = registration.ok_or(ConsumeError::Closed)?;
@@ -132,14 +142,17 @@ where
             inlet: Inlet::new(dispatcher, registration.source, defers, most_held),
             settings,
             held: Slots::new(),
+            held_bytes: 0,
             registration,
             guard,
             _counts: counts,
             revocations: Vec::new(),
+            recalled: None,
             has_unplaced: false,
             phase: Phase::Opening(now),
             failures: 0,
             features,
+            parts: Parts::default(),
             unplaceable: Vec::new(),
             ended: false,
             paused: false,
@@ -190,6 +203,7 @@ where
         self.control.publish(|stats| {
             change(stats);
             stats.held = self.held.len();
+            stats.held_bytes = self.held_bytes;
             (stats.aside, stats.deferred) = (aside.len(), aside.deferred());
         });
     }

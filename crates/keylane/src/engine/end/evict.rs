@@ -27,7 +27,8 @@ impl<T: Spec> Engine<T> {
         let owner = key.as_ref().and_then(cloned).or_else(|| beside(&work));
         self.drop_quietly(work);
         let back = HandedBack::idle(owner, message, attempts);
-        self.hand_back(&mut tally, back, envelope);
+        // All of its batch goes back.
+        self.hand_back(&mut tally, back, envelope.into_running());
         self.release_handing_back(&mut tally, key, hash);
         self.flush(&mut tally);
     }

@@ -139,6 +139,23 @@ pub enum SourceEvent {
         /// How many attempts were dropped.
         messages: usize,
     },
+    /// A part of it fails, or fails for another reason than before, and the others go on: a
+    /// partition, a stream, a table.
+    #[non_exhaustive]
+    PartFailed {
+        /// Its name, as the source writes it.
+        part: String,
+        /// Why, cut to 256 characters.
+        why: String,
+    },
+    /// A part that has failed works again.
+    #[non_exhaustive]
+    PartRecovered {
+        /// Its name, as the source writes it.
+        part: String,
+        /// For how long it has failed.
+        lasted: Duration,
+    },
     /// Its intake has ended.
     Ended,
 }

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use super::super::Engine;
 use super::super::message::Queued;
-use super::super::outcome::{Outcome, Tally};
+use super::super::outcome::Tally;
 use crate::clock::{self, Alarm, Instant};
 use crate::lanes::{TICK, later};
 use crate::rt::Arc;
@@ -59,9 +59,7 @@ impl ExpiryAlarm {
             let Queued::Job(job) = queued else {
                 unreachable!("a lane does not expire")
             };
-            let outcome = Outcome::Expired(job.message);
-            engine.settle(tally, job.envelope, outcome);
-            jobs.extend(engine.advance(job.key, job.hash));
+            jobs.extend(engine.settle_expired(tally, job));
         }
     }
 }

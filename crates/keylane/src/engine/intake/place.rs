@@ -1,7 +1,7 @@
 //! Places a message: in its lane, or in the ready queue as the first job of a new lane.
 
 use super::super::leases::{HeldLease, LeaseTable, Moment};
-use super::super::message::{Accepted, Envelope, Job, Parked, Queued, Work};
+use super::super::message::{Accepted, Envelope, Job, JobEnvelope, Parked, Queued, Work};
 use super::super::outcome::{Outcome, Tally};
 use super::super::reshard::{Placed, Resharding};
 use super::super::room::Freed;
@@ -134,7 +134,7 @@ impl<'a, T: Spec> Placer<'a, T> {
                     key: None,
                     hash,
                     message,
-                    envelope,
+                    envelope: envelope.into(),
                     work,
                 },
             );
@@ -199,10 +199,10 @@ impl<'a, T: Spec> Placer<'a, T> {
             key: None,
             hash,
             message,
-            envelope: Envelope {
+            envelope: JobEnvelope::from(Envelope {
                 obligation,
                 accepted_at,
-            },
+            }),
             work: Work::Attempt(1),
         }));
         let Some(key) = key else { return };

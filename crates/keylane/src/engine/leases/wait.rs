@@ -2,7 +2,7 @@
 
 use std::task;
 
-use super::super::message::{Envelope, Held, Job, Parked, Queued, Work};
+use super::super::message::{Envelope, Held, Job, Queued, Work};
 use super::super::outcome::Tally;
 use super::super::{Engine, Lane};
 use super::shard::HeldLease;
@@ -85,19 +85,7 @@ impl<T: Spec> Engine<T> {
             let queued = self.park_unleased(tally, job);
             return queued.or_else(|| self.ask_for_lease(key, hash));
         }
-        let Job {
-            message,
-            envelope,
-            work,
-            ..
-        } = job;
-        let held = Held {
-            message,
-            envelope,
-            work,
-            why: WHY.into(),
-        };
-        self.hold_unleased(tally, key, hash, held)
+        self.hold_unleased(tally, key, hash, job.held(WHY.into()))
     }
 
     /// Gives a message back that has not started, and what was to start with it: in its lane it may
@@ -110,9 +98,7 @@ impl<T: Spec> Engine<T> {
         let mut effects = Effects::new();
         self.step(&key, hash, now, &mut effects, |lane, effects| {
             let Some(job) = job.take() else { return };
-            let mut first = job.parked();
-            let mut items: Vec<Parked<T>> = first.envelope.obligation.take_members();
-            items.insert(0, first);
+            let items = job.parked_apart();
             lane.wait_for_lease(items, &self.rules, self.lanes.spares(), effects);
         });
         if let Some(job) = job {

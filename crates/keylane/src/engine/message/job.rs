@@ -1,5 +1,7 @@
 //! The job: the right to run the head of a lane, and what becomes of it.
 
+use std::ops::{Deref, DerefMut};
+
 use super::obligation::{Envelope, Parked};
 use crate::engine::leases::HeldLease;
 use crate::error::Failure;
@@ -96,8 +98,67 @@ pub(crate) struct Job<T: Types> {
     pub(crate) key: Option<T::Key>,
     pub(crate) hash: u64,
     pub(crate) message: T::Message,
-    pub(crate) envelope: Envelope<T>,
+    pub(crate) envelope: JobEnvelope<T>,
     pub(crate) work: Work<T>,
+}
+
+/// The envelope of a job, with the messages that are to start with it as one batch.
+///
+/// They have no other owner. So a job that does not start is [split](Self::split) before anything
+/// becomes of its first message: the others go back into their lane, or to where they came from.
+pub(crate) struct JobEnvelope<T: Types>(Envelope<T>);
+
+/// The messages that were to start with a job, behind its first one.
+#[must_use = "they settle, too"]
+pub(crate) struct Members<T: Types>(Vec<Parked<T>>);
+
+impl<T: Types> JobEnvelope<T> {
+    /// The envelope of the first message, and the others.
+    #[inline]
+    pub(crate) fn split(mut self) -> (Envelope<T>, Members<T>) {
+        let members = self.0.obligation.take_members();
+        (self.0, Members(members))
+    }
+
+    /// All of it, for the handler.
+    #[inline]
+    pub(crate) fn into_running(self) -> Envelope<T> {
+        self.0
+    }
+}
+
+impl<T: Types> From<Envelope<T>> for JobEnvelope<T> {
+    #[inline]
+    fn from(envelope: Envelope<T>) -> Self {
+        Self(envelope)
+    }
+}
+
+impl<T: Types> Deref for JobEnvelope<T> {
+    type Target = Envelope<T>;
+
+    #[inline]
+    fn deref(&self) -> &Envelope<T> {
+        &self.0
+    }
+}
+
+impl<T: Types> DerefMut for JobEnvelope<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Envelope<T> {
+        &mut self.0
+    }
+}
+
+impl<T: Types> Members<T> {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn into_parked(self) -> Vec<Parked<T>> {
+        self.0
+    }
 }
 
 /// An entry of the ready queue.
@@ -126,18 +187,33 @@ impl<T: Spec> Job<T> {
             key,
             hash,
             message,
-            envelope,
+            envelope: envelope.into(),
             work: Work::Attempt(1),
         }
     }
 
-    /// The message of the job, to be parked.
+    /// The message of a job that its lane has not looked at, to be parked.
     #[inline]
     pub(crate) fn parked(self) -> Parked<T> {
         let Self {
             message, envelope, ..
         } = self;
-        Parked { message, envelope }
+        debug_assert!(envelope.obligation.is_alone(), "its lane makes batches");
+        Parked {
+            message,
+            envelope: envelope.into_running(),
+        }
+    }
+
+    /// The messages of the job, to be parked in this order.
+    pub(crate) fn parked_apart(self) -> Vec<Parked<T>> {
+        let Self {
+            message, envelope, ..
+        } = self;
+        let (envelope, members) = envelope.split();
+        let mut all = members.into_parked();
+        all.insert(0, Parked { message, envelope });
+        all
     }
 
     /// The job, and whether it is for the dead-letter sink and not for the handler. By value,
@@ -151,9 +227,7 @@ impl<T: Spec> Job<T> {
     /// Whether it is an attempt for one message, and not for a batch.
     #[inline]
     fn is_alone(&self) -> bool {
-        let options = self.envelope.obligation.options();
-        let is_batch = options.is_some_and(|options| !options.members.is_empty());
-        self.work.is_attempt() && !is_batch
+        self.work.is_attempt() && self.envelope.obligation.is_alone()
     }
 
     /// Which attempt it is, from 1; for a letter, how many there were.
@@ -163,6 +237,23 @@ impl<T: Spec> Job<T> {
             Work::Entered | Work::Leased(_) => 1,
             Work::Attempt(attempt) => *attempt,
             Work::Letter(given_up) => given_up.attempts,
+        }
+    }
+
+    /// A job that has started before, to be held by its lane. A message is tried again alone.
+    pub(crate) fn held(self, why: Box<str>) -> Held<T> {
+        let Self {
+            message,
+            envelope,
+            work,
+            ..
+        } = self;
+        debug_assert!(envelope.obligation.is_alone(), "it is tried again alone");
+        Held {
+            message,
+            envelope: envelope.into_running(),
+            work,
+            why,
         }
     }
 
@@ -177,7 +268,7 @@ impl<T: Spec> Job<T> {
             key,
             hash,
             message,
-            envelope,
+            envelope: envelope.into(),
             work,
         }
     }

@@ -12,7 +12,7 @@ pub(super) use charge::take_lost;
 pub(crate) use charge::{Charge, Standing};
 
 mod job;
-pub(crate) use job::{GivenUp, Held, Job, Queued, Unsettled, Work};
+pub(crate) use job::{GivenUp, Held, Job, JobEnvelope, Queued, Unsettled, Work};
 
 mod due;
 pub(crate) use due::{RetryDue, StoreRequest, WakeUp};

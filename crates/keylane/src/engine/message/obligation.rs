@@ -227,6 +227,13 @@ impl<T: Types> Obligation<T> {
         .filter(|merged| !merged.is_empty())
     }
 
+    /// Whether no other message starts with this one.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        let members = self.options().map(|options| &options.members);
+        members.is_none_or(Vec::is_empty)
+    }
+
     /// The messages that were to start, or started, with this one.
     pub(crate) fn take_members(&mut self) -> Vec<Parked<T>> {
         match self {

@@ -84,7 +84,7 @@ impl<T: Spec> Engine<T> {
                     key,
                     hash,
                     message,
-                    envelope,
+                    envelope: envelope.into(),
                     work,
                 };
                 Some(letter.into())
@@ -185,6 +185,7 @@ impl<T: Spec> Engine<T> {
             envelope,
             mut work,
         } = job;
+        let envelope = self.start_alone(tally, key.as_ref(), hash, envelope);
         if self.is_revoked(&envelope.obligation) {
             let attempts = work.attempts();
             self.drop_quietly((message, work));

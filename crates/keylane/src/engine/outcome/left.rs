@@ -58,7 +58,7 @@ impl<T: Spec> Engine<T> {
                     key: None,
                     hash,
                     message,
-                    envelope,
+                    envelope: envelope.into(),
                     work: Work::letter(0, Failure::Gap, Some(key.clone())),
                 });
             }
@@ -136,7 +136,7 @@ impl<T: Spec> Engine<T> {
             key: None,
             hash,
             message,
-            envelope,
+            envelope: envelope.into(),
             work,
         })
     }

@@ -1,7 +1,7 @@
 //! Settles messages. Each message is settled once, and only here.
 
 use super::super::Engine;
-use super::super::message::{Accepted, Envelope, Obligation, Standing, take_lost};
+use super::super::message::{Accepted, Envelope, Obligation, Parked, Standing, take_lost};
 use super::super::{HandedBack, Reply, Stage};
 use crate::error::{Failure, ReceiptError};
 use crate::source::Outcome as SourceOutcome;
@@ -107,6 +107,7 @@ impl<T: Spec> Engine<T> {
         self.return_room(tally, &mut envelope.obligation);
         if envelope.obligation.has_options() {
             self.settle_merged(tally, &mut envelope.obligation, Some(&outcome));
+            self.hand_back_members(tally, &mut envelope.obligation, None);
         }
         let counters = &self.probe.counters;
         let source = envelope.obligation.source();
@@ -230,11 +231,7 @@ impl<T: Spec> Engine<T> {
         self.return_room(tally, &mut envelope.obligation);
         if envelope.obligation.has_options() {
             self.settle_merged(tally, &mut envelope.obligation, None);
-            for member in envelope.obligation.take_members() {
-                let key = back.key.as_ref().and_then(cloned);
-                let back = HandedBack::idle(key, member.message, 0);
-                self.hand_back(tally, back, member.envelope);
-            }
+            self.hand_back_members(tally, &mut envelope.obligation, back.key.as_ref());
         }
         let earlier = envelope.obligation.charge().earlier.into();
         back.attempts = back.attempts.saturating_add(earlier);
@@ -283,6 +280,21 @@ impl<T: Spec> Engine<T> {
         }
         self.flush_room(tally);
         self.probe.counters.handed_back.add(1);
+    }
+
+    /// Hands back what was to start with a message that settles without having started. Where its lane
+    /// goes on, the batch was split before, and there is nothing left of it.
+    #[cold]
+    fn hand_back_members(
+        &self,
+        tally: &mut Tally,
+        obligation: &mut Obligation<T>,
+        key: Option<&T::Key>,
+    ) {
+        for Parked { message, envelope } in obligation.take_members() {
+            let back = HandedBack::idle(key.and_then(cloned), message, 0);
+            self.hand_back(tally, back, envelope);
+        }
     }
 
     /// Hands back a message that another one stood for until now.

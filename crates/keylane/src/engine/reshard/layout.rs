@@ -142,6 +142,12 @@ pub(crate) struct Places<K> {
     pub(in super::super) hash: Box<dyn Fn(&K) -> u64 + Send + Sync>,
 }
 
+impl<K> Places<K> {
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.placing.layout
+    }
+}
+
 impl<K: Clone + PartialEq> Places<K> {
     pub(crate) fn new(
         placing: Placing<K>,
@@ -153,10 +159,6 @@ impl<K: Clone + PartialEq> Places<K> {
         }
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.placing.layout
-    }
-
     /// The lane of a key now, and its hash. A sender may have waited through a change.
     pub(in super::super) fn lane(&self, key: &K, hash: u64) -> (K, u64) {
         let lane = (self.placing.among)(key.clone(), self.layout().lanes());
@@ -166,6 +168,11 @@ impl<K: Clone + PartialEq> Places<K> {
             (self.hash)(&lane)
         };
         (lane, hash)
+    }
+
+    /// The hash of the lane that a key has among so many.
+    pub(crate) fn hash_among(&self, key: &K, lanes: usize) -> u64 {
+        (self.hash)(&(self.placing.among)(key.clone(), lanes))
     }
 
     /// Where the senders of a key wait whose old lane has not drained.

@@ -52,9 +52,10 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
             key,
             hash,
             message,
-            mut envelope,
+            envelope,
             work: _,
         } = job;
+        let mut envelope = envelope.into_running();
         context.key = key;
         if engine.has_discipline {
             context.set_version(envelope.obligation.version());

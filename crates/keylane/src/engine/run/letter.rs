@@ -73,7 +73,8 @@ impl<T: Spec> LetterInFlight<T> {
             hash,
             refusals,
             in_lane,
-            letter: Some(Box::new((letter, envelope))),
+            // A message is given up alone.
+            letter: Some(Box::new((letter, envelope.into_running()))),
         }
     }
 
@@ -167,7 +168,7 @@ impl<T: Spec> LetterInFlight<T> {
                     key,
                     hash,
                     message,
-                    envelope,
+                    envelope: envelope.into(),
                     work: Work::Letter(given_up),
                 };
                 match why {

@@ -315,7 +315,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(crate::trials::cases(1_000))]
 
     #[test]
     fn lanes_are_lists_of_messages(steps in steps()) {

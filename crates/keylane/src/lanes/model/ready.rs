@@ -482,7 +482,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(crate::trials::cases(1_000))]
 
     #[test]
     fn no_runner_is_forgotten(limits in limits(), steps in steps()) {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(1_000))]
+        #![proptest_config(crate::trials::cases(1_000))]
 
         #[test]
         fn no_class_is_passed_over_more_often_than_the_bound(arrivals in arrivals()) {

@@ -150,7 +150,7 @@ where
     /// letters that are due.
     async fn hand_over(&mut self, into: &mut Deliveries<M, DecodedPosition<S::Position>>) {
         self.arrivals.extend(self.received.take());
-        into.dead_lettered += std::mem::take(&mut self.received.dead_lettered);
+        into.take_news(&mut self.received);
         into.dead_lettered += std::mem::take(&mut self.dead_lettered);
         // The older ones first.
         while into.room() > 0
@@ -193,6 +193,7 @@ where
             position,
             generation,
             attempts,
+            bytes,
         } = raw;
         match self.decoded(&raw) {
             Ok(message) => {
@@ -205,7 +206,8 @@ where
                     generation,
                 };
                 let delivery = Delivery::new(message, position);
-                into.push(delivery.generation(generation).attempts(attempts));
+                let delivery = delivery.generation(generation).attempts(attempts);
+                into.push(delivery.bytes(bytes as usize));
             }
             Err(error) => {
                 let letter = RawLetter::new(raw, error, self.name.clone());
@@ -323,13 +325,18 @@ where
     }
 
     /// Waits for the inner source, for letters, or for the time to extend leases.
-    async fn wait(&mut self, room: usize, until: tokio::time::Instant) -> Waited<S::Position> {
+    async fn wait(
+        &mut self,
+        (room, room_bytes): (usize, usize),
+        until: tokio::time::Instant,
+    ) -> Waited<S::Position> {
         let extend_at = self.extend_at();
         // Without the inner source, this is what keeps the time.
         let until_at = self.ended.then(|| until.into_std());
         let wake_at = extend_at.into_iter().chain(until_at).min();
         let mut alarm = wake_at.map(Alarm::new);
         self.received.room = room.saturating_sub(self.count());
+        self.received.room_bytes = room_bytes;
         self.received.until = until;
         let letters = &mut self.letters;
         let (inner, received) = (&mut self.inner, &mut self.received);
@@ -487,7 +494,10 @@ where
                 return Ok(Received::End);
             }
             // From here on no await may come before what was received is noted.
-            let received = match self.wait(into.room(), into.until()).await {
+            let received = match self
+                .wait((into.room(), into.room_bytes()), into.until())
+                .await
+            {
                 Waited::Letter(News::Answered(key, answer)) => {
                     self.answered(key, answer);
                     continue;
@@ -578,7 +588,8 @@ where
             };
             let decoded = Delivery::new(message, position);
             let decoded = decoded.generation(delivery.generation);
-            into.push(decoded.attempts(delivery.attempts));
+            let decoded = decoded.attempts(delivery.attempts);
+            into.push(decoded.bytes(delivery.bytes as usize));
         }
         Ok(())
     }

@@ -593,6 +593,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::trials::cases(256))]
+
         /// The model looks at all messages that ever came for each question.
         #[test]
         fn the_table_is_a_list_of_all_messages_of_each_key(steps in steps()) {

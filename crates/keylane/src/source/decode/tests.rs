@@ -758,7 +758,7 @@ async fn a_call_of_receive_may_be_dropped_at_every_await() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(crate::trials::cases(64))]
 
     /// As above, with a call that is dropped here and one that is not there.
     #[test]

@@ -4,12 +4,14 @@ use std::ops::Range;
 
 use super::encoding;
 use super::error::DecodeError;
+use super::limits::HIGHEST;
 use super::runs::joined;
 
 /// Offsets that are settled: what a frontier begins with that goes on where another one has ended.
 ///
 /// It comes from [`decode`](Self::decode), or is collected from ranges of offsets, which may come
-/// in any order and overlap.
+/// in any order and overlap. What of them is not below
+/// [`Frontier::HIGHEST`](super::Frontier::HIGHEST) is left out.
 ///
 /// # Examples
 ///
@@ -65,8 +67,11 @@ impl FromIterator<Range<u64>> for Beyond {
     fn from_iter<I: IntoIterator<Item = Range<u64>>>(ranges: I) -> Self {
         let mut ranges: Vec<_> = ranges.into_iter().collect();
         ranges.sort_unstable_by_key(|range| range.start);
+        let ranges = ranges
+            .into_iter()
+            .map(|run| run.start..run.end.min(HIGHEST));
         Self {
-            runs: joined(ranges.into_iter()).collect(),
+            runs: joined(ranges).collect(),
         }
     }
 }
@@ -81,14 +86,18 @@ mod tests {
 
     #[test]
     fn ranges_are_sorted_and_joined() {
-        let cases: [(Ranges<'_>, Ranges<'_>); 5] = [
+        let cases: [(Ranges<'_>, Ranges<'_>); 6] = [
+            (
+                &[HIGHEST - 1..HIGHEST + 5, HIGHEST..u64::MAX],
+                &[HIGHEST - 1..HIGHEST],
+            ),
             (&[], &[]),
             (&[5..5], &[]),
             (&[3..5, 0..2], &[0..2, 3..5]),
             (&[3..5, 5..6, 0..3], &[0..6]),
             (
                 &[0..10, 2..3, 10..10, 8..11, 20..u64::MAX],
-                &[0..11, 20..u64::MAX],
+                &[0..11, 20..HIGHEST],
             ),
         ];
         for (ranges, runs) in cases {

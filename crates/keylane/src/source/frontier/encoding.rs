@@ -16,6 +16,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::error::DecodeError;
+use super::limits::HIGHEST;
 use super::runs::joined;
 
 const VERSION: u8 = 1;
@@ -165,7 +166,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Range<u64>>, DecodeError> {
         return Err(DecodeError::Corrupt);
     }
     let runs = content.get(1..).and_then(|mut rest| {
-        let position = take_leb128(&mut rest)?;
+        let position = take_leb128(&mut rest).filter(|position| *position <= HIGHEST)?;
         match layout {
             Layout::Runs => from_runs(position, rest),
             Layout::Bits => from_bits(position, rest),
@@ -179,7 +180,7 @@ fn from_runs(position: u64, mut body: &[u8]) -> Option<Vec<Range<u64>>> {
     while !body.is_empty() {
         let mut edge = || {
             let len = take_leb128(&mut body).filter(|len| *len > 0)?;
-            at = at.checked_add(len)?;
+            at = at.checked_add(len).filter(|at| *at <= HIGHEST)?;
             Some(at)
         };
         runs.push(edge()?..edge()?);
@@ -188,9 +189,12 @@ fn from_runs(position: u64, mut body: &[u8]) -> Option<Vec<Range<u64>>> {
 }
 
 fn from_bits(position: u64, body: &[u8]) -> Option<Vec<Range<u64>>> {
-    let start = position.checked_add(1)?;
+    let start = position + 1;
     let bits = u64::try_from(body.len()).ok()?.checked_mul(8)?;
-    start.checked_add(bits)?;
+    // Of the last byte at least one bit is set: what is above is none of an encoding.
+    let unset = body.last().map_or(0, |last| last.leading_zeros());
+    let end = start.checked_add(bits)? - u64::from(unset);
+    (end <= HIGHEST).then_some(())?;
     let offsets = (0..).zip(body).flat_map(|(place, byte)| {
         let settled = (0..8).filter(move |bit| byte >> bit & 1 == 1);
         settled.map(move |bit| start + place * 8 + bit)
@@ -326,8 +330,8 @@ mod tests {
 
     #[test]
     fn the_highest_offsets_are_written_and_read() {
-        for position in [0, u64::MAX - 100] {
-            let runs = [u64::MAX - 50..u64::MAX - 30, u64::MAX - 2..u64::MAX];
+        for position in [0, HIGHEST - 100] {
+            let runs = [HIGHEST - 50..HIGHEST - 30, HIGHEST - 2..HIGHEST];
             let encoded = encode(position, || runs.iter().cloned(), usize::MAX);
             assert_eq!(decode(&encoded.bytes).as_deref(), Ok(&runs[..]));
             for most_bytes in 0..encoded.bytes.len() {
@@ -336,25 +340,37 @@ mod tests {
                 assert_eq!(decode(&encoded.bytes), Ok(written));
             }
         }
-        // Bits beyond the highest offset.
-        assert_eq!(
-            decode(&sealed(0x11, u64::MAX - 9, &[1])),
-            Ok(vec![u64::MAX - 8..u64::MAX - 7])
-        );
-        for position in [u64::MAX - 8, u64::MAX] {
-            assert_eq!(
-                decode(&sealed(0x11, position, &[1])),
-                Err(DecodeError::Corrupt)
-            );
+        // As runs and as bits, of which the last byte may reach beyond them.
+        let last = vec![HIGHEST - 1..HIGHEST];
+        for (first, body) in [(0x10, &[1, 1]), (0x11, &[0, 1])] {
+            let far = HIGHEST - [2, 10][usize::from(first == 0x11)];
+            assert_eq!(decode(&sealed(first, far, body)), Ok(last.clone()));
+            for position in [far + 1, HIGHEST, HIGHEST + 1, u64::MAX - 9, u64::MAX] {
+                let bytes = sealed(first, position, body);
+                assert_eq!(decode(&bytes), Err(DecodeError::Corrupt), "{position}");
+            }
+        }
+    }
+
+    /// A run that was read is written as bits where they are shorter, and those must be read again.
+    #[test]
+    fn what_was_read_can_be_written_at_the_end_of_the_offsets() {
+        for position in HIGHEST - 30..=HIGHEST {
+            for body in [[1, 1], [1, 7], [9, 1], [20, 2]] {
+                if let Ok(runs) = decode(&sealed(0x10, position, &body)) {
+                    let again = encode(position, || runs.iter().cloned(), usize::MAX);
+                    assert_eq!(decode(&again.bytes), Ok(runs), "{position}");
+                }
+            }
         }
     }
 
     /// Of the position and the first length only one can take 10 bytes.
     #[test]
     fn something_fits_into_25_bytes() {
-        const HALF: u64 = 1 << 63;
-        for (position, start) in [(HALF, u64::MAX - 2), (HALF - 1, u64::MAX - 2), (0, HALF)] {
-            let runs = [start..u64::MAX];
+        const HALF: u64 = 1 << 62;
+        for (position, start) in [(HALF, HIGHEST - 2), (HALF - 1, HIGHEST - 2), (0, HALF)] {
+            let runs = [start..HIGHEST];
             let encoded = encode(position, || runs.iter().cloned(), 25);
             let written = clipped(&runs, encoded.left_out.unwrap_or(u64::MAX));
             assert!(!written.is_empty());
@@ -380,7 +396,7 @@ mod tests {
             // A run without its pair; a run of nothing; a run beyond all offsets.
             &sealed(0x10, 0, &[1]),
             &sealed(0x10, 0, &[1, 0]),
-            &sealed(0x10, u64::MAX - 1, &[1, 1]),
+            &sealed(0x10, HIGHEST - 1, &[1, 1]),
         ];
         for bytes in corrupt {
             assert_eq!(decode(bytes), Err(DecodeError::Corrupt), "{bytes:x?}");
@@ -410,7 +426,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #![proptest_config(crate::trials::cases(2_000))]
 
         #[test]
         fn what_fits_comes_back(runs in runs(), most_bytes in room()) {
@@ -462,10 +478,17 @@ mod tests {
         #[test]
         fn any_body_is_an_error_or_sorted_runs(
             is_bits: bool,
-            position in prop_oneof![any::<u64>(), Just(u64::MAX), u64::MAX - 500..u64::MAX],
+            position in prop_oneof![
+                any::<u64>(),
+                0..=HIGHEST,
+                HIGHEST - 500..=HIGHEST + 1,
+                HIGHEST - 30..=HIGHEST,
+                u64::MAX - 500..=u64::MAX,
+            ],
             body in prop_oneof![
                 any::<Vec<u8>>(),
                 prop::collection::vec(0..4_u8, 0..100),
+                prop::collection::vec(1..12_u8, 2..5),
                 prop::collection::vec(prop_oneof![Just(0xff_u8), Just(1), any::<u8>()], 0..40),
             ],
         ) {

@@ -18,8 +18,9 @@ pub enum DeliverError {
     /// only grow.
     #[error("the position is below one that was delivered before")]
     OutOfOrder,
-    /// It is `u64::MAX`, and no offset comes after it.
-    #[error("the position is the highest that there is")]
+    /// No log has such an offset: offsets are below
+    /// [`Frontier::HIGHEST`](super::Frontier::HIGHEST).
+    #[error("the position is above all that a log can have")]
     TooHigh,
 }
 
@@ -31,7 +32,8 @@ pub enum DecodeError {
     /// They are of another version of this format, or of none.
     #[error("the version of the format is not known")]
     Unsupported,
-    /// They are cut off or were changed.
+    /// They are cut off or were changed, or name positions above
+    /// [`Frontier::HIGHEST`](super::Frontier::HIGHEST).
     #[error("the bytes are cut off or were changed")]
     Corrupt,
 }

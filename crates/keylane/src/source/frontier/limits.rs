@@ -3,6 +3,9 @@
 /// The widest span that can be asked for. The index of the blocks counts in 31 bits.
 const WIDEST: u64 = 1 << 37;
 
+/// See [`Frontier::HIGHEST`](super::Frontier::HIGHEST).
+pub(super) const HIGHEST: u64 = i64::MAX as u64;
+
 /// How much a [`Frontier`](super::Frontier) may hold, and with it how much memory it may use.
 ///
 /// | limit | default | at the limit |

@@ -8,7 +8,7 @@ use super::blocks::{Blocks, Closed};
 use super::carried::Carried;
 use super::encoding::{self, Encoded};
 use super::error::DeliverError;
-use super::limits::Limits;
+use super::limits::{HIGHEST, Limits};
 use super::runs::joined;
 
 /// The positions of one partition in one generation: which are open, and up to where everything is
@@ -50,6 +50,11 @@ pub enum Completion {
 }
 
 impl Frontier {
+    /// The highest position that there is: 2^63 − 1. Offsets are below it, so the position after the
+    /// highest of them fits into the signed number that logs such as Kafka have for it. Whatever is
+    /// above counts as this.
+    pub const HIGHEST: u64 = HIGHEST;
+
     /// A frontier of which nothing is delivered, at the offset from which the log will deliver.
     pub fn new(at: u64) -> Self {
         Self::resume(at, Beyond::default())
@@ -60,6 +65,7 @@ impl Frontier {
     ///
     /// What is settled already counts for neither of the limits before it is delivered.
     pub fn resume(at: u64, beyond: Beyond) -> Self {
+        let at = at.min(HIGHEST);
         Self {
             blocks: Blocks::default(),
             carried: Carried::new(beyond, at),
@@ -86,11 +92,11 @@ impl Frontier {
     /// has changed then.
     #[inline]
     pub fn deliver(&mut self, offset: u64) -> Result<Delivered, DeliverError> {
+        if offset >= HIGHEST {
+            return Err(DeliverError::TooHigh);
+        }
         if offset < self.end {
             return Err(DeliverError::OutOfOrder);
-        }
-        if offset == u64::MAX {
-            return Err(DeliverError::TooHigh);
         }
         let first_open = self.blocks.first_open();
         if first_open.is_some_and(|first| offset - first >= self.limits.span) {
@@ -141,7 +147,7 @@ impl Frontier {
     /// So the position reaches the end of a log whose last offsets hold no messages, like the mark
     /// at the end of a transaction. A lower offset than [`end`](Self::end) changes nothing.
     pub fn skip_to(&mut self, offset: u64) {
-        self.end = self.end.max(offset);
+        self.end = self.end.max(offset.min(HIGHEST));
         self.carried.pass(self.end);
     }
 
@@ -338,18 +344,40 @@ mod tests {
         for offset in [0, 9, 10, 15, 20] {
             assert_eq!(frontier.deliver(offset), Err(DeliverError::OutOfOrder));
         }
-        assert_eq!(frontier.deliver(u64::MAX), Err(DeliverError::TooHigh));
+        for offset in [HIGHEST, HIGHEST + 1, u64::MAX] {
+            assert_eq!(frontier.deliver(offset), Err(DeliverError::TooHigh));
+        }
         frontier.skip_to(30);
         assert_eq!(frontier.deliver(29), Err(DeliverError::OutOfOrder));
         assert_eq!(frontier.complete(10), Advanced { to: 20 });
         assert_eq!(
-            frontier.deliver(u64::MAX - 1),
+            frontier.deliver(HIGHEST - 1),
             Err(DeliverError::SpanTooWide)
         );
         assert_eq!(frontier.complete(20), Advanced { to: 30 });
-        assert_eq!(frontier.deliver(u64::MAX - 1), Ok(Delivered::Open));
-        assert_eq!(frontier.complete(u64::MAX - 1), Advanced { to: u64::MAX });
-        assert_eq!(frontier.deliver(u64::MAX), Err(DeliverError::TooHigh));
+        assert_eq!(frontier.deliver(HIGHEST - 1), Ok(Delivered::Open));
+        assert_eq!(frontier.complete(HIGHEST - 1), Advanced { to: HIGHEST });
+        assert_eq!(frontier.deliver(HIGHEST), Err(DeliverError::TooHigh));
+    }
+
+    /// What a log or a commit may say that no log has: nothing is opened there, and nothing is lost below.
+    #[test]
+    fn what_is_above_the_highest_position_counts_as_it() {
+        for at in [HIGHEST, HIGHEST + 1, u64::MAX] {
+            let beyond: Beyond = [5..7, at - 1..u64::MAX].into_iter().collect();
+            let mut frontier = Frontier::resume(at, beyond);
+            assert_eq!((frontier.position(), frontier.end()), (HIGHEST, HIGHEST));
+            assert_eq!((frontier.beyond_len(), frontier.span()), (0, 0));
+            assert!(frontier.encode(usize::MAX).bytes.is_empty());
+            for offset in [at, u64::MAX] {
+                assert_eq!(frontier.deliver(offset), Err(DeliverError::TooHigh));
+                assert_eq!(frontier.complete(offset), NotOpen);
+            }
+            let mut frontier = delivered(3, [3]);
+            frontier.skip_to(at);
+            assert_eq!((frontier.position(), frontier.end()), (3, HIGHEST));
+            assert_eq!(frontier.complete(3), Advanced { to: HIGHEST });
+        }
     }
 
     #[test]
@@ -455,7 +483,7 @@ mod tests {
         let mut frontier = delivered(0, offsets.iter().copied());
         assert_eq!(frontier.open_len() as u64, MANY);
         assert_eq!(
-            frontier.deliver(u64::MAX - 1),
+            frontier.deliver(HIGHEST - 1),
             Err(DeliverError::SpanTooWide)
         );
         let next = offsets[1..].iter().copied().chain([frontier.end()]);

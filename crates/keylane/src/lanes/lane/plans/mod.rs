@@ -18,7 +18,7 @@ use steps::{all_rules, steps};
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3_000))]
+    #![proptest_config(crate::trials::cases(3_000))]
 
     #[test]
     fn under_every_plan_a_lane_keeps_its_promises(rules in all_rules(), steps in steps()) {

@@ -1,0 +1,77 @@
+//! Parts of the source that fail while the others go on: into the log, the events and the stats.
+
+use std::fmt;
+use std::hash::Hash;
+
+use super::super::parts::Saying;
+use super::state::Driver;
+use crate::clock::{self, Instant};
+use crate::source::Source;
+use crate::watching::SourceEvent;
+
+impl<K, M, O, E, S> Driver<K, M, O, E, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+    S: Source<Message = M>,
+{
+    /// Takes what the source says of its parts.
+    pub(super) fn hear_of_parts(&mut self) {
+        if self.deliveries.parts.is_empty() {
+            return;
+        }
+        let now = clock::now();
+        for news in std::mem::take(&mut self.deliveries.parts) {
+            if let Some(saying) = self.parts.hear(news, now) {
+                self.say(saying);
+            }
+        }
+        let failed = self.parts.seen();
+        self.publish(|stats| stats.failed_parts = failed);
+    }
+
+    /// Says again which parts fail still.
+    pub(super) fn remind_of_parts(&mut self, now: Instant) {
+        for saying in self.parts.due(now) {
+            self.say(saying);
+        }
+    }
+
+    fn say(&self, saying: Saying) {
+        let source = &self.name;
+        match saying {
+            Saying::Failed { part, why } => {
+                tracing::warn!(
+                    target: "keylane",
+                    %source, %part, %why,
+                    "a part of a source fails; the others go on, and it is tried again"
+                );
+                self.notify(SourceEvent::PartFailed { part, why });
+            }
+            Saying::Fails {
+                part,
+                why,
+                lasted,
+                times,
+            } => {
+                let seconds = lasted.as_secs();
+                tracing::warn!(
+                    target: "keylane",
+                    %source, %part, %why, seconds, times,
+                    "a part of a source still fails"
+                );
+            }
+            Saying::Recovered { part, lasted } => {
+                let seconds = lasted.as_secs();
+                tracing::info!(
+                    target: "keylane",
+                    %source, %part, seconds,
+                    "a part of a source works again"
+                );
+                self.notify(SourceEvent::PartRecovered { part, lasted });
+            }
+        }
+    }
+}
