@@ -1,5 +1,7 @@
 //! I8: dead letters.
 
+use std::ops::Range;
+
 use super::judgement::Judgement;
 use super::rule::Rule;
 use super::story::{Message, Run, Story};
@@ -78,6 +80,12 @@ fn unlawful_attempts(story: &Story<'_>, id: Id, message: &Message) -> Vec<(Vec<u
     found
 }
 
+/// Whether a break in this range came before the end of the message was durable.
+fn is_unknown_after(story: &Story<'_>, message: &Message, range: Range<usize>) -> bool {
+    let breaks = story.breaks_between(range.start, range.end);
+    breaks.iter().any(|b| message.is_unconfirmed_at(b.at))
+}
+
 /// Why a letter at `dead` is wrong. `neighbours` are the attempts of the key.
 fn unlawful_letter(
     story: &Story<'_>,
@@ -96,6 +104,10 @@ fn unlawful_letter(
     };
     let max = evidence.max_attempts.unwrap_or(last.attempt);
     let gave_up = match last.outcome {
+        // The process that was there after a break knows only that the last attempt had begun.
+        Some(Outcome::Ok) if last.attempt == max && is_unknown_after(story, message, end..dead) => {
+            return None;
+        }
         Some(Outcome::Ok) => return Some((vec![end, dead], "was dead-lettered, but done".into())),
         Some(Outcome::Fatal) => true,
         _ => last.attempt == max || (last.attempt < max && evidence.early_letters),

@@ -135,6 +135,7 @@ impl<S: Source<Message = RawMessage>> Witnessed<S> {
             position,
             generation,
             attempts,
+            bytes,
             ..
         } = delivery;
         let mut book = self.witness.lock();
@@ -155,10 +156,11 @@ impl<S: Source<Message = RawMessage>> Witnessed<S> {
             generation,
         };
         let delivery = Delivery::new(message, watched).generation(generation);
-        delivery.attempts(attempts)
+        delivery.attempts(attempts).bytes(bytes as usize)
     }
 
     fn hand_over(&mut self, into: &mut Deliveries<RawMessage, Watched<S::Position>>) {
+        into.take_news(&mut self.buffer);
         for delivery in self.buffer.take() {
             into.push(self.watch(delivery));
         }

@@ -26,7 +26,7 @@ use super::traffic::Traffic;
 /// See the [module](super) for what it guarantees, and for an example.
 pub struct Proxy {
     addr: SocketAddr,
-    target: SocketAddr,
+    target: Arc<watch::Sender<SocketAddr>>,
     faults: Arc<watch::Sender<Faults>>,
     accepting: AbortHandle,
 }
@@ -65,7 +65,8 @@ impl Proxy {
         let listener = socket.listen(1_024)?;
         let addr = listener.local_addr()?;
         let faults = Arc::new(watch::Sender::new(Faults::default()));
-        let accepting = tokio::spawn(accept(listener, target, Arc::clone(&faults)));
+        let target = Arc::new(watch::Sender::new(target));
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&target), Arc::clone(&faults)));
         Ok(Self {
             addr,
             target,
@@ -82,6 +83,12 @@ impl Proxy {
     /// The port of [`addr`](Self::addr).
     pub fn port(&self) -> u16 {
         self.addr.port()
+    }
+
+    /// Forwards new connections to another server, as a name that is given to it does after a
+    /// fail-over. Existing connections stay where they are: [`reset`](Self::reset) ends them.
+    pub fn point_to(&self, target: SocketAddr) {
+        self.target.send_replace(target);
     }
 
     /// Cuts both directions, as a pulled cable does: nothing passes and nothing is closed. Bytes
@@ -198,7 +205,7 @@ impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proxy")
             .field("addr", &self.addr)
-            .field("target", &self.target)
+            .field("target", &*self.target.borrow())
             .field("faults", &*self.faults.borrow())
             .finish_non_exhaustive()
     }
@@ -212,7 +219,11 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, target: SocketAddr, faults: Arc<watch::Sender<Faults>>) {
+async fn accept(
+    listener: TcpListener,
+    target: Arc<watch::Sender<SocketAddr>>,
+    faults: Arc<watch::Sender<Faults>>,
+) {
     loop {
         let Ok((client, _)) = listener.accept().await else {
             // The client has gone already, or this process has no file descriptor left.
@@ -221,6 +232,7 @@ async fn accept(listener: TcpListener, target: SocketAddr, faults: Arc<watch::Se
         };
         let client = End::new(client); // reset when it is dropped
         if let Some(link) = Link::admit(&faults) {
+            let target = *target.borrow();
             tokio::spawn(forward(client, target, link));
         }
     }

@@ -123,6 +123,18 @@ impl Faults {
         self.server.plan(|plan| plan.accepts_stale = true);
     }
 
+    /// The source says that this part of it fails.
+    pub fn fail_part(&self, part: &str, why: &str) {
+        let news = (part.to_owned(), Some(why.to_owned()));
+        self.server.change(|state| state.plan.parts.push(news));
+    }
+
+    /// The source says that this part of it works again.
+    pub fn recover_part(&self, part: &str) {
+        let news = (part.to_owned(), None);
+        self.server.change(|state| state.plan.parts.push(news));
+    }
+
     /// Hands the chosen messages over once more, whether they are held, acked or neither.
     pub fn redeliver(&self, chosen: impl Fn(&RawMessage) -> bool) {
         self.server

@@ -28,6 +28,8 @@ pub(super) struct Plan {
     pub(super) refused_starts: usize,
     pub(super) asks_until_noted: u32,
     pub(super) accepts_stale: bool,
+    /// Parts that fail, with the reason, or work again.
+    pub(super) parts: Vec<(String, Option<String>)>,
     pub(super) storm: Option<Storm>,
 }
 

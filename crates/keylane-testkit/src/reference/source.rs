@@ -87,7 +87,16 @@ impl ReferenceSource {
         if let Some(news) = of_session.and_then(|session| session.news.pop_front()) {
             return Ok(Look::Received(news));
         }
-        let handed = state.hand_over(session, into.room(), now);
+        if !state.plan.parts.is_empty() {
+            for (part, why) in state.plan.parts.drain(..) {
+                match why {
+                    Some(why) => into.part_failed(part, why),
+                    None => into.part_recovered(part),
+                }
+            }
+            return Ok(Look::Received(Received::Messages));
+        }
+        let handed = state.hand_over(session, (into.room(), into.room_bytes()), now);
         if !handed.is_empty() {
             handed.into_iter().for_each(|delivery| into.push(delivery));
             return Ok(Look::Received(Received::Messages));

@@ -20,6 +20,8 @@ pub(super) struct State {
     pub(super) partitions: Vec<Partition>,
     /// Deliveries that are held, by tag.
     pub(super) held: BTreeMap<u64, Held>,
+    /// Those of them that were asked back, and their partitions.
+    pub(super) recalled: BTreeMap<u64, u32>,
     /// Open sessions.
     pub(super) sessions: BTreeMap<u64, Session>,
     pub(super) letters: BTreeMap<(u32, u64), KeptLetter>,
@@ -84,6 +86,7 @@ impl State {
             features,
             partitions: (0..partitions).map(|_| Partition::default()).collect(),
             held: BTreeMap::new(),
+            recalled: BTreeMap::new(),
             sessions: BTreeMap::new(),
             letters: BTreeMap::new(),
             plan: Plan::default(),
@@ -323,14 +326,23 @@ impl State {
     }
 
     /// Hands over what there is, up to this room.
-    pub(super) fn hand_over(&mut self, session: u64, room: usize, now: Instant) -> Vec<Handed> {
+    pub(super) fn hand_over(
+        &mut self,
+        session: u64,
+        (room, room_bytes): (usize, usize),
+        now: Instant,
+    ) -> Vec<Handed> {
         self.expire(now);
         let mut handed = Vec::new();
         let room = match room {
             0 => 0,
             room => room + std::mem::take(&mut self.plan.beyond_room),
         };
-        while handed.len() < room {
+        let has_room = |handed: &Vec<Handed>| {
+            let bytes = handed.iter().map(|handed| handed.bytes as usize);
+            handed.len() < room && bytes.sum::<usize>() < room_bytes
+        };
+        while has_room(&handed) {
             let Some(((at, number), &place)) = self.due.iter().next().map(|(k, v)| (*k, v)) else {
                 break;
             };
@@ -340,8 +352,14 @@ impl State {
             self.due.remove(&(at, number));
             handed.extend(self.deliver(session, place.0, place.1, now));
         }
+        let held = &self.held;
+        self.recalled.retain(|tag, _| held.contains_key(tag));
         for number in 0..self.partitions.len() {
-            while handed.len() < room {
+            // What is behind a recalled message must not overtake it.
+            if self.recalled.values().any(|at| *at as usize == number) {
+                continue;
+            }
+            while has_room(&handed) {
                 let ready = &self.partitions[number].ready;
                 let Some(&offset) = ready.first() else { break };
                 let Some(delivery) = self.deliver(session, number as u32, offset, now) else {
@@ -396,7 +414,7 @@ impl State {
         );
         self.counts.delivered += 1;
         self.counts.most_held = self.counts.most_held.max(self.held.len());
-        let delivery = Delivery::new(message, place).generation(owner.generation);
+        let delivery = Delivery::raw(message, place).generation(owner.generation);
         Some(delivery.attempts(attempts))
     }
 
@@ -495,7 +513,7 @@ impl State {
         let attempts = if counts { kept.attempts } else { 0 };
         let mut message = kept.message.clone();
         message.attempt = attempts + 1;
-        let delivery = Delivery::new(message, place).generation(held.generation);
+        let delivery = Delivery::raw(message, place).generation(held.generation);
         Some(delivery.attempts(attempts))
     }
 
@@ -562,6 +580,7 @@ impl State {
                 continue;
             };
             if chosen(&partition.log[held.offset as usize].message) {
+                self.recalled.insert(tag, held.partition);
                 recalled.entry(owner.session).or_default().push(Place {
                     partition: held.partition,
                     offset: held.offset,

@@ -1,6 +1,9 @@
 //! Random numbers that are the same in every run.
 
-/// A source of random numbers, the same for the same seed (splitmix64).
+use super::trials;
+
+/// A source of random numbers, the same for the same seed (splitmix64), and others for every value of
+/// the environment variable `KEYLANE_SEED`.
 ///
 /// ```
 /// use keylane_testkit::scenario::Random;
@@ -14,7 +17,7 @@ pub struct Random(u64);
 impl Random {
     /// The numbers of this seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(seed ^ trials::seed().wrapping_mul(0xd1b5_4a32_d192_ed03))
     }
 
     /// A number below `n`.

@@ -29,15 +29,3 @@ pub fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
     paused().block_on(test());
     threads().block_on(test());
 }
-
-/// How often to repeat a test: the number in this environment variable, or `otherwise` without it.
-///
-/// # Panics
-///
-/// If the variable holds something else.
-pub fn repeats(variable: &str, otherwise: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(count) => count.parse().expect("a number of repetitions"),
-        Err(_) => otherwise,
-    }
-}

@@ -38,3 +38,41 @@ pub trait Kind: Sized + Send + Sync + 'static {
     /// have taken the port.
     fn is_ready(&self, folder: &Path, port: u16, seconds: u64) -> bool;
 }
+
+/// A kind of which a server can follow another one, asynchronously.
+///
+/// It is out of reach as [`Kind`] is.
+pub trait Follows: Kind {
+    /// What a standby is told so that nothing more of the primary reaches it.
+    const FALL_BEHIND: &[&str];
+
+    /// What a standby is told so that it becomes a primary.
+    const PROMOTE: &[&str];
+
+    /// As [`create`](Kind::create), of a server that can be followed.
+    fn create_primary(folder: &Path) -> Result<Self, ServerError>;
+
+    /// Creates the data of a standby in `folder`; the primary listens on `port`.
+    fn create_standby(folder: &Path, port: u16) -> Result<Self, ServerError>;
+
+    /// What a standby is told when it runs.
+    fn follow(port: u16) -> Vec<String>;
+}
+
+/// A kind whose databases can be written down, and brought back.
+///
+/// It is out of reach as [`Kind`] is.
+pub trait Dumps: Kind {
+    /// Writes what is in a database into `file`, through the program for it.
+    fn dump(&self, port: u16, database: &str, file: &Path, seconds: u64)
+    -> Result<(), ServerError>;
+
+    /// Puts what is in `file` into a database, in the place of what is there.
+    fn bring_back(
+        &self,
+        port: u16,
+        database: &str,
+        file: &Path,
+        seconds: u64,
+    ) -> Result<(), ServerError>;
+}

@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::servers::kind::Kind;
+use crate::servers::kind::{Dumps, Follows, Kind};
 use crate::servers::process::{Program, User};
 use crate::servers::program::{find, run, service_user};
 use crate::servers::server::LOG;
@@ -35,6 +36,8 @@ pub struct Maria {
     server: PathBuf,
     client: PathBuf,
     user: Option<User>,
+    /// Whether what it changes is logged for others to follow.
+    is_logged: bool,
 }
 
 impl Kind for Maria {
@@ -66,6 +69,7 @@ impl Kind for Maria {
             server,
             client,
             user,
+            is_logged: false,
         })
     }
 
@@ -85,6 +89,11 @@ impl Kind for Maria {
             .args(["--skip-name-resolve", "--max-connections=200"])
             // A statement has a message in it.
             .arg("--max-allowed-packet=1G")
+            .args(match self.is_logged {
+                // Each has a number of its own.
+                true => vec!["--log-bin=binlog".to_owned(), format!("--server-id={port}")],
+                false => Vec::new(),
+            })
     }
 
     fn execute(
@@ -95,10 +104,7 @@ impl Kind for Maria {
         seconds: u64,
     ) -> Result<String, ServerError> {
         run(&self.client, None, seconds, |client| {
-            client.env("MYSQL_PWD", Server::<Self>::PASSWORD);
-            client.args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1"]);
-            client.args([format!("--port={port}")]);
-            client.args(["--user", Server::<Self>::USER]);
+            connect(client, port);
             client.args(["--batch", "--skip-column-names"]);
             client.args(["--execute", sql, database]);
         })
@@ -109,6 +115,68 @@ impl Kind for Maria {
         self.execute(port, Self::DATABASE, "select @@datadir", seconds)
             .is_ok_and(|answer| Path::new(answer.trim_end()) == data(folder))
     }
+}
+
+impl Dumps for Maria {
+    fn dump(
+        &self,
+        port: u16,
+        database: &str,
+        file: &Path,
+        seconds: u64,
+    ) -> Result<(), ServerError> {
+        let dumped = run(&find("mariadb-dump")?, None, seconds, |dump| {
+            connect(dump, port);
+            dump.arg("--single-transaction");
+            dump.arg(option("result-file", file)).arg(database);
+        });
+        dumped.map(drop)
+    }
+
+    fn bring_back(
+        &self,
+        port: u16,
+        database: &str,
+        file: &Path,
+        seconds: u64,
+    ) -> Result<(), ServerError> {
+        let source = format!("source {}", file.display());
+        self.execute(port, database, &source, seconds).map(drop)
+    }
+}
+
+impl Follows for Maria {
+    const FALL_BEHIND: &[&str] = &["stop slave"];
+
+    const PROMOTE: &[&str] = &["stop slave; reset slave all"];
+
+    fn create_primary(folder: &Path) -> Result<Self, ServerError> {
+        Ok(Self {
+            is_logged: true,
+            ..Self::create(folder)?
+        })
+    }
+
+    fn create_standby(folder: &Path, _: u16) -> Result<Self, ServerError> {
+        Self::create_primary(folder)
+    }
+
+    fn follow(port: u16) -> Vec<String> {
+        let (user, password) = (Server::<Self>::USER, Server::<Self>::PASSWORD);
+        // From the first change on: the server was logged from its start.
+        vec![format!(
+            "change master to master_host='127.0.0.1', master_port={port}, master_user='{user}',
+             master_password='{password}', master_use_gtid=no; start slave"
+        )]
+    }
+}
+
+/// Where a client program finds the server, and as whom it comes.
+fn connect(client: &mut Command, port: u16) {
+    client.env("MYSQL_PWD", Server::<Maria>::PASSWORD);
+    client.args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1"]);
+    client.arg(format!("--port={port}"));
+    client.args(["--user", Server::<Maria>::USER]);
 }
 
 fn data(folder: &Path) -> PathBuf {

@@ -21,8 +21,16 @@ pub use server::Server;
 mod postgres;
 pub use postgres::{PostgreSql, Postgres};
 
+mod standby;
+
+mod dump;
+pub use dump::Dump;
+
 mod mariadb;
 pub use mariadb::{Maria, MariaDb};
+
+mod clock;
+pub use clock::Clock;
 
 pub mod kafka;
 pub use kafka::{Kafka, KafkaBuilder};

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
 use crate::servers::ServerError;
+use crate::servers::clock::Clock;
 use crate::servers::daemon::{Daemon, PORTS, is_port_taken, on_thread, temporary_folder};
 use crate::servers::kind::Kind;
 use crate::servers::port::free_port;
@@ -17,7 +18,7 @@ use crate::servers::port::free_port;
 const PROBE_SECONDS: u64 = 10;
 
 /// What a client program is given for one call, in seconds.
-const QUERY_SECONDS: u64 = 60;
+pub(super) const QUERY_SECONDS: u64 = 60;
 
 /// A database server of a test, in a private temporary folder, on a port of the loopback address.
 ///
@@ -55,10 +56,12 @@ pub struct Server<K> {
     inner: Arc<Inner<K>>,
 }
 
-struct Inner<K> {
-    kind: K,
-    port: u16,
+pub(super) struct Inner<K> {
+    pub(super) kind: K,
+    pub(super) port: u16,
     databases: AtomicU64,
+    /// `None`: it has that of the machine.
+    clock: Option<Clock>,
     /// Before the folder, so that it is dropped first.
     daemon: Daemon,
     folder: TempDir,
@@ -86,10 +89,44 @@ impl<K: Kind> Server<K> {
     ///
     /// If the future is dropped, the server is ended and its folder removed as soon as it is ready.
     pub async fn start() -> Result<Self, ServerError> {
-        let inner = on_thread(|| Inner::start(free_port)).await?;
+        Self::create(K::create).await
+    }
+
+    /// A server whose data are created so.
+    pub(crate) async fn create(
+        create: impl FnOnce(&Path) -> Result<K, ServerError> + Send + 'static,
+    ) -> Result<Self, ServerError> {
+        let inner = on_thread(|| Inner::start(free_port, create, |_| Ok(None))).await?;
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    /// Like [`start`](Self::start), with a clock that the test can move.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start); [`Missing`](ServerError::Missing) also without `faketime`.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server is ended and its folder removed as soon as it is ready.
+    pub async fn start_with_clock() -> Result<(Self, Clock), ServerError> {
+        let started = on_thread(|| {
+            let mut clock = None;
+            let inner = Inner::start(free_port, K::create, |folder| {
+                clock = Some(Clock::of(folder)?);
+                Ok(clock.clone())
+            })?;
+            Ok((inner, clock.expect("the server has been started with it")))
+        });
+        let (inner, clock) = started.await?;
+        let inner = Arc::new(inner);
+        Ok((Self { inner }, clock))
     }
 
     /// The URL of a database, with the user and the password.
@@ -261,7 +298,7 @@ impl<K: Kind> Server<K> {
         self.run(|inner| inner.daemon.resume()).await
     }
 
-    async fn run<T: Send + 'static>(
+    pub(super) async fn run<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&Inner<K>) -> Result<T, ServerError> + Send + 'static,
     ) -> Result<T, ServerError> {
@@ -280,13 +317,19 @@ impl<K> fmt::Debug for Server<K> {
 }
 
 impl<K: Kind> Inner<K> {
-    fn start(mut port: impl FnMut() -> io::Result<u16>) -> Result<Self, ServerError> {
+    fn start(
+        mut port: impl FnMut() -> io::Result<u16>,
+        create: impl FnOnce(&Path) -> Result<K, ServerError>,
+        clock: impl FnOnce(&Path) -> Result<Option<Clock>, ServerError>,
+    ) -> Result<Self, ServerError> {
         let folder = temporary_folder()?;
-        let kind = K::create(folder.path())?;
+        let kind = create(folder.path())?;
+        let clock = clock(folder.path())?;
         let mut inner = Self {
             kind,
             port: 0,
             databases: AtomicU64::new(1),
+            clock,
             daemon: Daemon::new(folder.path().join(LOG)),
             folder,
         };
@@ -303,9 +346,13 @@ impl<K: Kind> Inner<K> {
 
     fn start_again(&self) -> Result<(), ServerError> {
         let (kind, folder, port) = (&self.kind, self.folder.path(), self.port);
-        self.daemon.start(kind.program(folder, port), |_| {
-            Ok(kind.is_ready(folder, port, PROBE_SECONDS))
-        })
+        let program = kind.program(folder, port);
+        let program = match &self.clock {
+            Some(clock) => clock.given_to(program),
+            None => program,
+        };
+        self.daemon
+            .start(program, |_| Ok(kind.is_ready(folder, port, PROBE_SECONDS)))
     }
 }
 
@@ -324,10 +371,11 @@ mod tests {
     fn takes_another_port<K: Kind>() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = listener.local_addr().unwrap().port();
-        let other = Inner::<K>::start(free_port).unwrap();
+        let other = Inner::<K>::start(free_port, K::create, |_| Ok(None)).unwrap();
         let free = free_port().unwrap();
         let mut ports = [silent, other.port, free].into_iter();
-        let server = Inner::<K>::start(|| Ok(ports.next().unwrap())).unwrap();
+        let port = || Ok(ports.next().unwrap());
+        let server = Inner::<K>::start(port, K::create, |_| Ok(None)).unwrap();
         assert_eq!(server.port, free);
         assert!(server.daemon.log().contains("Address already in use"));
     }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use keylane_testkit::proxy::Direction::{ToClient, ToServer};
-use keylane_testkit::scenario::{MS, Random};
+use keylane_testkit::scenario::{MS, Random, cases};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::*;
@@ -96,7 +96,7 @@ async fn run(seed: u64, resets: bool) -> [usize; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_reset_all_bytes_arrive() {
-    for seed in 0..12 {
+    for seed in 0..cases(12).into() {
         run(seed, false).await;
     }
 }
@@ -104,7 +104,7 @@ async fn without_a_reset_all_bytes_arrive() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_resets_what_arrives_is_a_prefix_and_never_ends_cleanly() {
     let mut torn = 0;
-    for seed in 100..124 {
+    for seed in 100..100 + u64::from(cases(24)) {
         let lens = run(seed, true).await;
         torn += lens
             .iter()

@@ -111,6 +111,21 @@ macro_rules! server_tests {
             assert_eq!(two.execute($database, "select 1").await.unwrap(), "1\n");
         }
 
+        #[tokio::test]
+        async fn brings_back_what_was_written_down() {
+            let server = start().await;
+            let url = server.create_database().await.unwrap();
+            let execute = |sql| server.execute(name(&url), sql);
+            let create = "create table orders (id int); insert into orders values (7)";
+            execute(create).await.unwrap();
+            let dump = server.dump(name(&url)).await.unwrap();
+            execute("update orders set id = 8").await.unwrap();
+            server.bring_back(name(&url), &dump).await.unwrap();
+            assert_eq!(execute("select id from orders").await.unwrap(), "7\n");
+            let absent = server.dump("absent").await.unwrap_err();
+            assert!(absent.to_string().contains("absent"), "{absent}");
+        }
+
         #[test]
         fn dies_with_a_killed_test() {
             let child = concat!(module_path!(), "::child");

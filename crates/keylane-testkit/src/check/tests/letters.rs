@@ -68,6 +68,18 @@ fn i8_a_letter_waits_for_the_end() {
 }
 
 #[test]
+fn i8_what_was_done_last_and_not_durable_may_be_a_letter_after_a_crash() {
+    let done = || two().failed(1, 1).start(1, 2).ok(1, 2);
+    let crashed = done().crash(0).dead(1);
+    crashed.holds(&twice(), Rule::DeadLetters);
+    let early = two().done(1).crash(0).dead(1);
+    early.breaks(&twice(), Rule::DeadLetters, "but done", &[1]);
+    let durable = done().acked(1).crash(0).dead(1);
+    let also = [Rule::Duplicates];
+    durable.breaks_among(&twice(), Rule::DeadLetters, "but done", &[1], &also);
+}
+
+#[test]
 fn i8_one_letter_per_message() {
     let once = two().failed(1, 1).failed(1, 2).dead(1);
     let bad = once.clone().dead(1);

@@ -16,7 +16,7 @@ const KEYS: usize = 3;
 const BACKOFF_MS: u64 = 700;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::scenario::cases(1000), ..ProptestConfig::default() })]
 
     #[test]
     fn a_correct_scheduler_passes(settings in settings(), dice in vec(any::<u8>(), 0..400)) {

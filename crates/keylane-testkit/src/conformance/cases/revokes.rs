@@ -139,18 +139,20 @@ pub(in super::super) async fn late_ack<T: Site>(mut stage: Stage<T>) -> Result {
     stage.inject(Fault::Lose).await?;
     let parted = || stage.witness.seen().lost + stage.witness.seen().failures > 0;
     stage.until("the source has said so", parted).await?;
-    // The witness hears it right before the intake does.
+    // The witness hears it right before the intake does. They may be of two parts of the source, which are
+    // lost one after the other.
+    let mut taken_back = 0;
     let heard = || {
-        let mut events = std::iter::from_fn(|| events.try_recv());
-        events.any(|event| {
-            matches!(
-                event,
-                Event::Source {
-                    what: SourceEvent::Revoked { .. },
-                    ..
-                }
-            )
-        })
+        for event in std::iter::from_fn(|| events.try_recv()) {
+            if let Event::Source {
+                what: SourceEvent::Revoked { messages, .. },
+                ..
+            } = event
+            {
+                taken_back += messages;
+            }
+        }
+        taken_back >= sent.len()
     };
     stage.until("the intake has heard it", heard).await?;
     gate.release(2);

@@ -45,6 +45,7 @@ pub struct RedisBuilder {
     pub(super) fsync: Fsync,
     pub(super) password: Option<String>,
     pub(super) primary: Option<Primary>,
+    pub(super) has_own_clock: bool,
     pub(super) arguments: Vec<(String, String)>,
 }
 
@@ -62,6 +63,7 @@ impl RedisBuilder {
             fsync: Fsync::default(),
             password: None,
             primary: None,
+            has_own_clock: false,
             arguments: Vec::new(),
         }
     }
@@ -92,6 +94,12 @@ impl RedisBuilder {
             port: primary.port(),
             password: primary.password().map(str::to_owned),
         });
+        self
+    }
+
+    /// Gives it a clock of its own, which [`Redis::set_clock`] sets while it runs.
+    pub fn own_clock(mut self) -> Self {
+        self.has_own_clock = true;
         self
     }
 

@@ -26,6 +26,8 @@ pub use cluster::RedisCluster;
 mod wheels;
 pub use wheels::fetch;
 
+mod clock;
+
 mod directives;
 
 mod resp;

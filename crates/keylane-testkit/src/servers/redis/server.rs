@@ -15,6 +15,7 @@ use crate::servers::port::free_port;
 use crate::servers::process::Program;
 use crate::servers::program::tail;
 use crate::servers::redis::builder::RedisBuilder;
+use crate::servers::redis::clock::Clock;
 use crate::servers::redis::directives::{Place, arguments};
 use crate::servers::redis::resp::{self, Reply};
 use crate::servers::redis::{RedisKind, wheels};
@@ -72,6 +73,7 @@ struct Inner {
     program: PathBuf,
     port: u16,
     bus: Option<u16>,
+    clock: Option<Clock>,
     /// Before the folder, so that it is dropped first.
     daemon: Daemon,
     folder: TempDir,
@@ -270,6 +272,22 @@ impl Redis {
         self.run(|inner| inner.launch(Inner::answers)).await
     }
 
+    /// Sets the clock of the server so many seconds ahead of that of the machine, or back behind it. Its
+    /// monotonic clock stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`System`](ServerError::System) if the file of the clock cannot be written.
+    ///
+    /// # Panics
+    ///
+    /// If the server was not given [a clock of its own](RedisBuilder::own_clock).
+    #[track_caller]
+    pub fn set_clock(&self, ahead: i64) -> Result<(), ServerError> {
+        let clock = self.inner.clock.as_ref();
+        clock.expect("a server with `own_clock`").set(ahead)
+    }
+
     /// Stops all processes of the server where they are, with SIGSTOP. Connections stay open, and
     /// commands hang.
     ///
@@ -339,6 +357,10 @@ impl Inner {
             program: wheels::program(settings.kind)?,
             port: 0,
             bus: None,
+            clock: match settings.has_own_clock {
+                true => Some(Clock::create(folder.path())?),
+                false => None,
+            },
             daemon: Daemon::new(folder.path().join(LOG)),
             folder,
         };
@@ -365,6 +387,10 @@ impl Inner {
             // Nothing outlives a KILL but the folder.
             .last_signal("KILL")
             .args(arguments(&self.settings, place));
+        let program = match &self.clock {
+            Some(clock) => clock.of(program),
+            None => program,
+        };
         self.daemon.start(program, |_| Ok(is_ready(self)))
     }
 
