@@ -11,7 +11,7 @@
 //! count may be short by the attempts that were started since then.
 //!
 //! ```text
-//! page 0     magic:u64 · two stamps, 64 bytes apart: commits:u64 · crc32:u32
+//! page 0     magic:u64 · two stamps, 64 bytes apart: commits:u64 · history:u64 · crc32:u32
 //! page 1..   slots of 32 bytes: sequence:u64 · attempt:u32 · crc32:u32 · 0…
 //! ```
 
@@ -82,7 +82,16 @@ struct Places {
     end: u32,
     /// What was found when the file was opened, and has not started again.
     found: HashMap<u64, Found>,
-    stamp: Option<u64>,
+    stamp: Option<Stamp>,
+}
+
+/// What is known of the database in this file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stamp {
+    /// How many commits were durable at least.
+    pub(crate) commits: u64,
+    /// The history of the last of them. 0: not known.
+    pub(crate) history: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -250,20 +259,17 @@ impl Marks {
         synced
     }
 
-    /// Notes that so many commits are durable.
-    pub(crate) fn stamp(&self, commits: u64) -> io::Result<()> {
+    /// Notes what is durable.
+    pub(crate) fn stamp(&self, stamp: Stamp) -> io::Result<()> {
         // In turns: one of the two is whole at any moment.
-        let at = STAMPS_AT[(commits % 2) as usize];
-        let mut stamp = [0; 12];
-        stamp[..8].copy_from_slice(&commits.to_le_bytes());
-        let sum = crc32fast::hash(&stamp[..8]);
-        stamp[8..].copy_from_slice(&sum.to_le_bytes());
+        let at = STAMPS_AT[(stamp.commits % 2) as usize];
+        let stamp = stamp.encode();
         let _write = self.writes.read().unwrap_or_else(PoisonError::into_inner);
         self.file.write_all_at(&stamp, at)
     }
 
-    /// How many commits were durable at least, when the file was opened.
-    pub(crate) fn stamped(&self) -> Option<u64> {
+    /// What was durable at least, when the file was opened.
+    pub(crate) fn stamped(&self) -> Option<Stamp> {
         self.places().stamp
     }
 
@@ -322,7 +328,7 @@ impl Places {
         let (header, slots) = all.split_at(length.min(HEADER_BYTES as usize));
         let mut places = Self::default();
         let stamps = STAMPS_AT.iter().map(|at| &header[*at as usize..]);
-        places.stamp = stamps.filter_map(stamp).max();
+        places.stamp = stamps.filter_map(Stamp::decode).max();
         for slot in slots.chunks_exact(SLOT_BYTES as usize) {
             match decode(slot) {
                 None => places.free.push(places.end),
@@ -410,10 +416,33 @@ fn decode(mark: &[u8]) -> Option<(u64, u32)> {
     (is_whole && sequence > 0 && attempt > 0).then_some((sequence, attempt))
 }
 
-fn stamp(stamp: &[u8]) -> Option<u64> {
-    let sum = crc32fast::hash(stamp.get(..8)?);
-    let commits = u64::from_le_bytes(stamp.get(..8)?.try_into().ok()?);
-    (stamp.get(8..12)? == sum.to_le_bytes() && commits > 0).then_some(commits)
+impl Stamp {
+    const BYTES: usize = 20;
+
+    fn encode(self) -> [u8; Self::BYTES] {
+        let mut stamp = [0; Self::BYTES];
+        stamp[..8].copy_from_slice(&self.commits.to_le_bytes());
+        stamp[8..16].copy_from_slice(&self.history.to_le_bytes());
+        let sum = crc32fast::hash(&stamp[..16]);
+        stamp[16..].copy_from_slice(&sum.to_le_bytes());
+        stamp
+    }
+
+    /// Total: whatever is no stamp, is none.
+    fn decode(stamp: &[u8]) -> Option<Self> {
+        let number = |at: usize| Some(u64::from_le_bytes(stamp.get(at..at + 8)?.try_into().ok()?));
+        let is_whole = |length: usize| {
+            let sum = crc32fast::hash(stamp.get(..length)?);
+            Some(stamp.get(length..length + 4)? == sum.to_le_bytes())
+        };
+        let (commits, history) = match (is_whole(16)?, is_whole(8)?) {
+            (true, _) => (number(0)?, number(8)?),
+            // Of the first format.
+            (false, true) => (number(0)?, 0),
+            (false, false) => return None,
+        };
+        (commits > 0).then_some(Self { commits, history })
+    }
 }
 
 #[cfg(test)]
@@ -586,9 +615,25 @@ mod tests {
         let marks = Marks::open(&path, 2).unwrap();
         assert_eq!(marks.stamped(), None);
         for commits in 1..=5 {
-            marks.stamp(commits).unwrap();
-            assert_eq!(Marks::open(&path, 2).unwrap().stamped(), Some(commits));
+            let stamp = Stamp {
+                commits,
+                history: u64::MAX - commits,
+            };
+            marks.stamp(stamp).unwrap();
+            assert_eq!(Marks::open(&path, 2).unwrap().stamped(), Some(stamp));
         }
+    }
+
+    #[test]
+    fn a_stamp_of_the_first_format_knows_no_history() {
+        let mut stamp = [0; 64];
+        stamp[..8].copy_from_slice(&7_u64.to_le_bytes());
+        let sum = crc32fast::hash(&stamp[..8]);
+        stamp[8..12].copy_from_slice(&sum.to_le_bytes());
+        let (commits, history) = (7, 0);
+        assert_eq!(Stamp::decode(&stamp), Some(Stamp { commits, history }));
+        stamp[3] ^= 1;
+        assert_eq!(Stamp::decode(&stamp), None);
     }
 
     #[test]

@@ -105,6 +105,19 @@ pub enum OpenError {
         /// The file that knows about them.
         witness: PathBuf,
     },
+    /// The database and the file of starts are not of one history: one of the two comes from a copy or a backup that
+    /// went on by itself meanwhile. Under the same sequence the two may know different messages, so the attempts
+    /// that were counted may be those of others.
+    #[error(
+        "{path} and {witness} are not of one history: restore both from the same backup, or remove \
+         {witness} to go on without the attempts that it has counted"
+    )]
+    OtherHistory {
+        /// The database.
+        path: PathBuf,
+        /// The file of starts.
+        witness: PathBuf,
+    },
     /// The operating system says no.
     #[error("{path} cannot be opened: {error}")]
     Io {
@@ -166,6 +179,24 @@ pub enum StoreError {
         /// What it said.
         reason: String,
     },
+    /// A file of the inbox is not where it was opened: it was removed, moved, replaced or written
+    /// over while the inbox was open. Nothing is written or read any more, and a process that opens
+    /// the directory now does not find what this one has stored, or not all of it.
+    ///
+    /// What was answered before is in the file that this process has open, and nowhere else. Under
+    /// [`SyncMode::LosesNothing`](crate::SyncMode::LosesNothing) each answer came after a look that found the
+    /// file in its place. Under [`SyncMode::LosesUpTo`](crate::SyncMode::LosesUpTo) the same, but what was not
+    /// synced may be lost. If the same files are put back, the inbox goes on by itself.
+    ///
+    /// The files stay open until the inbox is closed: on Linux what was removed can be copied from
+    /// `/proc/<process>/fd` until then.
+    #[error("{place} {how}")]
+    Displaced {
+        /// The file, as it was opened.
+        place: String,
+        /// What has become of it.
+        how: Displacement,
+    },
     /// The server of the database says no, or cannot be reached.
     #[error(
         "{reason}: try again, or mend what it names; an id keeps a message from being stored twice"
@@ -186,11 +217,49 @@ pub enum StoreError {
     },
 }
 
+/// What has become of a file while it was open. As text, it says what to do.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Displacement {
+    /// It was removed, alone or with its directory.
+    Removed,
+    /// It was renamed, alone or with its directory; or its file system is mounted there no longer.
+    Moved,
+    /// Its path names another file: a copy or a backup was put in its place, or the directory was removed and
+    /// made again.
+    Replaced,
+    /// Another program has written into it, such as one that copies a backup over it.
+    Overwritten,
+}
+
+impl fmt::Display for Displacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Removed => {
+                "was removed while it was open, and its content ends with this process: stop it, \
+                 and restore the directory from a backup or begin with a new one"
+            }
+            Self::Moved => {
+                "was moved away while it was open: put it back, or stop this process and use it \
+                 where it is now"
+            }
+            Self::Replaced => {
+                "is another file than the one that was opened: put the first one back, or stop \
+                 this process to go on with the other one"
+            }
+            Self::Overwritten => {
+                "was changed by another program while it was open: stop this process, and restore \
+                 the file from a backup"
+            }
+        })
+    }
+}
+
 impl StoreError {
     /// Whether what was to be written may be in the store in spite of the error.
     pub fn may_be_stored(&self) -> bool {
         match self {
-            Self::NotCommitted { .. } => true,
+            Self::NotCommitted { .. } | Self::Displaced { .. } => true,
             Self::Server { is_unconfirmed, .. } => *is_unconfirmed,
             Self::Closed | Self::Unavailable { .. } | Self::Damaged { .. } => false,
         }

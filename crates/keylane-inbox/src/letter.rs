@@ -324,6 +324,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         #[test]
         fn any_bytes_give_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             prop_assert!(decode(7, bytes.into()).is_err());

@@ -33,6 +33,9 @@ pub use spool::Spool;
 pub mod conformance;
 
 mod limits;
+mod place;
+mod random;
+mod storage;
 mod versions;
 
 #[cfg(test)]

@@ -297,6 +297,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         #[test]
         fn what_is_encoded_is_decoded(message in messages(), sequence: u64, ms in 0..1_u64 << 47) {
             let record = encoded(sequence, ms, &message);

@@ -134,6 +134,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         #[test]
         fn it_is_a_sorted_set(
             steps in prop::collection::vec((0_u8..4, 1_u64..100_000), 1..200)

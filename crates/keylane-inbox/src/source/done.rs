@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::error::StoreError;
@@ -19,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[derive(Debug, Default)]
 pub(super) struct DoneWrites {
     writes: VecDeque<JoinHandle<Result<(), StoreError>>>,
+    /// Set while the files of the store are not in their place. That may last, so it is not waited
+    /// for: the source fails, hands over nothing meanwhile, and says why.
+    displaced: watch::Sender<Option<StoreError>>,
 }
 
 impl DoneWrites {
@@ -28,28 +32,39 @@ impl DoneWrites {
         store: &Arc<dyn InboxStore>,
         done: Vec<Settled>,
     ) -> Result<(), StoreError> {
-        while self.writes.len() >= AT_ONCE {
-            self.wait_for_oldest().await?;
-        }
-        let store = Arc::clone(store);
+        let (store, displaced) = (Arc::clone(store), self.displaced.clone());
         self.writes.push_back(tokio::spawn(async move {
             loop {
                 match store.settle(done.clone()).await {
-                    Ok(()) => return Ok(()),
+                    Ok(()) => {
+                        displaced.send_if_modified(|displaced| displaced.take().is_some());
+                        return Ok(());
+                    }
                     Err(StoreError::Closed) => return Err(StoreError::Closed),
                     Err(error) => {
                         // They are done, whatever the disk says: it is said again until it is
                         // written, or else they would run again.
                         tracing::error!(target: "keylane", %error, "what is done is not written");
+                        if matches!(error, StoreError::Displaced { .. }) {
+                            displaced.send_replace(Some(error));
+                        }
                         tokio::time::sleep(PAUSE).await;
                     }
                 }
             }
         }));
+        while self.writes.len() > AT_ONCE {
+            self.wait_for_oldest().await?;
+        }
         Ok(())
     }
 
-    /// Waits until everything is written.
+    /// Waits until something could not be written because the files are not in their place.
+    pub(super) async fn displaced(&self) -> StoreError {
+        displaced(self.displaced.subscribe()).await
+    }
+
+    /// Waits until everything is written. An error leaves what is not written among the writes.
     pub(super) async fn wait(&mut self) -> Result<(), StoreError> {
         while !self.writes.is_empty() {
             self.wait_for_oldest().await?;
@@ -61,10 +76,23 @@ impl DoneWrites {
         let Some(oldest) = self.writes.front_mut() else {
             return Ok(());
         };
-        // By reference: if this future is dropped, the write is still among them.
-        let written = oldest.await;
+        let written = tokio::select! {
+            biased;
+            // By reference: if this future is dropped, the write is still among them.
+            written = &mut *oldest => written,
+            error = displaced(self.displaced.subscribe()) => return Err(error),
+        };
         self.writes.pop_front();
         // A task of ours ends early only with its runtime.
         written.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+async fn displaced(mut displaced: watch::Receiver<Option<StoreError>>) -> StoreError {
+    let found = displaced.wait_for(Option::is_some).await;
+    match found.map(|error| error.clone()) {
+        Ok(Some(error)) => error,
+        // Its sender lives as long as the writes.
+        _ => std::future::pending().await,
     }
 }

@@ -239,6 +239,7 @@ impl Source for InboxSource {
                     }
                     self.page = Some(page);
                 }
+                error = self.done.displaced() => return Err(SourceError::failed(error)),
                 changed = self.tail.changed() => {
                     changed.map_err(|_| SourceError::failed("the inbox is closed"))?;
                 }
@@ -440,7 +441,7 @@ impl InboxSource {
         raw.id = id.map(Bytes::from);
         raw.version = version;
         raw.enqueued_at = Some(accepted_at);
-        Delivery::new(raw, self.position(sequence, key)).attempts(attempts)
+        Delivery::raw(raw, self.position(sequence, key)).attempts(attempts)
     }
 
     /// Letters that wait again. Returns what is handed over behind them, and is to come back first.

@@ -47,6 +47,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         #[test]
         fn waits_stay_between_half_the_base_and_the_cap(
             base in 1_u64..10_000,

@@ -11,9 +11,8 @@ use super::driver::{Driver, drive};
 use super::error::OpenError;
 use super::flight::Target;
 use super::handle::Spool;
-use super::journal::{DiskError, RedbJournal};
+use super::journal::{DiskError, Drawn, RedbJournal};
 use super::policy::{AtLimit, Persist};
-use super::random;
 use super::refused::OnRefused;
 use super::shared::Shared;
 use super::sink::SpoolSink;
@@ -213,18 +212,18 @@ impl<S: SpoolSink> Builder<S> {
         std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
             .map_err(|_| OpenError::NoTimers)?;
         let settings = self.settings()?;
-        let spool = random::bits();
+        let drawn = Drawn::at_random();
         let opened = match self.dir {
             None => None,
             Some(dir) => {
-                let opening = runtime.spawn_blocking(move || RedbJournal::open(&dir, spool));
+                let opening = runtime.spawn_blocking(move || RedbJournal::open(&dir, drawn));
                 // It does not panic: it ends early only with the runtime.
                 Some(opening.await.map_err(|_| OpenError::NoRuntime)??)
             }
         };
         let (journal, found) = opened.unzip();
         let backoff = Backoff::new(self.backoff.0.min(LONGEST), self.backoff.1.min(LONGEST));
-        let core = Core::new(settings, backoff, spool, found);
+        let core = Core::new(settings, backoff, drawn.spool(), found);
         let shared = Arc::new(Shared::new(core));
         // It stops the spool if it is dropped, and so does the handle.
         let driver = Driver::new(Arc::clone(&shared));

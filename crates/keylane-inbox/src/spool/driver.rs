@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::core::{Change, Landed, Landing, Moment};
 use super::flight::{Target, fly};
-use super::random;
 use super::shared::Shared;
+use crate::random;
 
 /// Runs until nothing is delivered any more.
 pub(super) async fn drive(driver: Driver, target: Target) {

@@ -11,7 +11,7 @@ use crate::message::{MessageId, NewMessage};
 
 /// A batch is one call of [`accept_many`](Inbox::accept_many), and so one sync. Key, payload and
 /// headers stay as they are; the spool's [id](Spooled::id) becomes that of the inbox, as its
-/// [20 bytes](super::MessageId::to_bytes).
+/// [24 bytes](super::MessageId::to_bytes).
 ///
 /// # Once
 ///

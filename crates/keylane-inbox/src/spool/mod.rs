@@ -23,7 +23,12 @@
 //!   What happens at the limit is [`AtLimit`]; only the policy that says so drops.
 //! - **A refused message holds up its key only**, also while the dead letters fail. What waits
 //!   behind it is in memory and counts: it is the limits that end this.
-//! - **Stable ids**: a message has the same [`MessageId`] each time it is written.
+//! - **Stable ids**: a message has the same [`MessageId`] each time it is written, and no other
+//!   message has it, also not after a backup of the directory was restored.
+//! - **A directory that is taken away is noticed**: removed, moved, replaced or written over while the
+//!   spool is open. A push under [`Persist::Each`] is answered only when its file is in its place; what was accepted is
+//!   delivered as before, or is in the report, which says what has happened
+//!   ([`SpoolReport::displaced`]).
 //!
 //! # What is not
 //!
@@ -32,6 +37,8 @@
 //!   and those delivered whose removal from the disk was not confirmed ([`Stats::unconfirmed`]):
 //!   what was delivered in the last 20 ms and one commit, or since the disk fails. No others. Ids
 //!   tell.
+//! - What only the disk has when the spool ends goes with a directory that was removed. What was
+//!   delivered after a backup was made is delivered again when it is restored.
 //! - A sink that blocks its thread is not helped by [`Builder::timeout`].
 //! - A message that is older than others is not delivered before them if their keys differ.
 //!
@@ -103,7 +110,6 @@ mod writer;
 // What decides.
 mod backoff;
 mod core;
-mod random;
 mod size;
 
 // What is on the disk.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::core::Counts;
+use super::core::{Counts, Left};
+use super::journal::DiskError;
 use super::message::Spooled;
 
 /// What has become of every message.
@@ -25,19 +26,22 @@ pub struct SpoolReport {
     /// Messages taken out with [`Spool::skip`](super::Spool::skip).
     pub skipped: u64,
     /// Messages that the next [`open`](super::Builder::open) of the directory delivers. Some of
-    /// them may have reached the sink without being confirmed.
+    /// them may have reached the sink without being confirmed. If it is
+    /// [`displaced`](Self::displaced), the next `open` finds none of them.
     pub left_on_disk: u64,
-    /// Messages that were neither delivered nor stored: there is no directory, or it could not be
-    /// written. In the latter case the commit that failed may have come through; then the next
-    /// [`open`](super::Builder::open) delivers them, with the same ids.
+    /// Messages that were neither delivered nor stored: there is no directory, it could not be
+    /// written, or it is [`displaced`](Self::displaced). The commit that failed may have come
+    /// through; then the next [`open`](super::Builder::open) delivers them, with the same ids.
     pub left_in_memory: u64,
     /// The latter themselves, in their order, in the first report.
     pub returned: Vec<Spooled>,
+    /// Why the next [`open`](super::Builder::open) does not find what is left on the disk: the file was removed,
+    /// moved, replaced or written over while the spool was open. Checked before the spool ends.
+    pub displaced: Option<DiskError>,
 }
 
 impl SpoolReport {
-    pub(super) fn new(counts: Counts, left: (u64, u64, Vec<Spooled>)) -> Self {
-        let (left_on_disk, left_in_memory, returned) = left;
+    pub(super) fn new(counts: Counts, left: Left) -> Self {
         Self {
             accepted: counts.accepted,
             recovered: counts.recovered,
@@ -45,9 +49,10 @@ impl SpoolReport {
             dead_lettered: counts.dead_lettered,
             dropped: counts.dropped,
             skipped: counts.skipped,
-            left_on_disk,
-            left_in_memory,
-            returned,
+            left_on_disk: left.on_disk,
+            left_in_memory: left.in_memory,
+            returned: left.returned,
+            displaced: left.displaced,
         }
     }
 }
@@ -69,6 +74,9 @@ impl fmt::Display for SpoolReport {
             if count > 0 {
                 write!(f, " + {count} {what}")?;
             }
+        }
+        if let Some(displaced) = &self.displaced {
+            write!(f, "; {displaced}")?;
         }
         Ok(())
     }

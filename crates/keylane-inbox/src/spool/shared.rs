@@ -77,8 +77,14 @@ impl Shared {
     /// Blocks the writer until there is work. `None` once there never is any more.
     ///
     /// Removals wait up to `linger` for something that must be done now. After a failure nothing is
-    /// done for `pause`, unless the spool stops.
-    pub(super) fn next_work(&self, linger: Duration, pause: Option<Duration>) -> Option<Work> {
+    /// done for `pause`, unless the spool stops. If there is nothing to do for `idle`, that is told
+    /// as work that has nothing to do.
+    pub(super) fn next_work(
+        &self,
+        linger: Duration,
+        pause: Option<Duration>,
+        idle: Duration,
+    ) -> Option<Work> {
         let mut core = self.lock();
         if let Some(pause) = pause {
             let is_idle = |core: &mut Core| core.stage() < Stage::Stopping;
@@ -98,7 +104,15 @@ impl Shared {
                     return Some(core.take_work());
                 }
                 Wants::Nothing => {
-                    core = self.work.wait(core).unwrap_or_else(PoisonError::into_inner);
+                    let is_idle = |core: &mut Core| {
+                        core.wants() == Wants::Nothing && core.stage() < Stage::Ended
+                    };
+                    let waited = self.work.wait_timeout_while(core, idle, is_idle);
+                    let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    core = guard;
+                    if timeout.timed_out() {
+                        return Some(Work::default());
+                    }
                 }
             }
         }

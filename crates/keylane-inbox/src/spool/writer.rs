@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use super::backoff::Backoff;
 use super::core::Work;
-use super::journal::Journal;
-use super::random;
+use super::journal::{DiskError, Journal};
 use super::shared::Shared;
+use crate::random;
 
 /// How long removals wait for a commit that takes them along. What is delivered and not removed is
 /// delivered again after a crash, so this bounds the duplicates.
@@ -17,6 +17,9 @@ const REMOVAL_LINGER: Duration = Duration::from_millis(20);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// How often the file is looked at if there is nothing to write.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Writes until the spool has ended. Then the journal is closed, and its lock is free.
 pub(super) fn write(shared: &Arc<Shared>, journal: impl Journal) {
     let _end = End(shared);
@@ -24,8 +27,14 @@ pub(super) fn write(shared: &Arc<Shared>, journal: impl Journal) {
     let mut journal = journal;
     let mut backoff = Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE);
     let mut pause = None;
-    while let Some(work) = shared.next_work(REMOVAL_LINGER, pause.take()) {
+    while let Some(work) = shared.next_work(REMOVAL_LINGER, pause.take(), LOOK_EVERY) {
         if work.is_last {
+            if let Err(error) = journal.reopen()
+                && error.is_displaced()
+            {
+                tracing::error!(target: "keylane_inbox", %error, "a spool is not in its place");
+                shared.with(|core| core.displaced(error));
+            }
             break;
         }
         let has_worked = perform(shared, &mut journal, work);
@@ -46,26 +55,30 @@ impl Drop for End<'_> {
     }
 }
 
-/// False if any of it failed.
+/// False if it failed, and a moment later it may not.
 fn perform(shared: &Shared, journal: &mut impl Journal, mut work: Work) -> bool {
     let has_changes = !work.appends.is_empty() || !work.removals.is_empty();
     let committed = journal.reopen().and_then(|()| match has_changes {
         true => journal.commit(&work.appends, &work.removals),
         false => Ok(()),
     });
-    if let Err(error) = committed {
-        tracing::error!(target: "keylane_inbox", %error, "the spool cannot be stored");
-        let wall = SystemTime::now();
-        shared.with(|core| core.commit_failed(work, &error, wall));
-        return false;
-    }
-    let read = work.read.take();
-    if has_changes {
-        shared.with(|core| core.committed(&work));
+    let is_readable = committed
+        .as_ref()
+        .map_or_else(DiskError::is_displaced, |()| true);
+    let read = work.read.take_if(|_| is_readable);
+    let has_worked = committed.is_ok();
+    match committed {
+        Ok(()) => shared.with(|core| core.committed(&work)),
+        Err(error) => {
+            tracing::error!(target: "keylane_inbox", %error, "the spool cannot be stored");
+            let wall = SystemTime::now();
+            shared.with(|core| core.commit_failed(work, &error, wall));
+        }
     }
     let Some((range, bytes)) = read else {
-        return true;
+        return has_worked;
     };
+    // What is not in its place any more is still here: this is its last chance.
     match journal.read(range, bytes) {
         Ok(page) => {
             shared.with(|core| core.page(page));

@@ -187,10 +187,7 @@ impl Run {
     /// is open, and lets the last one finish.
     pub(crate) fn new(workload: Workload, kills: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut random = Random::new(std::hash::BuildHasher::hash_one(
-            &std::hash::RandomState::new(),
-            kills,
-        ));
+        let mut random = Random::new(kills as u64);
         let mut opening = Duration::from_millis(5);
         let mut in_recovery = 0;
         let mut epoch = 0;

@@ -143,7 +143,7 @@ async fn an_unfinished_file_is_made_again() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: keylane_testkit::scenario::cases(60), ..ProptestConfig::default() })]
 
     /// A typed error, or everything is there.
     #[test]

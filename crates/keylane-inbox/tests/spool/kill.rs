@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use keylane_inbox::spool::{Persist, SinkError, Spool, SpoolSink, Spooled, async_trait};
+use keylane_testkit::scenario::{Random, seed};
 
 /// How many times each process is killed, unless set.
 const KILLS: usize = 20;
@@ -73,8 +74,8 @@ impl Run {
         let dir = tempfile::tempdir().unwrap();
         for round in 0..kills {
             let mut child = start(dir.path(), policy, round, false);
-            let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), round);
-            std::thread::sleep(Duration::from_micros(random % 150_000));
+            let pause = Random::new(round as u64).below(150_000);
+            std::thread::sleep(Duration::from_micros(pause));
             child.kill().unwrap();
             child.wait().unwrap();
             // The last line of each log may be torn: what comes next begins a new one.
@@ -231,7 +232,7 @@ fn child() {
             file: append(&dir.join("sink.log")),
             round,
             spool: Arc::clone(&spool),
-            random: Mutex::new(round as u64),
+            random: Mutex::new(round as u64 ^ seed()),
         };
         let opened = Spool::builder(sink)
             .dir(dir.join("spool"))

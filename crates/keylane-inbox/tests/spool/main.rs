@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod disk;
+mod displaced;
 mod ending;
 #[allow(
     dead_code,

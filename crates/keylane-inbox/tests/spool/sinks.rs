@@ -238,7 +238,7 @@ fn any_act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: keylane_testkit::scenario::cases(100), ..ProptestConfig::default() })]
 
     #[test]
     fn the_order_of_a_key_survives_any_failure(

@@ -166,7 +166,7 @@ async fn compare(store: &EmbeddedStore, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: keylane_testkit::scenario::cases(60), ..ProptestConfig::default() })]
 
     #[test]
     fn as_a_naive_model(steps in steps()) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::intake::{Answer, Arriving};
 use super::{Core, Left, Stage};
 use crate::spool::error::PushError;
+use crate::spool::journal::DiskError;
 use crate::spool::message::Spooled;
 
 impl Core {
@@ -41,6 +42,11 @@ impl Core {
         }
     }
 
+    /// The file of the journal is not in its place: the next opening does not find what is in it.
+    pub(in crate::spool) fn displaced(&mut self, error: DiskError) {
+        self.left.displaced = Some(error);
+    }
+
     /// The journal is closed.
     pub(in crate::spool) fn end(&mut self) {
         if self.stage == Stage::Ended {
@@ -65,7 +71,7 @@ impl Core {
         let first = entries.first().map(|entry| entry.sequence());
         let mut returned: Vec<Spooled> = Vec::new();
         for entry in entries {
-            match entry.is_stored() {
+            match entry.is_stored() && self.left.displaced.is_none() {
                 true => on_disk += 1,
                 false => returned.push(entry.message),
             }
@@ -75,16 +81,20 @@ impl Core {
             in_memory: returned.len() as u64,
             returned,
             oldest: first.into_iter().chain(self.tail.first()).min(),
+            displaced: self.left.displaced.take(),
         };
         self.wakes.driver = true;
         self.wakes.room = true;
         self.wakes.settled = true;
     }
 
-    /// How many messages are left on the disk and in memory, and the latter themselves, once.
-    pub(in crate::spool) fn take_left(&mut self) -> (u64, u64, Vec<Spooled>) {
-        let returned = std::mem::take(&mut self.left.returned);
-        (self.left.on_disk, self.left.in_memory, returned)
+    /// What is left; the messages themselves once.
+    pub(in crate::spool) fn take_left(&mut self) -> Left {
+        Left {
+            returned: std::mem::take(&mut self.left.returned),
+            displaced: self.left.displaced.clone(),
+            ..self.left
+        }
     }
 
     /// Whether nothing more can be delivered: there is nothing, or what there is waits for a

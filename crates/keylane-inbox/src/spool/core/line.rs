@@ -147,6 +147,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         /// Against a map, which is sorted by itself.
         #[test]
         fn a_line_is_a_sorted_map(steps in proptest::collection::vec(any_step(), 0..60)) {

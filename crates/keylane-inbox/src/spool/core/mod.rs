@@ -62,7 +62,7 @@ pub(super) use storage::{Wants, Work};
 mod tail;
 
 #[cfg(test)]
-mod support;
+pub(super) mod support;
 
 #[cfg(test)]
 mod simulation;
@@ -82,6 +82,7 @@ use self::intake::Arriving;
 use self::line::Line;
 use self::tail::Tail;
 use super::backoff::Backoff;
+use super::id::Epoch;
 use super::journal::{DiskError, Found};
 use super::message::Spooled;
 
@@ -116,11 +117,13 @@ pub(super) struct Fault<E> {
 
 /// What remains at the end.
 #[derive(Debug, Default)]
-struct Left {
-    on_disk: u64,
-    in_memory: u64,
-    returned: Vec<Spooled>,
+pub(super) struct Left {
+    pub(super) on_disk: u64,
+    pub(super) in_memory: u64,
+    pub(super) returned: Vec<Spooled>,
     oldest: Option<u64>,
+    /// Why what is on the disk is not found by the next opening.
+    pub(super) displaced: Option<DiskError>,
 }
 
 #[derive(Debug)]
@@ -130,7 +133,7 @@ pub(super) struct Core {
     counts: Counts,
 
     spool: u64,
-    epoch: u32,
+    epoch: Epoch,
     next_sequence: u64,
 
     // Where messages are.
@@ -199,7 +202,7 @@ impl Core {
             stage: Stage::Open,
             counts,
             spool: found.map_or(spool, |found| found.spool),
-            epoch: found.map_or(0, |found| found.epoch),
+            epoch: found.map_or(Epoch::default(), |found| found.epoch),
             next_sequence: found_range.map_or(1, |(_, last)| last + 1),
             arriving: VecDeque::new(),
             arriving_bytes: 0,

@@ -80,6 +80,8 @@ mod tests {
     use crate::spool::core::support::entry;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         /// The promise of a plan, said without a plan.
         #[test]
         fn a_plan_keeps_the_order_and_the_limits(

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::spool::core::{Batch, Flight, Flush, Landing, Moment, Offer, Settings, Waiter, Wants};
 use crate::spool::error::PushError;
+use crate::spool::id::Epoch;
 use crate::spool::journal::DiskErrorKind;
 use crate::spool::message::Message;
 use crate::spool::policy::{AtLimit, Persist};
@@ -137,7 +138,7 @@ struct World {
     gone: HashSet<u64>,
     /// Skipped or dead-lettered.
     skipped: HashSet<u64>,
-    epoch: u32,
+    epoch: Epoch,
     next: u64,
 }
 
@@ -162,7 +163,7 @@ impl World {
             repeatable: HashSet::new(),
             gone: HashSet::new(),
             skipped: HashSet::new(),
-            epoch: 0,
+            epoch: Epoch::default(),
             next: 0,
         };
         world.open();
@@ -170,7 +171,7 @@ impl World {
     }
 
     fn open(&mut self) {
-        self.epoch += 1;
+        self.epoch.count += 1;
         let range = self
             .disk
             .keys()
@@ -502,7 +503,12 @@ impl World {
             self.core
         );
         let counts = self.core.counts();
-        let (on_disk, in_memory, returned) = self.core.take_left();
+        let Left {
+            on_disk,
+            in_memory,
+            returned,
+            ..
+        } = self.core.take_left();
         assert_eq!(returned.len() as u64, in_memory);
         let settled = counts.delivered + counts.dead_lettered + counts.dropped + counts.skipped;
         assert_eq!(
@@ -532,7 +538,9 @@ impl World {
         }
         self.check_end();
         let counts = self.core.counts();
-        let (on_disk, in_memory, _) = self.core.take_left();
+        let Left {
+            on_disk, in_memory, ..
+        } = self.core.take_left();
         assert_eq!(counts.out_of_order, 0);
         if counts.dropped == 0 && !self.dropped_by_policy() && on_disk + in_memory == 0 {
             for (n, key) in &self.pushed {
@@ -614,7 +622,7 @@ fn run(settings: Settings, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8 * ProptestConfig::default().cases))]
+    #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(2_048)))]
 
     #[test]
     fn the_promises_hold(

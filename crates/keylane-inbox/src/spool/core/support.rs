@@ -8,7 +8,7 @@ use super::entry::{Entry, Stored};
 use super::{Batch, Core, Settings};
 use crate::spool::backoff::Backoff;
 use crate::spool::headers::Headers;
-use crate::spool::id::MessageId;
+use crate::spool::id::{Epoch, MessageId};
 use crate::spool::journal::Found;
 use crate::spool::message::Spooled;
 use crate::spool::policy::{AtLimit, Persist};
@@ -17,7 +17,7 @@ use crate::spool::policy::{AtLimit, Persist};
 pub(in crate::spool) fn entry(sequence: u64, key: &[u8], len: usize) -> Entry {
     let id = MessageId {
         spool: 1,
-        epoch: 1,
+        epoch: Epoch { count: 1, drawn: 7 },
         sequence,
     };
     let message = Spooled {
@@ -47,7 +47,7 @@ pub(in crate::spool) fn core(persist: Persist) -> Core {
     };
     let found = Found {
         spool: 1,
-        epoch: 1,
+        epoch: Epoch { count: 1, drawn: 7 },
         range: None,
         messages: 0,
         bytes: 0,

@@ -5,12 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::error::Displacement;
+use crate::place::Displaced;
+
 /// The directory of a spool, or its file, cannot be used. Names the file and what to do.
 ///
 /// Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct DiskError(Arc<Inner>);
 
+#[derive(PartialEq, Eq)]
 struct Inner {
     kind: DiskErrorKind,
     path: PathBuf,
@@ -35,6 +39,10 @@ pub enum DiskErrorKind {
     OtherVersion,
     /// The file was changed, cut or damaged since it was written.
     Damaged,
+    /// The file is not where it was opened: it was removed, moved, replaced or written over while
+    /// the spool was open. Nothing is stored into it any more, because no later
+    /// [`open`](crate::spool::Builder::open) would find it. If the same file is put back, the spool goes on by itself.
+    Displaced(Displacement),
     /// The device failed in another way.
     Io,
 }
@@ -67,6 +75,10 @@ impl DiskError {
             _ => DiskErrorKind::Io,
         };
         Self::new(kind, path, error)
+    }
+
+    pub(in crate::spool) fn is_displaced(&self) -> bool {
+        matches!(self.0.kind, DiskErrorKind::Displaced(_))
     }
 
     /// What is wrong.
@@ -116,6 +128,7 @@ impl fmt::Display for DiskError {
                 "{path} is not the file of a spool: use another directory, or move the file away \
                  ({detail})"
             ),
+            DiskErrorKind::Displaced(how) => write!(f, "{path} {how}"),
             DiskErrorKind::OtherVersion => write!(
                 f,
                 "{path} was written by another version: drain it with that version, or use \
@@ -142,3 +155,10 @@ impl fmt::Debug for DiskError {
 }
 
 impl std::error::Error for DiskError {}
+
+impl From<Displaced> for DiskError {
+    fn from(displaced: Displaced) -> Self {
+        let kind = DiskErrorKind::Displaced(displaced.how);
+        Self::new(kind, &displaced.path, displaced.how)
+    }
+}

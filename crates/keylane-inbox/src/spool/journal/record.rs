@@ -1,19 +1,21 @@
 //! A message as bytes on the disk.
 
-// version 1 | epoch 4 | key length 4 | headers 2 | key
+// version 1 | epoch: count 4, drawn 4 | key length 4 | headers 2 | key
 // | for each header: name length 2, name, value length 4, value | payload | CRC-32 4
 //
 // Numbers are little-endian. The sequence is the key of the table, the spool is in its meta table.
-// The check at the end covers everything before it, and the sequence.
+// The check at the end covers everything before it, and the sequence. Version 1 had no drawn part of
+// the epoch.
 
 use bytes::Bytes;
 
 use crate::spool::headers::Headers;
-use crate::spool::id::MessageId;
+use crate::spool::id::{Epoch, MessageId};
 use crate::spool::message::Spooled;
 
-const VERSION: u8 = 1;
-const FIXED: usize = 1 + 4 + 4 + 2;
+const VERSION: u8 = 2;
+const WITHOUT_DRAWN: u8 = 1;
+const FIXED: usize = 1 + 4 + 4 + 4 + 2;
 const CHECK: usize = 4;
 
 /// Whether lengths and counts fit their fields.
@@ -44,7 +46,8 @@ pub(super) fn encode(message: &Spooled) -> Vec<u8> {
     } = message;
     let mut bytes = Vec::with_capacity(encoded_len(key, payload, headers));
     bytes.push(VERSION);
-    bytes.extend(id.epoch.to_le_bytes());
+    bytes.extend(id.epoch.count.to_le_bytes());
+    bytes.extend(id.epoch.drawn.to_le_bytes());
     bytes.extend((key.len() as u32).to_le_bytes());
     bytes.extend((headers.len() as u16).to_le_bytes());
     bytes.extend_from_slice(key);
@@ -63,15 +66,22 @@ pub(super) fn encode(message: &Spooled) -> Vec<u8> {
 /// The message of these bytes, or what is wrong with them.
 pub(super) fn decode(spool: u64, sequence: u64, bytes: &[u8]) -> Result<Spooled, &'static str> {
     let (body, check) = bytes.split_last_chunk::<CHECK>().ok_or("a record is cut")?;
-    if body.first().is_some_and(|version| *version != VERSION) {
+    let is_known = |version: &u8| [WITHOUT_DRAWN, VERSION].contains(version);
+    if !body.first().is_none_or(is_known) {
         return Err("a record has an unknown version");
     }
     if crc32(sequence, body) != u32::from_le_bytes(*check) {
         return Err("the check sum of a record is wrong");
     }
     let mut rest = Rest(body);
-    let [_version] = rest.array()?;
-    let epoch = u32::from_le_bytes(rest.array()?);
+    let [version] = rest.array()?;
+    let epoch = Epoch {
+        count: u32::from_le_bytes(rest.array()?),
+        drawn: match version {
+            WITHOUT_DRAWN => 0,
+            _ => u32::from_le_bytes(rest.array()?),
+        },
+    };
     let key_len = u32::from_le_bytes(rest.array()?);
     let count = u16::from_le_bytes(rest.array()?);
     let key = Bytes::copy_from_slice(rest.slice(key_len as usize)?);
@@ -150,12 +160,13 @@ mod tests {
 
     use super::*;
     use crate::fuzz::{Target, about, corpus};
+    use crate::spool::core::support::entry;
 
     fn any_message() -> impl Strategy<Value = Spooled> {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from);
         let headers = proptest::collection::vec((".{0,8}", bytes()), 0..4);
-        (any::<(u64, u32, u64)>(), bytes(), bytes(), headers).prop_map(
-            |((spool, epoch, sequence), key, payload, list)| {
+        (any::<(u64, (u32, u32), u64)>(), bytes(), bytes(), headers).prop_map(
+            |((spool, (count, drawn), sequence), key, payload, list)| {
                 let mut headers = Headers::default();
                 for (name, value) in list {
                     headers.add(name, value);
@@ -163,7 +174,7 @@ mod tests {
                 Spooled {
                     id: MessageId {
                         spool,
-                        epoch,
+                        epoch: Epoch { count, drawn },
                         sequence,
                     },
                     key,
@@ -175,6 +186,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         #[test]
         fn what_is_encoded_is_decoded(message in any_message()) {
             let bytes = encode(&message);
@@ -212,6 +225,20 @@ mod tests {
         }
     }
 
+    /// What the first version wrote keeps its id.
+    #[test]
+    fn a_record_without_the_drawn_part_is_read() {
+        let mut message = entry(7, b"key", 3).message;
+        message.id.epoch = Epoch { count: 5, drawn: 0 };
+        let mut bytes = encode(&message);
+        bytes[0] = WITHOUT_DRAWN;
+        bytes.drain(5..9);
+        let at = bytes.len() - CHECK;
+        let check = crc32(7, &bytes[..at]).to_le_bytes();
+        bytes[at..].copy_from_slice(&check);
+        assert_eq!(decode(message.id.spool, 7, &bytes), Ok(message));
+    }
+
     #[test]
     fn fuzzed() {
         let seal = |record: &mut [u8]| {
@@ -234,13 +261,13 @@ mod tests {
             }
             Err(error) => format!(
                 "{error}, {:?}",
-                bytes.get(9).map(|count| about((*count).into()))
+                bytes.get(13).map(|count| about((*count).into()))
             ),
         };
         let message = |key: &'static str, payload: &'static str, headers: Headers| Spooled {
             id: MessageId {
                 spool: 1,
-                epoch: 2,
+                epoch: Epoch { count: 2, drawn: 3 },
                 sequence: 7,
             },
             key: key.into(),

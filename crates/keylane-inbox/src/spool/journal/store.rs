@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use redb::{
     Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition,
@@ -13,8 +14,13 @@ use redb::{
 use super::error::{DiskError, DiskErrorKind};
 use super::record::{decode, encode};
 use super::{Found, Journal};
+use crate::error::Displacement;
+use crate::place::Place;
+use crate::random;
+use crate::spool::id::Epoch;
 use crate::spool::message::Spooled;
 use crate::spool::size::OVERHEAD;
+use crate::storage::{self, Opener, Watch, Watched};
 
 const FILE: &str = "spool.redb";
 /// A new file is made under this name, and renamed when it is complete. So an empty file under the
@@ -29,10 +35,35 @@ const FORMAT: u64 = 1;
 /// What the store may keep in memory.
 const CACHE_BYTES: usize = 8 * 1024 * 1024;
 
+/// Numbers that no other spool, and no other opening of the same one, has.
+#[derive(Clone, Copy)]
+pub(in crate::spool) struct Drawn {
+    spool: u64,
+    epoch: u32,
+}
+
+impl Drawn {
+    pub(in crate::spool) fn at_random() -> Self {
+        Self {
+            spool: random::bits(),
+            epoch: random::bits() as u32,
+        }
+    }
+
+    /// The name of a spool without a directory.
+    pub(in crate::spool) fn spool(self) -> u64 {
+        self.spool
+    }
+}
+
 /// The journal of a directory. It holds the lock on its file.
 pub(in crate::spool) struct RedbJournal {
     path: PathBuf,
     spool: u64,
+    opener: Opener,
+    watch: Arc<Watch>,
+    /// What has the path must be this file, which the database has open.
+    place: Place,
     /// `None` after an error, until it is opened again.
     database: Option<Database>,
 }
@@ -41,8 +72,10 @@ impl RedbJournal {
     /// Opens the journal of this directory, and makes both where they do not exist. Reads the whole
     /// file to verify it.
     ///
-    /// `spool` names a new spool.
-    pub(in crate::spool) fn open(dir: &Path, spool: u64) -> Result<(Self, Found), DiskError> {
+    /// `drawn` names a new spool, and this opening.
+    pub(in crate::spool) fn open(dir: &Path, drawn: Drawn) -> Result<(Self, Found), DiskError> {
+        // The working directory may change.
+        let dir = &std::path::absolute(dir).map_err(|error| DiskError::from_io(dir, &error))?;
         fs::create_dir_all(dir).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => {
                 DiskError::new(DiskErrorKind::NotADirectory, dir, error)
@@ -55,13 +88,18 @@ impl RedbJournal {
                 .try_exists()
                 .map_err(|error| DiskError::from_io(&path, &error))?
             {
-                create(dir, &path, spool)?;
+                create(dir, &path, drawn.spool)?;
             }
-            let database = open(&path, true)?;
-            let found = start_epoch(&database).map_err(|fault| fault.at(&path))?;
+            let (opener, watch) = (storage::file(path.clone()), Arc::default());
+            let database = open(&path, &opener, &watch, true)?;
+            let place = Place::find(&path).map_err(|error| DiskError::from_io(&path, &error))?;
+            let found = start_epoch(&database, drawn.epoch).map_err(|fault| fault.at(&path))?;
             let journal = Self {
                 spool: found.spool,
                 path: path.clone(),
+                opener,
+                watch,
+                place,
                 database: Some(database),
             };
             Ok((journal, found))
@@ -71,6 +109,17 @@ impl RedbJournal {
     /// Its file.
     pub(in crate::spool) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the file is in its place, and is as it was written here.
+    fn look(&self) -> Result<(), DiskError> {
+        self.place.look()?;
+        if !self.watch.is_header_of(self.place.file()) {
+            // Closing the database would write as well.
+            self.watch.seal();
+            return Err(self.place.displaced(Displacement::Overwritten).into());
+        }
+        Ok(())
     }
 
     fn database(&self) -> Result<&Database, DiskError> {
@@ -91,7 +140,9 @@ impl Journal for RedbJournal {
             // opening.
             self.database = None;
         }
-        committed
+        committed?;
+        // An answer is about a file that the next opening finds.
+        Ok(self.place.look()?)
     }
 
     fn read(&self, range: RangeInclusive<u64>, bytes: usize) -> Result<Vec<Spooled>, DiskError> {
@@ -102,8 +153,10 @@ impl Journal for RedbJournal {
     }
 
     fn reopen(&mut self) -> Result<(), DiskError> {
+        self.look()?;
         if self.database.is_none() {
-            self.database = Some(guarded(&self.path, || open(&self.path, false))?);
+            let (path, opener, watch) = (&self.path, &self.opener, &self.watch);
+            self.database = Some(guarded(path, || open(path, opener, watch, false))?);
         }
         Ok(())
     }
@@ -146,21 +199,26 @@ fn create(dir: &Path, path: &Path, spool: u64) -> Result<(), DiskError> {
         .map_err(|error| DiskError::from_io(dir, &error))
 }
 
-fn open(path: &Path, verify: bool) -> Result<Database, DiskError> {
-    let metadata = fs::metadata(path).map_err(|error| DiskError::from_io(path, &error))?;
-    if metadata.len() == 0 {
+fn open(
+    path: &Path,
+    opener: &Opener,
+    watch: &Arc<Watch>,
+    verify: bool,
+) -> Result<Database, DiskError> {
+    let bytes = Watched::open(opener, watch).map_err(|error| DiskError::from_io(path, &error))?;
+    if bytes.is_empty() {
         // The store would take it for one that is not begun.
         return Err(Fault::Damaged("the file is empty").at(path));
     }
     Database::builder()
         .set_cache_size(CACHE_BYTES)
         .set_check_integrity_on_open(verify)
-        .open(path)
+        .create_with_backend(bytes)
         .map_err(|error| Fault::from(error).at(path))
 }
 
 /// Reads what is there, and counts this opening.
-fn start_epoch(database: &Database) -> Result<Found, Fault> {
+fn start_epoch(database: &Database, drawn: u32) -> Result<Found, Fault> {
     let transaction = begin(database)?;
     let found = {
         let mut meta = transaction.open_table(META)?;
@@ -175,12 +233,12 @@ fn start_epoch(database: &Database) -> Result<Found, Fault> {
         if records.len()? != messages {
             return Err(Fault::Damaged("the number of messages is wrong"));
         }
-        let epoch = u32::try_from(number(&meta, "epoch")? + 1)
+        let count = u32::try_from(number(&meta, "epoch")? + 1)
             .map_err(|_| Fault::Damaged("opened too often"))?;
-        meta.insert("epoch", u64::from(epoch))?;
+        meta.insert("epoch", u64::from(count))?;
         Found {
             spool: number(&meta, "spool")?,
-            epoch,
+            epoch: Epoch { count, drawn },
             range: first.zip(last),
             messages,
             bytes: number(&meta, "bytes")?,

@@ -27,6 +27,7 @@ pub(super) struct Applied<'a> {
     transaction: &'a WriteTransaction,
     before: Totals,
     totals: Totals,
+    history: u64,
     now_ms: u64,
     memory: Memory,
     /// Whether there is anything to commit.
@@ -70,6 +71,7 @@ impl<'a> Applied<'a> {
     pub(super) fn new(
         transaction: &'a WriteTransaction,
         totals: Totals,
+        history: u64,
         now_ms: u64,
         memory: Memory,
     ) -> Result<Self, Wrapped> {
@@ -77,6 +79,7 @@ impl<'a> Applied<'a> {
             transaction,
             before: totals,
             totals,
+            history,
             now_ms,
             memory,
             changed: false,
@@ -229,6 +232,7 @@ impl<'a> Applied<'a> {
         self.write_new()?;
         self.forget()?;
         self.totals.commits += 1;
+        self.totals = self.totals.under(self.history);
         self.totals.write(Some(self.before), self.transaction)?;
         Ok(Some(self.totals))
     }

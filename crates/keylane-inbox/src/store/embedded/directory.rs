@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::database;
-use super::storage::{self, Watch};
 use super::tables::FORMAT;
 use crate::error::OpenError;
+use crate::place::Place;
+use crate::storage::{self, Watch};
 
 const MARKER: &str = "keylane-inbox";
 const LOCK: &str = "lock";
@@ -21,7 +22,7 @@ const NEW: &str = ".new";
 /// An inbox's directory, locked as long as this lives.
 pub(super) struct Directory {
     path: PathBuf,
-    _lock: File,
+    lock: Place,
 }
 
 impl Directory {
@@ -30,6 +31,8 @@ impl Directory {
         if path.as_os_str().is_empty() {
             return Err(OpenError::Unnamed);
         }
+        // The working directory may change.
+        let path = &std::path::absolute(path).map_err(|e| OpenError::of(path, e))?;
         let is_new = !path.try_exists().map_err(|e| OpenError::of(path, e))?;
         if is_new {
             if !create {
@@ -54,8 +57,8 @@ impl Directory {
             check_empty(path)?;
         }
         let directory = Self {
-            _lock: lock(path)?,
-            path: path.into(),
+            lock: lock(path)?,
+            path: path.clone(),
         };
         directory.prepare()?;
         Ok(directory)
@@ -63,6 +66,11 @@ impl Directory {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file whose lock keeps other processes out.
+    pub(super) fn lock(&self) -> &Place {
+        &self.lock
     }
 
     pub(super) fn database(&self) -> PathBuf {
@@ -180,7 +188,7 @@ fn is_target(name: &str) -> bool {
 const LOOKS: usize = 5;
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 
-fn lock(directory: &Path) -> Result<File, OpenError> {
+fn lock(directory: &Path) -> Result<Place, OpenError> {
     let path = directory.join(LOCK);
     let file = OpenOptions::new().create(true).append(true).open(&path);
     let file = file.map_err(|error| OpenError::of(&path, error))?;
@@ -194,7 +202,7 @@ fn lock(directory: &Path) -> Result<File, OpenError> {
         locked = file.try_lock();
     }
     match locked {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Place::of(&path, file)),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked {
             directory: directory.into(),
         }),

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::error::{OpenError, StoreError};
+use crate::place::Displaced;
 
 /// A failure of the database or of its file.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(super) enum Fault {
     Damaged(String),
     /// A newer program has written it.
     Newer(u64),
+    /// A file is not where it was opened.
+    Displaced(Displaced),
 }
 
 impl Fault {
@@ -29,6 +32,7 @@ impl Fault {
             Self::Io(error) => error.to_string(),
             Self::Refused(reason) | Self::Damaged(reason) => reason.clone(),
             Self::Newer(found) => format!("it has format {found}"),
+            Self::Displaced(displaced) => displaced.how.to_string(),
         }
     }
 
@@ -39,6 +43,9 @@ impl Fault {
 
     /// For those whose write was in a commit that failed.
     pub(super) fn not_committed(&self, place: &str) -> StoreError {
+        if let Self::Displaced(displaced) = self {
+            return displaced.into();
+        }
         StoreError::NotCommitted {
             place: place.to_owned(),
             reason: self.reason(),
@@ -54,6 +61,7 @@ impl Fault {
             Self::Locked | Self::Io(_) | Self::Refused(_) => {
                 StoreError::Unavailable { place, reason }
             }
+            Self::Displaced(displaced) => displaced.into(),
         }
     }
 
@@ -67,7 +75,25 @@ impl Fault {
             Self::Io(source) => OpenError::of(path, source),
             Self::Refused(reason) | Self::Damaged(reason) => OpenError::Damaged { path, reason },
             Self::Newer(found) => OpenError::Newer { path, found, known },
+            Self::Displaced(displaced) => OpenError::Missing {
+                path: displaced.path,
+            },
         }
+    }
+}
+
+impl From<&Displaced> for StoreError {
+    fn from(displaced: &Displaced) -> Self {
+        Self::Displaced {
+            place: displaced.path.display().to_string(),
+            how: displaced.how,
+        }
+    }
+}
+
+impl From<Displaced> for Fault {
+    fn from(displaced: Displaced) -> Self {
+        Self::Displaced(displaced)
     }
 }
 

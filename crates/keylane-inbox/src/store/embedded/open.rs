@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock, mpsc};
 use std::thread;
+use std::time::Instant;
 
 use redb::{Database, ReadableDatabase};
 use tokio::sync::watch;
@@ -14,15 +15,17 @@ use super::database;
 use super::directory::Directory;
 use super::fault::{Fault, guarded};
 use super::group::Groups;
+use super::identity::Identity;
 use super::inner::Inner;
 use super::redriven::RedrivenLog;
 use super::settings::Settings;
 use super::shared::{Counts, Shared, State};
-use super::storage::{self, Opener, Watch};
 use super::tables::{FORMAT, MESSAGES, Totals};
-use super::writer::Writer;
+use super::writer::{LOOK_EVERY, Writer};
 use crate::attempts::Marks;
 use crate::error::OpenError;
+use crate::random;
+use crate::storage::{self, Opener, Watch};
 use crate::store::Tail;
 
 /// Slots for start marks that the file has from the beginning. It grows.
@@ -39,23 +42,33 @@ pub(super) fn directory(path: &Path, settings: Settings) -> Result<Inner, OpenEr
     let fails = |fault: Fault| fault.unopened(directory.path(), &place, FORMAT);
     let (database, totals) = database::open(&opener, &watch, &settings).map_err(fails)?;
     // Behind means: durable once, and not there now.
-    let stamped = marks.stamped().unwrap_or(0);
-    if stamped > totals.commits {
+    let stamped = marks.stamped().unwrap_or_default();
+    if stamped.commits > totals.commits {
         return Err(OpenError::Behind {
             path: place,
-            missing: stamped - totals.commits,
+            missing: stamped.commits - totals.commits,
             witness: starts,
         });
     }
+    if !totals.is_stamped(stamped) {
+        return Err(OpenError::OtherHistory {
+            path: place,
+            witness: starts,
+        });
+    }
+    // So that it is never behind by two: each commit makes this file durable before itself.
+    let stamped = marks.stamp(totals.stamp());
+    stamped.map_err(|error| OpenError::of(&starts, error))?;
     let settled = settled(&database, &marks).map_err(fails)?;
     let forgotten = marks.forget(&settled);
     forgotten.map_err(|error| OpenError::of(&starts, error))?;
     let parts = Parts {
         place,
         opener,
+        identity: Some(Identity::of(directory, &watch)?),
         watch,
         marks: Some(Arc::new(marks)),
-        directory: Some(directory),
+        history: random::bits().max(1),
         settings,
     };
     start(parts, database, totals)
@@ -82,7 +95,8 @@ pub(super) fn backend(opener: Opener, settings: Settings) -> Result<Inner, OpenE
         opener,
         watch,
         marks: None,
-        directory: None,
+        history: 0,
+        identity: None,
         settings,
     };
     start(parts, database, totals)
@@ -93,7 +107,9 @@ struct Parts {
     opener: Opener,
     watch: Arc<Watch>,
     marks: Option<Arc<Marks>>,
-    directory: Option<Directory>,
+    /// Drawn by this opening.
+    history: u64,
+    identity: Option<Identity>,
     settings: Settings,
 }
 
@@ -123,10 +139,12 @@ fn start(parts: Parts, database: Database, totals: Totals) -> Result<Inner, Open
         settings,
         opener: parts.opener,
         marks: parts.marks,
-        _directory: parts.directory,
+        identity: parts.identity,
+        look_at: Instant::now() + LOOK_EVERY,
         totals,
-        durable: totals.commits,
-        stamped: 0,
+        durable: totals.stamp(),
+        history: parts.history,
+        stamped: totals.stamp(),
         unsynced: None,
         retry_at: None,
         ended,

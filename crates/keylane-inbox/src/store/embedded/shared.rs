@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 use super::fault::{Fault, Wrapped, guarded};
 use super::redriven::RedrivenLog;
-use super::storage::Watch;
 use crate::error::StoreError;
+use crate::storage::Watch;
 use crate::store::Tail;
 
 pub(super) struct Shared {

@@ -3,6 +3,7 @@
 use redb::{ReadTransaction, TableDefinition, WriteTransaction};
 
 use super::fault::{Fault, Wrapped};
+use crate::attempts::Stamp;
 
 /// What this program writes. A file of a lower format is read; one of a higher is refused.
 pub(super) const FORMAT: u64 = 1;
@@ -22,6 +23,9 @@ pub(super) const VERSIONS: TableDefinition<'_, &[u8], u64> = TableDefinition::ne
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 const FORMAT_ROW: &str = "format";
+const HISTORY_ROW: &str = "history";
+const HISTORY_BEFORE_ROW: &str = "history_before";
+const COMMITS_BEFORE_ROW: &str = "commits_before";
 
 /// What a row of `messages` or `letters` takes beside its value.
 pub(super) const ROW_BYTES: u64 = 8;
@@ -33,6 +37,13 @@ pub(super) struct Totals {
     pub(super) next_sequence: u64,
     /// Commits since the store was made.
     pub(super) commits: u64,
+    /// Drawn by each opening of the store, and written by its first commit: a copy or a backup that
+    /// is opened goes on under another one. 0 before the first commit.
+    pub(super) history: u64,
+    /// The one before it, which the file of starts knows until it is stamped with this one.
+    pub(super) history_before: u64,
+    /// How many commits there were when it ended. All that are possible, if that is not known.
+    pub(super) commits_before: u64,
     /// Bytes of the rows, keys included, of each table.
     pub(super) message_bytes: u64,
     pub(super) letter_bytes: u64,
@@ -44,21 +55,59 @@ impl Totals {
     const NEW: Self = Self {
         next_sequence: 1,
         commits: 0,
+        history: 0,
+        history_before: 0,
+        commits_before: 0,
         message_bytes: 0,
         letter_bytes: 0,
         known_bytes: 0,
         version_bytes: 0,
     };
 
-    fn rows(&mut self) -> [(&'static str, &mut u64); 6] {
+    fn rows(&mut self) -> [(&'static str, &mut u64); 9] {
         [
             ("next_sequence", &mut self.next_sequence),
             ("commits", &mut self.commits),
+            (HISTORY_ROW, &mut self.history),
+            (HISTORY_BEFORE_ROW, &mut self.history_before),
+            (COMMITS_BEFORE_ROW, &mut self.commits_before),
             ("message_bytes", &mut self.message_bytes),
             ("letter_bytes", &mut self.letter_bytes),
             ("known_bytes", &mut self.known_bytes),
             ("version_bytes", &mut self.version_bytes),
         ]
+    }
+
+    /// What the file of starts is to know of them, once they are durable.
+    pub(super) fn stamp(&self) -> Stamp {
+        Stamp {
+            commits: self.commits,
+            history: self.history,
+        }
+    }
+
+    /// Whether the file of starts may be stamped so: it may be behind by one opening, if the process died
+    /// before it had stamped it with this one. A stamp of the first format knows of no history.
+    pub(super) fn is_stamped(&self, stamp: Stamp) -> bool {
+        match stamp.history {
+            0 => true,
+            history if history == self.history => true,
+            history => history == self.history_before && stamp.commits <= self.commits_before,
+        }
+    }
+
+    /// The same under the history of this opening, at its first commit.
+    pub(super) fn under(self, history: u64) -> Self {
+        if self.history == history {
+            return self;
+        }
+        Self {
+            history,
+            history_before: self.history,
+            // The one that is about to be is the first one of this history.
+            commits_before: self.commits - 1,
+            ..self
+        }
     }
 
     /// What the rows take, without what the database needs around them.
@@ -99,7 +148,14 @@ impl Totals {
         }
         let mut totals = Self::NEW;
         for (name, number) in totals.rows() {
-            *number = row(name)?;
+            *number = match name {
+                // The first files had no such rows.
+                HISTORY_ROW | HISTORY_BEFORE_ROW => {
+                    meta.get(name)?.map_or(0, |number| number.value())
+                }
+                COMMITS_BEFORE_ROW => meta.get(name)?.map_or(u64::MAX, |number| number.value()),
+                _ => row(name)?,
+            };
         }
         if totals.next_sequence == 0 {
             return Err(Wrapped(Fault::Damaged("its next sequence is 0".into())));
@@ -117,4 +173,30 @@ pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Wrapped> {
     transaction.open_table(VERSIONS)?;
     transaction.open_table(META)?.insert(FORMAT_ROW, FORMAT)?;
     Totals::NEW.write(None, transaction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_of_this_history_or_of_the_one_before_it_up_to_its_end() {
+        // The history 1 has 100 commits, and the first one of 2 comes behind them.
+        let before = Totals {
+            commits: 100,
+            history: 1,
+            ..Totals::NEW
+        };
+        let first = Totals {
+            commits: 101,
+            ..before
+        };
+        let totals = first.under(2);
+        let is_stamped = |commits, history| totals.is_stamped(Stamp { commits, history });
+        assert!(is_stamped(101, 2) && is_stamped(100, 1) && is_stamped(99, 1));
+        // A stamp of the first format.
+        assert!(is_stamped(101, 0));
+        assert!(!is_stamped(101, 1), "the original has gone on under it");
+        assert!(!is_stamped(100, 3));
+    }
 }

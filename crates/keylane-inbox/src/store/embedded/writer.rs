@@ -10,20 +10,24 @@ use tokio::sync::watch;
 use super::apply::{Applied, Memory};
 use super::compaction::Compaction;
 use super::database::{self, Lasting};
-use super::directory::Directory;
 use super::fault::{Fault, Wrapped, guarded};
 use super::group::{Groups, Next};
+use super::identity::Identity;
 use super::op::{Alone, Op};
 use super::settings::{Settings, SyncMode};
 use super::shared::{Counts, Shared, State};
-use super::storage::Opener;
 use super::tables::Totals;
-use crate::attempts::Marks;
-use crate::error::StoreError;
+use crate::attempts::{Marks, Stamp};
+use crate::error::{Displacement, StoreError};
+use crate::place::Displaced;
 use crate::record::to_millis;
+use crate::storage::Opener;
 
 /// How long a database that could not be opened again is left alone.
 const RETRY: Duration = Duration::from_millis(250);
+
+/// How often the writer looks whether the files are in their place, if no call comes.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Writer {
     pub(super) groups: Groups,
@@ -31,14 +35,19 @@ pub(super) struct Writer {
     pub(super) settings: Settings,
     pub(super) opener: Opener,
     pub(super) marks: Option<Arc<Marks>>,
-    /// Keeps other processes out until the thread ends.
-    pub(super) _directory: Option<Directory>,
+    /// Tells whether the files are in their place, and keeps other processes out until the thread
+    /// ends. `None` for bytes that are not in a directory.
+    pub(super) identity: Option<Identity>,
+    /// When to look at it next.
+    pub(super) look_at: Instant,
     /// Of the last commit.
     pub(super) totals: Totals,
-    /// How many commits are durable for certain.
-    pub(super) durable: u64,
-    /// What was noted of them in the other file.
-    pub(super) stamped: u64,
+    /// What is durable for certain.
+    pub(super) durable: Stamp,
+    /// Drawn by this opening.
+    pub(super) history: u64,
+    /// What was noted of it in the other file.
+    pub(super) stamped: Stamp,
     /// Since when there are commits that are not durable.
     pub(super) unsynced: Option<Instant>,
     /// When to try again, if the database could not be opened.
@@ -74,7 +83,8 @@ impl Writer {
     /// How long the writer may sleep when no call comes.
     fn patience(&self) -> Option<Duration> {
         let now = Instant::now();
-        let due = [self.sync_due(), self.retry_at, self.compaction.due()];
+        let look = self.identity.as_ref().map(|_| self.look_at);
+        let due = [self.sync_due(), self.retry_at, self.compaction.due(), look];
         let due = due.into_iter().flatten().min();
         due.map(|due| due.saturating_duration_since(now))
     }
@@ -93,6 +103,12 @@ impl Writer {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.open();
         }
+        if self.look_at <= now {
+            self.look_at = now + LOOK_EVERY;
+            if let Err(displaced) = self.look() {
+                self.let_go(displaced);
+            }
+        }
         if self.sync_due().is_some_and(|due| due <= now) {
             // No call waits for the answer; the next call that is durable hears of it.
             let _ = self.sync();
@@ -109,7 +125,7 @@ impl Writer {
             group.into_iter().for_each(|op| op.refuse(error.clone()));
             return;
         }
-        match self.attempt(&mut group) {
+        match self.attempt_in_place(&mut group) {
             Ok(()) => {
                 self.publish(&group);
                 group.into_iter().for_each(Op::confirm);
@@ -119,10 +135,26 @@ impl Writer {
                 Counts::add(&self.shared.counts.failed_commits);
                 tracing::error!(place = %self.shared.place, %error, "a commit failed");
                 // First: a caller that hears of it, and tries again, is not refused for nothing.
-                self.reopen(fault);
+                match fault {
+                    Fault::Displaced(displaced) => self.let_go(displaced),
+                    fault => self.reopen(fault),
+                }
                 group.into_iter().for_each(|op| op.refuse(error.clone()));
             }
         }
+    }
+
+    /// Commits them if the files are in their place before and after it: an answer is about a file
+    /// that the next process finds.
+    fn attempt_in_place(&mut self, group: &mut [Op]) -> Result<(), Fault> {
+        if let Some(identity) = &self.identity {
+            identity.look_at_bytes()?;
+        }
+        self.attempt(group)?;
+        if let Some(identity) = &self.identity {
+            identity.look_at_names()?;
+        }
+        Ok(())
     }
 
     fn attempt(&mut self, group: &mut [Op]) -> Result<(), Fault> {
@@ -138,9 +170,9 @@ impl Writer {
             window_ms: u64::try_from(self.settings.remember_for.as_millis()).unwrap_or(u64::MAX),
             most: self.settings.remember_most,
         };
-        let totals = self.totals;
+        let (totals, history) = (self.totals, self.history);
         let committed = self.write(lasting, |transaction| {
-            let mut applied = Applied::new(transaction, totals, now_ms, memory)?;
+            let mut applied = Applied::new(transaction, totals, history, now_ms, memory)?;
             for op in group.iter_mut() {
                 apply(op, &mut applied)?;
             }
@@ -184,8 +216,32 @@ impl Writer {
             }
             Lasting::Durable => {
                 self.unsynced = None;
-                self.durable = self.totals.commits;
+                self.durable = self.totals.stamp();
             }
+        }
+    }
+
+    fn look(&self) -> Result<(), Displaced> {
+        self.identity.as_ref().map_or(Ok(()), Identity::look)
+    }
+
+    /// The files are not in their place: nothing is written into them any more.
+    fn let_go(&mut self, displaced: Displaced) {
+        let is_open = matches!(&*self.shared.state(), State::Open(_));
+        if is_open {
+            let (path, how) = (displaced.path.display(), displaced.how);
+            tracing::error!(%path, %how, "an inbox is not in its place");
+            self.seal(&displaced);
+            // Into a file that was only moved, and may come back.
+            let _ = self.sync();
+            self.reopen(displaced.into());
+        }
+    }
+
+    /// What another program has written is not written over, also not to close the database.
+    fn seal(&self, displaced: &Displaced) {
+        if displaced.how == Displacement::Overwritten {
+            self.shared.watch.seal();
         }
     }
 
@@ -216,6 +272,7 @@ impl Writer {
         }
         let mut totals = self.totals;
         totals.commits += 1;
+        totals = totals.under(self.history);
         let synced = self.sync_marks().and_then(|()| {
             self.write(Lasting::Durable, |transaction| {
                 totals.write(Some(self.totals), transaction)?;
@@ -290,12 +347,15 @@ impl Writer {
     }
 
     fn open(&mut self) {
-        let opened = database::open(&self.opener, &self.shared.watch, &self.settings);
+        // The path may name another file.
+        let in_place = self.look().map_err(Fault::from);
+        let opened = in_place
+            .and_then(|()| database::open(&self.opener, &self.shared.watch, &self.settings));
         let opened = opened.and_then(|(database, totals)| self.check(database, totals));
         match opened {
             Ok((database, totals)) => {
                 self.totals = totals;
-                self.durable = totals.commits;
+                self.durable = totals.stamp();
                 self.unsynced = None;
                 self.retry_at = None;
                 self.shared.replace(State::Open(database));
@@ -304,16 +364,24 @@ impl Writer {
             }
             Err(fault) => {
                 let reason = fault.reason();
-                tracing::error!(place = %self.shared.place, reason, "could not be opened again");
-                self.retry_at = Some(Instant::now() + RETRY);
-                self.shared.replace(State::Broken(fault));
+                let wait = match &fault {
+                    Fault::Displaced(_) => LOOK_EVERY,
+                    _ => RETRY,
+                };
+                self.retry_at = Some(Instant::now() + wait);
+                let before = self.shared.replace(State::Broken(fault));
+                // Once, and not as often as it is tried.
+                if !matches!(before, State::Broken(before) if before.reason() == reason) {
+                    let place = &self.shared.place;
+                    tracing::error!(%place, reason, "could not be opened again");
+                }
             }
         }
     }
 
     /// Whether everything is there that was confirmed.
     fn check(&self, database: Database, totals: Totals) -> Result<(Database, Totals), Fault> {
-        match self.durable.checked_sub(totals.commits) {
+        match self.durable.commits.checked_sub(totals.commits) {
             None | Some(0) => Ok((database, totals)),
             Some(missing) => Err(Fault::Damaged(format!(
                 "its last {missing} commits, which were confirmed, are gone"
@@ -326,7 +394,9 @@ impl Writer {
             return Err(error);
         }
         let live = self.totals.live_bytes();
-        match self.compaction.run(&self.shared, live) {
+        // It makes commits durable, and the marks and the stamp before them come first.
+        let synced = self.sync_marks();
+        match synced.and_then(|()| self.compaction.run(&self.shared, live)) {
             Ok(length) => {
                 // It has committed whatever was not durable.
                 self.unsynced = None;
@@ -344,6 +414,12 @@ impl Writer {
     fn close(&mut self) -> Result<(), StoreError> {
         let place = self.shared.place.clone();
         let unconfirmed = |fault: Fault| fault.not_committed(&place);
+        let looked = self.look();
+        if let Err(displaced) = &looked {
+            tracing::error!(path = %displaced.path.display(), how = %displaced.how, "closed");
+            self.seal(displaced);
+        }
+        let in_place = looked.map_err(|displaced| unconfirmed(displaced.into()));
         let synced = self.sync().map_err(unconfirmed);
         self.stamp();
         let marks = self.sync_marks().map_err(unconfirmed);
@@ -355,7 +431,7 @@ impl Writer {
             State::Broken(fault) => Err(fault.unread(&place)),
             State::Closed => Ok(()),
         };
-        synced.and(closed).and(marks)
+        in_place.and(synced).and(closed).and(marks)
     }
 }
 

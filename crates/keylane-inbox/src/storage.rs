@@ -1,21 +1,22 @@
-//! Where the database keeps its bytes, with an eye on it.
+//! Where a database keeps its bytes, with an eye on it.
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Bound;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
 /// Opens the bytes of the database: once when the store is opened, and again after a failure.
-pub(super) type Opener = Arc<dyn Fn() -> io::Result<Box<dyn StorageBackend>> + Send + Sync>;
+pub(crate) type Opener = Arc<dyn Fn() -> io::Result<Box<dyn StorageBackend>> + Send + Sync>;
 
 /// Opens a file that is there already.
-pub(super) fn file(path: PathBuf) -> Opener {
+pub(crate) fn file(path: PathBuf) -> Opener {
     Arc::new(move || {
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
         let backend = FileBackend::new(file).map_err(io::Error::other)?;
@@ -25,46 +26,105 @@ pub(super) fn file(path: PathBuf) -> Opener {
 
 /// What is known about the bytes without asking for them.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// Written by the backend, read by the writer and by `stats`: a number, and nothing follows
     /// from it about other memory.
     length: AtomicU64,
     /// Set by the backend during a commit, read by the writer after it, in the same thread.
     sync_failed: AtomicBool,
+    /// The first bytes as they were written last; empty if that is not known. Every commit changes
+    /// them. The lock is held for a copy only.
+    header: Mutex<Vec<u8>>,
+    /// The file has another content than was written: whatever is written into it is refused.
+    /// Written and read in the thread that writes.
+    sealed: AtomicBool,
 }
 
+/// As many bytes as redb's header has, and some more.
+const HEADER_BYTES: usize = 512;
+
 impl Watch {
-    pub(super) fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.length.load(Ordering::Relaxed)
     }
 
-    pub(super) fn sync_failed(&self) -> bool {
+    pub(crate) fn sync_failed(&self) -> bool {
         self.sync_failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the file begins as it was written last. A file that cannot be read counts as one
+    /// that does.
+    pub(crate) fn is_header_of(&self, file: &File) -> bool {
+        let header = self.header();
+        let mut found = vec![0; header.len()];
+        match file.read_exact_at(&mut found, 0) {
+            Ok(()) => found == *header,
+            Err(error) => error.kind() != io::ErrorKind::UnexpectedEof,
+        }
+    }
+
+    /// Refuses every write until the bytes are opened anew.
+    pub(crate) fn seal(&self) {
+        self.sealed.store(true, Ordering::Relaxed);
+    }
+
+    fn check_seal(&self) -> io::Result<()> {
+        match self.sealed.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(io::Error::other("another program has written the file")),
+        }
+    }
+
+    /// Something was written, or may have been.
+    fn note(&self, offset: u64, data: &[u8], written: &io::Result<()>) {
+        let mut header = self.header();
+        let Some(at) = usize::try_from(offset).ok().filter(|at| *at < header.len()) else {
+            return;
+        };
+        if written.is_err() {
+            header.clear();
+            return;
+        }
+        let end = header.len().min(at + data.len());
+        header[at..end].copy_from_slice(&data[..end - at]);
+    }
+
+    fn header(&self) -> MutexGuard<'_, Vec<u8>> {
+        // Bytes that a panic has left half written are noticed as those of another program.
+        self.header.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A backend that tells [`Watch`] what happens to it.
-pub(super) struct Watched {
+pub(crate) struct Watched {
     inner: Box<dyn StorageBackend>,
     watch: Arc<Watch>,
 }
 
 impl Watched {
     /// Opens the bytes. If they are suspect, they are all written and synced once more first.
-    pub(super) fn open(opener: &Opener, watch: &Arc<Watch>) -> io::Result<Self> {
+    pub(crate) fn open(opener: &Opener, watch: &Arc<Watch>) -> io::Result<Self> {
         let inner = opener()?;
         if watch.sync_failed() {
             rewrite(&*inner)?;
             watch.sync_failed.store(false, Ordering::Relaxed);
         }
-        watch.length.store(inner.len()?, Ordering::Relaxed);
+        let length = inner.len()?;
+        watch.length.store(length, Ordering::Relaxed);
+        let mut header = vec![0; HEADER_BYTES];
+        match length < HEADER_BYTES as u64 {
+            true => header.clear(),
+            false => inner.read(0, &mut header)?,
+        }
+        *watch.header() = header;
+        watch.sealed.store(false, Ordering::Relaxed);
         Ok(Self {
             inner,
             watch: Arc::clone(watch),
         })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.watch.length() == 0
     }
 }
@@ -94,12 +154,14 @@ impl StorageBackend for Watched {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        self.watch.check_seal()?;
         self.inner.set_len(len)?;
         self.watch.length.store(len, Ordering::Relaxed);
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.watch.check_seal()?;
         let synced = self.inner.sync_data();
         if synced.is_err() {
             self.watch.sync_failed.store(true, Ordering::Relaxed);
@@ -108,7 +170,10 @@ impl StorageBackend for Watched {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.inner.write(offset, data)
+        self.watch.check_seal()?;
+        let written = self.inner.write(offset, data);
+        self.watch.note(offset, data, &written);
+        written
     }
 
     fn close(&self) -> io::Result<()> {

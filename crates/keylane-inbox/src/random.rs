@@ -3,11 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 
 /// Random bits.
-pub(super) fn bits() -> u64 {
+pub(crate) fn bits() -> u64 {
     RandomState::new().hash_one(std::time::SystemTime::now())
 }
 
 /// From 0 to 1.
-pub(super) fn dice() -> f64 {
+pub(crate) fn dice() -> f64 {
     bits() as f64 / u64::MAX as f64
 }
