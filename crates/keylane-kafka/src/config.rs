@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use keylane::source::frontier::Limits;
 use rdkafka::ClientConfig;
+use rdkafka::error::KafkaError;
 
 use crate::error::ConfigError;
 use crate::letters::DeadLetterTopic;
@@ -16,8 +17,7 @@ use crate::producer::Producer;
 use crate::record::{Maker, Record};
 use crate::source::KafkaSource;
 
-/// Where a partition begins for which the group has nothing committed, or whose committed offset is
-/// not in the log any more.
+/// Where a group begins: the partitions of which it has nothing committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartAt {
@@ -26,7 +26,29 @@ pub enum StartAt {
     Earliest,
     /// At the end of the log: only what is produced from now on. The offset is committed at once, so
     /// that what comes before the first handled record is not left out after a restart.
+    ///
+    /// That is for the first start of a group, and for what is there then: while nothing at all is
+    /// committed of the topics that it reads (of any topic, if it reads a
+    /// [`pattern`](Builder::pattern)). Partitions and topics that come later, and topics that are
+    /// added to a group that has begun, begin at their first record.
     Latest,
+}
+
+/// What happens when retention has overtaken what the group has committed of a partition: records
+/// were deleted before they were handled.
+///
+/// A warning in the log says both numbers, and [`PartitionStatus`](crate::PartitionStatus) has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnOvertaken {
+    /// The partition goes on at the first record that is left: nothing more is left out.
+    #[default]
+    Earliest,
+    /// The partition goes on at the end of its log: what is left is as old as what is gone.
+    Latest,
+    /// The partition is not read, and has [failed](crate::PartitionStatus), until the offset of the
+    /// group is set to one that is there. The other partitions go on.
+    Halt,
 }
 
 /// In which order records without a key are handled.
@@ -65,7 +87,7 @@ const REFUSED: [(&str, &str); 8] = [
         "enable.auto.offset.store",
         "it stores what was delivered, and not what was handled",
     ),
-    ("auto.offset.reset", "use `start_at`"),
+    ("auto.offset.reset", "use `start_at` and `on_overtaken`"),
     (
         "enable.partition.eof",
         "the end of a partition is no record",
@@ -101,9 +123,11 @@ pub struct Builder {
     brokers: String,
     pub(crate) group: String,
     topics: Vec<String>,
+    patterns: Vec<String>,
     letters: Option<String>,
     properties: BTreeMap<String, String>,
     pub(crate) start_at: StartAt,
+    pub(crate) on_overtaken: OnOvertaken,
     pub(crate) keyless: Keyless,
     pub(crate) commit_every: Duration,
     pub(crate) commit_after: u64,
@@ -114,7 +138,8 @@ pub struct Builder {
 
 /// A builder whose settings go together.
 pub(crate) struct Config {
-    pub(crate) topics: Vec<String>,
+    topics: Vec<String>,
+    patterns: Vec<String>,
     pub(crate) settings: Builder,
     /// Where dead letters go.
     pub(crate) letters: Option<DeadLetterTopic>,
@@ -127,9 +152,11 @@ impl Builder {
             brokers: brokers.into(),
             group: group.into(),
             topics: Vec::new(),
+            patterns: Vec::new(),
             letters: None,
             properties: BTreeMap::new(),
             start_at: StartAt::default(),
+            on_overtaken: OnOvertaken::default(),
             keyless: Keyless::default(),
             commit_every: Duration::from_millis(100),
             commit_after: 10_000,
@@ -147,10 +174,13 @@ impl Builder {
     }
 
     /// Reads all topics whose whole names match this regular expression, also those that appear
-    /// later. Without the `^` that the client begins one with: it is put there.
-    pub fn pattern(mut self, pattern: impl AsRef<str>) -> Self {
-        let pattern = pattern.as_ref().trim_start_matches('^');
-        self.topics.push(format!("^{pattern}"));
+    /// later: `orders|refunds` takes these two, and neither `orders.dead` nor `my-refunds`.
+    ///
+    /// In the classic protocol of groups it is an extended one of POSIX, and in the new one of RE2. A
+    /// pattern takes no topic whose name begins with `__`: those are Kafka's own, such as the one in
+    /// which it keeps what groups commit. Name such a topic with [`topic`](Self::topic).
+    pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
+        self.patterns.push(pattern.into());
         self
     }
 
@@ -164,9 +194,16 @@ impl Builder {
         self
     }
 
-    /// Where a partition begins that has nothing committed; [`StartAt::Earliest`] by default.
+    /// Where the group begins; [`StartAt::Earliest`] by default.
     pub fn start_at(mut self, start_at: StartAt) -> Self {
         self.start_at = start_at;
+        self
+    }
+
+    /// What happens when records were deleted before they were handled; [`OnOvertaken::Earliest`] by
+    /// default.
+    pub fn on_overtaken(mut self, on_overtaken: OnOvertaken) -> Self {
+        self.on_overtaken = on_overtaken;
         self
     }
 
@@ -321,18 +358,22 @@ impl Builder {
         if is_blank(&self.group) {
             return Err(ConfigError::NoGroup);
         }
-        if self.topics.is_empty() || self.topics.iter().any(is_blank) {
+        let mut named = self.topics.iter().chain(&self.patterns).peekable();
+        if named.peek().is_none() || named.any(is_blank) {
             return Err(ConfigError::NoTopic);
+        }
+        for pattern in &self.patterns {
+            check_pattern(pattern)?;
         }
         if self.commit_every.is_zero() || self.commit_after == 0 {
             return Err(ConfigError::NeverCommits);
         }
-        if let Some(letters) = &self.letters {
-            if is_blank(letters) || self.topics.contains(letters) {
-                return Err(ConfigError::Letters);
-            }
-            // A letter that fails would be a letter again, for ever.
-            let none = format!("^{}$", escaped(letters));
+        if let Some(letters) = &self.letters
+            && (is_blank(letters) || self.topics.contains(letters))
+        {
+            return Err(ConfigError::Letters);
+        }
+        for none in self.ignored() {
             let ignored = self.properties.entry(IGNORED.to_owned()).or_default();
             *ignored = match ignored.is_empty() {
                 true => none,
@@ -383,7 +424,8 @@ impl Builder {
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
             .set("enable.partition.eof", "false")
-            .set("auto.offset.reset", self.start_at.property());
+            // What is not in the log any more is decided here: see `start.rs`.
+            .set("auto.offset.reset", "earliest");
         // The names and values, one by one.
         client
             .create_native_config()
@@ -394,10 +436,22 @@ impl Builder {
         };
         Ok(Arc::new(Config {
             topics: std::mem::take(&mut self.topics),
+            patterns: std::mem::take(&mut self.patterns),
             settings: self,
             letters,
             client,
         }))
+    }
+
+    /// What the client is not to see, as expressions.
+    fn ignored(&self) -> Vec<String> {
+        // A letter that fails would be a letter again, for ever.
+        let letters = self.letters.as_deref();
+        let letters = letters.map(|letters| format!("^{}$", escaped(letters)));
+        // It would hide those that are named, too.
+        let hides_named = self.topics.iter().any(|topic| is_internal(topic));
+        let internal = (!hides_named).then(|| format!("^{INTERNAL}"));
+        letters.into_iter().chain(internal).collect()
     }
 
     fn letters_in(&self, topic: &str) -> Result<DeadLetterTopic, ConfigError> {
@@ -437,6 +491,37 @@ const MOST_BYTES: &str = "1000000000";
 /// Topics that are as if they were not there.
 const IGNORED: &str = "topic.blacklist";
 
+/// How the names of Kafka's own topics begin.
+const INTERNAL: &str = "__";
+
+fn is_internal(topic: &str) -> bool {
+    topic.starts_with(INTERNAL)
+}
+
+/// An expression of whole names. The client searches, and takes what begins so for an expression.
+fn whole(pattern: &str) -> String {
+    format!("^({pattern})$")
+}
+
+/// Whether it is an expression by itself: together with what [`whole`] puts around it, others are.
+fn check_pattern(pattern: &str) -> Result<(), ConfigError> {
+    // The client reads a list there, with commas between them: one that has a comma is looked at when the
+    // group is joined.
+    if pattern.contains(',') {
+        return Ok(());
+    }
+    let mut client = ClientConfig::new();
+    client.set(IGNORED, format!("^{pattern}"));
+    let refused = |error| ConfigError::Pattern {
+        pattern: pattern.to_owned(),
+        why: match error {
+            KafkaError::ClientConfig(_, why, _, _) => why,
+            other => other.to_string(),
+        },
+    };
+    client.create_native_config().map_err(refused).map(drop)
+}
+
 /// A topic as a regular expression. Of the characters that a name may have only the dot means
 /// something else there.
 fn escaped(topic: &str) -> String {
@@ -444,15 +529,6 @@ fn escaped(topic: &str) -> String {
 }
 
 const STATIC_MEMBER: &str = "group.instance.id";
-
-impl StartAt {
-    fn property(self) -> &'static str {
-        match self {
-            Self::Earliest => "earliest",
-            Self::Latest => "latest",
-        }
-    }
-}
 
 impl Config {
     /// The properties of the member of the group.
@@ -485,7 +561,38 @@ impl Config {
 
     pub(crate) fn name(&self) -> String {
         let group = &self.settings.group;
-        format!("kafka {group} {}", self.topics.join(","))
+        let read = self.topics.iter().chain(&self.patterns);
+        let read: Vec<_> = read.map(String::as_str).collect();
+        format!("kafka {group} {}", read.join(","))
+    }
+
+    /// The topics that are read, unless some are found by a pattern.
+    pub(crate) fn names(&self) -> Option<&[String]> {
+        self.names_all().then_some(self.named())
+    }
+
+    /// The topics that are read by their names.
+    pub(crate) fn named(&self) -> &[String] {
+        &self.topics
+    }
+
+    /// Whether none is found by a pattern.
+    pub(crate) fn names_all(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// What the group is told.
+    pub(crate) fn subscription(&self) -> Vec<String> {
+        let patterns = self.patterns.iter().map(|pattern| whole(pattern));
+        self.topics.iter().cloned().chain(patterns).collect()
+    }
+
+    /// Whether a topic is read that the group gives. With the new protocol the brokers look for those
+    /// that match, and know nothing of what is ignored here.
+    pub(crate) fn takes(&self, topic: &str) -> bool {
+        let is_letters = |letters: &DeadLetterTopic| letters.name() == topic;
+        self.topics.iter().any(|one| one == topic)
+            || !(is_internal(topic) || self.letters.as_ref().is_some_and(is_letters))
     }
 
     pub(crate) fn brokers(&self) -> &str {
@@ -500,6 +607,7 @@ impl fmt::Debug for Builder {
             .field("brokers", &self.brokers)
             .field("group", &self.group)
             .field("topics", &self.topics)
+            .field("patterns", &self.patterns)
             .field("properties", &properties)
             .finish_non_exhaustive()
     }

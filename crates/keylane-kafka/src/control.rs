@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::lock::lock;
 
@@ -54,9 +55,37 @@ pub struct PartitionStatus {
     pub beyond: u64,
     /// [`Control::pause`] was called for it.
     pub is_paused: bool,
+    /// Retention had overtaken what was committed of it when it was given to this process, or it was
+    /// to [halt](crate::OnOvertaken::Halt) then.
+    pub overtaken: Option<Overtaken>,
+    /// It cannot be read now, or not begun, and is tried again: the others go on.
+    pub failure: Option<PartitionFailure>,
     /// Nothing more is handed over, because the metadata of a commit is nearly as long as it may be:
     /// see [`MetadataFull::Pause`](crate::MetadataFull::Pause).
     pub is_full: bool,
+}
+
+/// Records of a partition that retention has deleted before the group had handled them: from what
+/// was committed to the start of the log. See [`OnOvertaken`](crate::OnOvertaken).
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overtaken {
+    /// The offset that was committed.
+    pub committed: u64,
+    /// The first offset that the log had.
+    pub log_start: u64,
+}
+
+/// Why a partition is not read while others are.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionFailure {
+    /// What is wrong.
+    pub why: String,
+    /// When it failed first since it was well.
+    pub since: Instant,
+    /// When it failed last.
+    pub last: Instant,
 }
 
 impl PartitionStatus {

@@ -16,6 +16,14 @@ pub enum ConfigError {
     /// There is no topic, or one without a name.
     #[error("no topic is named: use `topic` or `pattern`")]
     NoTopic,
+    /// A pattern is no regular expression.
+    #[error("the pattern `{pattern}` is no regular expression: {why}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What the client says.
+        why: String,
+    },
     /// The topic of the dead letters has no name, or is one of those that are read.
     #[error("dead letters need a topic of their own: give `dead_letters` one that is not read")]
     Letters,

@@ -4,7 +4,7 @@ mod source;
 pub use source::KafkaSource;
 
 mod config;
-pub use config::{Builder, Keyless, StartAt};
+pub use config::{Builder, Keyless, OnOvertaken, StartAt};
 
 mod producer;
 #[cfg(feature = "spool")]
@@ -15,7 +15,7 @@ mod letters;
 pub use letters::{DeadLetterTopic, Redrive, RedriveError, RedriveReport};
 
 mod control;
-pub use control::{Control, PartitionStatus};
+pub use control::{Control, Overtaken, PartitionFailure, PartitionStatus};
 
 mod record;
 pub use record::{Place, Record};
@@ -25,6 +25,7 @@ mod assignment;
 pub use assignment::Position;
 mod partition;
 pub use partition::MetadataFull;
+mod start;
 
 pub mod metadata;
 

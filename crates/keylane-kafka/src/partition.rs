@@ -61,6 +61,8 @@ pub(crate) struct Partition {
     pub(crate) generation: Generation,
     pub(crate) phase: Phase,
     frontier: Frontier,
+    /// The first offset that was to be handed over.
+    begins_at: u64,
     /// How much has settled that no commit knows that has begun.
     unsaid: u64,
     /// What the broker has: everything below is settled.
@@ -80,6 +82,8 @@ pub(crate) struct Commit {
     pub(crate) runs: Vec<Range<u64>>,
     /// How much it says that no commit has said before.
     pub(crate) said: u64,
+    /// It says only where the partition begins: nothing of it is done.
+    pub(crate) is_start: bool,
 }
 
 impl Partition {
@@ -96,6 +100,7 @@ impl Partition {
             // A group that has nothing committed commits where it begins: its next member may begin
             // elsewhere otherwise, and pass over what came meanwhile.
             unsaid: u64::from(!is_committed),
+            begins_at: at,
             committed: is_committed.then_some(at),
             is_full: false,
             has_returned: false,
@@ -140,11 +145,13 @@ impl Partition {
     /// What is to be committed, if there is anything new. It counts as said from now on.
     pub(crate) fn commit(&mut self) -> Option<Commit> {
         let said = std::mem::take(&mut self.unsaid);
+        let offset = self.frontier.position();
         (said > 0).then(|| Commit {
             generation: self.generation,
-            offset: self.frontier.position(),
+            offset,
             runs: self.frontier.beyond().take(MOST_RUNS).collect(),
             said,
+            is_start: offset == self.begins_at && self.frontier.beyond_len() == 0,
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{CommitMode, Consumer as _};
-use rdkafka::error::KafkaResult;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::context::{Ownership, offset};
@@ -48,10 +48,28 @@ pub(crate) fn commit(consumer: &Consumer, mut commits: Vec<ToCommit>, most_chars
         for (one, encoded) in commits.iter().zip(&encoded) {
             add(&mut list, one, encoded)?;
         }
-        match commits.is_empty() {
-            true => Ok(()),
-            false => consumer.commit(&list, CommitMode::Sync),
+        if commits.is_empty() {
+            return Ok(());
         }
+        let taken = consumer.commit(&list, CommitMode::Sync);
+        if !taken.as_ref().is_err_and(is_refused) {
+            return taken;
+        }
+        // The others are not held up by one that may not be read: nothing of it is done.
+        let mut lasts = Vec::with_capacity(commits.len());
+        let mut taken = Ok(());
+        for (one, encoded) in commits.iter().zip(&encoded) {
+            let mut list = TopicPartitionList::with_capacity(1);
+            add(&mut list, one, encoded)?;
+            let alone = consumer.commit(&list, CommitMode::Sync);
+            lasts.push(!(one.commit.is_start && alone.as_ref().is_err_and(is_refused)));
+            if lasts.last() == Some(&true) {
+                taken = taken.and(alone);
+            }
+        }
+        retain(&mut commits, &lasts);
+        retain(&mut encoded, &lasts);
+        taken
     });
     let commits = commits.into_iter().map(|one| one.commit);
     Answer {
@@ -59,6 +77,10 @@ pub(crate) fn commit(consumer: &Consumer, mut commits: Vec<ToCommit>, most_chars
         taken,
         encoding,
     }
+}
+
+fn is_refused(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed)
 }
 
 fn retain<T>(all: &mut Vec<T>, lasts: &[bool]) {

@@ -17,24 +17,21 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::statistics::{Statistics, Topic};
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::statistics::{Partition, Statistics, Topic};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList, TopicPartitionListElem};
 use rdkafka::types::RDKafkaRespErr;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::session::Consumer;
 use super::tap::Tap;
-use crate::config::{Config, StartAt};
+use crate::config::Config;
 use crate::lock::lock;
 use crate::metadata;
-use crate::partition::Start;
+use crate::start::Committed;
 
-/// What one question about offsets is given.
+/// What the question for the committed offsets is given. The group waits meanwhile.
 const ASKED_FOR: Duration = Duration::from_secs(5);
-
-/// The pause after one that got no answer.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// How often is looked whether a partition that is to go is lost already.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -56,15 +53,19 @@ pub(crate) enum News {
     Revoked(Vec<(String, i32)>, Release),
     /// These are gone: another member may have them already.
     Lost(Vec<(String, i32)>),
+    /// A topic may not be read. The client does not say which.
+    Refused,
     /// Something that the client does not get over by itself.
     Failed(String),
 }
 
-/// A partition that is ours, and where it begins.
+/// A partition that is ours.
 pub(crate) struct Found {
     pub(crate) topic: Arc<str>,
     pub(crate) number: i32,
-    pub(crate) start: Start,
+    pub(crate) committed: Committed,
+    /// The offset from which the client reads it. `None`: from the first record of its log.
+    pub(crate) read_from: Option<u64>,
     pub(crate) queue: Arc<Tap>,
     pub(crate) ownership: Ownership,
 }
@@ -79,7 +80,7 @@ impl Ownership {
     }
 
     /// Changes only while no commit is on its way: see [`Context::commit`].
-    pub(super) fn lasts(&self) -> bool {
+    pub(crate) fn lasts(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
@@ -87,6 +88,35 @@ impl Ownership {
         self.0.store(false, Ordering::Relaxed);
     }
 }
+
+/// What the client knows of a partition.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    /// One past the last record that a consumer may see.
+    pub(crate) log_end: Option<u64>,
+    /// False: the brokers say that it has none.
+    pub(crate) has_leader: bool,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            log_end: None,
+            has_leader: true,
+        }
+    }
+}
+
+/// What the client says of its way into the group.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Joining {
+    /// How often it has said so.
+    pub(super) seen: u64,
+    pub(super) is_under_way: bool,
+}
+
+/// How the client calls the states in which it waits for an answer of the group.
+const JOINING: [&str; 3] = ["wait-join", "wait-metadata", "wait-sync"];
 
 /// The partitions that are ours, by topic and number.
 type Owned = HashMap<(String, i32), Ownership>;
@@ -105,16 +135,18 @@ pub(crate) struct Context {
     reader: Thread,
     /// The session ends: no call waits for anything any more.
     ends: Arc<AtomicBool>,
-    start_at: StartAt,
-    reads_uncommitted: bool,
+    config: Arc<Config>,
     /// Locked while a commit is on its way. The client commits in the name of the member that it is when
     /// it gets to it: one that was out in between, and has joined again, would be believed about
     /// partitions that others have by now.
     owned: Mutex<Owned>,
     /// Which failures were logged lately, and when.
     said: Mutex<Vec<(Option<RDKafkaErrorCode>, Instant)>>,
-    /// Where the partitions end, by topic and number, as far as the client knows.
-    log_ends: Mutex<HashMap<String, HashMap<i32, u64>>>,
+    /// What the client knows of the partitions, by topic and number.
+    known: Mutex<HashMap<String, HashMap<i32, Known>>>,
+    /// The group has answered the last join.
+    has_joined: AtomicBool,
+    joining: Mutex<Joining>,
     /// The queues of what is assigned.
     taps: Mutex<HashMap<(String, i32), Weak<Tap>>>,
 }
@@ -125,7 +157,7 @@ impl Context {
         wake: Arc<Notify>,
         reader: Thread,
         ends: Arc<AtomicBool>,
-        config: &Config,
+        config: &Arc<Config>,
     ) -> Self {
         Self {
             consumer: OnceLock::new(),
@@ -133,11 +165,12 @@ impl Context {
             wake,
             reader,
             ends,
-            start_at: config.settings.start_at,
-            reads_uncommitted: config.reads_uncommitted(),
+            config: Arc::clone(config),
             owned: Mutex::default(),
             said: Mutex::default(),
-            log_ends: Mutex::default(),
+            known: Mutex::default(),
+            has_joined: AtomicBool::new(false),
+            joining: Mutex::default(),
             taps: Mutex::default(),
         }
     }
@@ -154,43 +187,70 @@ impl Context {
         self.wake.notify_one();
     }
 
-    /// One past the last record of a partition that a consumer may see, as the client knew it a second
-    /// ago.
-    pub(crate) fn log_end(&self, topic: &str, number: i32) -> Option<u64> {
-        lock(&self.log_ends).get(topic)?.get(&number).copied()
+    /// What the client knew of a partition a second ago.
+    pub(crate) fn known(&self, topic: &str, number: i32) -> Known {
+        let known = lock(&self.known);
+        let known = known.get(topic).and_then(|topic| topic.get(&number));
+        known.copied().unwrap_or_default()
+    }
+
+    /// Whether the group has answered the last join, and not taken anything since.
+    pub(super) fn has_joined(&self) -> bool {
+        self.has_joined.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn joining(&self) -> Joining {
+        *lock(&self.joining)
     }
 
     fn ends(&self) -> bool {
         self.ends.load(Ordering::Relaxed)
     }
 
-    fn assign(&self, consumer: &Consumer, partitions: &TopicPartitionList) -> KafkaResult<()> {
-        let starts = self.starts(consumer, partitions);
-        let mut assigned = partitions.clone();
-        let mut found = Vec::new();
-        for (topic, number, start) in starts.unwrap_or_default() {
-            // Before it is assigned: its first record goes there already.
-            if let Some(queue) = self.queue(&topic, number) {
-                assigned.set_partition_offset(&topic, number, offset(start.at))?;
-                let ownership = Ownership::new();
-                found.push(Found {
-                    topic: topic.as_str().into(),
-                    number,
-                    start,
-                    queue,
-                    ownership: ownership.clone(),
-                });
-                let before = lock(&self.owned).insert((topic, number), ownership);
-                // It was lost without a word.
-                before.iter().for_each(Ownership::end);
+    /// Those of these partitions that are read.
+    fn taken(&self, partitions: &TopicPartitionList) -> TopicPartitionList {
+        let mut taken = TopicPartitionList::with_capacity(partitions.count());
+        for one in partitions.elements() {
+            if self.config.takes(one.topic()) {
+                taken.add_partition(one.topic(), one.partition());
             }
+        }
+        taken
+    }
+
+    fn assign(&self, consumer: &Consumer, partitions: &TopicPartitionList) -> KafkaResult<()> {
+        let mut assigned = TopicPartitionList::with_capacity(partitions.count());
+        let mut found = Vec::new();
+        for (topic, number, committed) in ask_for_committed(consumer, partitions) {
+            // Before it is assigned: its first record goes there already.
+            let Some(queue) = self.queue(&topic, number) else {
+                continue;
+            };
+            let read_from = match &committed {
+                Committed::At(at, _) => Some(*at),
+                Committed::Unknown | Committed::Nothing => None,
+            };
+            let from = read_from.map_or(Offset::Beginning, offset);
+            assigned.add_partition_offset(&topic, number, from)?;
+            let ownership = Ownership::new();
+            found.push(Found {
+                topic: topic.as_str().into(),
+                number,
+                committed,
+                read_from,
+                queue,
+                ownership: ownership.clone(),
+            });
+            let before = lock(&self.owned).insert((topic, number), ownership);
+            // It was lost without a word.
+            before.iter().for_each(Ownership::end);
         }
         match consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => consumer.incremental_assign(&assigned)?,
             _ => consumer.assign(&assigned)?,
         }
         if found.len() < partitions.count() && !self.ends() {
-            let message = "the group gave partitions, and not where they begin".to_owned();
+            let message = "the client has no queue for a partition".to_owned();
             return Err(KafkaError::Subscription(message));
         }
         self.tell(News::Assigned(found));
@@ -223,67 +283,6 @@ impl Context {
                 thread::sleep(SHUT_EVERY);
             }
         }
-    }
-
-    /// Where these partitions begin. `None`: the session ends, or they are not ours any more.
-    fn starts(
-        &self,
-        consumer: &Consumer,
-        partitions: &TopicPartitionList,
-    ) -> Option<Vec<(String, i32, Start)>> {
-        loop {
-            match self.ask_for_starts(consumer, partitions) {
-                Ok(starts) => return Some(starts),
-                Err(error) if self.ends() || consumer.assignment_lost() => {
-                    tracing::debug!(target: "keylane", %error, "partitions went before they began");
-                    return None;
-                }
-                Err(error) => {
-                    let why = "the committed offsets of new partitions are not known yet";
-                    tracing::warn!(target: "keylane", %error, "{why}");
-                    thread::sleep(PAUSE);
-                }
-            }
-        }
-    }
-
-    fn ask_for_starts(
-        &self,
-        consumer: &Consumer,
-        partitions: &TopicPartitionList,
-    ) -> KafkaResult<Vec<(String, i32, Start)>> {
-        let committed = consumer.committed_offsets(partitions.clone(), ASKED_FOR)?;
-        let starts = committed.elements().into_iter().map(|element| {
-            element.error()?;
-            let (topic, number) = (element.topic().to_owned(), element.partition());
-            let start = match element.offset() {
-                Offset::Offset(at) if at >= 0 => {
-                    let at = at.unsigned_abs();
-                    // It panics at what is no UTF-8.
-                    let text = || element.metadata().to_owned();
-                    let text = catch_unwind(AssertUnwindSafe(text));
-                    let text = text.unwrap_or_else(|_| "\u{fffd}".to_owned());
-                    Start {
-                        at,
-                        beyond: beyond(&topic, number, at, &text),
-                        is_committed: true,
-                    }
-                }
-                _ => {
-                    let (low, high) = consumer.fetch_watermarks(&topic, number, ASKED_FOR)?;
-                    let at = match self.start_at {
-                        StartAt::Earliest => low,
-                        StartAt::Latest => high,
-                    };
-                    Start {
-                        at: at.max(0).unsigned_abs(),
-                        ..Start::default()
-                    }
-                }
-            };
-            Ok((topic, number, start))
-        });
-        starts.collect()
     }
 
     /// Whether a failure of the client is to be logged. While brokers are away it reports twenty a second.
@@ -346,6 +345,43 @@ impl Context {
     }
 }
 
+/// What the group has committed of these partitions. What is not known is asked for later: the group
+/// does not wait for it.
+fn ask_for_committed(
+    consumer: &Consumer,
+    partitions: &TopicPartitionList,
+) -> Vec<(String, i32, Committed)> {
+    let said = consumer.committed_offsets(partitions.clone(), ASKED_FOR);
+    let said = said.unwrap_or_else(|error| {
+        let why = "the committed offsets of new partitions are not known yet";
+        tracing::warn!(target: "keylane", %error, "{why}");
+        TopicPartitionList::new()
+    });
+    let one = |element: TopicPartitionListElem<'_>| {
+        let (topic, number) = (element.topic().to_owned(), element.partition());
+        let said = said.find_partition(&topic, number);
+        let committed = said.and_then(|element| committed(&element).ok());
+        (topic, number, committed.unwrap_or(Committed::Unknown))
+    };
+    partitions.elements().into_iter().map(one).collect()
+}
+
+/// What the coordinator of the group says of one partition.
+pub(super) fn committed(element: &TopicPartitionListElem<'_>) -> KafkaResult<Committed> {
+    element.error()?;
+    let Offset::Offset(at) = element.offset() else {
+        return Ok(Committed::Nothing);
+    };
+    let Ok(at) = u64::try_from(at) else {
+        return Ok(Committed::Nothing);
+    };
+    // It panics at what is no UTF-8.
+    let text = catch_unwind(AssertUnwindSafe(|| element.metadata().to_owned()));
+    let text = text.unwrap_or_else(|_| "\u{fffd}".to_owned());
+    let beyond = beyond(element.topic(), element.partition(), at, &text);
+    Ok(Committed::At(at, beyond))
+}
+
 /// What is done beyond a committed offset.
 fn beyond(topic: &str, number: i32, committed: u64, text: &str) -> Beyond {
     metadata::decode(committed, text).unwrap_or_else(|error| {
@@ -377,20 +413,27 @@ impl ClientContext for Context {
     }
 
     fn stats(&self, statistics: Statistics) {
-        let of_topic = |topic: &Topic| {
-            let partitions = topic.partitions.values();
-            let ends = partitions.filter_map(|one| {
-                let end = match self.reads_uncommitted {
-                    true => one.hi_offset,
-                    false => one.ls_offset,
-                };
-                // Negative until it is known.
-                Some((one.partition, u64::try_from(end).ok()?))
-            });
-            ends.collect()
+        let reads_uncommitted = self.config.reads_uncommitted();
+        let of_partition = |one: &Partition| {
+            let end = match reads_uncommitted {
+                true => one.hi_offset,
+                false => one.ls_offset,
+            };
+            // Negative until they are known.
+            let known = Known {
+                log_end: u64::try_from(end).ok(),
+                has_leader: one.leader >= 0 || one.unknown,
+            };
+            (one.partition, known)
         };
+        let of_topic = |topic: &Topic| topic.partitions.values().map(of_partition).collect();
+        if let Some(group) = &statistics.cgrp {
+            let mut joining = lock(&self.joining);
+            joining.seen += 1;
+            joining.is_under_way = group.state == "up" && JOINING.contains(&&*group.join_state);
+        }
         let topics = statistics.topics.iter();
-        *lock(&self.log_ends) = topics
+        *lock(&self.known) = topics
             .map(|(name, topic)| (name.clone(), of_topic(topic)))
             .collect();
     }
@@ -418,11 +461,12 @@ impl ConsumerContext for Context {
         event: RDKafkaRespErr,
         partitions: &mut TopicPartitionList,
     ) {
-        let done = match event {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
-                self.assign(consumer, partitions)
-            }
-            _ => self.revoke(consumer, partitions),
+        let partitions = self.taken(partitions);
+        let is_given = event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
+        self.has_joined.store(is_given, Ordering::Relaxed);
+        let done = match is_given {
+            true => self.assign(consumer, &partitions),
+            false => self.revoke(consumer, &partitions),
         };
         if let Err(error) = done {
             self.tell(News::Failed(format!("a rebalance has failed: {error}")));

@@ -1,15 +1,18 @@
 //! Everything that speaks with the brokers.
 
 mod context;
-pub(crate) use context::{Found, News, Ownership, Release, log};
+pub(crate) use context::{Found, Known, News, Ownership, Release, log};
 
 mod session;
 pub(crate) use session::{Consumer, Session};
 
 mod tap;
 
+mod starts;
+pub(crate) use starts::{Answered, Answers, NO_LEADER, Rules, ask_for_starts, at_first_start};
+
 mod prefetch;
-pub(crate) use prefetch::{Fetched, Prefetched, Prefetcher};
+pub(crate) use prefetch::{Fetched, Prefetched, Prefetcher, size};
 
 mod job;
 pub(crate) use job::{Job, blocking, job};

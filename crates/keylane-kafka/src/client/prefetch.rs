@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 
 use super::context::offset;
 use super::session::{Consumer, Queue};
-use super::tap::Tap;
+use super::tap::{SEEK_WITHIN, Tap};
 use crate::lock::lock;
 use crate::record::Maker;
 
@@ -45,15 +45,14 @@ const CHUNK: usize = 128;
 /// How often the queues are looked at, in case their client has not said that they have something.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a jump in the log may take.
-const SEEK_WITHIN: Duration = Duration::from_secs(10);
-
 /// What comes out of a partition next.
 pub(crate) enum Fetched<M> {
-    /// The message of the record at this offset.
-    Message(u64, M),
-    /// It cannot be read any further, and the client does not get over it.
+    /// The message of the record at this offset, and how many bytes the record has.
+    Message(u64, M, usize),
+    /// No message could be made of what comes next.
     Failed(String),
+    /// What comes next cannot be read. The client tries again.
+    Unread(String),
 }
 
 /// The thread, and the partitions that it reads. It ends when this is dropped.
@@ -183,6 +182,11 @@ impl<M> Shared<M> {
     }
 }
 
+/// The bytes of the payload, the key and the headers of a record.
+pub(crate) fn size(record: &BorrowedMessage<'_>) -> usize {
+    length(record.payload()) + length(record.key()) + headers(record)
+}
+
 fn length(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(0, <[u8]>::len)
 }
@@ -262,12 +266,13 @@ impl<M> Buffer<M> {
             match queue.poll(Duration::ZERO) {
                 None => break,
                 Some(Ok(record)) => {
-                    bytes += length(record.payload()) + length(record.key()) + headers(&record);
+                    let size = size(&record);
+                    bytes += size;
                     let offset = record.offset().max(0).unsigned_abs();
                     // The function is the user's.
                     let made = catch_unwind(AssertUnwindSafe(|| maker.make(&self.name, &record)));
                     into.push_back(match made {
-                        Ok(message) => Fetched::Message(offset, message),
+                        Ok(message) => Fetched::Message(offset, message, size),
                         Err(panic) => {
                             let text = self.panicked(offset, &*panic);
                             // It is the user's too.
@@ -277,7 +282,7 @@ impl<M> Buffer<M> {
                     });
                 }
                 Some(Err(error)) => {
-                    into.extend(self.failure(&error).map(Fetched::Failed));
+                    into.extend(self.failure(&error).map(Fetched::Unread));
                     break;
                 }
             }
@@ -295,15 +300,18 @@ impl<M> Buffer<M> {
         )
     }
 
-    /// What is to be said of an error of the partition, if the client does not get over it.
+    /// What is to be said of an error of the partition, if it is a lasting one.
     fn failure(&self, error: &KafkaError) -> Option<String> {
+        use RDKafkaErrorCode as Code;
         let name = &*self.name;
         match error.rdkafka_error_code() {
             Some(
-                RDKafkaErrorCode::TopicAuthorizationFailed
-                | RDKafkaErrorCode::BadMessage
-                | RDKafkaErrorCode::InvalidMessage,
-            ) => Some(format!("partition {name} cannot be read: {error}")),
+                Code::TopicAuthorizationFailed
+                | Code::BadMessage
+                | Code::BadCompression
+                | Code::InvalidMessage
+                | Code::NotImplemented,
+            ) => Some(format!("it cannot be read: {error}")),
             _ => {
                 tracing::warn!(target: "keylane", partition = name, %error, "a partition cannot be read now");
                 None
@@ -340,8 +348,9 @@ impl<M> Prefetched<M> {
     }
 
     /// This message comes next again.
-    pub(crate) fn put_back(&mut self, offset: u64, message: M) {
-        self.taken.push_front(Fetched::Message(offset, message));
+    pub(crate) fn put_back(&mut self, offset: u64, message: M, size: usize) {
+        self.taken
+            .push_front(Fetched::Message(offset, message, size));
     }
 }
 

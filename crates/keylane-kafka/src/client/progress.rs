@@ -1,15 +1,19 @@
 //! How far a group is in a topic, seen from outside of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::Message as _;
+use rdkafka::metadata::Metadata;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::job::blocking;
 use super::reader::Silent;
+use super::starts::is_silence;
 use crate::config::Config;
 
 /// What one question is given.
@@ -22,8 +26,8 @@ const POLL: Duration = Duration::from_millis(100);
 pub(crate) struct Progress {
     consumer: Arc<BaseConsumer<Silent>>,
     topic: Arc<str>,
-    /// The partitions that had records, and the offset behind the last one.
-    ends: Arc<[(i32, i64)]>,
+    /// The offsets behind the last records, by partition. `None`: its leader has not said so yet.
+    ends: Arc<BTreeMap<i32, Option<i64>>>,
     /// Those that were not committed as a whole when it was looked last.
     left: Vec<Left>,
 }
@@ -38,7 +42,8 @@ struct Left {
 }
 
 impl Progress {
-    /// Looks where the partitions of a topic end now.
+    /// Looks where the partitions of a topic end now. One whose leader is away is asked when it is there
+    /// again.
     pub(crate) async fn open(config: &Config, topic: &str) -> KafkaResult<Self> {
         let client = config.reader();
         let topic: Arc<str> = topic.into();
@@ -52,18 +57,29 @@ impl Progress {
         Ok(Self {
             consumer,
             topic,
-            ends: ends.into(),
+            ends: Arc::new(ends),
             left: Vec::new(),
         })
     }
 
     /// Whether the group has committed all of it.
     pub(crate) async fn is_over(&mut self) -> KafkaResult<bool> {
+        if self.ends.values().any(Option::is_none) {
+            let (consumer, topic) = (Arc::clone(&self.consumer), Arc::clone(&self.topic));
+            let before = Arc::clone(&self.ends);
+            let now = wait(move || {
+                let mut now = ends(&consumer, &topic)?;
+                now.extend(before.iter().filter(|(_, end)| end.is_some()));
+                Ok(now)
+            });
+            self.ends = Arc::new(now.await?);
+        }
         let left = self.left().await?;
         let stands = self.left == left;
         self.left.clone_from(&left);
+        let is_known = self.ends.values().all(Option::is_some);
         if left.is_empty() || !stands {
-            return Ok(left.is_empty());
+            return Ok(left.is_empty() && is_known);
         }
         // Offsets without a record are never committed, if no record comes behind them: marks of
         // transactions, and what was aborted, compacted or deleted.
@@ -74,7 +90,7 @@ impl Progress {
                     return Ok(false);
                 }
             }
-            Ok(true)
+            Ok(is_known)
         })
         .await
     }
@@ -84,11 +100,14 @@ impl Progress {
         let (topic, ends) = (Arc::clone(&self.topic), Arc::clone(&self.ends));
         wait(move || {
             let mut list = TopicPartitionList::with_capacity(ends.len());
-            for (number, _) in &*ends {
+            for number in ends.keys() {
                 list.add_partition(&topic, *number);
             }
             let committed = consumer.committed_offsets(list, ASKED_FOR)?;
-            let left = ends.iter().map(|(number, end)| {
+            let known = ends
+                .iter()
+                .filter_map(|(number, end)| Some((number, (*end)?)));
+            let left = known.map(|(number, end)| {
                 let one = committed.find_partition(&topic, *number);
                 let from = match one.map(|one| one.offset()) {
                     Some(Offset::Offset(at)) => Some(at),
@@ -97,10 +116,10 @@ impl Progress {
                 Left {
                     number: *number,
                     from,
-                    end: *end,
+                    end,
                 }
             });
-            let is_left = |left: &Left| left.from.is_none_or(|from| from < left.end);
+            let is_left = |left: &Left| left.from.unwrap_or_default() < left.end;
             Ok(left.filter(is_left).collect())
         })
         .await
@@ -129,18 +148,38 @@ fn has_record(consumer: &BaseConsumer<Silent>, topic: &str, left: Left) -> Kafka
     found
 }
 
-fn ends(consumer: &BaseConsumer<Silent>, topic: &str) -> KafkaResult<Vec<(i32, i64)>> {
-    let all = consumer.fetch_metadata(Some(topic), ASKED_FOR)?;
-    let mut ends = Vec::new();
+/// Another broker is asked if one does not answer.
+fn metadata(consumer: &BaseConsumer<Silent>, topic: &str) -> KafkaResult<Metadata> {
+    let since = Instant::now();
+    loop {
+        match consumer.fetch_metadata(Some(topic), ASKED_FOR) {
+            Err(error) if is_silence(&error) && since.elapsed() < ASKED_FOR => {
+                thread::sleep(POLL);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn ends(consumer: &BaseConsumer<Silent>, topic: &str) -> KafkaResult<BTreeMap<i32, Option<i64>>> {
+    let all = metadata(consumer, topic)?;
+    let mut ends = BTreeMap::new();
     for topic in all.topics() {
         if let Some(error) = topic.error() {
             return Err(KafkaError::MetadataFetch(error.into()));
         }
         for partition in topic.partitions() {
-            let (low, high) = consumer.fetch_watermarks(topic.name(), partition.id(), ASKED_FOR)?;
-            if high > low {
-                ends.push((partition.id(), high));
-            }
+            let asks = || consumer.fetch_watermarks(topic.name(), partition.id(), ASKED_FOR);
+            let end = match partition.leader() >= 0 {
+                true => match asks() {
+                    // One without records is never committed.
+                    Ok((low, high)) => Some(if high > low { high } else { 0 }),
+                    Err(error) if is_silence(&error) => None,
+                    Err(error) => return Err(error),
+                },
+                false => None,
+            };
+            ends.insert(partition.id(), end);
         }
     }
     Ok(ends)

@@ -24,6 +24,10 @@ const POLL: Duration = Duration::from_millis(50);
 /// the last one that has it.
 const LET_GO: Duration = Duration::from_secs(10);
 
+/// When the client has said how far it is in its group. It does so every second, unless its statistics
+/// are switched off.
+const SAYS_WITHIN: Duration = Duration::from_secs(2);
+
 pub(crate) struct Session {
     pub(crate) consumer: Arc<Consumer>,
     pub(crate) news: UnboundedReceiver<News>,
@@ -32,8 +36,13 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Joins the group. News wake the source, and records the thread that reads them.
-    pub(crate) fn open(config: &Config, wake: &Arc<Notify>, reader: &Thread) -> KafkaResult<Self> {
+    /// A member that has not joined yet. News wake the source, and records the thread that reads
+    /// them.
+    pub(crate) fn open(
+        config: &Arc<Config>,
+        wake: &Arc<Notify>,
+        reader: &Thread,
+    ) -> KafkaResult<Self> {
         let (news_in, news) = unbounded_channel();
         let ends = Arc::new(AtomicBool::new(false));
         let context = Context::new(
@@ -46,8 +55,6 @@ impl Session {
         let consumer: Consumer = config.member().create_with_context(context)?;
         let consumer = Arc::new(consumer);
         consumer.context().set_consumer(&consumer);
-        let topics: Vec<_> = config.topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&topics)?;
         let (leaves, left) = oneshot::channel();
         let (theirs, until) = (Arc::clone(&consumer), Arc::clone(&ends));
         thread::Builder::new()
@@ -63,6 +70,13 @@ impl Session {
             ends,
             left,
         })
+    }
+
+    /// Joins the group.
+    pub(crate) fn join(&self, config: &Config) -> KafkaResult<()> {
+        let topics = config.subscription();
+        let topics: Vec<_> = topics.iter().map(String::as_str).collect();
+        self.consumer.subscribe(&topics)
     }
 
     /// Leaves the group. What is assigned must be let go of before.
@@ -92,11 +106,32 @@ fn listen(consumer: Arc<Consumer>, ends: &AtomicBool) {
             }
         }
     }
+    let since = Instant::now();
+    wait_until_joined(&consumer, since);
     // Also if a function of the user's has a queue for longer: the group does not wait for that.
     consumer.unsubscribe();
-    let since = Instant::now();
     while Arc::strong_count(&consumer) > 1 && since.elapsed() < LET_GO {
         // A rebalance that is under way goes on.
+        drop(consumer.poll(Duration::from_millis(5)));
+    }
+}
+
+/// A member that is joining does not leave: the client does not know yet by which name, or the broker
+/// hears nothing before it has answered the join. The group would wait for it as for one that is
+/// silent.
+fn wait_until_joined(consumer: &Consumer, since: Instant) {
+    let context = consumer.context();
+    let before = context.joining().seen;
+    while !context.has_joined() {
+        let joining = context.joining();
+        let (is_known, waited) = (joining.seen > before, since.elapsed());
+        let is_over = match is_known {
+            true => !joining.is_under_way || waited > LET_GO,
+            false => waited > SAYS_WITHIN,
+        };
+        if is_over {
+            return;
+        }
         drop(consumer.poll(Duration::from_millis(5)));
     }
 }
@@ -104,11 +139,13 @@ fn listen(consumer: Arc<Consumer>, ends: &AtomicBool) {
 fn report(consumer: &Consumer, error: &KafkaError) {
     let code = error.rdkafka_error_code();
     let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
+    if code == Some(RDKafkaErrorCode::TopicAuthorizationFailed) && !is_fatal {
+        return consumer.context().tell(News::Refused);
+    }
     let is_refused = matches!(
         code,
         Some(
-            RDKafkaErrorCode::TopicAuthorizationFailed
-                | RDKafkaErrorCode::GroupAuthorizationFailed
+            RDKafkaErrorCode::GroupAuthorizationFailed
                 | RDKafkaErrorCode::ClusterAuthorizationFailed
                 | RDKafkaErrorCode::SaslAuthenticationFailed
                 | RDKafkaErrorCode::Authentication

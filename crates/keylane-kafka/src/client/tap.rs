@@ -5,9 +5,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
-use super::session::Queue;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaResult;
+
+use super::context::offset;
+use super::session::{Consumer, Queue};
 use crate::lock::lock;
+
+/// How long a jump in the log may take.
+pub(super) const SEEK_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) struct Tap {
     /// Locked while it is read, and while it jumps to another place in the log. `None`: it is shut.
@@ -32,6 +40,21 @@ impl Tap {
     /// Whether it is shut, or about to be: nothing more may be taken out of it.
     pub(super) fn shuts(&self) -> bool {
         self.shuts.load(Ordering::Acquire)
+    }
+
+    /// Has the record at this offset come next, unless it is shut. Blocks the thread.
+    pub(super) fn seek(
+        &self,
+        consumer: &Consumer,
+        topic: &str,
+        number: i32,
+        at: u64,
+    ) -> KafkaResult<()> {
+        // It would be the queue of the next assignment otherwise.
+        match &*self.hold() {
+            Some(_) => consumer.seek(topic, number, offset(at), SEEK_WITHIN),
+            None => Ok(()),
+        }
     }
 
     /// Shuts it, or has it shut by the thread that holds it. Whether it is shut.

@@ -222,8 +222,13 @@ impl Redrive {
                 break Ended::Stopped(why.clone().unwrap_or_default());
             }
             // The source would ask for ever.
-            if let Some(why) = intake.stats().last_error
-                && is_refusal(&why)
+            let stats = intake.stats();
+            let failed = stats.failed_parts.into_iter().map(|failed| failed.why);
+            if let Some(why) = stats
+                .last_error
+                .into_iter()
+                .chain(failed)
+                .find(|why| is_refusal(why))
             {
                 break Ended::Refused(why);
             }

@@ -20,7 +20,7 @@ const ID: &str = "keylane.id";
 ///
 /// The records of a key are written in the order in which they were pushed. The spool forgets a
 /// message when all replicas have its record. The id of the message is in the header `keylane.id`, as
-/// its 20 bytes: a record that is written a second time, after a crash, has the same.
+/// its 24 bytes: a record that is written a second time, after a crash, has the same.
 ///
 /// A batch whose time has run out is not sent a second time while it is on its way: its records wait
 /// in the client, and the next call waits for the same ones.

@@ -5,13 +5,18 @@ use keylane::source::{Deliveries, Delivery};
 
 use crate::assignment::{Assigned, Position};
 use crate::client::{Fetched, Ownership, Prefetched};
+use crate::control::Overtaken;
 
 /// What a partition is read from.
 pub(super) struct PartitionIntake<M> {
     pub(super) records: Prefetched<M>,
     /// Without it nothing is committed.
     pub(super) ownership: Ownership,
+    /// What retention had taken of it before it was given to us.
+    pub(super) overtaken: Option<Overtaken>,
     pub(super) is_paused: bool,
+    /// Why it could not be read, unless that was told.
+    pub(super) unread: Option<String>,
 }
 
 /// Why no more was taken.
@@ -39,11 +44,15 @@ impl<M> Assigned<PartitionIntake<M>> {
             ..
         } = self;
         let mut looked = 0;
-        while looked < most && partition.takes() && !intake.is_paused {
-            let (offset, message) = match intake.records.next() {
+        while looked < most && into.room() > 0 && partition.takes() && !intake.is_paused {
+            let (offset, message, size) = match intake.records.next() {
                 None => break,
                 Some(Fetched::Failed(what)) => return Taken::Failed(what),
-                Some(Fetched::Message(offset, message)) => (offset, message),
+                Some(Fetched::Unread(why)) => {
+                    intake.unread = Some(why);
+                    break;
+                }
+                Some(Fetched::Message(offset, message, size)) => (offset, message, size),
             };
             match partition.deliver(offset) {
                 Ok(Delivered::Done) => {}
@@ -54,17 +63,18 @@ impl<M> Assigned<PartitionIntake<M>> {
                         generation,
                         offset,
                     };
-                    into.push(Delivery::new(message, position).generation(generation));
+                    let delivery = Delivery::new(message, position).generation(generation);
+                    into.push(delivery.bytes(size));
                 }
                 Err(DeliverError::OutOfOrder) => {
                     // The first one of what begins there.
-                    intake.records.put_back(offset, message);
+                    intake.records.put_back(offset, message, size);
                     return Taken::Back(offset);
                 }
                 // Too many are open, or too far apart. As if there were none, so that the source waits
                 // until something settles.
                 Err(_) => {
-                    intake.records.put_back(offset, message);
+                    intake.records.put_back(offset, message, size);
                     break;
                 }
             }

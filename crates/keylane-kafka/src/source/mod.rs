@@ -13,13 +13,16 @@
 //! A call of the source may be dropped at each of its awaits. What waits for a thread is kept in the
 //! source, and looked at by the next call.
 
+mod failures;
 mod intake;
 mod letters;
 mod offsets;
 mod receiving;
+mod refused;
 mod rereading;
+mod starting;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,12 +37,16 @@ use tokio::time::{Instant, timeout};
 
 use crate::assignment::{Assignment, Position};
 use crate::client::{self, Answer, Consumer, Job, Prefetcher, Reader, Release, Session};
-use crate::config::{Builder, Config};
+use crate::config::{Builder, Config, StartAt};
 use crate::control::Control;
 use crate::producer::Delivery;
 use crate::record::Maker;
 
+use failures::Failures;
 use intake::PartitionIntake;
+use receiving::Probed;
+use refused::Refused;
+use starting::Starting;
 
 /// How long the brokers are given to answer at all when the source is opened.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -96,6 +103,13 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 pub struct KafkaSource<M = RawMessage> {
     config: Arc<Config>,
     assignment: Assignment<PartitionIntake<M>>,
+    /// What is ours and not read yet.
+    starting: Starting,
+    failures: Failures,
+    refused: Refused,
+    /// The partitions that begin at the end of their log: those that were there when the group began.
+    /// Found out once in the life of the source; what comes later begins at its first record.
+    at_end: Option<Arc<HashSet<(String, i32)>>>,
     /// The partition that is looked at first in the next call.
     first: usize,
     maker: Maker<M>,
@@ -117,7 +131,7 @@ pub struct KafkaSource<M = RawMessage> {
     commit_at: Instant,
     /// How long the metadata of a commit may be. Less than what is set, if the broker takes less.
     metadata_chars: usize,
-    probing: Option<Job<KafkaResult<()>>>,
+    probing: Option<Job<KafkaResult<Probed>>>,
     /// Which partition is asked next whether its broker answers.
     probed: usize,
     reader: Option<Reader>,
@@ -158,14 +172,18 @@ impl KafkaSource {
 
 impl<M> KafkaSource<M> {
     pub(crate) fn new(config: Arc<Config>, maker: Maker<M>) -> Self {
-        let now = Instant::now();
+        let (now, wake) = (Instant::now(), Arc::new(Notify::new()));
         Self {
+            starting: Starting::new(&wake),
+            failures: Failures::default(),
+            refused: Refused::default(),
+            at_end: None,
             assignment: Assignment::new(config.settings.limits),
             metadata_chars: config.settings.metadata_chars,
             config,
             first: 0,
             maker,
-            wake: Arc::new(Notify::new()),
+            wake,
             prefetcher: None,
             rounds_seen: None,
             revoked: Vec::new(),
@@ -201,6 +219,11 @@ impl<M> KafkaSource<M> {
     /// Lets go of everything. What was handed over is not ours any more.
     fn abandon(&mut self) -> Option<Session> {
         self.assignment.clear();
+        // What is answered about the session of before is heard by no one.
+        self.starting = Starting::new(&self.wake);
+        // They are found anew.
+        self.failures = Failures::default();
+        self.refused = Refused::default();
         self.revoked.clear();
         self.lost.clear();
         self.rewind_at = None;
@@ -248,6 +271,16 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
             let what = format!("no broker answers at {brokers}: {error}");
             return Err(SourceError::failed(what));
         }
+        if self.config.settings.start_at == StartAt::Latest && self.at_end.is_none() {
+            // Before it joins: another member that joins with it has committed nothing by then.
+            let (consumer, config) = (self.consumer()?, Arc::clone(&self.config));
+            let asked = blocking(move || client::at_first_start(&consumer, config.names()));
+            let at_end = asked.await?.map_err(SourceError::failed)?;
+            self.at_end = Some(Arc::new(at_end));
+        }
+        let config = Arc::clone(&self.config);
+        let joined = self.session()?.join(&config);
+        joined.map_err(SourceError::failed)?;
         if let Some(letters) = self.config.letters.clone() {
             let topic = letters.name().to_owned();
             if let Err(error) = blocking(move || letters.look(ANSWER_WITHIN)).await? {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane::source::{Generation, SourceError};
-use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, sleep};
@@ -105,7 +104,7 @@ impl<M> KafkaSource<M> {
             Err(error) => {
                 pause = pause.max(PAUSE);
                 tracing::warn!(target: "keylane", %error, "a commit was not taken, and is said again");
-                match is_transient(&error) || (is_behind(&error) && !self.is_out()) {
+                match may_be_taken_later(&error) {
                     true => Again::Later,
                     false => Again::Never(error),
                 }
@@ -126,12 +125,6 @@ impl<M> KafkaSource<M> {
             tried_next = self.metadata_chars,
             "the broker takes less metadata than `metadata_chars`: see its `offset.metadata.max.bytes`"
         );
-    }
-
-    /// The group has gone on without this member.
-    fn is_out(&self) -> bool {
-        let session = self.session.as_ref();
-        session.is_none_or(|session| session.consumer.assignment_lost())
     }
 
     /// Commits everything that has settled, and waits until it is taken.
@@ -207,28 +200,17 @@ impl<M: Send + 'static> KafkaSource<M> {
     }
 }
 
-/// Whether a commit came while the group went from one generation to the next. A member that keeps its
-/// partitions across a rebalance may be between the two, and is not out of the group for that.
-fn is_behind(error: &KafkaError) -> bool {
-    use RDKafkaErrorCode as Code;
-    matches!(
-        error.rdkafka_error_code(),
-        Some(Code::IllegalGeneration | Code::StaleMemberEpoch)
-    )
-}
-
-/// Whether a commit that failed like this may be taken when it is tried again.
-fn is_transient(error: &KafkaError) -> bool {
+/// Whether a commit that failed like this may be taken when it is said again.
+///
+/// That the group has gone on without this member is among it: the client joins again by itself. What
+/// is not ours any more then is a loss of partitions, and no later commit has it; what is ours still
+/// is taken in the name of the new member.
+fn may_be_taken_later(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
     !matches!(
         error.rdkafka_error_code(),
         Some(
-            Code::UnknownMemberId
-                | Code::IllegalGeneration
-                | Code::FencedInstanceId
-                | Code::AssignmentLost
-                | Code::StaleMemberEpoch
-                | Code::FencedMemberEpoch
+            Code::FencedInstanceId
                 | Code::GroupAuthorizationFailed
                 | Code::TopicAuthorizationFailed
                 | Code::Fatal

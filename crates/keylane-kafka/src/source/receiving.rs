@@ -9,10 +9,12 @@ use rdkafka::error::KafkaResult;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::{Instant, sleep_until};
 
-use super::intake::{PartitionIntake, Taken};
-use super::{Job, KafkaSource, job, not_open};
+use super::failures::Trouble;
+use super::intake::Taken;
+use super::refused::Refusal;
+use super::{Job, KafkaSource, job};
 use crate::assignment::Position;
-use crate::client::{Answer, Consumer, Found, News, Prefetcher};
+use crate::client::{Answer, Consumer, Known, NO_LEADER, News, Prefetcher};
 use crate::control::PartitionStatus;
 use crate::partition::Start;
 
@@ -22,8 +24,11 @@ const AT_ONCE: usize = 2_048;
 /// Fewest that one partition is asked for, however many there are.
 const FEWEST_OF_ONE: usize = 64;
 
-/// How long the leader of a partition is given to show that it answers.
+/// How long the brokers are given to show that one of them answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long the leader of a partition is given.
+const LEADER_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// When it is asked again after it did not.
 const PROBE_AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -36,9 +41,19 @@ enum Waited {
     /// Records, or news.
     Woken,
     Committed(Answer),
-    /// The leader of a partition has answered, or has not.
-    Probed(KafkaResult<()>),
+    /// Which topics may not be read.
+    Refused(KafkaResult<Vec<Refusal>>),
+    /// The brokers have answered, or have not.
+    Probed(KafkaResult<Probed>),
     Time,
+}
+
+/// What came out when the brokers were asked whether they answer.
+pub(super) enum Probed {
+    /// They do, and so does the leader of this partition.
+    Well(Option<String>),
+    /// One does, and not the leader of this partition.
+    Silent(String, String),
 }
 
 impl<M> KafkaSource<M> {
@@ -55,6 +70,12 @@ impl<M> KafkaSource<M> {
                 return Ok(received);
             }
             self.follow_pauses();
+            self.follow_starts()?;
+            self.ask_for_refused()?;
+            if self.failures.tell(into) {
+                self.publish();
+                return Ok(Received::Messages);
+            }
             self.follow_commit()?;
             self.commit_if_due()?;
             if self.rewind_at.is_some_and(|at| at <= Instant::now()) {
@@ -74,7 +95,13 @@ impl<M> KafkaSource<M> {
             match self.wait(probe_at).await? {
                 Waited::Woken | Waited::Time => {}
                 Waited::Committed(answer) => drop(self.follow_answer(answer)),
-                Waited::Probed(Ok(())) if !self.is_read() => {
+                Waited::Refused(found) => self.follow_refused(found)?,
+                // The source is well, and one of its partitions is not.
+                Waited::Probed(Ok(Probed::Silent(name, why))) => {
+                    self.failures.fail(&name, Trouble::Silent, why);
+                    probe_at = Instant::now() + PROBE_AGAIN_AFTER;
+                }
+                Waited::Probed(Ok(Probed::Well(_))) if !self.is_read() => {
                     // As if no broker had answered.
                     tracing::warn!(
                         target: "keylane",
@@ -82,7 +109,10 @@ impl<M> KafkaSource<M> {
                     );
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
                 }
-                Waited::Probed(Ok(())) => {
+                Waited::Probed(Ok(Probed::Well(name))) => {
+                    if let Some(name) = name {
+                        self.failures.recover(&name, Trouble::Silent);
+                    }
                     if let Some(reader) = &mut self.reader {
                         reader.rest();
                     }
@@ -91,6 +121,7 @@ impl<M> KafkaSource<M> {
                 // It is asked again. Until it answers, the source does not say that it is well.
                 Waited::Probed(Err(error)) => {
                     tracing::warn!(target: "keylane", %error, "a broker does not answer");
+                    probe_at = Instant::now() + PROBE_AGAIN_AFTER;
                 }
             }
         }
@@ -112,12 +143,11 @@ impl<M> KafkaSource<M> {
             };
             match news {
                 News::Assigned(found) => {
-                    for found in found {
-                        self.assign(found)?;
-                    }
+                    self.begin(found)?;
                     self.publish();
                 }
                 News::Revoked(places, release) => {
+                    self.leave(&places);
                     let generations = self.assignment.revoke(&places);
                     // Dropped if none of them is here.
                     if !generations.is_empty() {
@@ -126,32 +156,23 @@ impl<M> KafkaSource<M> {
                     }
                 }
                 News::Lost(places) => {
+                    self.leave(&places);
                     self.lost = self.assignment.lose(&places);
                     self.publish();
                 }
+                News::Refused => self.refused.look_now(),
                 News::Failed(what) => return Err(SourceError::failed(what)),
             }
         }
     }
 
-    fn assign(&mut self, found: Found) -> Result<(), SourceError> {
-        let Found {
-            topic,
-            number,
-            start,
-            queue,
-            ownership,
-        } = found;
-        let place = (topic.to_string(), number);
-        let prefetcher = self.prefetcher.as_ref().ok_or_else(not_open)?;
-        let intake = PartitionIntake {
-            records: prefetcher.read(queue, &topic, number),
-            ownership,
-            is_paused: self.control.paused().contains(&place),
-        };
-        self.lost
-            .extend(self.assignment.assign(topic, number, start, intake));
-        Ok(())
+    /// These are to go, or gone: nothing fails of them any more.
+    fn leave(&mut self, places: &[(String, i32)]) {
+        self.starting.forget(places);
+        for (topic, number) in places {
+            let name = format!("{topic}/{number}");
+            self.failures.recover(&name, Trouble::Unread);
+        }
     }
 
     fn follow_pauses(&mut self) {
@@ -191,6 +212,14 @@ impl<M> KafkaSource<M> {
                 Taken::Some(looked) => {
                     left -= looked;
                     has_looked |= looked > 0;
+                    let name = assigned.queue.records.name();
+                    if looked > 0 && self.failures.any() {
+                        self.failures.recover(name, Trouble::Unread);
+                    }
+                    if let Some(why) = assigned.queue.unread.take() {
+                        self.failures.fail(name, Trouble::Unread, why);
+                        has_looked = true;
+                    }
                 }
                 Taken::Back(at) => {
                     back = Some((slot as u32, at));
@@ -239,13 +268,14 @@ impl<M> KafkaSource<M> {
         if self.committing.is_none() && self.assignment.unsaid() > 0 {
             wake_at = wake_at.min(self.commit_at.max(now + Duration::from_millis(1)));
         }
-        if let Some(rewind_at) = self.rewind_at {
-            wake_at = wake_at.min(rewind_at);
+        for at in [self.rewind_at, self.starting.wake_at(), self.refused.at] {
+            wake_at = at.map_or(wake_at, |at| wake_at.min(at));
         }
         let wake = Arc::clone(&self.wake);
         tokio::select! {
             biased;
             answer = finished(&mut self.committing) => Ok(Waited::Committed(answer?)),
+            found = finished(&mut self.refused.asked) => Ok(Waited::Refused(found?)),
             answer = finished(&mut self.probing) => Ok(Waited::Probed(answer?)),
             () = wake.notified() => Ok(Waited::Woken),
             () = self.control.changed() => Ok(Waited::Woken),
@@ -253,9 +283,9 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    /// Asks the leader of a partition for something, another one each time. A broker that holds a
-    /// connection open and says nothing is not found otherwise.
-    fn probe(&mut self) -> Result<Job<KafkaResult<()>>, SourceError> {
+    /// Asks the brokers for something, and the leader of a partition, another one each time. A broker
+    /// that holds a connection open and says nothing is not found otherwise.
+    fn probe(&mut self) -> Result<Job<KafkaResult<Probed>>, SourceError> {
         let consumer = self.consumer()?;
         let count = self.assignment.iter().count().max(1);
         self.probed = (self.probed + 1) % count;
@@ -279,7 +309,22 @@ impl<M> KafkaSource<M> {
     pub(super) fn publish(&mut self) {
         self.published_at = Instant::now();
         let context = self.session.as_ref().map(|one| one.consumer.context());
-        let status = self.assignment.iter().map(|one| {
+        let known = |topic: &str, number| match context {
+            Some(context) => context.known(topic, number),
+            None => Known::default(),
+        };
+        for one in self.assignment.iter() {
+            let name = one.queue.records.name();
+            match known(&one.topic, one.number).has_leader {
+                true => self.failures.recover(name, Trouble::NoLeader),
+                false => {
+                    let why = NO_LEADER.to_owned();
+                    self.failures.fail(name, Trouble::NoLeader, why);
+                }
+            }
+        }
+        let failure = |name: &str| self.failures.of(name).cloned();
+        let read = self.assignment.iter().map(|one| {
             let frontier = one.partition.frontier();
             PartitionStatus {
                 topic: one.topic.to_string(),
@@ -287,23 +332,56 @@ impl<M> KafkaSource<M> {
                 position: one.partition.position(),
                 committed: one.partition.committed_offset(),
                 end: one.partition.end(),
-                log_end: context.and_then(|of| of.log_end(&one.topic, one.number)),
+                log_end: known(&one.topic, one.number).log_end,
                 open: frontier.open_len(),
                 beyond: frontier.beyond_len(),
                 is_paused: one.queue.is_paused,
                 is_full: one.partition.is_full(),
+                overtaken: one.queue.overtaken,
+                failure: failure(one.queue.records.name()),
             }
         });
-        self.control.publish(status.collect());
+        let starting = self.starting.seen().filter_map(|one| {
+            let failure = failure(&format!("{}/{}", one.topic, one.number))?;
+            let committed = one.overtaken.map(|overtaken| overtaken.committed);
+            let at = committed.unwrap_or_default();
+            Some(PartitionStatus {
+                topic: one.topic.to_owned(),
+                partition: one.number,
+                position: at,
+                committed,
+                end: at,
+                log_end: known(one.topic, one.number).log_end,
+                open: 0,
+                beyond: 0,
+                is_paused: false,
+                is_full: false,
+                overtaken: one.overtaken,
+                failure: Some(failure),
+            })
+        });
+        self.control.publish(read.chain(starting).collect());
     }
 }
 
-fn probe(consumer: &Consumer, place: Option<(Arc<str>, i32)>) -> KafkaResult<()> {
-    match place {
-        Some((topic, number)) => consumer
-            .fetch_watermarks(&topic, number, ANSWER_WITHIN)
-            .map(drop),
-        None => consumer.fetch_metadata(None, ANSWER_WITHIN).map(drop),
+fn probe(consumer: &Consumer, place: Option<(Arc<str>, i32)>) -> KafkaResult<Probed> {
+    let topic = place.as_ref().map(|(topic, _)| &**topic);
+    let metadata = consumer.fetch_metadata(topic, ANSWER_WITHIN)?;
+    let Some((topic, number)) = place else {
+        return Ok(Probed::Well(None));
+    };
+    let name = format!("{topic}/{number}");
+    let partitions = metadata.topics().iter().flat_map(|one| one.partitions());
+    let mut leaderless = partitions.filter(|one| one.leader() < 0);
+    if leaderless.any(|one| one.id() == number) {
+        return Ok(Probed::Silent(name, NO_LEADER.to_owned()));
+    }
+    match consumer.fetch_watermarks(&topic, number, LEADER_ANSWERS_WITHIN) {
+        Ok(_) => Ok(Probed::Well(Some(name))),
+        Err(error) => {
+            let why = format!("its leader does not answer: {error}");
+            Ok(Probed::Silent(name, why))
+        }
     }
 }
 

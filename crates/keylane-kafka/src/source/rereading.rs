@@ -7,7 +7,7 @@ use rdkafka::error::KafkaResult;
 
 use super::{KafkaSource, blocking};
 use crate::assignment::Position;
-use crate::client::Reader;
+use crate::client::{Reader, size};
 
 impl<M: Send + 'static> KafkaSource<M> {
     pub(super) async fn read_again(
@@ -38,7 +38,8 @@ impl<M: Send + 'static> KafkaSource<M> {
             let mut read = || -> KafkaResult<()> {
                 for (slot, topic, number, name, offsets) in &places {
                     reader.read(topic, *number, offsets, |offset, record| {
-                        found.insert((*slot, offset), maker.make(name, record));
+                        let made = (maker.make(name, record), size(record));
+                        found.insert((*slot, offset), made);
                     })?;
                 }
                 Ok(())
@@ -50,9 +51,10 @@ impl<M: Send + 'static> KafkaSource<M> {
         self.reader = Some(reader);
         read.map_err(SourceError::failed)?;
         for position in positions {
-            if let Some(message) = found.remove(&(position.slot, position.offset)) {
+            if let Some((message, size)) = found.remove(&(position.slot, position.offset)) {
                 let generation = position.generation;
-                into.push(Delivery::new(message, *position).generation(generation));
+                let delivery = Delivery::new(message, *position).generation(generation);
+                into.push(delivery.bytes(size));
             }
         }
         Ok(())

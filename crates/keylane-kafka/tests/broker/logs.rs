@@ -42,7 +42,7 @@ async fn offsets_there(topic: &Topic) -> BTreeSet<u64> {
     tokio::task::spawn_blocking(read).await.expect("records")
 }
 
-async fn delete_records_below(topic: &Topic, offset: u64) {
+pub(crate) async fn delete_records_below(topic: &Topic, offset: u64) {
     let mut below = TopicPartitionList::new();
     let at = Offset::Offset(offset.cast_signed());
     below
@@ -196,13 +196,58 @@ async fn a_topic_that_is_made_anew_unseen_is_handled_from_its_start() {
     made_anew(5, "300000").await;
 }
 
-async fn made_anew(records: usize, refresh_ms: &str) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_made_anew_unseen_and_longer_is_handled_from_its_start() {
+    made_anew(30, "300000").await;
+}
+
+/// With the topic go the offsets that the group had committed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_made_anew_while_stopped_is_handled_from_its_start() {
     let stage = Stage::new(1).await;
+    let gate = Gate::new();
+    stage.publish([1, 2, 2, 2, 2, 2, 2, 2, 2, 2]).await;
+    // The first record stays open: what is done beyond it is in the metadata of the commit.
+    let member = stage.member_with(waiting(&stage, &gate, |id| id == 1));
+    until("what is done is committed", async || {
+        !stage.topic.committed().await[0].1.is_empty() && stage.done().len() == 9
+    })
+    .await;
+    member.stop().await;
+    make_anew(&stage).await;
+    let ids = stage.publish(0..30).await;
+    let member = stage.member();
+    are_done(&stage, &ids).await;
+    stage.committed(&[30]).await;
+    member.stop().await;
+}
+
+/// What was handed over of the old topic settles when the new one is there: it says nothing of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_settles_of_an_old_topic_leaves_out_nothing_of_the_new_one() {
+    let stage = Stage::new(1).await;
+    let gate = Gate::new();
     stage.publish([1; 10]).await;
-    let builder = stage.topic.builder();
-    let builder = builder.property("topic.metadata.refresh.interval.ms", refresh_ms);
-    let member = stage.member_of(builder, stage.script());
-    stage.committed(&[10]).await;
+    let member = stage.member_with(waiting(&stage, &gate, |id| id <= 10));
+    until("all are held", async || member.intake.stats().held == 10).await;
+    make_anew(&stage).await;
+    let ids = stage.publish(vec![2; 30]).await;
+    gate.open();
+    are_done(&stage, &ids).await;
+    stage.committed(&[30]).await;
+    member.stop().await;
+}
+
+async fn are_done(stage: &Stage, ids: &[u64]) {
+    until("the records of the new topic were handled", async || {
+        let done: BTreeSet<_> = stage.done().iter().filter_map(id_of).collect();
+        ids.iter().all(|id| done.contains(id))
+    })
+    .await;
+}
+
+/// Deletes the topic, and makes another one of its name.
+async fn make_anew(stage: &Stage) {
     delete_topic(&stage.topic).await;
     // It is deleted in the background, and its name is taken until then.
     until("the topic is gone", async || {
@@ -214,12 +259,18 @@ async fn made_anew(records: usize, refresh_ms: &str) {
     })
     .await;
     stage.topic.create(&[]).await;
+}
+
+async fn made_anew(records: usize, refresh_ms: &str) {
+    let stage = Stage::new(1).await;
+    stage.publish([1; 10]).await;
+    let builder = stage.topic.builder();
+    let builder = builder.property("topic.metadata.refresh.interval.ms", refresh_ms);
+    let member = stage.member_of(builder, stage.script());
+    stage.committed(&[10]).await;
+    make_anew(&stage).await;
     let ids = stage.publish(vec![1; records]).await;
-    until("the records of the new topic were handled", async || {
-        let done: BTreeSet<_> = stage.done().iter().filter_map(id_of).collect();
-        ids.iter().all(|id| done.contains(id))
-    })
-    .await;
+    are_done(&stage, &ids).await;
     stage.committed(&[records as u64]).await;
     member.stop().await;
 }
@@ -258,34 +309,6 @@ async fn a_topic_may_appear_late() {
     stage.handled(10).await;
     stage.nothing_left().await;
     member.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pattern_takes_topics_that_appear_later_and_no_others() {
-    let stage = Stage::new(1).await;
-    let named = |end: &str| {
-        let mut topic = stage.topic.clone();
-        topic.name = format!("{}-{end}", stage.topic.name);
-        topic
-    };
-    let (late, other) = (named("late"), named("other.late.not"));
-    other.create(&[]).await;
-    let builder =
-        keylane_kafka::KafkaSource::builder(stage.topic.kafka.bootstrap(), &stage.topic.group);
-    let builder = builder
-        .pattern(format!("{}(-late)?$", stage.topic.name))
-        .property("topic.metadata.refresh.interval.ms", "200");
-    let member = stage.member_of(builder, stage.script());
-    stage.publish([1]).await;
-    stage.handled(1).await;
-    late.create(&[]).await;
-    other.produce(vec![message(1, 100)]).await;
-    late.produce(vec![message(1, 101)]).await;
-    stage.handled(2).await;
-    member.stop().await;
-    let ids: Vec<_> = stage.done().iter().filter_map(id_of).collect();
-    assert_eq!(ids, [1, 101]);
-    assert_eq!(other.committed().await[0].0, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,14 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod beginnings;
 mod bequests;
+mod codecs;
 mod conformance;
 mod control;
 mod hostile;
 mod hot_keys;
+mod leaderless;
 mod letters;
 mod logs;
 mod outages;
+mod patterns;
 mod prefetch;
 mod processes;
 mod rebalances;
@@ -22,4 +26,5 @@ mod secured;
 mod sending;
 mod stage;
 mod support;
+mod unreadable;
 mod vectors;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keylane_testkit::Act;
 use keylane_testkit::proxy::{Direction, Proxy};
 use keylane_testkit::servers::Kafka;
+use keylane_testkit::{Act, Gate};
 use tokio::time::sleep;
 
 use crate::rebalances::{PARTITIONS, judge, produce, settled, takes, watch};
-use crate::stage::{Member, Stage};
+use crate::stage::{Member, Stage, waiting};
 use crate::support::{Topic, show_log};
 
 /// How often a member may have to open its source again for one fault. One that spins does so all the
@@ -99,4 +99,30 @@ async fn nothing_is_lost_or_reordered_when_connections_are_slow() {
         proxy.delay(Direction::ToClient, Duration::from_millis(100));
     };
     behind_proxy(slow, 3).await;
+}
+
+/// The broker has taken the member out of its group meanwhile, and says so to what it commits then.
+/// The client has joined again by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coordinator_that_is_away_for_longer_than_the_session_is_a_loss_of_partitions() {
+    show_log();
+    let kafka = Arc::new(Kafka::start().await.expect("a broker"));
+    let stage = Stage::of(Topic::new(kafka, PARTITIONS).await);
+    let gate = Gate::new();
+    stage.publish(0..40).await;
+    let builder = stage.topic.builder_at(stage.topic.kafka.proxied());
+    let member = stage.member_of(builder, waiting(&stage, &gate, |id| id <= 20));
+    stage.handled(20).await;
+    let proxy = stage.topic.kafka.proxy(0);
+    proxy.cut();
+    // They are to be committed while no one answers.
+    gate.open();
+    stage.handled(40).await;
+    sleep(Duration::from_secs(5)).await;
+    proxy.heal();
+    stage.publish(0..40).await;
+    stage.nothing_left().await;
+    let stats = member.intake.stats();
+    assert_eq!((stats.restarts, stats.last_error), (0, None));
+    member.stop().await;
 }

@@ -10,12 +10,15 @@ use std::time::Duration;
 
 use keylane::source::{Deliveries, Outcome, Settlement, Source};
 use keylane_kafka::{Builder, metadata};
+use keylane_testkit::proxy::Direction;
 use keylane_testkit::scenario::Random;
+use keylane_testkit::servers::Kafka;
 use keylane_testkit::{Act, Evidence, Gate, Rule};
+use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep};
 
 use crate::stage::{Member, Stage, place_of, until, waiting};
-use crate::support::PATIENCE;
+use crate::support::{PATIENCE, Topic};
 
 pub(crate) const PARTITIONS: i32 = 6;
 const KEYS: u64 = 200;
@@ -302,6 +305,38 @@ async fn a_stop_leaves_the_group_at_once() {
         member.stop().await;
         assert_eq!(stage.topic.members().await, [""; 0]);
     }
+}
+
+/// At whatever moment of that, with slow answers: no other one waits until it has been silent for too
+/// long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_closed_while_it_joins_leaves() {
+    let stage = Stage::of(Topic::new(Arc::new(Kafka::start().await.unwrap()), 2).await);
+    let proxy = stage.topic.kafka.proxy(0);
+    proxy.delay(Direction::ToClient, Duration::from_millis(500));
+    let here = LocalSet::new();
+    let _entered = here.enter();
+    let mut all = JoinSet::new();
+    for moment in 4..24 {
+        let mut stage = stage.clone();
+        stage.topic.group = format!("{}-{moment}", stage.topic.group);
+        all.spawn_local(async move {
+            let patient = |brokers| {
+                let builder = stage.topic.builder_at(brokers);
+                let builder = builder.property("session.timeout.ms", "300000");
+                // The group begins anew with each answer that says something else.
+                builder.property("topic.metadata.refresh.interval.ms", "60000")
+            };
+            let kafka = &stage.topic.kafka;
+            let member = stage.member_of(patient(kafka.proxied()), stage.script());
+            sleep(Duration::from_millis(200) * moment).await;
+            member.stop().await;
+            let next = stage.member_of(patient(kafka.bootstrap()), stage.script());
+            next.has(2).await;
+            next.stop().await;
+        });
+    }
+    here.run_until(all.join_all()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

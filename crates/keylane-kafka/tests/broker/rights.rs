@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted};
-use keylane_kafka::{KafkaSource, Producer, Redrive, RedriveError};
+use keylane_kafka::{Builder, KafkaSource, Producer, Redrive, RedriveError};
 use keylane_testkit::servers::Kafka;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
@@ -43,7 +43,7 @@ async fn guarded() -> Arc<Kafka> {
 
 async fn start() -> Arc<Kafka> {
     let refused = REFUSED.map(|(user, _)| user);
-    let users = refused.iter().chain(&["billing"]);
+    let users = refused.iter().chain(&["billing", "narrow"]);
     let users: String = users
         .map(|user| format!(" user_{user}=\"{PASSWORD}\""))
         .collect();
@@ -107,12 +107,23 @@ fn credentials(user: &str) -> [(&'static str, String); 4] {
 
 /// Reads a topic as this user, in a group of its own, whose name this returns.
 fn read_as(topic: &Topic, user: &str) -> (String, Intake) {
+    let (group, builder) = builder_as(topic, user);
+    (group, intake_of(builder))
+}
+
+fn builder_as(topic: &Topic, user: &str) -> (String, Builder) {
     let group = format!("{}-{user}", topic.group);
-    let builder = KafkaSource::builder(topic.kafka.proxied(), &group).topic(&topic.name);
+    let builder = KafkaSource::builder(topic.kafka.proxied(), &group)
+        .topic(&topic.name)
+        .property("topic.metadata.refresh.interval.ms", "1000");
     let credentials = credentials(user).into_iter();
     let builder = credentials.fold(builder, |builder, (name, value)| {
         builder.property(name, value)
     });
+    (group, builder)
+}
+
+fn intake_of(builder: Builder) -> Intake {
     let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
         .on_exhausted(OnExhausted::Halt)
         .spawn(|_: RawMessage| async { Ok::<_, String>(()) })
@@ -120,7 +131,7 @@ fn read_as(topic: &Topic, user: &str) -> (String, Intake) {
     let settings = IntakeSettings::new().longest_pause(Duration::from_millis(500));
     let source = builder.build().expect("a source");
     let intake = consumer.consume_with(source, settings);
-    (group, intake.expect("an intake"))
+    intake.expect("an intake")
 }
 
 /// The redrive of a topic as this user.
@@ -149,6 +160,11 @@ async fn a_source_says_what_its_user_may_not_do() {
     for ((group, intake), error) in &all {
         until(&format!("{group} is told {error}"), async || {
             let stats = intake.stats();
+            // One that may know of the topic, and not read it, is a member of its group.
+            if group.ends_with("onlooker") {
+                let mut failed = stats.failed_parts.iter();
+                return failed.any(|failed| failed.why.contains(error));
+            }
             let said = stats.last_error.unwrap_or_default();
             said.contains(error) && stats.restarts >= 3 && stats.state == IntakeState::Opening
         })
@@ -168,6 +184,70 @@ async fn a_source_says_what_its_user_may_not_do() {
         .await;
         assert_eq!(intake.stop().await.acked, RECORDS);
     }
+}
+
+/// Of a topic that may not be seen, and of one that may not be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_may_not_be_read_holds_up_no_other() {
+    show_log();
+    let topic = Topic::new(guarded().await, 1).await;
+    let unseen = topic.beside(".unseen", &[]).await;
+    let unread = topic.beside(".unread", &[]).await;
+    for topic in [&topic, &unseen, &unread] {
+        publish(topic).await;
+    }
+    let readers = ["narrow"];
+    allow(
+        &topic.kafka,
+        "Read",
+        &readers,
+        &[("--group", "*"), ("--topic", &topic.name)],
+    )
+    .await;
+    allow(
+        &topic.kafka,
+        "Describe",
+        &readers,
+        &[("--topic", &unread.name)],
+    )
+    .await;
+    let builder = builder_as(&topic, "narrow").1;
+    let intake = intake_of(builder.topic(&unseen.name).topic(&unread.name));
+    let unread_part = format!("{}/0", unread.name);
+    let parts = [&*unseen.name, &*unread_part];
+    until("both have failed", async || {
+        let failed = intake.stats().failed_parts;
+        let is_refused = |part: &&str| {
+            let mut failed = failed.iter();
+            failed.any(|one| one.part == **part && one.why.contains("TopicAuthorizationFailed"))
+        };
+        parts.iter().all(is_refused)
+    })
+    .await;
+    until("the other one is read", async || {
+        intake.stats().acked == RECORDS
+    })
+    .await;
+    publish(&topic).await;
+    until("it is read on", async || {
+        intake.stats().acked == 2 * RECORDS
+    })
+    .await;
+    let stats = intake.stats();
+    assert_eq!(
+        (stats.state, stats.restarts),
+        (IntakeState::Running, 0),
+        "{stats:?}"
+    );
+    assert_eq!(stats.failed_parts.len(), 2, "{stats:?}");
+    let of = [("--topic", &*unseen.name), ("--topic", &*unread.name)];
+    allow(&topic.kafka, "Read", &readers, &of).await;
+    until("all is read", async || intake.stats().acked == 4 * RECORDS).await;
+    until("nothing fails", async || {
+        intake.stats().failed_parts.is_empty()
+    })
+    .await;
+    assert_eq!(intake.stop().await.restarts, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

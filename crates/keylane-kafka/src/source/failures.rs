@@ -1,0 +1,127 @@
+//! Partitions that fail while the others go on.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use keylane::source::Deliveries;
+use tokio::time::Instant;
+
+use crate::control::PartitionFailure;
+
+/// How often the same failure is told at most.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// What is known of them, and what is not told yet.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// By the names of the partitions.
+    failed: BTreeMap<String, Failed>,
+    news: Vec<News>,
+}
+
+#[derive(Debug)]
+struct Failed {
+    trouble: Trouble,
+    told_at: Option<Instant>,
+    seen: PartitionFailure,
+}
+
+/// What is wrong with a partition, by what shows that it is well again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trouble {
+    /// It has no leader, as the brokers say.
+    NoLeader,
+    /// Its leader does not answer.
+    Silent,
+    /// What it has cannot be read, or it is not known where it begins.
+    Unread,
+}
+
+#[derive(Debug)]
+enum News {
+    Failed(String, String),
+    Recovered(String),
+}
+
+impl Failures {
+    /// A partition fails, and is tried again.
+    pub(super) fn fail(&mut self, name: &str, trouble: Trouble, why: String) {
+        let now = Instant::now();
+        let failed = self.failed.entry(name.to_owned());
+        let failed = failed.or_insert_with(|| Failed {
+            trouble,
+            told_at: None,
+            seen: PartitionFailure {
+                why: String::new(),
+                since: now,
+                last: now,
+            },
+        });
+        failed.trouble = failed.trouble.max(trouble);
+        let is_told = |at: Instant| now.saturating_duration_since(at) < TOLD_EVERY;
+        if failed.seen.why != why || !failed.told_at.is_some_and(is_told) {
+            failed.told_at = Some(now);
+            self.news.push(News::Failed(name.to_owned(), why.clone()));
+        }
+        failed.seen.why = why;
+        failed.seen.last = now;
+    }
+
+    /// A partition is well, as far as this trouble goes, or is not ours any more.
+    pub(super) fn recover(&mut self, name: &str, from: Trouble) {
+        let has_failed = self.failed.get(name);
+        if has_failed.is_some_and(|failed| failed.trouble <= from) {
+            self.failed.remove(name);
+            self.news.push(News::Recovered(name.to_owned()));
+        }
+    }
+
+    pub(super) fn of(&self, name: &str) -> Option<&PartitionFailure> {
+        self.failed.get(name).map(|failed| &failed.seen)
+    }
+
+    pub(super) fn any(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Tells what is not told yet. Whether there was anything.
+    pub(super) fn tell<M, P>(&mut self, into: &mut Deliveries<M, P>) -> bool {
+        let has_news = !self.news.is_empty();
+        for news in self.news.drain(..) {
+            match news {
+                News::Failed(part, why) => into.part_failed(part, why),
+                News::Recovered(part) => into.part_recovered(part),
+            }
+        }
+        has_news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PART: &str = "orders/1";
+
+    #[test]
+    fn what_fails_in_two_ways_is_well_when_both_are_over() {
+        let mut failures = Failures::default();
+        failures.fail(PART, Trouble::Unread, "no codec".to_owned());
+        failures.fail(PART, Trouble::NoLeader, "no leader".to_owned());
+        failures.recover(PART, Trouble::NoLeader);
+        assert_eq!(failures.of(PART).unwrap().why, "no leader");
+        failures.recover(PART, Trouble::Unread);
+        assert!(failures.of(PART).is_none() && !failures.any());
+    }
+
+    #[test]
+    fn everything_is_told_once() {
+        let mut failures = Failures::default();
+        let mut into = Deliveries::<(), ()>::new(1, Instant::now());
+        failures.recover(PART, Trouble::Unread);
+        assert!(!failures.tell(&mut into));
+        failures.fail(PART, Trouble::NoLeader, "no leader".to_owned());
+        failures.recover(PART, Trouble::Silent);
+        assert!(failures.tell(&mut into) && !failures.tell(&mut into));
+    }
+}

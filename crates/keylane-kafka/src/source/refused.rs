@@ -1,0 +1,98 @@
+//! Topics that may not be read, while others are.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use keylane::source::SourceError;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use tokio::time::Instant;
+
+use super::failures::Trouble;
+use super::{Job, KafkaSource, job};
+use crate::client::Consumer;
+
+/// What the question about one topic is given.
+const ASKED_FOR: Duration = Duration::from_secs(3);
+
+/// When it is asked again while there are some.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// A topic, and whether it may be read.
+pub(super) type Refusal = (String, Option<KafkaError>);
+
+/// Which of the named topics may not be read. Those that a pattern finds can be read.
+#[derive(Default)]
+pub(super) struct Refused {
+    topics: BTreeSet<String>,
+    /// When the brokers are asked.
+    pub(super) at: Option<Instant>,
+    pub(super) asked: Option<Job<KafkaResult<Vec<Refusal>>>>,
+}
+
+impl Refused {
+    pub(super) fn look_now(&mut self) {
+        self.at = Some(Instant::now());
+    }
+}
+
+impl<M> KafkaSource<M> {
+    /// Asks which topics may not be read, if it is time for that.
+    pub(super) fn ask_for_refused(&mut self) -> Result<(), SourceError> {
+        let is_due = |at: &mut Instant| *at <= Instant::now();
+        if self.refused.asked.is_none() && self.refused.at.take_if(is_due).is_some() {
+            let (consumer, topics) = (self.consumer()?, self.config.named().to_vec());
+            self.refused.asked = Some(job(move || ask(&consumer, topics))?);
+        }
+        Ok(())
+    }
+
+    /// A source of which nothing may be read has failed as a whole.
+    pub(super) fn follow_refused(
+        &mut self,
+        found: KafkaResult<Vec<Refusal>>,
+    ) -> Result<(), SourceError> {
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(target: "keylane", %error, "it is not known which topics may not be read");
+                self.refused.at = Some(Instant::now() + AGAIN_AFTER);
+                return Ok(());
+            }
+        };
+        let reads_others = !self.config.names_all() || found.iter().any(|(_, why)| why.is_none());
+        for (topic, why) in found {
+            match why {
+                Some(error) if !reads_others => return Err(SourceError::failed(error)),
+                Some(error) => {
+                    let why = format!("it cannot be read: {error}");
+                    self.failures.fail(&topic, Trouble::Unread, why);
+                    self.refused.topics.insert(topic);
+                }
+                None => {
+                    if self.refused.topics.remove(&topic) {
+                        self.failures.recover(&topic, Trouble::Unread);
+                    }
+                }
+            }
+        }
+        let again = Instant::now() + AGAIN_AFTER;
+        self.refused.at = (!self.refused.topics.is_empty()).then_some(again);
+        Ok(())
+    }
+}
+
+fn ask(consumer: &Consumer, topics: Vec<String>) -> KafkaResult<Vec<Refusal>> {
+    let ask = |topic: String| {
+        let said = consumer.fetch_metadata(Some(&topic), ASKED_FOR)?;
+        let mut errors = said.topics().iter().filter_map(|one| one.error());
+        let error = errors.next().map(RDKafkaErrorCode::from);
+        let is_refused =
+            |code: &RDKafkaErrorCode| matches!(code, RDKafkaErrorCode::TopicAuthorizationFailed);
+        Ok((
+            topic,
+            error.filter(is_refused).map(KafkaError::MetadataFetch),
+        ))
+    };
+    topics.into_iter().map(ask).collect()
+}

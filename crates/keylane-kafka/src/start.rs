@@ -1,0 +1,136 @@
+//! Where a partition begins. Pure.
+
+use keylane::source::frontier::Beyond;
+
+use crate::config::OnOvertaken;
+use crate::control::Overtaken;
+use crate::partition::Start;
+
+/// What a group has committed of a partition.
+#[derive(Debug)]
+pub(crate) enum Committed {
+    /// It could not be asked for.
+    Unknown,
+    Nothing,
+    /// This offset, and what is done beyond it.
+    At(u64, Beyond),
+}
+
+/// What the leader of a partition says of its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    /// The first offset that is there.
+    pub(crate) first: u64,
+    /// One past the last record that may be read.
+    pub(crate) end: u64,
+}
+
+/// What follows from what is committed, and what is there.
+#[derive(Debug)]
+pub(crate) enum Begin {
+    /// It begins there. Retention may have overtaken what was committed.
+    At(Start, Option<Overtaken>),
+    /// It does not begin, since retention has overtaken what was committed.
+    Halted(Overtaken),
+}
+
+/// Where a partition begins. `at_end`: the group begins with it, and only with what comes from now on.
+pub(crate) fn begin(
+    committed: Committed,
+    log: Log,
+    at_end: bool,
+    on_overtaken: OnOvertaken,
+) -> Begin {
+    let uncommitted = |at, beyond| Start {
+        at,
+        beyond,
+        is_committed: false,
+    };
+    match committed {
+        Committed::Unknown | Committed::Nothing => {
+            let at = if at_end { log.end } else { log.first };
+            Begin::At(uncommitted(at, Beyond::default()), None)
+        }
+        Committed::At(at, beyond) if at >= log.first => {
+            let start = Start {
+                at,
+                beyond,
+                is_committed: true,
+            };
+            Begin::At(start, None)
+        }
+        Committed::At(committed, beyond) => {
+            let log_start = log.first;
+            let overtaken = Overtaken {
+                committed,
+                log_start,
+            };
+            match on_overtaken {
+                OnOvertaken::Earliest => Begin::At(uncommitted(log_start, beyond), Some(overtaken)),
+                OnOvertaken::Latest => {
+                    let start = uncommitted(log.end, Beyond::default());
+                    Begin::At(start, Some(overtaken))
+                }
+                OnOvertaken::Halt => Begin::Halted(overtaken),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: Log = Log {
+        first: 100,
+        end: 200,
+    };
+
+    fn at(committed: Committed, at_end: bool, on_overtaken: OnOvertaken) -> (u64, bool) {
+        match begin(committed, LOG, at_end, on_overtaken) {
+            Begin::At(start, overtaken) => (start.at, overtaken.is_some()),
+            Begin::Halted(overtaken) => panic!("{overtaken:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_not_committed_begins_at_an_end_of_the_log() {
+        let nothing = |at_end| at(Committed::Nothing, at_end, OnOvertaken::Halt);
+        assert_eq!(nothing(false), (100, false));
+        assert_eq!(nothing(true), (200, false));
+    }
+
+    #[test]
+    fn what_is_committed_and_there_goes_on_whoever_begins() {
+        for offset in [100, 150, 200, 201] {
+            for at_end in [false, true] {
+                let committed = Committed::At(offset, Beyond::default());
+                let begun = at(committed, at_end, OnOvertaken::Latest);
+                assert_eq!(begun, (offset, false));
+            }
+        }
+    }
+
+    #[test]
+    fn what_retention_has_overtaken_begins_by_the_policy() {
+        let begun = |policy, at_end| {
+            let committed = Committed::At(99, Beyond::default());
+            begin(committed, LOG, at_end, policy)
+        };
+        let overtaken = Overtaken {
+            committed: 99,
+            log_start: 100,
+        };
+        for at_end in [false, true] {
+            for (policy, expected) in [(OnOvertaken::Earliest, 100), (OnOvertaken::Latest, 200)] {
+                let Begin::At(start, said) = begun(policy, at_end) else {
+                    panic!("{policy:?} halts");
+                };
+                assert_eq!((start.at, said), (expected, Some(overtaken)));
+                assert!(!start.is_committed, "it is committed at once");
+            }
+            let halted = begun(OnOvertaken::Halt, at_end);
+            assert!(matches!(halted, Begin::Halted(said) if said == overtaken));
+        }
+    }
+}
