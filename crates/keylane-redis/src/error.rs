@@ -22,6 +22,9 @@ pub enum ConfigError {
         "`{0}` has braces in its name: have something between the first two, as in {{shop}}orders"
     )]
     Braces(&'static str),
+    /// A name begins as the keys do that are made for others.
+    #[error("`{0}` begins with a tag and `:keylane:`, as only keys do that keylane makes")]
+    Reserved(&'static str),
     /// A number or a time is zero.
     #[error("`{0}` must not be zero")]
     Zero(&'static str),
@@ -53,7 +56,7 @@ pub enum ErrorKind {
     /// command that was under way may have been done.
     Unreachable,
     /// The server cannot do it now: it runs a script for too long, has no memory or no disk left, is a
-    /// replica, or a part of the cluster is down. Nothing was done. Try again.
+    /// replica, or a part of the cluster is down or moves to another node. Nothing was done. Try again.
     Unable,
     /// The user or the password is refused, or may not do this.
     Denied,
@@ -116,6 +119,8 @@ impl From<redis::RedisError> for RedisError {
         };
         let kind = match (code, error.kind()) {
             (Some("ERR"), _) if says("invalid bulk length") => ErrorKind::TooLarge,
+            // What a script does is refused in words of its own.
+            (Some("ERR"), _) if says("ACL failure in script") => ErrorKind::Denied,
             (Some(code), _) => kind_of(code),
             (_, K::Io | K::ClusterConnectionNotFound | K::Parse) => ErrorKind::Unreachable,
             (_, K::AuthenticationFailed) => ErrorKind::Denied,
@@ -126,8 +131,9 @@ impl From<redis::RedisError> for RedisError {
             kind,
             message: error.to_string(),
             // After a time-out the connection may be silent for good. A replica that was a primary must
-            // be left as well.
-            breaks_connection: code.is_none_or(|code| matches!(code, "READONLY" | "LOADING")),
+            // be left as well, and one that does not know who this is.
+            breaks_connection: code
+                .is_none_or(|code| matches!(code, "READONLY" | "LOADING" | "NOAUTH")),
         }
     }
 }
@@ -137,7 +143,7 @@ fn kind_of(code: &str) -> ErrorKind {
     match code {
         "LOADING" => ErrorKind::Unreachable,
         "BUSY" | "OOM" | "MISCONF" | "READONLY" | "NOREPLICAS" | "MASTERDOWN" | "CLUSTERDOWN"
-        | "TRYAGAIN" | "UNKILLABLE" => ErrorKind::Unable,
+        | "TRYAGAIN" | "MOVED" | "ASK" | "UNKILLABLE" => ErrorKind::Unable,
         "NOAUTH" | "NOPERM" | "WRONGPASS" | "DENIED" => ErrorKind::Denied,
         "WRONGTYPE" => ErrorKind::WrongType,
         _ => ErrorKind::Other,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, RoutingInfo};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisFuture, Value, cmd,
 };
@@ -51,6 +52,23 @@ impl Link {
     /// Sends a command, and waits for the answer.
     pub(crate) async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
         Ok(command.query_async(self).await?)
+    }
+
+    /// Asks whether the server is there, or any primary of the cluster.
+    pub(crate) async fn ping(&mut self) -> Result<(), RedisError> {
+        let ping = cmd("PING");
+        match self {
+            Self::Server(_) => self.ask(&ping).await,
+            Self::Cluster(link) => {
+                let any = (
+                    MultipleNodeRoutingInfo::AllMasters,
+                    Some(ResponsePolicy::OneSucceeded),
+                );
+                link.route_command(ping, RoutingInfo::MultiNode(any))
+                    .await?;
+                Ok(())
+            }
+        }
     }
 }
 

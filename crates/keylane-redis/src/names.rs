@@ -1,66 +1,212 @@
 //! The names of keys.
+//!
+//! Everything of ours that belongs to a name of the user begins with a hash tag and a mark:
+//!
+//! ```text
+//! orders        {orders}:keylane:…
+//! {shop}orders  {shop}:keylane:12:{shop}orders:…
+//! ```
+//!
+//! 1. The tag is that of the name, or the name itself if it has none, so both are in one slot of a cluster.
+//! 2. A name that has a tag follows, behind its length: two names have nothing in common, whatever stands
+//!    behind them. What we write there never begins with a digit.
+//! 3. A name that begins like one of our keys is refused. So none of them is a key of the user.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::error::ConfigError;
 
-/// Checks the name of a list or a stream: keys beside it must come into its slot of a cluster.
+const MARK: &[u8] = b":keylane:";
+
+/// Checks a name that keys are made of.
 pub(crate) fn check(what: &'static str, name: &[u8]) -> Result<(), ConfigError> {
     if name.is_empty() {
         return Err(ConfigError::Empty(what));
     }
     let has_brace = name.iter().any(|byte| matches!(byte, b'{' | b'}'));
-    match has_brace && !has_tag(name) {
-        true => Err(ConfigError::Braces(what)),
-        false => Ok(()),
+    match tag_of(name) {
+        None if has_brace => Err(ConfigError::Braces(what)),
+        Some(tag) if is_reserved(name, tag) => Err(ConfigError::Reserved(what)),
+        _ => Ok(()),
     }
 }
 
-/// What stands beside a key in the database: with its name in front, and in the same slot of a cluster.
-///
-/// A slot is given by what is between the first `{` and the next `}` if there is anything, and by the
-/// whole name otherwise.
-pub(crate) fn beside(name: &[u8], suffix: &str) -> Bytes {
-    let mut beside = BytesMut::with_capacity(name.len() + suffix.len() + 2);
-    match has_tag(name) {
-        true => beside.put_slice(name),
-        false => {
-            beside.put_u8(b'{');
-            beside.put_slice(name);
-            beside.put_u8(b'}');
-        }
-    }
-    beside.put_slice(suffix.as_bytes());
-    beside.freeze()
-}
-
-fn has_tag(name: &[u8]) -> bool {
-    let Some(open) = name.iter().position(|byte| *byte == b'{') else {
-        return false;
+/// The key of ours with this in its end, which belongs to a [checked](check) name, and is in its slot.
+pub(crate) fn beside(name: &[u8], end: &[&[u8]]) -> Bytes {
+    let tag = tag_of(name);
+    let length = tag.map(|_| format!("{}:", name.len())).unwrap_or_default();
+    let itself: [&[u8]; 3] = match tag {
+        Some(_) => [length.as_bytes(), name, b":"],
+        None => [b"", b"", b""],
     };
-    let close = name[open + 1..].iter().position(|byte| *byte == b'}');
-    close.is_some_and(|close| close > 0)
+    let front: [&[u8]; 4] = [b"{", tag.unwrap_or(name), b"}", MARK];
+    [&front, &itself[..], end].concat().concat().into()
+}
+
+/// The same in a slot of its own, one for each number: the tag of the name has the number behind it.
+pub(crate) fn beside_in(name: &[u8], number: u16, end: &[&[u8]]) -> Bytes {
+    let (number, length) = (format!("/{number}"), format!("{}:", name.len()));
+    let tag = tag_of(name).unwrap_or(name);
+    let front: [&[u8]; 5] = [b"{", tag, number.as_bytes(), b"}", MARK];
+    let itself: [&[u8]; 3] = [length.as_bytes(), name, b":"];
+    [&front, &itself[..], end].concat().concat().into()
+}
+
+/// What gives a key its slot: what is between the first `{` and the next `}`, if there is anything.
+fn tag_of(name: &[u8]) -> Option<&[u8]> {
+    let open = name.iter().position(|byte| *byte == b'{')? + 1;
+    let close = name[open..].iter().position(|byte| *byte == b'}')?;
+    (close > 0).then(|| &name[open..open + close])
+}
+
+fn is_reserved(name: &[u8], tag: &[u8]) -> bool {
+    let behind = name
+        .strip_prefix(b"{")
+        .and_then(|rest| rest.strip_prefix(tag));
+    behind.is_some_and(|rest| {
+        rest.strip_prefix(b"}")
+            .is_some_and(|rest| rest.starts_with(MARK))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
+    /// The slot of a key in a cluster, as its specification says.
+    fn slot(key: &[u8]) -> u16 {
+        let hashed = tag_of(key).unwrap_or(key);
+        let step = |crc: u16, byte: &u8| {
+            let shift = |crc: u16, _| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
+            (0..8).fold(crc ^ (u16::from(*byte) << 8), shift)
+        };
+        hashed.iter().fold(0, step) % 16_384
+    }
+
+    /// Names that are alike, with all that our keys have in them.
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        const PARTS: [&str; 12] = [
+            "{",
+            "}",
+            ":",
+            "/",
+            "a",
+            "1",
+            "3",
+            ":keylane:",
+            "keylane",
+            "token",
+            "lease:",
+            "owner:",
+        ];
+        let parts = prop::collection::vec(prop::sample::select(&PARTS[..]), 1..7);
+        let any = prop_oneof![
+            9 => parts.prop_map(|parts| parts.concat().into_bytes()),
+            1 => prop::collection::vec(any::<u8>(), 1..6),
+        ];
+        any.prop_filter("a name that is refused", |name| check("list", name).is_ok())
+    }
+
+    /// Two names, which often differ in little or have one tag.
+    fn names() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+        let alike = (name(), 0..3).prop_map(|(one, how)| {
+            let other = match how {
+                0 => [b"{", &one[..], b"}"].concat(),
+                1 => [b"a", &one[..]].concat(),
+                _ => [&one[..], b"a"].concat(),
+            };
+            (one, other)
+        });
+        let alike = alike.prop_filter("a name that is refused", |(_, other)| {
+            check("list", other).is_ok()
+        });
+        prop_oneof![(name(), name()), alike]
+    }
+
+    /// Groups, workers and keys.
+    fn end() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![name(), prop::collection::vec(any::<u8>(), 0..4)]
+    }
+
+    /// Every key that may be made for a name, with this in its end.
+    fn keys(name: &[u8], end: &[u8]) -> Vec<Bytes> {
+        let words: [&[u8]; 4] = [b"token", b"work:", b"owner:", b"lease:"];
+        let with = words.map(|word| beside(name, &[word, end]));
+        let slots = (0..3).map(|number| beside_in(name, number, &[b"lease:", end]));
+        with.into_iter().chain(slots).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(4_000)))]
+
+        #[test]
+        fn no_two_names_share_a_key((one, other) in names(), ends in (end(), end())) {
+            let mut all: HashSet<Bytes> = keys(&one, &ends.0).into_iter().collect();
+            prop_assert_eq!(all.len(), 7);
+            if one != other || ends.0 != ends.1 {
+                let others = keys(&other, &ends.1);
+                // The last token of a list has nothing behind it in truth.
+                prop_assert!(others.into_iter().all(|key| all.insert(key)), "{all:?}");
+            }
+            prop_assert!(!all.contains(&one[..]) && !all.contains(&other[..]));
+        }
+
+        #[test]
+        fn a_key_is_in_the_slot_of_its_name(name in name(), end in end()) {
+            prop_assert_eq!(slot(&beside(&name, &[b"work:", &end])), slot(&name));
+        }
+    }
+
     #[test]
-    fn what_is_beside_a_key_is_in_its_slot() {
-        assert_eq!(beside(b"orders", ":work"), "{orders}:work");
-        assert_eq!(beside(b"{shop}orders", ":work"), "{shop}orders:work");
+    fn keys_are_called_as_it_is_written_down() {
+        assert_eq!(beside(b"orders", &[b"work"]), "{orders}:keylane:work");
+        let tagged = beside(b"{shop}orders", &[b"work"]);
+        assert_eq!(tagged, "{shop}:keylane:12:{shop}orders:work");
+        let numbered = beside_in(b"orders", 2, &[b"token"]);
+        assert_eq!(numbered, "{orders/2}:keylane:6:orders:token");
+    }
+
+    #[test]
+    fn slots_are_those_of_the_server() {
+        assert_eq!(slot(b"123456789"), 0x31c3);
+        assert_eq!(slot(b"a{b}c"), slot(b"b"));
+        assert_ne!(slot(b"{}{x}"), slot(b"x"));
     }
 
     #[test]
     fn names_that_have_no_clear_slot_are_refused() {
-        assert_eq!(check("list", b"orders"), Ok(()));
-        assert_eq!(check("list", b"{shop}orders"), Ok(()));
+        for name in [
+            "orders",
+            "{shop}orders",
+            "a{b}c",
+            "}{x}",
+            "{orders}",
+            ":keylane:",
+            "a/1",
+        ] {
+            assert_eq!(check("list", name.as_bytes()), Ok(()), "{name}");
+        }
         assert_eq!(check("list", b""), Err(ConfigError::Empty("list")));
-        for name in ["a{}", "a}b", "}{", "{}a"] {
+        for name in ["a{}", "a}b", "}{", "{}a", "{}", "{}{x}"] {
             assert_eq!(
                 check("list", name.as_bytes()),
-                Err(ConfigError::Braces("list"))
+                Err(ConfigError::Braces("list")),
+                "{name}"
+            );
+        }
+        for name in [
+            "{orders}:keylane:token",
+            "{a}:keylane:",
+            "{a}:keylane:3:{a}:work:w",
+        ] {
+            assert_eq!(
+                check("list", name.as_bytes()),
+                Err(ConfigError::Reserved("list")),
+                "{name}"
             );
         }
     }

@@ -21,6 +21,11 @@ impl Script {
         }
     }
 
+    /// The whole of it.
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
     /// Runs it. A server that does not know it, because it was started anew or has forgotten it, is
     /// sent the whole of it: nothing was done before that.
     pub(crate) async fn run<T: FromRedisValue, E: From<redis::RedisError>>(

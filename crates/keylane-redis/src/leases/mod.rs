@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use keylane_leases::error::StoreError;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
-use redis::{Cmd, FromRedisValue};
+use redis::{Cmd, FromRedisValue, Value};
 
 use self::name::Names;
 pub(crate) use self::name::name_of_key;
@@ -110,12 +110,14 @@ impl RedisLeases {
     /// Leases in a namespace. Nothing is connected yet: the first call does that, and each after a
     /// connection has broken.
     ///
-    /// All keys in the database begin with `{namespace}:`.
+    /// All keys in the database begin with `{namespace}:keylane:lease`, or with
+    /// `{shop}:keylane:15:{shop}namespace:lease` for a namespace `{shop}namespace`.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Empty`] for a namespace without a name, and [`ConfigError::Braces`] for one
-    /// with braces and nothing between them.
+    /// [`ConfigError::Empty`] for a namespace without a name, [`ConfigError::Braces`] for one
+    /// with braces and nothing between them, and [`ConfigError::Reserved`] for one that begins like
+    /// these keys.
     pub fn open(redis: &Redis, namespace: impl Into<Bytes>) -> Result<Self, ConfigError> {
         let namespace = namespace.into();
         names::check("namespace", &namespace)?;
@@ -218,9 +220,9 @@ impl LeaseStore for RedisLeases {
         });
         let mut answers = vec![None; wishes.len()];
         for (part, said) in answered.await? {
-            let said: Vec<i64> = said;
-            for (place, said) in part.places.into_iter().zip(said) {
-                answers[place] = Some(answer(said));
+            let said: Vec<Value> = said;
+            for (place, said) in part.places.into_iter().zip(&said) {
+                answers[place] = answer(said);
             }
         }
         let answers: Option<Vec<Answer>> = answers.into_iter().collect();
@@ -312,12 +314,17 @@ fn values(command: &mut Cmd, owner: &Owner, claims: &[&Claim]) {
     }
 }
 
-fn answer(said: i64) -> Answer {
-    match u64::try_from(said) {
-        Ok(token) => Answer::Granted(Token(token)),
-        Err(_) => Answer::Taken {
-            remaining: Duration::from_millis((-1 - said).unsigned_abs()),
-        },
+/// A token is text: as a number a script has it exact up to 2^53 only.
+fn answer(said: &Value) -> Option<Answer> {
+    match said {
+        Value::Int(taken @ ..0) => Some(Answer::Taken {
+            remaining: Duration::from_millis((-1 - taken).unsigned_abs()),
+        }),
+        Value::BulkString(token) => {
+            let token = std::str::from_utf8(token).ok()?.parse().ok()?;
+            Some(Answer::Granted(Token(token)))
+        }
+        _ => None,
     }
 }
 
@@ -344,11 +351,21 @@ mod tests {
 
     #[test]
     fn answers_are_tokens_or_times() {
-        let token = 1_767_225_600_000_000;
-        assert_eq!(answer(token), Answer::Granted(Token(token.unsigned_abs())));
+        for token in [1, 1_767_225_600_000_000, (1 << 53) + 1, u64::MAX] {
+            let said = Value::BulkString(token.to_string().into_bytes());
+            assert_eq!(answer(&said), Some(Answer::Granted(Token(token))));
+        }
         for millis in [0, 1, 86_400_000] {
             let remaining = Duration::from_millis(millis);
-            assert_eq!(answer(-1 - millis as i64), Answer::Taken { remaining });
+            let said = Value::Int(-1 - millis as i64);
+            assert_eq!(answer(&said), Some(Answer::Taken { remaining }));
+        }
+        // There is no token above the highest.
+        for said in [
+            Value::Int(7),
+            Value::BulkString(b"18446744073709551616".to_vec()),
+        ] {
+            assert_eq!(answer(&said), None);
         }
     }
 }

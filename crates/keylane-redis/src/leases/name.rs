@@ -12,19 +12,32 @@ const LONGEST: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     namespace: Bytes,
-    /// What stands in front of the names of each slot.
-    slots: Vec<Bytes>,
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    /// The key with the last token.
+    counter: Bytes,
+    /// What stands in front of the leases.
+    leases: Bytes,
 }
 
 impl Names {
     /// For a namespace that was [checked](names::check).
     pub(super) fn new(namespace: Bytes, slots: u16) -> Self {
-        let first = names::beside(&namespace, "");
-        let slots = match slots {
-            1 => vec![first],
-            _ => (0..slots).map(|slot| tagged(&first, slot)).collect(),
+        let key = |slot: u16, end: &[u8]| match slots {
+            1 => names::beside(&namespace, &[end]),
+            _ => names::beside_in(&namespace, slot, &[end]),
         };
-        Self { namespace, slots }
+        let slot = |slot| Slot {
+            counter: key(slot, b"lease-token"),
+            leases: key(slot, b"lease"),
+        };
+        Self {
+            slots: (0..slots).map(slot).collect(),
+            namespace,
+        }
     }
 
     pub(super) fn namespace(&self) -> &Bytes {
@@ -45,20 +58,19 @@ impl Names {
 
     /// The key with the last token of a slot.
     pub(super) fn counter(&self, slot: usize) -> Bytes {
-        Bytes::from([&self.slots[slot], &b":token"[..]].concat())
+        self.slots[slot].counter.clone()
     }
 
     /// Writes the key of a lease.
     pub(super) fn lease(&self, slot: usize, key: &[u8], name: &mut Vec<u8>) {
-        name_of_key(&self.slots[slot], b":lease", key, name);
+        name_of_key(&self.slots[slot].leases, key, name);
     }
 }
 
 /// Writes the name of what belongs to a key. A long key is hashed: `:` and `#` tell one from the
 /// other.
-pub(crate) fn name_of_key(front: &[u8], what: &[u8], key: &[u8], name: &mut Vec<u8>) {
+pub(crate) fn name_of_key(front: &[u8], key: &[u8], name: &mut Vec<u8>) {
     name.extend_from_slice(front);
-    name.extend_from_slice(what);
     if key.len() > LONGEST {
         name.push(b'#');
         name.extend_from_slice(&Sha256::digest(key));
@@ -66,14 +78,6 @@ pub(crate) fn name_of_key(front: &[u8], what: &[u8], key: &[u8], name: &mut Vec<
         name.push(b':');
         name.extend_from_slice(key);
     }
-}
-
-/// With the number of the slot in the hash tag, which is what is between the first two braces.
-fn tagged(front: &[u8], slot: u16) -> Bytes {
-    let open = front.iter().position(|byte| *byte == b'{').unwrap_or(0);
-    let close = front[open..].iter().position(|byte| *byte == b'}');
-    let (head, tail) = front.split_at(close.map_or(front.len(), |close| open + close));
-    Bytes::from([head, format!("/{slot}").as_bytes(), tail].concat())
 }
 
 /// The hash of Fowler, Noll and Vo. It is the same in all processes and versions.
@@ -95,25 +99,23 @@ mod tests {
     #[test]
     fn names_are_told_apart() {
         let names = Names::new("orders".into(), 1);
-        assert_eq!(names.counter(0), "{orders}:token");
-        assert_eq!(lease(&names, 0, b""), b"{orders}:lease:");
-        assert_eq!(lease(&names, 0, b"a"), b"{orders}:lease:a");
+        assert_eq!(names.counter(0), "{orders}:keylane:lease-token");
+        assert_eq!(lease(&names, 0, b""), b"{orders}:keylane:lease:");
+        assert_eq!(lease(&names, 0, b"a"), b"{orders}:keylane:lease:a");
         let (short, long) = ([b'k'; LONGEST], [b'k'; LONGEST + 1]);
-        assert_eq!(lease(&names, 0, &short).len(), 15 + LONGEST);
+        assert_eq!(lease(&names, 0, &short).len(), 23 + LONGEST);
         let hashed = lease(&names, 0, &long);
-        assert_eq!(hashed.len(), 15 + 32);
-        assert_ne!(lease(&names, 0, &hashed[15..]), hashed);
+        assert_eq!(hashed.len(), 23 + 32);
+        assert_ne!(lease(&names, 0, &hashed[23..]), hashed);
     }
 
     #[test]
     fn slots_are_in_the_hash_tag() {
         let names = Names::new("orders".into(), 3);
-        assert_eq!(names.counter(2), "{orders/2}:token");
+        assert_eq!(names.counter(2), "{orders/2}:keylane:6:orders:lease-token");
         let names = Names::new("{shop}orders".into(), 2);
-        assert_eq!(names.counter(0), "{shop/0}orders:token");
-        assert_eq!(lease(&names, 1, b"a"), b"{shop/1}orders:lease:a");
-        let names = Names::new("a}{shop}orders".into(), 2);
-        assert_eq!(names.counter(1), "a}{shop/1}orders:token");
+        let a = lease(&names, 1, b"a");
+        assert_eq!(a, b"{shop/1}:keylane:12:{shop}orders:lease:a");
     }
 
     #[test]

@@ -222,6 +222,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         #[test]
         fn a_message_comes_out_as_it_went_in(message in message()) {
             prop_assert_eq!(decode(encode(&message)), (message, Past::default()));

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keylane::source::{NotedAttempts, Outcome, StartGuard, StartLater};
 
-use super::mailbox::{Mailbox, Token};
+use super::mailbox::{Mailbox, Place, Token};
 use super::source::ListPosition;
 use tokio::time::Instant;
 
 #[derive(Debug, Default)]
 pub(super) struct Starts {
-    noted: Mutex<HashMap<Token, NotedAttempts>>,
+    noted: Mutex<HashMap<Place, NotedAttempts>>,
     /// How many there are in it: hardly ever any.
     count: AtomicUsize,
     /// Of the session that is open.
@@ -35,17 +35,17 @@ impl Starts {
         self.lost.fetch_max(token, Ordering::Relaxed);
     }
 
-    pub(super) fn note(&self, notes: &[(Token, u32)]) {
+    pub(super) fn note(&self, notes: &[(Place, u32)]) {
         self.change(|noted| {
-            for (token, attempt) in notes {
-                if let Some(known) = noted.get_mut(token) {
+            for (place, attempt) in notes {
+                if let Some(known) = noted.get_mut(place) {
                     known.note(*attempt);
                 }
             }
         });
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut HashMap<Token, NotedAttempts>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut HashMap<Place, NotedAttempts>) -> T) -> T {
         let mut noted = lock(&self.noted);
         let changed = change(&mut noted);
         self.count.store(noted.len(), Ordering::Relaxed);
@@ -68,20 +68,20 @@ impl StartGuard<ListPosition> for Starts {
         if attempt <= position.noted {
             return Ok(());
         }
-        let token = position.token;
-        let before = self.change(|noted| noted.entry(token).or_default().ask(attempt));
+        let place = position.place;
+        let before = self.change(|noted| noted.entry(place).or_default().ask(attempt));
         let Some(before) = before else {
             return Ok(());
         };
         if before == 0 {
-            mailbox.say(|said| said.notes.push((token, attempt)));
+            mailbox.say(|said| said.notes.push((place, attempt)));
         }
         Err(StartLater::until_noted(before))
     }
 
     fn settles(&self, _: u32, position: &ListPosition, _: Outcome) {
         if self.count.load(Ordering::Relaxed) > 0 {
-            self.change(|noted| noted.remove(&position.token));
+            self.change(|noted| noted.remove(&position.place));
         }
     }
 

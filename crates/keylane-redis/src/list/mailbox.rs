@@ -12,17 +12,30 @@ use crate::error::RedisError;
 /// What names one hand-out of an element: each is higher than all before it in the list.
 pub(super) type Token = u64;
 
+/// Where a worker holds an element: the token under which it had it first.
+pub(super) type Place = u64;
+
+/// The calls of a worker, each with a number of its own as long as it lives. The server keeps the last one
+/// that it has done. So it knows a call that comes late or twice, and the worker a server that has gone back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Calls {
+    /// The last one that was sent.
+    pub(super) sent: u64,
+    /// The last one that is known to be done.
+    pub(super) heard: u64,
+}
+
 /// What is to be said to the server.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     /// These are done, each with its key.
-    pub(super) done: Vec<(Token, Option<Bytes>)>,
+    pub(super) done: Vec<(Place, Option<Bytes>)>,
     /// These are given up, and leave also a list that is cyclic.
-    pub(super) gone: Vec<(Token, Option<Bytes>)>,
+    pub(super) gone: Vec<(Place, Option<Bytes>)>,
     /// Attempts to be noted.
-    pub(super) notes: Vec<(Token, u32)>,
+    pub(super) notes: Vec<(Place, u32)>,
     /// These were given back, and come again.
-    pub(super) again: Vec<Token>,
+    pub(super) again: Vec<Place>,
 }
 
 impl Said {
@@ -39,9 +52,9 @@ impl Said {
     }
 
     /// Whether this element has settled, and is only to be told.
-    pub(super) fn settles(&self, token: Token) -> bool {
+    pub(super) fn settles(&self, place: Place) -> bool {
         let mut all = self.done.iter().chain(&self.gone);
-        all.any(|settled| settled.0 == token)
+        all.any(|settled| settled.0 == place)
     }
 
     fn append(&mut self, after: &mut Self) {
@@ -62,6 +75,7 @@ impl Said {
 /// An element that was handed out.
 #[derive(Debug)]
 pub(super) struct Taken {
+    pub(super) place: Place,
     pub(super) token: Token,
     /// The token as the server writes it.
     pub(super) text: Bytes,
@@ -73,8 +87,11 @@ pub(super) struct Taken {
 pub(super) enum End {
     /// The server does not know the worker any more: others have what it had.
     Lost,
-    /// The server has handed something out of which this worker has not heard.
+    /// The server has handed something out of which this worker has not heard, or something that it holds
+    /// is not there.
     Missed,
+    /// The server does not know what it has confirmed: it has an earlier state, or lost all.
+    Forgotten,
     Failed(RedisError),
 }
 
@@ -107,23 +124,28 @@ pub(super) struct State {
     /// How often it has.
     pub(super) answers: u64,
     pub(super) end: Option<End>,
+    /// Whether the wait for elements has been refused, or works again: what is not told yet.
+    pub(super) wait: Option<Result<(), String>>,
     /// When the lease of the worker ends, by this clock.
     pub(super) until: Instant,
+    pub(super) calls: Calls,
 }
 
 impl Mailbox {
-    pub(super) fn new(first: VecDeque<Taken>, until: Instant) -> Self {
+    pub(super) fn new(until: Instant, calls: Calls) -> Self {
         Self {
             state: Mutex::new(State {
                 said: Said::default(),
                 telling: Said::default(),
                 wanted: 0,
                 asked: 0,
-                taken: first,
+                taken: VecDeque::new(),
                 is_asked: false,
                 answers: 0,
                 end: None,
+                wait: None,
                 until,
+                calls,
             }),
             to_session: Notify::new(),
             to_source: Notify::new(),
@@ -153,19 +175,26 @@ impl State {
     /// A round trip begins. It tells what is in `telling`, and asks for so many elements.
     pub(super) fn begin(&mut self, most: usize) -> usize {
         debug_assert!(self.telling.is_empty(), "one at a time");
+        self.calls.sent += 1;
         self.asked = self.wanted.min(most);
         self.wanted -= self.asked;
         std::mem::swap(&mut self.said, &mut self.telling);
         self.asked
     }
 
-    /// It has gone well.
-    pub(super) fn answered(&mut self, taken: impl ExactSizeIterator<Item = Taken>, until: Instant) {
+    /// It has gone well. Of what was to come again the first `came` have come.
+    pub(super) fn answered(&mut self, taken: Vec<Taken>, came: usize, until: Instant) {
         // What was asked for and did not come is still wanted.
         self.wanted += self.asked.saturating_sub(taken.len());
         self.asked = 0;
         self.is_asked = false;
         self.answers += 1;
+        self.calls.heard = self.calls.sent;
+        let left = self
+            .telling
+            .again
+            .split_off(came.min(self.telling.again.len()));
+        self.said.again.splice(..0, left);
         self.telling.clear();
         self.until = until;
         self.taken.extend(taken);
@@ -192,6 +221,7 @@ mod tests {
 
     fn taken(token: Token) -> Taken {
         Taken {
+            place: token,
             token,
             text: Bytes::new(),
             element: Bytes::new(),
@@ -200,13 +230,13 @@ mod tests {
 
     #[test]
     fn what_is_on_its_way_is_not_asked_for_twice() {
-        let mailbox = Mailbox::new(VecDeque::new(), Instant::now());
+        let mailbox = Mailbox::new(Instant::now(), Calls::default());
         let mut state = mailbox.lock();
         assert!(state.want(10));
         assert_eq!(state.begin(4), 4);
         assert!(!state.want(10), "four of ten are on their way");
         assert_eq!(state.wanted, 6);
-        state.answered([taken(1)].into_iter(), Instant::now());
+        state.answered(vec![taken(1)], 0, Instant::now());
         assert_eq!(state.wanted, 9, "three have not come");
         assert!(!state.want(10), "one is here");
         assert_eq!(state.begin(100), 9);
@@ -214,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_was_not_answered_is_told_again_and_first() {
-        let mailbox = Mailbox::new(VecDeque::new(), Instant::now());
+        let mailbox = Mailbox::new(Instant::now(), Calls::default());
         mailbox.say(|said| said.done.push((1, None)));
         let mut state = mailbox.lock();
         state.begin(0);
@@ -224,7 +254,21 @@ mod tests {
         state.begin(0);
         assert_eq!(state.telling.done, [(1, None), (2, None)]);
         assert!(state.telling.settles(1) && !state.telling.settles(3));
-        state.answered(Vec::new().into_iter(), Instant::now());
+        state.answered(Vec::new(), 0, Instant::now());
         assert!(state.is_confirmed());
+        assert_eq!(state.calls, Calls { sent: 2, heard: 2 });
+    }
+
+    /// An answer has only so many bytes.
+    #[test]
+    fn what_has_not_come_again_is_asked_for_again_and_first() {
+        let mailbox = Mailbox::new(Instant::now(), Calls::default());
+        mailbox.say(|said| said.again.extend([1, 2, 3]));
+        let mut state = mailbox.lock();
+        state.begin(0);
+        state.said.again.push(4);
+        state.answered(vec![taken(9)], 1, Instant::now());
+        assert_eq!(state.said.again, [2, 3, 4]);
+        assert!(state.telling.is_empty());
     }
 }

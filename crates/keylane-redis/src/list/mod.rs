@@ -1,7 +1,7 @@
 //! Lists: a queue that loses nothing, for producers that know only `LPUSH`.
 //!
 //! ```text
-//!  LPUSH ──► orders ──► turn (a script) ──► {orders}:keylane:work:<worker>   token → element
+//!  LPUSH ──► orders ──► turn (a script) ──► {orders}:keylane:work:<worker>   place → element
 //!              ▲             │ a key that another worker has: to its inbox
 //!              │             ▼
 //!              │        {orders}:keylane:owners                 key → how many are open, worker
@@ -22,11 +22,19 @@
 //! 2. While an element of a key is open, its worker is the owner of the key, and a worker that takes another
 //!    element of that key sends it to the inbox of the owner. Both count as open.
 //! 3. A worker takes from its inbox first: what is there was in front of what is in the list.
-//! 4. What a worker has goes back to the front of the list as it was: what it has taken, by token, and
+//! 4. What a worker has goes back to the front of the list as it was: what it has taken, by place, and
 //!    then its inbox.
-//! 5. A turn says which token its worker was told of last. If the server has handed out more, because an
-//!    answer was lost, or a request has come twice or late, nothing is taken: the worker enters again, and
-//!    what it was not told of comes first.
+//! 5. A call has a number, and says which one its worker knows to be done. If the server has done another
+//!    one, because an answer was lost, or a request has come twice or late, nothing is taken: the worker
+//!    enters again, and what it holds comes first, in parts of so many bytes.
+//!
+//! # A server that goes back
+//!
+//! A backup, a replica that was behind, a server that has lost everything: what is there has happened, and
+//! some of what the worker was told has not. It sees this by the number of its last call, or of the last
+//! token where the server does not know it any more. It lets go of what it has, and enters anew, with the
+//! highest token that it has seen: what is handed out from then on is above it. So nothing that settles
+//! late can be taken for something else.
 
 mod queue;
 pub use queue::{KeyHolder, ListQueue, ListStatus, WorkerStatus};
@@ -41,9 +49,11 @@ mod sink;
 
 mod guard;
 mod mailbox;
+mod peers;
 mod session;
 mod wake;
 
 // What is in the server.
 mod element;
+mod keys;
 mod script;

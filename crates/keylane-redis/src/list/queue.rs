@@ -9,12 +9,12 @@ use keylane::source::RawMessage;
 use redis::{Script, cmd};
 
 use super::element::{decode, encode};
-use super::script::{Call, EXPIRE, REDRIVE};
+use super::keys::{Keys, WorkerKeys};
+use super::script::{Call, EXPIRE, LETTERS, REDRIVE};
 use super::settings::{ListBuilder, Settings};
 use super::source::ListSource;
 use crate::error::RedisError;
-use crate::link::Reconnecting;
-use crate::names;
+use crate::link::{Link, Reconnecting};
 use crate::server::Redis;
 
 /// A list as a queue that loses nothing and keeps the order of each key, over as many workers as there
@@ -34,7 +34,8 @@ use crate::server::Redis;
 /// lease cannot know that: whatever stores its effects refuses a token of a key that is lower than one
 /// it has seen.
 ///
-/// The keys beside the list begin with `{list}:keylane:`; all of them are in its slot of a cluster.
+/// The keys beside the list begin with `{list}:keylane:`, or with `{shop}:keylane:10:{shop}list:` for a list
+/// `{shop}list`: two lists share none, and all of them are in the slot of the list in a cluster.
 ///
 /// # Examples
 ///
@@ -59,7 +60,7 @@ pub struct ListQueue {
 pub(super) struct Shared {
     pub(super) redis: Redis,
     pub(super) settings: Settings,
-    prefix: Bytes,
+    pub(super) keys: Keys,
     /// For everything but the sources.
     pub(super) link: Reconnecting,
 }
@@ -74,7 +75,7 @@ impl ListQueue {
         let ListBuilder { redis, settings } = builder;
         Self {
             shared: Arc::new(Shared {
-                prefix: names::beside(&settings.list, ":keylane:"),
+                keys: Keys::new(&settings.list),
                 link: redis.reconnecting(),
                 redis,
                 settings,
@@ -171,17 +172,21 @@ impl ListQueue {
     ///
     /// Of each worker all of it is done, or nothing.
     pub async fn return_expired(&self) -> Result<u64, RedisError> {
+        let shared = &self.shared;
+        let mut first = cmd("ZRANGE");
+        first.arg(&*shared.keys.workers).arg(0).arg(0);
         let mut all = 0;
         loop {
-            let call = self.shared.call(&EXPIRE);
-            let back: i64 = self
-                .shared
-                .link
-                .with(async |link| call.run(link).await)
-                .await?;
-            match u64::try_from(back) {
-                Ok(back) => all += back,
-                Err(_) => return Ok(all),
+            // The lease that ends first.
+            let link = &shared.link;
+            let worker: Vec<String> = link.with(async |link| link.ask(&first).await).await?;
+            let Some(worker) = worker.first() else {
+                return Ok(all);
+            };
+            let back = link.with(async |link| shared.expire(link, worker, b"").await);
+            match back.await? {
+                Some(back) => all += back,
+                None => return Ok(all),
             }
         }
     }
@@ -196,18 +201,18 @@ impl ListQueue {
     ///
     /// Nothing changes in the server.
     pub async fn letters(&self, most: usize) -> Result<Vec<RawMessage>, RedisError> {
-        let mut range = cmd("LRANGE");
-        range.arg(&*self.shared.beside("letters", ""));
-        range
-            .arg(-(i64::try_from(most.max(1)).unwrap_or(i64::MAX)))
-            .arg(-1);
-        let read: Vec<Vec<u8>> = self
-            .shared
-            .link
-            .with(async |link| link.ask(&range).await)
-            .await?;
-        let oldest_first = read.into_iter().rev();
-        Ok(oldest_first.map(|letter| decode(letter.into()).0).collect())
+        let shared = &self.shared;
+        let mut all = Vec::new();
+        while all.len() < most {
+            let call = shared.call(&LETTERS).arg(all.len()).arg(most - all.len());
+            let call = call.arg(shared.settings.most_bytes);
+            let page: Vec<Vec<u8>> = shared.link.with(async |link| call.run(link).await).await?;
+            if page.is_empty() {
+                break;
+            }
+            all.extend(page.into_iter().map(|letter| decode(letter.into()).0));
+        }
+        Ok(all)
     }
 
     /// Puts the oldest dead letters at the end of the list again, as they were, to be tried anew. Returns
@@ -241,22 +246,36 @@ impl ListQueue {
 
 impl Shared {
     pub(super) fn call(&self, script: &'static LazyLock<Script>) -> Call {
-        Call::new(script, &self.settings.list, &self.prefix)
+        Call::new(script, &self.keys)
     }
 
-    /// The name of a key beside the list.
-    pub(super) fn beside(&self, what: &str, worker: &str) -> Bytes {
-        [&*self.prefix, what.as_bytes(), worker.as_bytes()]
-            .concat()
-            .into()
+    /// For a worker with these keys.
+    pub(super) fn call_of(&self, script: &'static LazyLock<Script>, worker: &WorkerKeys) -> Call {
+        Call::of(script, &self.keys, worker, [])
+    }
+
+    /// Gives back what this worker has, and frees this key if it has it, or says that it has its lease.
+    pub(super) async fn expire(
+        &self,
+        link: &mut Link,
+        worker: &str,
+        key: &[u8],
+    ) -> Result<Option<u64>, RedisError> {
+        let call = self.call_of(&EXPIRE, &self.keys.of(worker));
+        let back: i64 = call.arg(worker).arg(key).run(link).await?;
+        Ok(u64::try_from(back).ok())
     }
 
     async fn status(&self) -> Result<ListStatus, RedisError> {
-        let list = &*self.settings.list;
-        let keys = ["workers", "owners", "letters"].map(|what| self.beside(what, ""));
-        let [workers, owners, letters] = &keys;
+        let Keys {
+            list,
+            workers,
+            owners,
+            letters,
+            ..
+        } = &self.keys;
         let mut first = redis::pipe();
-        first.cmd("LLEN").arg(list);
+        first.cmd("LLEN").arg(&**list);
         first.cmd("LLEN").arg(&**letters);
         first.cmd("HLEN").arg(&**owners);
         first.cmd("TIME");
@@ -275,8 +294,9 @@ impl Shared {
         let mut workers = Vec::with_capacity(known.len());
         for (worker, until) in known {
             let mut each = redis::pipe();
-            each.cmd("HLEN").arg(&*self.beside("work:", &worker));
-            each.cmd("LLEN").arg(&*self.beside("inbox:", &worker));
+            let keys = self.keys.of(&worker);
+            each.cmd("HLEN").arg(&*keys.work);
+            each.cmd("LLEN").arg(&*keys.inbox);
             let (held, sent): (u64, u64) = self
                 .link
                 .with(async |link| Ok(each.query_async(link).await?))
@@ -298,11 +318,10 @@ impl Shared {
     }
 
     async fn holders(&self, most: usize) -> Result<Vec<KeyHolder>, RedisError> {
-        let owners = self.beside("owners", "");
         let (mut cursor, mut holders) = (0_u64, Vec::new());
         while holders.len() < most {
             let mut scan = cmd("HSCAN");
-            scan.arg(&*owners)
+            scan.arg(&*self.keys.owners)
                 .arg(cursor)
                 .arg("COUNT")
                 .arg(most.clamp(10, 1_000));

@@ -2,8 +2,10 @@
 
 use std::sync::LazyLock;
 
+use bytes::Bytes;
 use redis::{Cmd, ErrorKind, FromRedisValue, Script, ServerErrorKind, ToRedisArgs, cmd};
 
+use super::keys::{Keys, WorkerKeys};
 use super::mailbox::Said;
 use crate::error::RedisError;
 use crate::link::Link;
@@ -26,7 +28,9 @@ scripts! {
     LEAVE: "lua/leave.lua",
     EXPIRE: "lua/expire.lua",
     LETTER: "lua/letter.lua",
+    LETTERS: "lua/letters.lua",
     REDRIVE: "lua/redrive.lua",
+    REREAD: "lua/reread.lua",
 }
 
 /// A script with its arguments, as one command.
@@ -36,11 +40,29 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// For a list, with what stands in front of the names of the keys beside it.
-    pub(super) fn new(script: &'static LazyLock<Script>, list: &[u8], prefix: &[u8]) -> Self {
+    /// For a list.
+    pub(super) fn new(script: &'static LazyLock<Script>, keys: &Keys) -> Self {
+        Self::with(script, &keys.all())
+    }
+
+    /// For a worker of a list. It may put elements into these inboxes of others.
+    pub(super) fn of<'a>(
+        script: &'static LazyLock<Script>,
+        keys: &'a Keys,
+        worker: &'a WorkerKeys,
+        inboxes: impl IntoIterator<Item = &'a Bytes>,
+    ) -> Self {
+        let keys = keys.all().into_iter().chain(worker.all());
+        Self::with(script, &keys.chain(inboxes).collect::<Vec<_>>())
+    }
+
+    fn with(script: &'static LazyLock<Script>, keys: &[&Bytes]) -> Self {
         let script = &**script;
         let mut command = cmd("EVALSHA");
-        command.arg(script.get_hash()).arg(1).arg(list).arg(prefix);
+        command.arg(script.get_hash()).arg(keys.len());
+        for key in keys {
+            command.arg(&***key);
+        }
         Self { script, command }
     }
 
@@ -53,13 +75,13 @@ impl Call {
     pub(super) fn said(mut self, said: &Said) -> Self {
         for settled in [&said.done, &said.gone] {
             self.command.arg(settled.len());
-            for (token, key) in settled {
-                self.command.arg(token).arg(tagged(key.as_deref()));
+            for (place, key) in settled {
+                self.command.arg(place).arg(tagged(key.as_deref()));
             }
         }
         self.command.arg(said.notes.len());
-        for (token, attempts) in &said.notes {
-            self.command.arg(token).arg(attempts);
+        for (place, attempts) in &said.notes {
+            self.command.arg(place).arg(attempts);
         }
         self.command.arg(said.again.len()).arg(&said.again);
         self

@@ -10,7 +10,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::guard::Starts;
-use super::mailbox::{End, Mailbox, Taken, Token};
+use super::keys::WorkerKeys;
+use super::mailbox::{Calls, End, Mailbox, Place, Said, Taken, Token};
+use super::peers::Peers;
 use super::queue::Shared;
 use super::script::{Call, ENTER, TURN};
 use super::wake::Wake;
@@ -27,8 +29,12 @@ pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) link: Link,
     pub(super) worker: String,
-    /// The last token of which it was told.
-    pub(super) told: Token,
+    pub(super) keys: WorkerKeys,
+    pub(super) peers: Peers,
+    /// Up to where it was handed again what it had when it entered, if that was not all.
+    pub(super) after: Option<Place>,
+    /// The highest token of which it was told.
+    pub(super) highest: Token,
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) guard: Arc<Starts>,
 }
@@ -47,7 +53,13 @@ enum Rest {
 /// What a turn has brought.
 pub(super) struct Turn {
     rest: Rest,
-    given_back: i64,
+    after: Option<Place>,
+    /// How many have come again of those that were to.
+    came: usize,
+    /// A worker that is gone, and a key that it still owns.
+    lost: Option<(String, Bytes)>,
+    /// Workers whose inboxes are needed.
+    unmet: Vec<String>,
     taken: Vec<Taken>,
 }
 
@@ -65,7 +77,8 @@ impl Session {
         let third = self.shared.settings.ttl / 3;
         let woken = Arc::new(Notify::new());
         let list = self.shared.settings.list.clone();
-        let wake = Wake::new(self.shared.redis.clone(), list, Arc::clone(&woken));
+        let redis = self.shared.redis.clone();
+        let wake = Wake::new(redis, list, Arc::clone(&woken), Arc::clone(&self.mailbox));
         let mut renew_at = Instant::now() + third;
         let mut rest = Rest::More;
         let mut is_armed = false;
@@ -97,11 +110,10 @@ impl Session {
                 continue;
             }
             let sent = Instant::now();
-            match self.turn().await {
-                Ok(turn) => {
+            match self.round_trip(sent).await {
+                Ok(left) => {
                     renew_at = sent + third;
-                    rest = turn.rest;
-                    self.answered(turn, sent);
+                    rest = left;
                 }
                 // Nothing was done, and it may be soon.
                 Err(End::Failed(error))
@@ -125,34 +137,58 @@ impl Session {
         state.until <= Instant::now()
     }
 
+    async fn round_trip(&mut self, sent: Instant) -> Result<Rest, End> {
+        let turn = self.turn().await?;
+        self.after = turn.after;
+        for taken in &turn.taken {
+            self.highest = self.highest.max(taken.token);
+        }
+        for worker in turn.unmet {
+            self.peers.meet(&self.shared.keys, worker);
+        }
+        self.answered(turn.taken, turn.came, sent);
+        if let Some((worker, key)) = &turn.lost {
+            self.give_back(worker, key).await?;
+        }
+        Ok(turn.rest)
+    }
+
     async fn turn(&mut self) -> Result<Turn, End> {
         let call = {
             let mut state = self.mailbox.lock();
             let most = state.begin(MOST);
-            let call = self.shared.turn(&self.worker, most).arg(self.told);
-            call.said(&state.telling)
+            let Calls { sent, heard } = state.calls;
+            let after = self.after.map(|place| place.to_string());
+            let peers = self.peers.names();
+            let call = Call::of(&TURN, &self.shared.keys, &self.keys, self.peers.inboxes());
+            let call = self.shared.turn(call, &self.worker, most);
+            let call = call.arg(heard).arg(sent).arg(after.unwrap_or_default());
+            call.arg(peers.len()).arg(peers).said(&state.telling)
         };
-        let turn = parse(call.run(&mut self.link).await?)?;
-        if let Some(last) = turn.taken.last() {
-            self.told = last.token;
-        }
-        Ok(turn)
+        parse(call.run(&mut self.link).await?, self.highest)
     }
 
-    fn answered(&self, turn: Turn, sent: Instant) {
-        if turn.given_back >= 0 {
-            tracing::warn!(
-                target: "keylane",
-                elements = turn.given_back,
-                "the lease of a worker has run out, and what it had is in the list again"
-            );
-        }
+    fn answered(&self, taken: Vec<Taken>, came: usize, sent: Instant) {
         let mut state = self.mailbox.lock();
         self.guard.note(&state.telling.notes);
         let until = ends_at(sent, self.shared.settings.ttl);
-        state.answered(turn.taken.into_iter(), until);
+        state.answered(taken, came, until);
         drop(state);
         self.mailbox.to_source.notify_one();
+    }
+
+    /// What a worker had that is gone goes back to the list: in a step of its own, whose keys are its.
+    async fn give_back(&mut self, worker: &str, key: &[u8]) -> Result<(), End> {
+        let elements = self.shared.expire(&mut self.link, worker, key).await?;
+        self.peers.has_gone(worker);
+        if let Some(elements) = elements {
+            tracing::warn!(
+                target: "keylane",
+                elements,
+                "the lease of a worker has run out, and what it had is in the list again"
+            );
+        }
+        Ok(())
     }
 }
 
@@ -163,12 +199,11 @@ pub(super) fn ends_at(sent: Instant, ttl: Duration) -> Instant {
 }
 
 impl Shared {
-    /// A round trip that asks for so many elements. The last token that the worker was told of is still
-    /// to be added, or nothing if it takes nothing, and then what it says.
-    pub(super) fn turn(&self, worker: &str, most: usize) -> Call {
+    /// A round trip that asks for so many elements. The numbers of calls are still to be added, what it was
+    /// handed again, the workers that it knows, and then what it says.
+    fn turn(&self, call: Call, worker: &str, most: usize) -> Call {
         let settings = &self.settings;
-        self.call(&TURN)
-            .arg(worker)
+        call.arg(worker)
             .arg(millis(settings.ttl))
             .arg(settings.key.as_bytes())
             .arg(most)
@@ -177,68 +212,111 @@ impl Shared {
             .arg(i32::from(settings.is_cyclic))
     }
 
-    /// Has a worker begin, or go on: what it had comes first. `None`: the server does not know it.
+    /// Only says this, and takes nothing: what was done before changes nothing.
+    pub(super) async fn tell(
+        &self,
+        link: &mut Link,
+        worker: &str,
+        highest: Token,
+        said: &Said,
+    ) -> Result<(), End> {
+        let call = self.call_of(&TURN, &self.keys.of(worker));
+        let call = self.turn(call, worker, 0).arg("").arg("").arg("").arg(0);
+        parse(call.said(said).run(link).await?, highest).map(drop)
+    }
+
+    /// Has a worker begin, or go on with what it has, by the last call that was sent. Returns what the
+    /// server knows of the calls before.
     pub(super) async fn enter(
         &self,
         link: &mut Link,
         worker: &str,
         is_new: bool,
-    ) -> Result<Option<Entered>, RedisError> {
-        let call = self.call(&ENTER).arg(worker).arg(millis(self.settings.ttl));
-        let answer: Value = call.arg(i32::from(is_new)).run(link).await?;
-        let mut answer = array(answer)?.into_iter();
+        calls: Calls,
+        highest: Token,
+    ) -> Result<Memory, End> {
+        let call = self.call_of(&ENTER, &self.keys.of(worker)).arg(worker);
+        let call = call.arg(millis(self.settings.ttl)).arg(i32::from(is_new));
+        let call = call.arg(calls.heard).arg(calls.sent).arg(highest);
+        let mut answer = array(call.run(link).await?)?.into_iter();
         match int(answer.next())? {
-            0 => Ok(None),
-            _ => Ok(Some(Entered {
-                told: token(&bulk(answer.next().ok_or_else(unreadable)?)?)?,
-                had: taken(answer.next())?,
-            })),
+            0 => Err(unknown(answer.next(), highest)?),
+            3 => Ok(Memory::Earlier),
+            _ => Ok(Memory::Whole),
         }
     }
 }
 
-/// With what a worker begins, or goes on.
-pub(super) struct Entered {
-    /// The last token that it was told of.
-    pub(super) told: Token,
-    pub(super) had: Vec<Taken>,
+/// What a server knows of what it has confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    Whole,
+    /// It has an earlier state.
+    Earlier,
+}
+
+/// Why a server does not know a worker whose highest token was this one, by the last token of the server.
+fn unknown(last: Option<Value>, highest: Token) -> Result<End, RedisError> {
+    let last = number(&bulk(last.ok_or_else(unreadable)?)?)?;
+    Ok(match last < highest {
+        true => End::Forgotten,
+        false => End::Lost,
+    })
 }
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-pub(super) fn parse(answer: Value) -> Result<Turn, End> {
+fn parse(answer: Value, highest: Token) -> Result<Turn, End> {
     let mut answer = array(answer)?.into_iter();
     match int(answer.next())? {
-        0 => return Err(End::Lost),
+        0 => return Err(unknown(answer.next(), highest)?),
         2 => return Err(End::Missed),
+        3 => return Err(End::Forgotten),
         _ => {}
     }
-    let _settled = int(answer.next())?;
     let (waiting, inbox) = (int(answer.next())?, int(answer.next())?);
     let is_blocked = int(answer.next())? == 1;
-    let given_back = int(answer.next())?;
+    let mut next = || answer.next().ok_or_else(unreadable);
+    let after = match bulk(next()?)? {
+        after if after.is_empty() => None,
+        after => Some(number(&after)?),
+    };
+    let came = usize::try_from(int(Some(next()?))?).unwrap_or(0);
+    let (lost, key) = (text(next()?)?, bulk(next()?)?);
+    let lost = (!lost.is_empty()).then_some((lost, key));
+    let unmet = array(next()?)?.into_iter().map(text);
+    let unmet: Vec<String> = unmet.collect::<Result<_, _>>()?;
+    let mut taken = handed_back(next()?)?;
+    taken.append(&mut handed_out(next()?)?);
+    let is_more = after.is_some() || lost.is_some() || !unmet.is_empty();
     let rest = match (waiting + inbox, is_blocked) {
+        _ if is_more => Rest::More,
         (0, _) => Rest::Nothing,
         (_, true) if inbox == 0 => Rest::Blocked,
         _ => Rest::More,
     };
-    let taken = taken(answer.next())?;
     Ok(Turn {
         rest,
-        given_back,
+        after,
+        came,
+        lost,
+        unmet,
         taken,
     })
 }
 
-fn taken(value: Option<Value>) -> Result<Vec<Taken>, RedisError> {
-    let mut values = array(value.unwrap_or(Value::Nil))?.into_iter();
+/// For the first time: the token is the place.
+fn handed_out(value: Value) -> Result<Vec<Taken>, RedisError> {
+    let mut values = array(value)?.into_iter();
     let mut taken = Vec::with_capacity(values.len() / 2);
     while let (Some(text), Some(element)) = (values.next(), values.next()) {
         let text = bulk(text)?;
+        let token = number(&text)?;
         taken.push(Taken {
-            token: token(&text)?,
+            place: token,
+            token,
             text,
             element: bulk(element)?,
         });
@@ -246,11 +324,33 @@ fn taken(value: Option<Value>) -> Result<Vec<Taken>, RedisError> {
     Ok(taken)
 }
 
-fn token(text: &[u8]) -> Result<Token, RedisError> {
-    let token = std::str::from_utf8(text).ok();
-    token
-        .and_then(|token| token.parse().ok())
+/// Once more, under a new token.
+fn handed_back(value: Value) -> Result<Vec<Taken>, RedisError> {
+    let mut values = array(value)?.into_iter();
+    let mut taken = Vec::with_capacity(values.len() / 3);
+    while let (Some(place), Some(text), Some(element)) =
+        (values.next(), values.next(), values.next())
+    {
+        let text = bulk(text)?;
+        taken.push(Taken {
+            place: number(&bulk(place)?)?,
+            token: number(&text)?,
+            text,
+            element: bulk(element)?,
+        });
+    }
+    Ok(taken)
+}
+
+fn number(text: &[u8]) -> Result<u64, RedisError> {
+    let number = std::str::from_utf8(text).ok();
+    number
+        .and_then(|number| number.parse().ok())
         .ok_or_else(unreadable)
+}
+
+fn text(value: Value) -> Result<String, RedisError> {
+    String::from_utf8(bulk(value)?.into()).map_err(|_| unreadable())
 }
 
 fn array(value: Value) -> Result<Vec<Value>, RedisError> {

@@ -121,7 +121,8 @@ impl ListBuilder {
         self
     }
 
-    /// Most bytes of elements in one round trip; 4 MiB unless set. A single element may be larger.
+    /// Most bytes of elements in one answer of the server, whatever it answers; 4 MiB unless set. A single
+    /// element may be larger.
     #[must_use]
     pub fn most_bytes(mut self, most: usize) -> Self {
         self.settings.most_bytes = most;
@@ -156,8 +157,8 @@ impl ListBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for a name that is empty or has no clear slot in a cluster, and for a setting that
-    /// is zero.
+    /// [`ConfigError`] for a name that is empty, has no clear slot in a cluster, or begins like the keys
+    /// beside a list, and for a setting that is zero.
     pub fn build(self) -> Result<ListQueue, ConfigError> {
         let settings = &self.settings;
         names::check("list", &settings.list)?;

@@ -16,7 +16,7 @@ impl ListQueue {
     async fn keep_letter(&self, message: &RawMessage, why: &Why) -> Result<(), RedisError> {
         let head = letter_head(message.key.as_deref(), &why.headers());
         let mut push = cmd("LPUSH");
-        push.arg(&*self.shared.beside("letters", ""));
+        push.arg(&*self.shared.keys.letters);
         push.arg([&*head, &*encode(message)].concat());
         self.shared
             .link
@@ -56,7 +56,7 @@ mod spool {
     use crate::spooled;
 
     /// A list as the target of a [`Spool`](keylane_inbox::Spool). A batch is written as a whole, in one
-    /// step. The id of the spool is the id of the message, as its 20 bytes: what is written a second
+    /// step. The id of the spool is the id of the message, as its 24 bytes: what is written a second
     /// time, after a crash or a lost answer, has the same.
     #[async_trait]
     impl SpoolSink for ListQueue {

@@ -1,6 +1,6 @@
 //! A list as a source.
 
-use std::collections::{HashSet, VecDeque};
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -11,21 +11,28 @@ use keylane::source::{
     Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
     SourceError, SourceLetter, StartGuard,
 };
-use redis::{Value, cmd};
+use redis::Value;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::element::{decode, key_of, letter_head};
 use super::guard::Starts;
-use super::mailbox::{End, Mailbox, Said, Taken, Token};
+use super::mailbox::{Calls, End, Mailbox, Place, Said, Taken, Token};
+use super::peers::Peers;
 use super::queue::{ListQueue, Shared};
-use super::script::{LEAVE, LETTER, tagged};
-use super::session::{Entered, Session, ends_at, parse};
+use super::script::{LEAVE, LETTER, REREAD, tagged};
+use super::session::{Memory, Session, ends_at};
 use crate::letter::Why;
 use crate::link::Link;
 
 /// The elements of a list, for a [dispatcher](keylane::Dispatcher::consume). Made by
 /// [`ListQueue::source`]; each is a worker of its own.
+///
+/// A list that cannot be used, because a key holds something else or the user has no right to it, is all that
+/// its source has: it is [`Opening`](keylane::IntakeState::Opening) meanwhile, its
+/// [`last_error`](keylane::IntakeStats::last_error) has the words of the server, and it is tried again, and
+/// said in the log, at growing pauses. A user who may do all but wait in `BLMOVE` looks at the list five times
+/// a second; [`failed_parts`](keylane::IntakeStats::failed_parts) says so.
 #[derive(Debug)]
 pub struct ListSource {
     shared: Arc<Shared>,
@@ -38,11 +45,14 @@ pub struct ListSource {
     /// What is settled, and may not be told, from the time before the source was opened again.
     untold: Said,
     /// Given back, to be handed over again.
-    again: Vec<Token>,
-    /// The letters of these are kept, and they are gone.
-    lettered: HashSet<Token>,
+    again: Vec<Place>,
     /// The highest token of what was handed over.
     highest: Token,
+    /// What has this token or a lower one was handed over before the source was opened: it comes again, and
+    /// nothing that is said of it counts.
+    past: Token,
+    /// Of this worker, while it is not open.
+    calls: Calls,
 }
 
 #[derive(Debug)]
@@ -61,6 +71,7 @@ impl Drop for Open {
 /// One hand-out of an element.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ListPosition {
+    pub(super) place: Place,
     pub(super) token: Token,
     pub(super) key: Option<Bytes>,
     /// Attempts up to this one may start without a note.
@@ -91,9 +102,15 @@ impl ListSource {
             opened: 0,
             untold: Said::default(),
             again: Vec::new(),
-            lettered: HashSet::new(),
             highest: 0,
+            past: 0,
+            calls: Calls::default(),
         }
+    }
+
+    /// The list, for a person.
+    fn list(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.shared.settings.list)
     }
 
     fn opened(&mut self) -> Result<&mut Open, SourceError> {
@@ -102,30 +119,64 @@ impl ListSource {
             .ok_or_else(|| SourceError::failed("the list is not open"))
     }
 
-    /// Goes on as the worker that this source was. `None`: others have what it had.
-    async fn resume(&mut self, link: &mut Link) -> Result<Option<Entered>, SourceError> {
-        let Some(worker) = &self.worker else {
-            return Ok(None);
-        };
+    /// Goes on as the worker that this source was.
+    async fn resume(&mut self, link: &mut Link, worker: &str) -> Result<Memory, End> {
         if !self.untold.is_empty() {
-            // Told once more, which changes nothing where it was done.
-            let call = self.shared.turn(worker, 0).arg("").said(&self.untold);
-            match parse(call.run(link).await.map_err(SourceError::failed)?) {
-                Ok(_) => self.untold = Said::default(),
-                Err(End::Lost) => {
+            // Told once more, which changes nothing where it was done. A server with an earlier state has
+            // handed nothing else out under these names.
+            let told = self.shared.tell(link, worker, self.highest, &self.untold);
+            told.await?;
+            self.untold = Said::default();
+        }
+        self.enter(link, worker, false).await
+    }
+
+    async fn enter(&mut self, link: &mut Link, worker: &str, is_new: bool) -> Result<Memory, End> {
+        self.calls.sent += 1;
+        let (calls, highest) = (self.calls, self.highest);
+        let entered = self.shared.enter(link, worker, is_new, calls, highest);
+        let memory = entered.await?;
+        self.calls.heard = calls.sent;
+        Ok(memory)
+    }
+
+    /// Others may have what it had, or have had it in what the server has forgotten.
+    fn lose(&mut self, has_forgotten: bool) {
+        self.guard.lose(self.highest);
+        if has_forgotten {
+            tracing::warn!(
+                target: "keylane",
+                list = %self.list(),
+                "the server does not know what it had confirmed: it has an earlier state, and the list is \
+                 read anew as it is there"
+            );
+        }
+    }
+
+    /// Begins, or goes on as the worker that this source was. Returns the worker, and whether it was known.
+    async fn begin(&mut self, link: &mut Link) -> Result<(String, bool), SourceError> {
+        if let Some(worker) = self.worker.clone() {
+            match self.resume(link, &worker).await {
+                Ok(memory) => {
+                    if memory == Memory::Earlier {
+                        self.lose(true);
+                    }
+                    return Ok((worker, true));
+                }
+                Err(end @ (End::Lost | End::Forgotten)) => {
+                    self.lose(matches!(end, End::Forgotten));
                     self.untold = Said::default();
                     self.worker = None;
-                    return Ok(None);
                 }
                 Err(end) => return Err(failed(&end)),
             }
         }
-        let entered = self.shared.enter(link, worker, false).await;
-        let entered = entered.map_err(SourceError::failed)?;
-        if entered.is_none() {
-            self.worker = None;
-        }
-        Ok(entered)
+        // Before it is asked for: a call that is dropped is resumed.
+        let worker = self.worker.insert(new_worker()).clone();
+        self.calls = Calls::default();
+        let entered = self.enter(link, &worker, true).await;
+        entered.map_err(|end| failed(&end))?;
+        Ok((worker, false))
     }
 
     fn delivery(&self, taken: Taken) -> Delivery<RawMessage, ListPosition> {
@@ -133,12 +184,13 @@ impl ListSource {
         let (mut message, past) = decode(taken.element);
         let is_free = !past.is_suspect && !self.shared.settings.exact_starts;
         let position = ListPosition {
+            place: taken.place,
             token: taken.token,
             key,
             noted: past.attempts.saturating_add(u32::from(is_free)),
         };
         message.position = Some(taken.text);
-        Delivery::new(message, position)
+        Delivery::raw(message, position)
             .generation(Generation(self.opened))
             .attempts(past.attempts)
     }
@@ -149,8 +201,7 @@ impl Source for ListSource {
     type Position = ListPosition;
 
     fn name(&self) -> String {
-        let list = String::from_utf8_lossy(&self.shared.settings.list);
-        format!("list {list}")
+        format!("list {}", self.list())
     }
 
     fn features(&self) -> Features {
@@ -172,38 +223,31 @@ impl Source for ListSource {
             let said = std::mem::take(&mut state.said);
             // What was to be noted, or to come again, comes with the rest.
             (self.untold.done, self.untold.gone) = (said.done, said.gone);
+            self.calls = state.calls;
         }
         self.again.clear();
-        self.lettered.clear();
         let mut link = self
             .shared
             .redis
             .connect()
             .await
             .map_err(SourceError::failed)?;
-        let mut sent = Instant::now();
-        let entered = match self.resume(&mut link).await? {
-            Some(entered) => entered,
-            None => {
-                self.guard.lose(self.highest);
-                let worker = new_worker();
-                // Before it is asked for: a call that is dropped is resumed.
-                let worker = self.worker.insert(worker);
-                sent = Instant::now();
-                let entered = self.shared.enter(&mut link, worker, true).await;
-                let entered = entered.map_err(SourceError::failed)?;
-                entered.ok_or_else(|| SourceError::failed("a new worker was refused"))?
-            }
-        };
+        self.past = self.highest;
+        let sent = Instant::now();
+        let (worker, was_known) = self.begin(&mut link).await?;
         self.opened += 1;
         let until = ends_at(sent, self.shared.settings.ttl);
-        let mailbox = Arc::new(Mailbox::new(VecDeque::from(entered.had), until));
+        let mailbox = Arc::new(Mailbox::new(until, self.calls));
         self.guard.opened(Arc::clone(&mailbox));
         let session = Session {
             shared: Arc::clone(&self.shared),
             link: link.clone(),
-            worker: self.worker.clone().unwrap_or_default(),
-            told: entered.told,
+            keys: self.shared.keys.of(&worker),
+            worker,
+            peers: Peers::default(),
+            // All that it has comes again.
+            after: was_known.then_some(0),
+            highest: self.highest,
             mailbox: Arc::clone(&mailbox),
             guard: Arc::clone(&self.guard),
         };
@@ -231,6 +275,12 @@ impl Source for ListSource {
                 }
                 if state.until <= Instant::now() {
                     return Err(SourceError::failed("the lease of this worker has run out"));
+                }
+                let part = || format!("{}, to be waited for", self.list());
+                match state.wait.take() {
+                    Some(Err(why)) => into.part_failed(part(), why),
+                    Some(Ok(())) => into.part_recovered(part()),
+                    None => {}
                 }
                 while into.room() > 0
                     && let Some(taken) = state.taken.pop_front()
@@ -272,24 +322,25 @@ impl Source for ListSource {
 
     async fn settle(&mut self, settled: &[Settlement<ListPosition>]) -> Result<(), SourceError> {
         let mailbox = Arc::clone(&self.opened()?.mailbox);
-        let (again, lettered) = (&mut self.again, &mut self.lettered);
+        let (again, past) = (&mut self.again, self.past);
         mailbox.say(|said| {
+            let settled = settled.iter().filter(|one| one.position.token > past);
             for Settlement {
                 position, outcome, ..
             } in settled
             {
-                let token = position.token;
-                let told = || (token, position.key.clone());
+                let place = position.place;
+                let told = || (place, position.key.clone());
                 match *outcome {
                     Outcome::Done => said.done.push(told()),
                     Outcome::Returned { attempts, .. } => {
                         // Also that there was none, where one was noted that was dropped.
                         if attempts > 0 || position.noted == 0 {
-                            said.notes.push((token, attempts));
+                            said.notes.push((place, attempts));
                         }
-                        again.push(token);
+                        again.push(place);
                     }
-                    _ if lettered.remove(&token) => {}
+                    // Also where the letter is kept, and the element is gone.
                     _ => said.gone.push(told()),
                 }
             }
@@ -318,35 +369,42 @@ impl Source for ListSource {
         positions: &[ListPosition],
         into: &mut Deliveries<RawMessage, ListPosition>,
     ) -> Result<(), SourceError> {
-        let worker = self.worker.clone().unwrap_or_default();
-        let held = self.shared.beside("work:", &worker);
-        let open = self.opened()?;
-        let mut command = cmd("HMGET");
-        command.arg(&*held);
-        for position in positions {
-            command.arg(position.token);
-        }
-        let elements: Vec<Value> = open.link.ask(&command).await.map_err(SourceError::failed)?;
-        let mailbox = Arc::clone(&open.mailbox);
-        for (position, element) in positions.iter().zip(elements) {
-            let Value::BulkString(element) = element else {
-                continue;
-            };
-            let is_settled = {
-                let state = mailbox.lock();
-                state.said.settles(position.token) || state.telling.settles(position.token)
-            };
-            if is_settled {
-                continue;
+        let keys = self
+            .shared
+            .keys
+            .of(self.worker.as_deref().unwrap_or_default());
+        let mut positions = positions;
+        while !positions.is_empty() {
+            let places: Vec<Place> = positions.iter().map(|position| position.place).collect();
+            let call = self.shared.call_of(&REREAD, &keys);
+            let call = call.arg(self.shared.settings.most_bytes).arg(places);
+            let open = self.opened()?;
+            let page = call.run(&mut open.link).await;
+            let page: Vec<Value> = page.map_err(SourceError::failed)?;
+            let (read, rest) = positions.split_at(page.len().clamp(1, positions.len()));
+            let mailbox = Arc::clone(&open.mailbox);
+            for (position, element) in read.iter().zip(page) {
+                let Value::BulkString(element) = element else {
+                    continue;
+                };
+                let is_settled = {
+                    let state = mailbox.lock();
+                    state.said.settles(position.place) || state.telling.settles(position.place)
+                };
+                if is_settled {
+                    continue;
+                }
+                let taken = Taken {
+                    place: position.place,
+                    token: position.token,
+                    text: position.token.to_string().into(),
+                    element: element.into(),
+                };
+                let mut delivery = self.delivery(taken);
+                delivery.position = position.clone();
+                into.push(delivery);
             }
-            let taken = Taken {
-                token: position.token,
-                text: position.token.to_string().into(),
-                element: element.into(),
-            };
-            let mut delivery = self.delivery(taken);
-            delivery.position = position.clone();
-            into.push(delivery);
+            positions = rest;
         }
         Ok(())
     }
@@ -363,7 +421,8 @@ impl Source for ListSource {
             error: letter.why.clone(),
         };
         let key = position.key.as_deref();
-        let call = self.shared.call(&LETTER).arg(worker).arg(position.token);
+        let call = self.shared.call_of(&LETTER, &self.shared.keys.of(&worker));
+        let call = call.arg(worker).arg(position.place);
         let call = call
             .arg(tagged(key))
             .arg(&*letter_head(key, &why.headers()));
@@ -372,9 +431,14 @@ impl Source for ListSource {
             .await
             .map_err(SourceError::failed)?;
         if kept == 0 {
-            return Err(SourceError::failed("the lease of this worker has run out"));
+            // It is opened again, and has what the server says that it has.
+            let mailbox = &self.opened()?.mailbox;
+            mailbox.lock().end.get_or_insert(End::Missed);
+            mailbox.to_source.notify_one();
+            return Err(SourceError::failed(
+                "the worker does not have this any more",
+            ));
         }
-        self.lettered.insert(position.token);
         Ok(())
     }
 
@@ -386,12 +450,8 @@ impl Source for ListSource {
         let (Some(mut open), Some(worker)) = (self.open.take(), self.worker.take()) else {
             return Ok(());
         };
-        let left: Result<i64, _> = self
-            .shared
-            .call(&LEAVE)
-            .arg(worker)
-            .run(&mut open.link)
-            .await;
+        let call = self.shared.call_of(&LEAVE, &self.shared.keys.of(&worker));
+        let left: Result<i64, _> = call.arg(worker).run(&mut open.link).await;
         left.map(drop).map_err(SourceError::failed)
     }
 }
@@ -403,6 +463,9 @@ fn failed(end: &End) -> SourceError {
         }
         End::Missed => SourceError::failed(
             "an answer of the server was lost, and what it has handed out comes again",
+        ),
+        End::Forgotten => SourceError::failed(
+            "the server does not know what it had confirmed: it has an earlier state",
         ),
         End::Failed(error) => SourceError::failed(error.clone()),
     }

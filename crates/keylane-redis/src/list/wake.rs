@@ -12,13 +12,15 @@ use redis::{Value, cmd};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use super::mailbox::Mailbox;
 use crate::link::Link;
 use crate::server::Redis;
 
 /// How long one call waits.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// How long a server is left alone that cannot be asked. The session looks by itself as well.
+/// How long a server is left alone that cannot be asked, or refuses to be waited for. The session looks by
+/// itself as well.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The task. It ends when this is dropped.
@@ -30,9 +32,14 @@ pub(super) struct Wake {
 }
 
 impl Wake {
-    pub(super) fn new(redis: Redis, list: Bytes, woken: Arc<Notify>) -> Self {
+    pub(super) fn new(
+        redis: Redis,
+        list: Bytes,
+        woken: Arc<Notify>,
+        mailbox: Arc<Mailbox>,
+    ) -> Self {
         let arm = Arc::new(Notify::new());
-        let task = tokio::spawn(listen(redis, list, Arc::clone(&arm), woken));
+        let task = tokio::spawn(listen(redis, list, Arc::clone(&arm), woken, mailbox));
         Self { arm, task }
     }
 
@@ -47,30 +54,51 @@ impl Drop for Wake {
     }
 }
 
-async fn listen(redis: Redis, list: Bytes, arm: Arc<Notify>, woken: Arc<Notify>) {
+async fn listen(
+    redis: Redis,
+    list: Bytes,
+    arm: Arc<Notify>,
+    woken: Arc<Notify>,
+    mailbox: Arc<Mailbox>,
+) {
     let mut link: Option<Link> = None;
+    let mut is_refused = false;
+    let say = |what| {
+        mailbox.lock().wait = Some(what);
+        mailbox.to_source.notify_one();
+    };
     let mut wait = cmd("BLMOVE");
     wait.arg(&*list).arg(&*list).arg("RIGHT").arg("RIGHT");
     wait.arg(WAIT.as_secs());
     loop {
         arm.notified().await;
         loop {
-            let open = match &mut link {
-                Some(open) => open,
-                None => match redis.connect_for(WAIT).await {
-                    Ok(new) => link.insert(new),
-                    Err(_) => {
-                        tokio::time::sleep(PAUSE).await;
-                        continue;
-                    }
-                },
+            let asked = async {
+                let open = match &mut link {
+                    Some(open) => open,
+                    none => none.insert(redis.connect_for(WAIT).await?),
+                };
+                open.ask::<Value>(&wait).await
             };
-            match open.ask::<Value>(&wait).await {
-                Ok(Value::Nil) => {}
-                Ok(_) => break,
-                Err(_) => {
-                    link = None;
+            match asked.await {
+                Ok(value) => {
+                    if std::mem::take(&mut is_refused) {
+                        say(Ok(()));
+                    }
+                    if value != Value::Nil {
+                        break;
+                    }
+                }
+                // Only the connection, maybe: a new one tells.
+                Err(error) if error.breaks_connection() && link.take().is_some() => {
                     tokio::time::sleep(PAUSE).await;
+                }
+                // The session looks now, and so every so often.
+                Err(error) => {
+                    is_refused = true;
+                    say(Err(error.to_string()));
+                    tokio::time::sleep(PAUSE).await;
+                    break;
                 }
             }
         }

@@ -225,6 +225,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         /// Three processes and a server, with calls that take any time. What is used in any window
         /// is within the bound, and each process has no more than it may borrow and what is waited
         /// for.

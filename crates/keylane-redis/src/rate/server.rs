@@ -17,8 +17,9 @@ static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("lua
 
 pub(super) struct Server {
     link: Reconnecting,
-    /// What stands in front of all keys in the database.
-    front: Bytes,
+    /// The key of the total, and what stands in front of those of each key.
+    total: Bytes,
+    each: Bytes,
     limits: Limits,
 }
 
@@ -26,7 +27,8 @@ impl Server {
     pub(super) fn new(link: Reconnecting, name: &[u8], limits: Limits) -> Self {
         Self {
             link,
-            front: names::beside(name, ":rate"),
+            total: names::beside(name, &[b"rate:total"]),
+            each: names::beside(name, &[b"rate:key"]),
             limits,
         }
     }
@@ -42,14 +44,13 @@ impl Server {
         let Limits { per_key, total, .. } = self.limits;
         // Without a rate per key there is none.
         let keys = if per_key.is_some() { asked } else { &[] };
-        let all = Bytes::from([&self.front, &b":total"[..]].concat());
         let take = async |link: &mut Link| {
             let answer = TAKE.run(link, |command| {
-                command.arg(keys.len() + 1).arg(&*all);
+                command.arg(keys.len() + 1).arg(&*self.total);
                 let mut name = Vec::new();
                 for (key, _) in keys {
                     name.clear();
-                    name_of_key(&self.front, b":key", key, &mut name);
+                    name_of_key(&self.each, key, &mut name);
                     command.arg(&*name);
                 }
                 for limit in [total, per_key] {

@@ -194,6 +194,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         #[test]
         fn no_window_has_more_than_its_share(
             each in 1..50_u64,

@@ -1,6 +1,7 @@
 //! Answers of the server, and what can be done where it cannot answer.
 
 use bytes::Bytes;
+use keylane::source::SourceError;
 use redis::Value;
 
 use super::id::EntryId;
@@ -14,28 +15,49 @@ pub(super) type Fields = Vec<(Bytes, Bytes)>;
 pub(super) enum Failure {
     /// The server cannot do it now, and has done nothing: ask again.
     Unable(RedisError),
-    /// The stream or its group is not there any more.
-    NoGroup,
+    /// The server does not do it for this stream until someone has changed something: a key of another
+    /// type, a right that is missing.
+    Lasting(RedisError),
     /// Open the source again.
     Failed(RedisError),
 }
 
 impl From<redis::RedisError> for Failure {
     fn from(error: redis::RedisError) -> Self {
-        match error.code() {
-            Some("NOGROUP") => Self::NoGroup,
-            Some("EXECABORT") => Self::Unable(error.into()),
-            _ => RedisError::from(error).into(),
+        let is_aborted = error.code() == Some("EXECABORT");
+        let error = RedisError::from(error);
+        match is_aborted && error.kind() != ErrorKind::Denied {
+            true => Self::Unable(error),
+            false => error.into(),
         }
     }
 }
 
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
-        match error.kind() == ErrorKind::Unable && !error.breaks_connection() {
-            true => Self::Unable(error),
-            false => Self::Failed(error),
+        match error.kind() {
+            _ if error.breaks_connection() => Self::Failed(error),
+            ErrorKind::Unable => Self::Unable(error),
+            _ => Self::Lasting(error),
         }
+    }
+}
+
+impl Failure {
+    /// What it is in a cluster, where another part may be well: its client finds the nodes anew, and no
+    /// other connection would do more.
+    pub(super) fn in_cluster(self) -> Self {
+        match self {
+            Self::Failed(error) if error.is_retryable() => Self::Unable(error),
+            failure => failure,
+        }
+    }
+}
+
+impl From<Failure> for SourceError {
+    fn from(failure: Failure) -> Self {
+        let (Failure::Unable(error) | Failure::Lasting(error) | Failure::Failed(error)) = failure;
+        Self::failed(error)
     }
 }
 

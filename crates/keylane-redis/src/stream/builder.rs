@@ -114,7 +114,7 @@ impl StreamBuilder {
     }
 
     /// What this process is called in `XINFO CONSUMERS`; the number of the process unless set. There is a
-    /// fencing token behind it.
+    /// fencing token behind it, and a number of the take-over.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into();
         self

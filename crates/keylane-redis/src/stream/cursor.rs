@@ -231,6 +231,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         #[test]
         fn all_are_handed_over_once_and_in_order(
             before in 0..6_u64,

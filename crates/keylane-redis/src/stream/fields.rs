@@ -224,6 +224,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         #[test]
         fn what_is_encoded_is_decoded(
             key in proptest::option::of(bytes()),

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::id::EntryId;
+use super::worker::Seen;
 
 /// About how many bytes of a stream wait here.
 const MOST_BYTES: usize = 16 << 20;
@@ -25,6 +26,8 @@ struct Ahead {
     size: Option<usize>,
     /// Up to where the stream is read.
     last: EntryId,
+    /// The last entry that was seen in it.
+    seen: Option<Seen>,
 }
 
 impl Flow {
@@ -47,9 +50,12 @@ impl Flow {
         }
     }
 
-    /// So many were read.
-    pub(super) fn read(&self, entries: usize, bytes: usize, last: EntryId) {
+    /// So many were read, up to here, and this is the last that was seen.
+    pub(super) fn read(&self, entries: usize, bytes: usize, last: EntryId, seen: Option<Seen>) {
         let mut ahead = self.ahead();
+        if seen.is_some() {
+            ahead.seen = seen;
+        }
         ahead.entries += entries;
         ahead.bytes += bytes;
         ahead.last = last;
@@ -73,6 +79,11 @@ impl Flow {
     /// Up to where the stream is read.
     pub(super) fn last(&self) -> EntryId {
         self.ahead().last
+    }
+
+    /// The last entry that was seen.
+    pub(super) fn seen(&self) -> Option<Seen> {
+        self.ahead().seen.clone()
     }
 
     fn ahead(&self) -> MutexGuard<'_, Ahead> {
@@ -102,9 +113,9 @@ mod tests {
     async fn there_is_room_for_a_number_and_for_bytes() {
         let flow = Flow::new(1_000);
         assert_eq!(flow.room().await, 64);
-        flow.read(64, 64 * 100, EntryId::new(7, 0));
+        flow.read(64, 64 * 100, EntryId::new(7, 0), None);
         assert_eq!((flow.room().await, flow.last()), (936, EntryId::new(7, 0)));
-        flow.read(936, 93_600, EntryId::new(8, 0));
+        flow.read(936, 93_600, EntryId::new(8, 0), None);
         let waits = tokio::time::timeout(std::time::Duration::from_secs(1), flow.room());
         assert!(waits.await.is_err());
         (0..500).for_each(|_| flow.passed(100));
@@ -114,7 +125,7 @@ mod tests {
     #[tokio::test]
     async fn large_entries_are_read_one_by_one() {
         let flow = Flow::new(1_000);
-        flow.read(1, 16 << 20, EntryId::default());
+        flow.read(1, 16 << 20, EntryId::default(), None);
         flow.passed(16 << 20);
         assert_eq!(flow.room().await, 1);
     }

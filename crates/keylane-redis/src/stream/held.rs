@@ -1,7 +1,7 @@
 //! The streams that a source owns, and what becomes of them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use keylane::source::{
     Deliveries, Delivery, Generation, Outcome, RawMessage, Settlement, SourceError,
@@ -18,7 +18,7 @@ use super::position::StreamPosition;
 use super::reader::Entry;
 use super::teller::Teller;
 use super::tenure::{Tenure, TenureId};
-use super::worker::{Gained, Order, Resumes, Task};
+use super::worker::{Gained, Order, Resume, Resumes, Task};
 
 /// Most entries that one call hands over: what the tasks say is heard in between.
 const AT_ONCE: usize = 2_048;
@@ -38,6 +38,9 @@ pub(super) struct HeldStreams {
     ending: Vec<(Arc<Teller>, Task)>,
     /// What is lost, and not told yet.
     lost: Vec<Generation>,
+    /// Leases of streams that were let go of, as long as their tasks have them: what was handed over may
+    /// still be here.
+    let_go: BTreeMap<u32, Weak<Lease>>,
     /// The stream that is looked at first in the next call.
     first: u32,
 }
@@ -75,23 +78,29 @@ impl HeldStreams {
             held: BTreeMap::new(),
             ending: Vec::new(),
             lost: Vec::new(),
+            let_go: BTreeMap::new(),
             first: 0,
         }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.held.is_empty()
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&Held> {
         self.held.get(&number)
     }
 
+    /// The letter of an entry was written, and the entry acked.
+    pub(super) fn letter_kept(&mut self, position: &StreamPosition) {
+        if let Some(held) = self.held.get_mut(&position.stream) {
+            held.owned.letter_kept(position.id);
+        }
+    }
+
+    /// Under which messages that were handed over are handled here, maybe.
     pub(super) fn leases(&self) -> BTreeMap<u32, Arc<Lease>> {
-        let leases = self.held.iter();
-        leases
-            .map(|(number, held)| (*number, Arc::clone(&held.lease)))
-            .collect()
+        let held = self.held.iter();
+        let held = held.map(|(number, held)| (*number, Arc::clone(&held.lease)));
+        let let_go = self.let_go.iter();
+        let let_go = let_go.filter_map(|(number, lease)| Some((*number, lease.upgrade()?)));
+        let_go.chain(held).collect()
     }
 
     /// What is lost, if anything is. It is to be told.
@@ -106,6 +115,7 @@ impl HeldStreams {
         }
         self.ending.clear();
         self.lost.clear();
+        self.let_go.clear();
     }
 
     fn numbers(&self) -> Vec<u32> {
@@ -141,6 +151,7 @@ impl HeldStreams {
             orders: gained.orders,
             acks: Vec::new(),
         };
+        self.let_go.remove(&number);
         let before = self.held.insert(number, held);
         debug_assert!(before.is_none(), "a stream is gained when it is not here");
     }
@@ -167,8 +178,11 @@ impl HeldStreams {
         }
     }
 
-    /// A stream is not ours any more.
-    fn lose(&mut self, stream: u32) {
+    /// A stream is not ours any more, or not as it was.
+    pub(super) fn lose(&mut self, stream: u32) {
+        if let Some(held) = self.held.get(&stream) {
+            self.let_go.insert(stream, Arc::downgrade(&held.lease));
+        }
         if let Some(generation) = self.part_with(stream) {
             self.counters.add(|counts| counts.gone += 1);
             self.lost.push(generation);
@@ -178,8 +192,13 @@ impl HeldStreams {
     fn part_with(&mut self, stream: u32) -> Option<Generation> {
         let mut held = self.held.remove(&stream)?;
         let generation = held.owned.generation;
-        let settled = held.owned.settled_below(held.flow.last());
-        self.resumes.set(stream, settled);
+        let resume = Resume {
+            settled: held.owned.settled_below(held.flow.last()),
+            token: Arc::clone(&held.tenure.token),
+            consumer: Arc::clone(&held.tenure.consumer),
+            seen: held.flow.seen(),
+        };
+        self.resumes.set(stream, resume);
         held.end(Phase::Revoked);
         self.starts.end(generation);
         self.counters.add(|counts| counts.owned -= 1);
@@ -265,7 +284,7 @@ impl HeldStreams {
                     generation,
                     id,
                 };
-                let delivery = Delivery::new(entry.message, position).generation(generation);
+                let delivery = Delivery::raw(entry.message, position).generation(generation);
                 into.push(delivery.attempts(entry.attempts));
                 most -= 1;
                 left -= 1;

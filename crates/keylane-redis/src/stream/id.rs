@@ -57,6 +57,15 @@ impl EntryId {
         self.ms
     }
 
+    /// The lowest id that is above this one. There is none above the highest.
+    pub(super) fn after(self) -> Option<Self> {
+        match (self.number.checked_add(1), self.ms.checked_add(1)) {
+            (Some(number), _) => Some(Self { number, ..self }),
+            (None, Some(ms)) => Some(Self { ms, number: 0 }),
+            (None, None) => None,
+        }
+    }
+
     /// The highest id that is below this one.
     pub(super) fn before(self) -> Self {
         match (self.number.checked_sub(1), self.ms.checked_sub(1)) {
@@ -128,6 +137,15 @@ mod tests {
             EntryId::new(10, 0).before().to_string(),
             "9-18446744073709551615"
         );
+        let highest = EntryId::new(u64::MAX, u64::MAX);
+        assert_eq!(highest.after(), None);
+        for id in [
+            EntryId::new(7, 3),
+            EntryId::new(7, u64::MAX),
+            highest.before(),
+        ] {
+            assert_eq!(id.after().unwrap().before(), id);
+        }
         for text in ["", "7", "7-", "-7", "7-x", "7-3-1"] {
             assert_eq!(text.parse::<EntryId>(), Err(NoEntryId), "{text}");
         }

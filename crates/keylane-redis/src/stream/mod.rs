@@ -5,7 +5,7 @@
 //!                    ▼
 //!  orders:0 ──► owner: take-over, lease ── reader ──► News ──► source ──► driver
 //!     ▲              └──────────────────── teller ◄── acks, attempts ┘
-//!     └── XREADGROUP, XCLAIM, XACK, each script behind {orders:0}:keylane:<group>:owner
+//!     └── XREADGROUP, XCLAIM, XACK, each script behind {orders:0}:keylane:owner:<group>
 //! ```
 //!
 //! # Where to look

@@ -26,6 +26,8 @@ pub(super) struct Owned<T> {
     waiting: VecDeque<(EntryId, T)>,
     /// Handed over and not settled, or given back.
     open: HashSet<EntryId>,
+    /// Open, and acked by the step that has written its letter.
+    lettered: HashSet<EntryId>,
     has_returned: bool,
 }
 
@@ -37,6 +39,7 @@ impl<T> Owned<T> {
             round: 0,
             waiting: VecDeque::new(),
             open: HashSet::new(),
+            lettered: HashSet::new(),
             has_returned: false,
         }
     }
@@ -70,9 +73,20 @@ impl<T> Owned<T> {
         })
     }
 
-    /// It is handled. Whether it was open.
+    /// It is handled. Whether that is to be told.
     pub(super) fn ack(&mut self, id: EntryId) -> bool {
-        self.open.remove(&id)
+        self.open.remove(&id) && !self.lettered.remove(&id)
+    }
+
+    /// Its letter is written, and it is acked.
+    pub(super) fn letter_kept(&mut self, id: EntryId) {
+        if self.open.contains(&id) {
+            self.lettered.insert(id);
+        }
+    }
+
+    pub(super) fn has_letter(&self, id: EntryId) -> bool {
+        self.lettered.contains(&id)
     }
 
     /// It was given back: it comes again when the stream is read from what is pending.
@@ -147,6 +161,17 @@ mod tests {
         owned.next();
         assert_eq!(owned.next(), Some(Err(7)));
         assert!(owned.ack(id(1)) && !owned.ack(id(1)));
+    }
+
+    #[test]
+    fn what_has_a_letter_is_not_acked_again() {
+        let mut owned = owned(1..3);
+        while owned.next().is_some() {}
+        owned.letter_kept(id(1));
+        owned.letter_kept(id(7));
+        assert!(owned.has_letter(id(1)) && !owned.has_letter(id(7)));
+        assert!(!owned.ack(id(1)) && owned.ack(id(2)));
+        assert!(!owned.is_open(id(1)) && !owned.has_letter(id(1)));
     }
 
     #[test]

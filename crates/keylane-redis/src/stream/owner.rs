@@ -4,43 +4,82 @@ use std::future::pending;
 use std::sync::Arc;
 
 use keylane_leases::Lease;
-use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::answer::Failure;
 use super::builder::StreamTrim;
 use super::flow::Flow;
 use super::reader::{Ended, Reader};
-use super::teller::{PAUSE, Teller, tell};
+use super::teller::{Teller, tell};
 use super::tenure::{Place, TakenOver, Tenure};
-use super::worker::{Gained, News, Order, Task, Worker};
+use super::worker::{Duty, Gained, LONG_PAUSE, News, Order, Task, Worker};
 
-/// Owns a stream until its lease is lost, or the source gives it up.
-pub(super) async fn own(worker: Arc<Worker>, place: Arc<Place>, lease: Arc<Lease>) {
+/// Owns a stream until its lease is lost, or the source gives it up. One that the source does not know yet,
+/// because it cannot be taken over, is given up when `let_go` is told.
+pub(super) async fn own(
+    worker: Arc<Worker>,
+    place: Arc<Place>,
+    lease: Arc<Lease>,
+    let_go: Arc<Notify>,
+) {
+    // What the source has let go of may still be handled here. So the lease stays, and the stream is taken
+    // over once more under it.
+    let reply = loop {
+        if let End::Over(reply) = own_once(&worker, &place, &lease, &let_go).await {
+            break reply;
+        }
+    };
+    // Unless the source has it too: then it keeps it.
+    if let Some(lease) = Arc::into_inner(lease) {
+        lease.release().await;
+    }
+    if let Some(reply) = reply {
+        let _ = reply.send(());
+    }
+    for duty in [Duty::Own, Duty::Wait, Duty::Trim] {
+        worker.works(&place, duty);
+    }
+}
+
+/// How one tenure of a stream has ended.
+enum End {
+    /// The source has let go of it, and this process owns it still.
+    Again,
+    /// It is not owned any more. If the source has asked for that, it is answered when the lease is free.
+    Over(Option<oneshot::Sender<()>>),
+}
+
+async fn own_once(
+    worker: &Arc<Worker>,
+    place: &Arc<Place>,
+    lease: &Arc<Lease>,
+    let_go: &Notify,
+) -> End {
     let settings = &worker.config.settings;
-    let tenure = Tenure::new(
-        Arc::clone(&place),
+    let mut tenure = Tenure::new(
+        Arc::clone(place),
         &settings.name,
         lease.token(),
         worker.acked,
         worker.link.clone(),
     );
-    if !take_over(&worker, &tenure, &lease).await {
-        return release(lease).await;
+    if !take_over(worker, &mut tenure, lease, let_go).await {
+        return End::Over(None);
     }
     let flow = Arc::new(Flow::new(settings.read_ahead));
     let teller = Arc::new(Teller::new(worker.counters.clone()));
-    let telling = tell(Arc::clone(&worker), tenure.clone(), Arc::clone(&teller));
+    let telling = tell(Arc::clone(worker), tenure.clone(), Arc::clone(&teller));
     let (orders, mut ordered) = mpsc::unbounded_channel();
     worker.say(News::Gained(Box::new(Gained {
         tenure: tenure.clone(),
-        lease: Arc::clone(&lease),
+        lease: Arc::clone(lease),
         flow: Arc::clone(&flow),
         teller,
         telling: Task(tokio::spawn(telling)),
         orders,
     })));
 
+    let began = Instant::now();
     let (mut round, mut is_lost) = (Some(0), false);
     // Ends when the source has no more use for the stream: also after it was lost, so that no task here
     // owns it again before the source knows.
@@ -50,14 +89,14 @@ pub(super) async fn own(worker: Arc<Worker>, place: Arc<Place>, lease: Arc<Lease
                 None => pending().await,
                 Some(round) => {
                     let reader = Reader {
-                        worker: &worker,
+                        worker,
                         tenure: &tenure,
                         flow: &flow,
                         round,
                     };
                     tokio::select! {
                         ended = reader.run() => ended,
-                        ended = trim(&worker, &tenure) => ended,
+                        ended = trim(worker, &tenure) => ended,
                     }
                 }
             }
@@ -71,7 +110,7 @@ pub(super) async fn own(worker: Arc<Worker>, place: Arc<Place>, lease: Arc<Lease
                 Some(Order::Leave(reply)) => break Some(reply),
             },
             why = lease.lost(), if !is_lost => {
-                tracing::warn!(target: "keylane", stream = %name(&place), %why, "a stream is lost");
+                tracing::warn!(target: "keylane", stream = %place.name(), %why, "a stream is lost");
                 worker.say(News::Lost(tenure.id()));
                 (round, is_lost) = (None, true);
             }
@@ -79,69 +118,86 @@ pub(super) async fn own(worker: Arc<Worker>, place: Arc<Place>, lease: Arc<Lease
                 round = None;
                 match ended {
                     Ended::Refused => worker.say(News::Lost(tenure.id())),
-                    Ended::NoGroup => {
-                        tracing::warn!(
-                            target: "keylane",
-                            stream = %name(&place),
-                            "the stream or its group has gone, and is made again"
-                        );
-                        worker.say(News::Lost(tenure.id()));
-                    }
                     Ended::Failed(error) => worker.say(News::Failed(error)),
                 }
             }
         }
     };
-    if reply.is_some()
-        && let Err(Failure::Failed(error)) = tenure.leave().await
-    {
-        tracing::debug!(target: "keylane", %error, "a consumer stays in its group");
+    let has_changed = tenure.has_changed();
+    if has_changed {
+        worker.counters.add(|counts| counts.changed += 1);
+        tracing::warn!(
+            target: "keylane",
+            stream = %place.name(),
+            "the stream, its group or the consumer in it was removed or made again, or the server has \
+             another history: what was held of it is let go of, and what is there is read"
+        );
     }
-    release(lease).await;
-    if let Some(reply) = reply {
-        let _ = reply.send(());
+    if reply.is_some() {
+        if has_changed {
+            // Its next owner finds the group where this process knows that it was, also if it is another one.
+            take_over(worker, &mut tenure, lease, let_go).await;
+        } else if let Err(error) = tenure.leave().await {
+            tracing::debug!(target: "keylane", ?error, "a consumer stays in its group");
+        }
+        return End::Over(reply);
     }
-}
-
-/// Gives the lease back, unless the source has it too: then it keeps it.
-async fn release(lease: Arc<Lease>) {
-    if let Some(lease) = Arc::into_inner(lease) {
-        lease.release().await;
+    if has_changed && began.elapsed() >= LONG_PAUSE {
+        return End::Again;
+    }
+    // Acks that are on their way are told first. What was refused is not asked for at full speed.
+    tokio::select! {
+        biased;
+        _ = lease.lost() => End::Over(None),
+        () = let_go.notified() => End::Over(None),
+        () = worker.news.closed() => End::Over(None),
+        () = sleep(LONG_PAUSE) => End::Again,
     }
 }
 
 /// Whether the stream is ours.
-async fn take_over(worker: &Worker, tenure: &Tenure, lease: &Lease) -> bool {
-    let place = &tenure.place;
+async fn take_over(worker: &Worker, tenure: &mut Tenure, lease: &Lease, let_go: &Notify) -> bool {
+    let place = Arc::clone(&tenure.place);
+    let place = &place;
     let take = async {
         loop {
             let resume = worker.resumes.get(place.number);
-            match tenure.take(worker.config.settings.start_at, resume).await {
+            let taken = tenure.take(worker.config.settings.start_at, resume.as_ref());
+            let failure = match taken.await {
                 Ok(TakenOver::Well) => return true,
                 Ok(TakenOver::Made) => {
-                    tracing::info!(target: "keylane", stream = %name(place), "a group was made");
+                    tracing::info!(target: "keylane", stream = %place.name(), "a group was made");
+                    return true;
+                }
+                Ok(TakenOver::SetBack) => {
+                    tracing::warn!(
+                        target: "keylane",
+                        stream = %place.name(),
+                        "a consumer was removed, and what was pending with it comes again"
+                    );
                     return true;
                 }
                 Ok(TakenOver::Refused(token)) => {
                     tracing::warn!(
                         target: "keylane",
-                        stream = %name(place),
+                        stream = %place.name(),
                         higher = %String::from_utf8_lossy(&token),
                         "a stream was taken over under a higher token: do all members have the same \
                          leases?"
                     );
                     return false;
                 }
-                Err(Failure::Failed(error)) => {
+                Err(failure) => failure,
+            };
+            tokio::select! {
+                biased;
+                borne = worker.bear(place, Duty::Own, failure) => if let Err(error) = borne {
                     worker.say(News::Failed(error));
                     return false;
-                }
-                Err(Failure::Unable(error)) => {
-                    tracing::warn!(target: "keylane", %error, "a stream cannot be taken over now");
-                }
-                Err(Failure::NoGroup) => {}
+                },
+                () = let_go.notified() => return false,
+                () = worker.news.closed() => return false,
             }
-            sleep(PAUSE).await;
         }
     };
     tokio::select! {
@@ -163,14 +219,16 @@ async fn trim(worker: &Worker, tenure: &Tenure) -> Ended {
     loop {
         ticks.tick().await;
         match tenure.trim().await {
-            Ok(Ok(cut)) => worker.counters.add(|counts| counts.trimmed += cut),
+            Ok(Ok(cut)) => {
+                worker.counters.add(|counts| counts.trimmed += cut);
+                worker.works(&tenure.place, Duty::Trim);
+            }
             Ok(Err(_)) => return Ended::Refused,
-            Err(Failure::NoGroup | Failure::Unable(_)) => {}
-            Err(Failure::Failed(error)) => return Ended::Failed(error),
+            Err(failure) => {
+                if let Err(error) = worker.bear(&tenure.place, Duty::Trim, failure).await {
+                    return Ended::Failed(error);
+                }
+            }
         }
     }
-}
-
-fn name(place: &Place) -> String {
-    String::from_utf8_lossy(&place.stream).into_owned()
 }

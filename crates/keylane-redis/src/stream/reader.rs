@@ -10,8 +10,8 @@ use super::cursor::{Cursor, Next};
 use super::flow::Flow;
 use super::id::EntryId;
 use super::teller::PAUSE;
-use super::tenure::{Found, Refused, Tenure, wait};
-use super::worker::{News, Worker};
+use super::tenure::{Found, Paged, Refused, Tenure, wait};
+use super::worker::{Duty, News, Seen, Worker};
 use crate::error::RedisError;
 use crate::link::Link;
 
@@ -40,10 +40,8 @@ pub(super) struct Entry {
 
 /// Why a stream is not read any more.
 pub(super) enum Ended {
-    /// Another owner is there.
+    /// Another owner is there, or the stream is another one.
     Refused,
-    /// The stream or its group has gone.
-    NoGroup,
     Failed(RedisError),
 }
 
@@ -60,26 +58,34 @@ impl Reader<'_> {
     pub(super) async fn run(self) -> Ended {
         let mut cursor = Cursor::new();
         let mut news = Waiter::default();
+        let mut refused = None;
+        let place = &self.tenure.place;
         loop {
             let room = self.flow.room().await;
-            match self.step(&mut cursor, room).await {
-                Ok(Step::More) => news.found(),
-                Ok(Step::Nothing) => {
-                    news.wait(&self, cursor.last()).await;
-                }
+            let step = match self.step(&mut cursor, room).await {
+                Ok(step) => step,
                 Err(Stop::Refused) => return Ended::Refused,
-                Err(Stop::Failure(Failure::NoGroup)) => return Ended::NoGroup,
-                Err(Stop::Failure(Failure::Failed(error))) => return Ended::Failed(error),
-                Err(Stop::Failure(Failure::Unable(error))) => {
-                    tracing::warn!(target: "keylane", %error, "a stream cannot be read now");
-                    sleep(PAUSE).await;
+                Err(Stop::Failure(failure)) => {
+                    match self.worker.bear(place, Duty::Own, failure).await {
+                        Ok(()) => continue,
+                        Err(error) => return Ended::Failed(error),
+                    }
                 }
+            };
+            self.worker.works(place, Duty::Own);
+            // The wait alone, because the stream can be read.
+            if let Some(error) = refused.take() {
+                self.worker.fails(place, Duty::Wait, error);
+            }
+            match step {
+                Step::More => news.found(),
+                Step::Nothing => refused = news.wait(&self, cursor.last()).await,
             }
         }
     }
 
     async fn step(&self, cursor: &mut Cursor<Found>, room: usize) -> Result<Step, Stop> {
-        let (entries, step) = match cursor.next() {
+        let (entries, seen, step) = match cursor.next() {
             Next::Page {
                 above,
                 below,
@@ -89,12 +95,12 @@ impl Reader<'_> {
                 let page = self
                     .tenure
                     .page(above, below, most, PAGE_BYTES, is_take_over);
-                let (page, gone) = page.await??;
+                let Paged { page, gone, seen } = page.await??;
                 self.count_gone(gone);
-                (cursor.paged(page), Step::More)
+                (cursor.paged(page), seen, Step::More)
             }
             Next::Read { above } => {
-                let (batch, first_pending) = self.tenure.read(above, room).await?;
+                let (batch, first_pending) = self.tenure.read(above, room).await??;
                 let step = match batch.len() < room {
                     true => Step::Nothing,
                     false => Step::More,
@@ -104,19 +110,23 @@ impl Reader<'_> {
                     self.worker.counters.add(|counts| counts.strays += 1);
                     tracing::debug!(
                         target: "keylane",
-                        stream = %String::from_utf8_lossy(&self.tenure.place.stream),
+                        stream = %self.tenure.place.name(),
                         "a former owner has taken entries, which are taken back"
                     );
                     return Ok(Step::More);
                 }
-                (entries, step)
+                (entries, None, step)
             }
         };
-        self.hand_on(entries, cursor.last());
+        self.hand_on(entries, cursor.last(), seen);
         Ok(step)
     }
 
-    fn hand_on(&self, found: Vec<(EntryId, Found)>, last: EntryId) {
+    fn hand_on(&self, found: Vec<(EntryId, Found)>, last: EntryId, seen: Option<Seen>) {
+        let newest = found.last().map(|(id, found)| Seen {
+            id: *id,
+            fields: found.fields.clone(),
+        });
         let (place, origin) = (&self.tenure.place, &self.tenure.origin);
         let fields = &self.worker.config.settings.fields;
         let entry = |(id, found): (EntryId, Found)| {
@@ -134,7 +144,7 @@ impl Reader<'_> {
         };
         let entries: Vec<_> = found.into_iter().map(entry).collect();
         let bytes = entries.iter().map(|entry| entry.bytes).sum();
-        self.flow.read(entries.len(), bytes, last);
+        self.flow.read(entries.len(), bytes, last, seen.or(newest));
         if !entries.is_empty() {
             self.worker.say(News::Entries {
                 stream: place.number,
@@ -149,7 +159,7 @@ impl Reader<'_> {
             self.worker.counters.add(|counts| counts.bodiless += gone);
             tracing::warn!(
                 target: "keylane",
-                stream = %String::from_utf8_lossy(&self.tenure.place.stream),
+                stream = %self.tenure.place.name(),
                 entries = gone,
                 "pending entries were deleted or cut off before they were handled"
             );
@@ -192,31 +202,39 @@ impl Waiter {
         self.looks = 0;
     }
 
-    /// Returns when there may be something.
-    async fn wait(&mut self, reader: &Reader<'_>, above: EntryId) {
-        let redis = &reader.worker.config.redis;
+    /// Returns when there may be something, or why the server does not let anyone wait.
+    async fn wait(&mut self, reader: &Reader<'_>, above: EntryId) -> Option<String> {
+        let worker = reader.worker;
+        let redis = &worker.config.redis;
         if redis.is_cluster() {
             let look = FIRST_LOOK.saturating_mul(1 << self.looks.min(10));
             self.looks += 1;
-            return sleep(look.min(LAST_LOOK)).await;
+            sleep(look.min(LAST_LOOK)).await;
+            return None;
         }
+        let place = &reader.tenure.place;
         let waited = async {
-            let mut link = match self.link.take() {
+            let link = match &mut self.link {
                 Some(link) => link,
-                None => redis.connect_for(WAIT).await?,
+                none => none.insert(redis.connect_for(WAIT).await?),
             };
-            let stream = &reader.tenure.place.stream;
-            wait(&mut link, stream, above, WAIT.as_millis()).await?;
-            Ok::<_, Failure>(link)
+            wait(link, &place.stream, above, WAIT.as_millis()).await
         };
-        match waited.await {
-            Ok(link) => self.link = Some(link),
+        let waited = waited.await;
+        let refused = match waited {
+            Ok(()) => {
+                worker.works(place, Duty::Wait);
+                return None;
+            }
+            Err(Failure::Lasting(error)) => Some(error.to_string()),
             // The other connection shows whether it is the server.
-            Err(Failure::NoGroup) => {}
             Err(Failure::Unable(error) | Failure::Failed(error)) => {
                 tracing::debug!(target: "keylane", %error, "the wait for news has failed");
-                sleep(PAUSE).await;
+                self.link = None;
+                None
             }
-        }
+        };
+        sleep(PAUSE).await;
+        refused
     }
 }

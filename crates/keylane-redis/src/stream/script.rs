@@ -2,25 +2,47 @@
 
 use std::sync::LazyLock;
 
+use redis::{Cmd, Value};
+
+use super::answer::Failure;
+use crate::link::Link;
 use crate::script::Script;
 
 /// Acks free memory. A server that is full must take them.
 const HEAD: &str = "#!lua flags=allow-oom\n";
+const STANDING: &str = include_str!("lua/standing.lua");
 const COMMON: &str = include_str!("lua/common.lua");
 
 macro_rules! scripts {
     ($($name:ident: $($part:expr),+;)*) => {
         $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(&[HEAD, $($part),+]));)*
+            LazyLock::new(|| Script::new(&[$($part),+]));)*
     };
 }
 
 scripts! {
-    TAKE: COMMON, include_str!("lua/take.lua");
-    PAGE: COMMON, include_str!("lua/page.lua");
-    TELL: COMMON, include_str!("lua/tell.lua");
-    LETTER: COMMON, include_str!("lua/letter.lua");
-    TRIM: COMMON, include_str!("lua/trim.lua");
-    LEAVE: COMMON, include_str!("lua/leave.lua");
-    JOIN: include_str!("lua/join.lua");
+    TAKE: HEAD, STANDING, COMMON, include_str!("lua/take.lua");
+    PAGE: HEAD, STANDING, COMMON, include_str!("lua/page.lua");
+    TELL: HEAD, STANDING, COMMON, include_str!("lua/tell.lua");
+    LETTER: HEAD, STANDING, COMMON, include_str!("lua/letter.lua");
+    TRIM: HEAD, STANDING, COMMON, include_str!("lua/trim.lua");
+    LEAVE: HEAD, STANDING, COMMON, include_str!("lua/leave.lua");
+    CHECK: HEAD, STANDING, include_str!("lua/check.lua");
+    CHECKED: HEAD, STANDING, include_str!("lua/checked.lua");
+    JOIN: HEAD, include_str!("lua/join.lua");
+    // Adds to what is there: refused where there is no memory.
+    PUSH: include_str!("lua/push.lua");
+}
+
+/// Runs one. To ask again is of no harm: each looks at what is there.
+pub(super) async fn run(
+    script: &Script,
+    link: &Link,
+    arguments: impl Fn(&mut Cmd),
+) -> Result<Value, Failure> {
+    let answer: Result<Value, Failure> = script.run(link, arguments).await;
+    answer.map_err(|failure| match link {
+        Link::Server(_) => failure,
+        Link::Cluster(_) => failure.in_cluster(),
+    })
 }

@@ -1,7 +1,7 @@
 //! One opening of a source.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::source::SourceError;
@@ -60,6 +60,7 @@ impl Session {
             counters: lasting.counters.clone(),
             resumes: Arc::clone(lasting.resumes),
             news: say,
+            failing: Mutex::default(),
         };
         let settings = &config.settings;
         let members = super::steward::members_key(&settings.streams[0], &settings.group);
@@ -96,7 +97,7 @@ impl Session {
         let (tell, told) = oneshot::channel();
         let mut link = self.link.clone();
         tokio::spawn(async move {
-            let answer = link.ask::<Value>(&cmd("PING")).await;
+            let answer = link.ping().await;
             // A server that cannot do anything now is there. To open the source again would not help.
             let _ = tell.send(match answer {
                 Err(error) if error.breaks_connection() => Err(error),
@@ -127,8 +128,7 @@ async fn how_to_delete(link: &mut Link) -> Result<Acked, RedisError> {
 
 /// The leases of a source that was given none: in its own server.
 pub(super) fn default_leases(config: &Config) -> Result<Leases, SourceError> {
-    let group = String::from_utf8_lossy(&config.settings.group);
-    let namespace = format!("keylane-streams:{group}");
+    let namespace = [b"keylane-streams:", &config.settings.group[..]].concat();
     let store = RedisLeases::open(&config.redis, namespace).map_err(SourceError::failed)?;
     Leases::open(Arc::new(store)).map_err(SourceError::failed)
 }

@@ -21,6 +21,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
+
         #[test]
         fn all_streams_are_shared_and_no_member_has_two_more(
             streams in 0..200_usize,

@@ -7,15 +7,25 @@ use bytes::Bytes;
 use keylane::error::BoxError;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage};
 use keylane::{DeadLetter, DeadLetterSink, async_trait};
-use redis::Value;
+use redis::{Cmd, Value, cmd};
 
 use super::fields::StreamFields;
 use super::partition::partition_of;
+use super::script::PUSH;
 use crate::error::{ConfigError, RedisError};
 use crate::letter::Why;
-use crate::link::Reconnecting;
+use crate::link::{Link, Reconnecting};
 use crate::names;
 use crate::server::Redis;
+
+/// More fields are too many for a script to hand to a command. Such an entry is added alone.
+const MOST_FIELDS: usize = 3_500;
+
+/// Most fields of all entries of a step: what a server takes in a command is limited.
+const MOST_OF_A_STEP: usize = 250_000;
+
+/// A message as fields, with its place among all.
+type Encoded = (usize, Vec<(Bytes, Bytes)>);
 
 /// Adds messages to a stream, or to the partitions of one, as a [`StreamSource`](crate::StreamSource) reads
 /// them. Cheap to clone.
@@ -102,11 +112,13 @@ impl StreamSink {
         self.push_all(std::slice::from_ref(message)).await
     }
 
-    /// Adds messages, those of each partition in their order: all of a partition or none.
+    /// Adds messages, those of each partition in their order: all of a partition or none, as long as they
+    /// have 250,000 fields together and none has more than 3,500.
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push). Those of some partitions may be there.
+    /// As [`push`](Self::push). Those of some partitions may be there, and the first ones of one that has
+    /// more fields than that.
     ///
     /// # Cancel safety
     ///
@@ -126,24 +138,39 @@ impl StreamSink {
             if places.is_empty() {
                 continue;
             }
-            let mut pipe = redis::pipe();
-            pipe.atomic();
-            for place in &places {
-                let add = pipe.cmd("XADD").arg(&**stream).arg("*");
-                for (name, value) in self.fields.encode(&messages[*place]) {
-                    add.arg(&*name).arg(&*value);
+            let encoded = places
+                .into_iter()
+                .map(|place| (place, self.fields.encode(&messages[place])));
+            for batch in batches(encoded) {
+                match self.add(stream, &batch).await {
+                    Ok(()) => written.extend(batch.iter().map(|(place, _)| *place)),
+                    Err(error) => return Err((error, written)),
                 }
-            }
-            let added = self
-                .link
-                .with(async |link| Ok(pipe.query_async(link).await?))
-                .await;
-            match added.map(|_: Value| ()) {
-                Ok(()) => written.extend(places),
-                Err(error) => return Err((error, written)),
             }
         }
         Ok(())
+    }
+
+    /// Adds entries in one step, which is a single command: in a cluster it is sent on to where the stream
+    /// has moved, as a transaction would not be.
+    async fn add(&self, stream: &Bytes, batch: &[Encoded]) -> Result<(), RedisError> {
+        let add = async |link: &mut Link| -> Result<Value, RedisError> {
+            if let [(_, fields)] = batch {
+                let mut add = cmd("XADD");
+                add.arg(&**stream).arg("*");
+                put(&mut add, fields);
+                return link.ask(&add).await;
+            }
+            let arguments = |command: &mut Cmd| {
+                command.arg(1).arg(&**stream);
+                for (_, fields) in batch {
+                    command.arg(2 * fields.len());
+                    put(command, fields);
+                }
+            };
+            PUSH.run(link, arguments).await
+        };
+        self.link.with(add).await.map(drop)
     }
 
     fn partition(&self, message: &RawMessage) -> usize {
@@ -160,6 +187,34 @@ impl StreamSink {
         letter.headers.retain(|(name, _)| is_theirs(name));
         letter.headers.extend(ours);
         self.push(&letter).await
+    }
+}
+
+/// What is added in one step each, in this order.
+fn batches(entries: impl Iterator<Item = Encoded>) -> Vec<Vec<Encoded>> {
+    let mut batches: Vec<Vec<Encoded>> = Vec::new();
+    // Of the last one.
+    let mut room = 0;
+    for entry in entries {
+        let fields = entry.1.len();
+        let is_wide = fields > MOST_FIELDS;
+        match batches.last_mut() {
+            Some(last) if fields <= room && !is_wide => {
+                last.push(entry);
+                room -= fields;
+            }
+            _ => {
+                batches.push(vec![entry]);
+                room = if is_wide { 0 } else { MOST_OF_A_STEP - fields };
+            }
+        }
+    }
+    batches
+}
+
+fn put(command: &mut Cmd, fields: &[(Bytes, Bytes)]) {
+    for (name, value) in fields {
+        command.arg(&**name).arg(&**value);
     }
 }
 
@@ -190,7 +245,7 @@ mod spool {
     use crate::spooled;
 
     /// A stream as the target of a [`Spool`](keylane_inbox::Spool). The id of the spool is the id of the
-    /// message, as its 20 bytes: what is written a second time, after a crash or a lost answer, has the
+    /// message, as its 24 bytes: what is written a second time, after a crash or a lost answer, has the
     /// same.
     #[async_trait]
     impl SpoolSink for StreamSink {
@@ -212,5 +267,28 @@ impl fmt::Debug for StreamSink {
         f.debug_struct("StreamSink")
             .field("streams", &self.streams)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_as_large_as_a_step_may_be() {
+        let entry = |place, fields| (place, vec![(Bytes::new(), Bytes::new()); fields]);
+        let sizes = |fields: &[usize]| {
+            let entries = fields.iter().enumerate();
+            let batches = batches(entries.map(|(place, fields)| entry(place, *fields)));
+            let places = batches.iter().flatten().map(|(place, _)| *place);
+            assert!(places.eq(0..fields.len()));
+            batches.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&[]), [0; 0]);
+        assert_eq!(sizes(&[1, 2, 3]), [3]);
+        assert_eq!(sizes(&[1, MOST_FIELDS + 1, 1, 1]), [1, 1, 2]);
+        assert_eq!(sizes(&[MOST_FIELDS + 1, MOST_FIELDS + 1]), [1, 1]);
+        assert_eq!(sizes(&[MOST_FIELDS; 72]), [71, 1]);
+        assert_eq!(sizes(&[MOST_OF_A_STEP + 7, 1]), [1, 1]);
     }
 }

@@ -25,7 +25,8 @@ use super::partition::share_slot;
 use super::position::StreamPosition;
 use super::session::{Lasting, Session, default_leases};
 use super::steward::{Member, members_key};
-use super::teller::PAUSE;
+use super::teller::{AGAIN_FOR, PAUSE};
+use super::tenure::{Letter, Refused};
 use super::worker::News;
 use crate::error::RedisError;
 use crate::letter::Why;
@@ -57,7 +58,19 @@ const REWIND_AFTER: Duration = Duration::from_millis(500);
 ///   pending.
 /// - A pending entry that was deleted or cut off is acked away, with a warning.
 /// - A group or a stream that is gone is made again, with a warning: after a `FLUSHALL`, or a failover to a
-///   server that did not have it yet.
+///   server that did not have it yet. A stream that was made again under its name, with whatever ids, is a
+///   new one: what was held of the old one acks nothing of it, and hides nothing. So it is with the other
+///   history of a replica that was promoted, if the user may ask for `INFO replication`. What was pending
+///   with a consumer that an operator has removed comes again.
+/// - A stream that cannot be read, because its key holds something else or the user has no right to it, fails
+///   alone: the others go on. It stands in [`failed_parts`](keylane::IntakeStats::failed_parts) with the words
+///   of the server, and is tried again every second. If acks of it are refused, the source is opened again,
+///   once each time, and the stream stays with this process for as long as its lease lasts. That it may not
+///   be waited for in `XREAD`, or cut off, or that the members of the group may not be looked at, stands
+///   there as well, and holds up nothing: members that do not know of each other own what is free.
+/// - In a cluster the streams of a node that is away fail alone as well. Leases are in one slot, and so all
+///   streams wait for the node that has it. A node that keeps its connections and says nothing may hold up
+///   the client's calls to others, until the cluster has replaced it.
 ///
 /// # Dead letters
 ///
@@ -78,9 +91,11 @@ const REWIND_AFTER: Duration = Duration::from_millis(500);
 ///
 /// # What it keeps in the server
 ///
-/// Beside each stream there is the key `{stream}:keylane:<group>:owner` with the token of its owner, and
-/// beside the first one `{stream}:keylane:<group>:members`. Leases are in keys that begin with
-/// `keylane-streams:<group>:`, unless [`leases`](StreamBuilder::leases) says otherwise. Replication is
+/// Beside each stream there is the key `{stream}:keylane:owner:<group>` with the token of its owner and
+/// the consumer that it has made, and beside the first one `{stream}:keylane:members:<group>`; the name
+/// of a stream that has braces of its own stands in them once more. Leases are in keys that begin with
+/// `{keylane-streams:<group>}:keylane:lease`, unless [`leases`](StreamBuilder::leases) says otherwise.
+/// Replication is
 /// asynchronous: a failover can lose acks and entries that the server has confirmed.
 ///
 /// A source has two connections, and one more for each stream that it owns, in which it waits for news. In
@@ -193,7 +208,10 @@ impl StreamSource {
     }
 
     /// Hears what the tasks have to say.
-    fn follow_news(&mut self) -> Result<Option<Received<StreamPosition>>, SourceError> {
+    fn follow_news(
+        &mut self,
+        into: &mut Deliveries<RawMessage, StreamPosition>,
+    ) -> Result<Option<Received<StreamPosition>>, SourceError> {
         loop {
             if let Some(lost) = self.held.take_lost() {
                 return Ok(Some(Received::Lost(lost)));
@@ -220,6 +238,14 @@ impl StreamSource {
                     if let Some(generation) = self.held.revoke(stream) {
                         return Ok(Some(Received::Revoked(vec![generation])));
                     }
+                }
+                News::PartFailed { part, why } => {
+                    into.part_failed(part, why);
+                    return Ok(Some(Received::Messages));
+                }
+                News::PartRecovered(part) => {
+                    into.part_recovered(part);
+                    return Ok(Some(Received::Messages));
                 }
                 News::Failed(error) => return Err(SourceError::failed(error)),
             }
@@ -309,8 +335,9 @@ impl Source for StreamSource {
 
     async fn open(&mut self) -> Result<(), SourceError> {
         let now = Instant::now();
-        if !self.held.is_empty() {
-            self.kept = self.held.leases();
+        let leases = self.held.leases();
+        if !leases.is_empty() {
+            self.kept = leases;
             self.kept_until = now + self.config.settings.ttl;
         } else if self.kept_until <= now {
             self.kept.clear();
@@ -345,7 +372,7 @@ impl Source for StreamSource {
         // So that the answer is there in time.
         let probe_at = called_at + until.saturating_duration_since(called_at) / 2;
         loop {
-            if let Some(received) = self.follow_news()? {
+            if let Some(received) = self.follow_news(into)? {
                 return Ok(received);
             }
             if self.rewind_at.is_some_and(|at| at <= Instant::now()) {
@@ -403,18 +430,26 @@ impl Source for StreamSource {
                 continue;
             };
             let ids: Vec<EntryId> = wanted.iter().map(|position| position.id).collect();
-            let origin = &held.tenure.origin;
-            let entries = again(|| held.tenure.entries(&ids)).await?;
+            let origin = Arc::clone(&held.tenure.origin);
+            let entries = match again(|| held.tenure.entries(&ids)).await {
+                Ok(Ok(entries)) => entries,
+                // What was handed over of it comes again.
+                Ok(Err(Refused)) | Err(Failure::Lasting(_) | Failure::Unable(_)) => {
+                    self.held.lose(stream);
+                    continue;
+                }
+                Err(failure) => return Err(failure.into()),
+            };
             for (position, entry) in wanted.into_iter().zip(entries) {
                 if let Some(entry) = entry {
-                    let raw = fields.decode(origin, position.id, position.attempts, entry);
+                    let raw = fields.decode(&origin, position.id, position.attempts, entry);
                     found.insert((stream, position.id), raw);
                 }
             }
         }
         for position in positions {
             if let Some(raw) = found.remove(&(position.stream, position.id)) {
-                let delivery = Delivery::new(raw, *position).generation(position.generation);
+                let delivery = Delivery::raw(raw, *position).generation(position.generation);
                 into.push(delivery.attempts(position.attempts));
             }
         }
@@ -432,6 +467,9 @@ impl Source for StreamSource {
         let position = letter.position;
         let held = self.held.of(&position);
         let held = held.ok_or_else(|| SourceError::failed("the stream of the entry is gone"))?;
+        if held.owned.has_letter(position.id) {
+            return Ok(());
+        }
         let why = Why {
             attempts: letter.attempts,
             cause: letter.cause,
@@ -447,14 +485,28 @@ impl Source for StreamSource {
         fields.extend(why.headers());
         let stream = &held.tenure.place.stream;
         let is_one_step = !self.config.redis.is_cluster() || share_slot(stream, letters);
+        let mut kept = Ok(Letter::TooWide);
         if is_one_step {
-            let kept = again(|| held.tenure.letter(letters, id, &fields)).await?;
-            let refused = "another process owns the stream of the entry";
-            if kept.map_err(|_| SourceError::failed(refused))? {
+            kept = held.tenure.letter(letters, id, &fields).await?;
+        }
+        match kept {
+            Ok(Letter::Kept) => {
+                self.held.letter_kept(&position);
                 return Ok(());
             }
+            Ok(Letter::TooWide) => {
+                kept = held.tenure.letter_elsewhere(letters, id, &fields).await?;
+            }
+            Ok(Letter::NotOurs) | Err(Refused) => {}
         }
-        again(|| held.tenure.letter_elsewhere(letters, id, &fields)).await
+        if let Ok(Letter::Kept) = kept {
+            return Ok(());
+        }
+        // What is ours of the stream comes again.
+        self.held.lose(position.stream);
+        Err(SourceError::failed(
+            "the entry is not pending here any more: it is neither acked nor counted",
+        ))
     }
 
     fn start_guard(&self) -> Option<Arc<dyn StartGuard<StreamPosition>>> {
@@ -477,22 +529,19 @@ impl Source for StreamSource {
     }
 }
 
-/// Asks again for as long as the server cannot do it now.
-async fn again<T, F>(ask: impl Fn() -> F) -> Result<T, SourceError>
+/// Asks again while the server cannot do it now, for a while: nothing else is done meanwhile.
+async fn again<T, F>(ask: impl Fn() -> F) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,
 {
+    let until = Instant::now() + AGAIN_FOR;
     loop {
         match ask().await {
-            Ok(answer) => return Ok(answer),
-            Err(Failure::Unable(error)) => {
+            Err(Failure::Unable(error)) if Instant::now() < until => {
                 tracing::warn!(target: "keylane", %error, "a server is asked again");
                 sleep(PAUSE).await;
             }
-            Err(Failure::NoGroup) => {
-                return Err(SourceError::failed("the stream or its group has gone"));
-            }
-            Err(Failure::Failed(error)) => return Err(SourceError::failed(error)),
+            answer => return answer,
         }
     }
 }

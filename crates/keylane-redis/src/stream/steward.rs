@@ -9,16 +9,16 @@ use bytes::Bytes;
 use keylane_leases::error::AcquireError;
 use keylane_leases::{Lease, Leases};
 use redis::{Value, cmd};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::{Failure, bytes, incomprehensible, list, tuple};
 use super::owner::own;
-use super::script::JOIN;
+use super::script::{JOIN, run};
 use super::share::{order, quota};
 use super::tenure::Place;
-use super::worker::{News, Worker};
+use super::worker::{Duty, News, Worker};
 use crate::error::{ErrorKind, RedisError};
 use crate::link::Link;
 use crate::names;
@@ -61,8 +61,7 @@ impl Member {
 
 /// Where the members of the group are: beside its first stream.
 pub(super) fn members_key(stream: &[u8], group: &[u8]) -> Bytes {
-    let suffix = format!(":keylane:{}:members", String::from_utf8_lossy(group));
-    names::beside(stream, &suffix)
+    names::beside(stream, &[b"members:", group])
 }
 
 pub(super) struct Steward {
@@ -74,11 +73,19 @@ pub(super) struct Steward {
     random: String,
     places: Vec<Arc<Place>>,
     /// Streams that are owned, or about to be.
-    owned: BTreeMap<u32, AbortHandle>,
+    owned: BTreeMap<u32, Owner>,
     owners: JoinSet<()>,
     /// Streams that were told to be too much.
     surplus: BTreeSet<u32>,
     try_again: Duration,
+    /// How many members there were, and the place of this one. It is alone until it knows better.
+    known: (usize, usize),
+}
+
+/// The task of a stream.
+struct Owner {
+    task: AbortHandle,
+    let_go: Arc<Notify>,
 }
 
 impl Steward {
@@ -97,6 +104,7 @@ impl Steward {
             owners: JoinSet::new(),
             surplus: BTreeSet::new(),
             try_again: FIRST_TRY,
+            known: (1, 0),
         }
     }
 
@@ -138,7 +146,7 @@ impl Steward {
     }
 
     fn ended(&mut self, ended: Result<(), tokio::task::JoinError>) {
-        self.owned.retain(|_, owner| !owner.is_finished());
+        self.owned.retain(|_, owner| !owner.task.is_finished());
         self.surplus
             .retain(|stream| self.owned.contains_key(stream));
         if ended.is_err_and(|error| error.is_panic()) {
@@ -151,14 +159,22 @@ impl Steward {
     async fn look(&mut self) -> Duration {
         let every = (self.ttl() / 3).min(LOOK_EVERY);
         let (members, place) = match self.join().await {
-            Ok(joined) => joined,
+            Ok(joined) => {
+                self.worker.works(&self.places[0], Duty::Share);
+                self.known = joined;
+                joined
+            }
             Err(Failure::Failed(error)) => {
                 self.worker.say(News::Failed(error));
                 return every;
             }
-            Err(Failure::NoGroup) => return every,
-            Err(Failure::Unable(error)) => {
-                tracing::warn!(target: "keylane", %error, "the members of a group are not known now");
+            // A stream has one owner by its lease. The other members are not known, so no stream is given
+            // up, and none is left to them: the shares may be uneven.
+            Err(Failure::Unable(error) | Failure::Lasting(error)) => {
+                let why = error.to_string();
+                self.worker.fails(&self.places[0], Duty::Share, why);
+                let (members, place) = self.known;
+                self.acquire(self.places.len(), members, place).await;
                 return every;
             }
         };
@@ -169,6 +185,11 @@ impl Steward {
         }
         if self.owned.len() >= quota {
             self.try_again = FIRST_TRY;
+            // The others are not tried any more.
+            let owned = |place: &&Arc<Place>| self.owned.contains_key(&place.number);
+            for place in self.places.iter().filter(|place| !owned(place)) {
+                self.worker.works(place, Duty::Own);
+            }
             return every;
         }
         // A stream whose owner is told to give it up, or whose lease runs out.
@@ -184,7 +205,7 @@ impl Steward {
     /// How many members there are, and the place of this one.
     async fn join(&self) -> Result<(usize, usize), Failure> {
         let name = self.member.name().unwrap_or_default();
-        let answer = JOIN.run::<_, Failure>(&self.worker.link, |command| {
+        let answer = run(&JOIN, &self.worker.link, |command| {
             command.arg(1).arg(&*self.members).arg(&*name);
             command
                 .arg(&self.random)
@@ -208,6 +229,10 @@ impl Steward {
         let chosen: BTreeSet<u32> = before.chain(others).take(too_much).collect();
         for stream in &chosen {
             self.worker.say(News::Surplus(*stream));
+            // One that cannot be taken over is never known.
+            if let Some(owner) = self.owned.get(stream) {
+                owner.let_go.notify_one();
+            }
         }
         // What was told before goes, also if it is not too much any more.
         self.surplus.extend(chosen);
@@ -215,8 +240,10 @@ impl Steward {
 
     fn own(&mut self, place: Arc<Place>, lease: Arc<Lease>) {
         let number = place.number;
-        let owner = own(Arc::clone(&self.worker), place, lease);
-        self.owned.insert(number, self.owners.spawn(owner));
+        let let_go = Arc::new(Notify::new());
+        let owner = own(Arc::clone(&self.worker), place, lease, Arc::clone(&let_go));
+        let task = self.owners.spawn(owner);
+        self.owned.insert(number, Owner { task, let_go });
     }
 
     async fn acquire(&mut self, quota: usize, members: usize, place: usize) {
@@ -230,9 +257,9 @@ impl Steward {
             }
             match self.leases.try_acquire(place.lease(), self.ttl()).await {
                 Ok(lease) => self.own(place, Arc::new(lease)),
-                Err(AcquireError::Taken { .. }) => {}
+                Err(AcquireError::Taken { .. }) => self.worker.works(&place, Duty::Own),
                 Err(error) => {
-                    tracing::warn!(target: "keylane", %error, "a stream cannot be acquired now");
+                    self.worker.fails(&place, Duty::Own, error.to_string());
                     return;
                 }
             }

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use keylane::source::SourceError;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::answer::Failure;
 use super::counts::Counters;
 use super::id::EntryId;
 use super::position::StreamPosition;
 use super::tenure::{Refused, Tenure};
-use super::worker::{News, Worker};
+use super::worker::{Duty, News, Worker};
 
 /// Most acks in one call of a script. No other command is served meanwhile, for a few milliseconds.
 const MOST_ACKS: usize = 5_000;
@@ -25,6 +25,9 @@ const MOST_NOTES: usize = 1_000;
 
 /// How long a server is left alone that cannot do it now.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long it is asked again where other streams wait for that.
+pub(super) const AGAIN_FOR: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Teller {
@@ -65,7 +68,8 @@ struct Marks {
 /// Why nothing is told any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Another owner is there. So many acks were not taken.
+    /// Another owner is there, or the stream is another one, or the server takes nothing of it. So many
+    /// acks were not taken.
     Refused {
         acks: u64,
     },
@@ -152,7 +156,8 @@ impl Teller {
         }
         match self.queue().end {
             Some(End::Refused { acks: 1.. }) => Err(SourceError::failed(
-                "another process owns a stream now, and acks have come too late",
+                "acks have come too late: their stream is owned by another process now, was made again, or \
+                 takes none",
             )),
             Some(End::Failed) => Err(SourceError::failed("acks were not told")),
             Some(End::Refused { .. }) | None => Ok(()),
@@ -188,7 +193,7 @@ impl Teller {
         }
     }
 
-    /// Another owner is there: nothing is told any more.
+    /// Nothing is taken any more.
     fn refuse(&self) {
         let mut queue = self.queue();
         let acks = queue.marks.acks - queue.told.acks;
@@ -217,12 +222,21 @@ pub(super) async fn tell(worker: Arc<Worker>, tenure: Tenure, teller: Arc<Teller
         }
         let notes = said.notes.iter();
         let notes = notes.map(|note| (note.position.id, note.attempts));
+        let since = Instant::now();
         let refused = loop {
             match tenure.tell(&said.acks, notes.clone()).await {
                 Ok(Ok(())) => break false,
-                Ok(Err(Refused)) | Err(Failure::NoGroup) => break true,
+                Ok(Err(Refused)) => break true,
+                // Those of the other streams, which may be on a node that is well, do not wait for it.
+                Err(Failure::Lasting(error)) => {
+                    worker.fails(&tenure.place, Duty::Own, error.to_string());
+                    break true;
+                }
                 Err(Failure::Unable(error)) => {
-                    tracing::warn!(target: "keylane", %error, "acks wait");
+                    worker.fails(&tenure.place, Duty::Own, error.to_string());
+                    if worker.config.redis.is_cluster() && Instant::now() >= since + AGAIN_FOR {
+                        break true;
+                    }
                     sleep(PAUSE).await;
                 }
                 Err(Failure::Failed(error)) => {
@@ -235,6 +249,7 @@ pub(super) async fn tell(worker: Arc<Worker>, tenure: Tenure, teller: Arc<Teller
             teller.refuse();
             return worker.say(News::Lost(tenure.id()));
         }
+        worker.works(&tenure.place, Duty::Own);
         // An attempt that is about to start is none of these: it has not settled.
         worker
             .starts

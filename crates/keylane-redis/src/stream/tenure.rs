@@ -1,10 +1,12 @@
-//! What the owner of a stream says to the server. Each script compares the fencing token first.
+//! What the owner of a stream says to the server. Each call asks first, in the same step, whether it is the
+//! owner still, and the stream and its group those that it has taken over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use keylane_leases::Token;
-use redis::{Cmd, Value, cmd, pipe};
+use redis::{Cmd, RedisResult, Value, cmd, pipe};
 
 use super::answer::{
     Failure, Fields, bytes, entries, fields, id, incomprehensible, list, number, read_of_one, tuple,
@@ -13,7 +15,8 @@ use super::builder::StreamStart;
 use super::cursor::Page;
 use super::id::EntryId;
 use super::origin::Origin;
-use super::script::{LEAVE, LETTER, PAGE, TAKE, TELL, TRIM};
+use super::script::{CHECK, CHECKED, LEAVE, LETTER, PAGE, TAKE, TELL, TRIM, run};
+use super::worker::{Resume, Seen};
 use crate::link::Link;
 use crate::names;
 use crate::script::Script;
@@ -31,18 +34,32 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(number: u32, stream: &Bytes, group: &Bytes) -> Self {
-        let suffix = format!(":keylane:{}:owner", String::from_utf8_lossy(group));
         Self {
             number,
             stream: stream.clone(),
             group: group.clone(),
-            owner: names::beside(stream, &suffix),
+            owner: names::beside(stream, &[b"owner:", group]),
         }
+    }
+
+    /// The stream, for a person.
+    pub(super) fn name(&self) -> String {
+        String::from_utf8_lossy(&self.stream).into_owned()
     }
 
     /// What the lease of the stream is called.
     pub(super) fn lease(&self) -> Bytes {
-        let parts: [&[u8]; 4] = [b"keylane-stream:", &self.group, b":", &self.stream];
+        // With its length: group and stream may have any bytes.
+        let length = self.group.len().to_string();
+        let (group, stream): (&[u8], &[u8]) = (&self.group, &self.stream);
+        let parts = [
+            b"keylane-stream:",
+            length.as_bytes(),
+            b":",
+            group,
+            b":",
+            stream,
+        ];
         parts.concat().into()
     }
 }
@@ -77,7 +94,8 @@ pub(super) struct Found {
     pub(super) fields: Fields,
 }
 
-/// Answers a call of an owner that is none any more.
+/// Answers a call of an owner that is none any more: a later one is there, or what it has taken over has
+/// [changed](Tenure::has_changed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
@@ -88,27 +106,56 @@ pub(super) enum TakenOver {
     Well,
     /// The group was made.
     Made,
+    /// The group was there, without what this process had of it: it was set back.
+    SetBack,
     /// A higher token is there.
     Refused(Bytes),
 }
 
-/// Which stream, and under which token.
+/// Pending entries that were taken.
+pub(super) struct Paged {
+    pub(super) page: Page<Found>,
+    /// How many had no body.
+    pub(super) gone: u64,
+    /// The last entry that the group has had, if it is there and was looked for.
+    pub(super) seen: Option<Seen>,
+}
+
+/// What has become of a letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Letter {
+    /// It is written, and its entry acked.
+    Kept,
+    /// An entry of thousands of fields is too much for one step.
+    TooWide,
+    /// The entry is not pending here: it was acked, or taken away.
+    NotOurs,
+}
+
+/// Which stream, and under which token, and which of those under this token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TenureId {
     pub(super) stream: u32,
     token: Arc<str>,
+    consumer: Arc<str>,
 }
 
 /// One owner of a stream, as long as no other one has a higher token.
 #[derive(Clone)]
 pub(super) struct Tenure {
     pub(super) place: Arc<Place>,
-    consumer: Arc<str>,
-    token: Arc<str>,
+    /// What its process is called.
+    name: Arc<str>,
+    pub(super) token: Arc<str>,
+    /// Each take-over has another one.
+    pub(super) consumer: Arc<str>,
     /// Of its messages.
     pub(super) origin: Arc<Origin>,
     acked: Acked,
     link: Link,
+    /// That of the server, as the take-over has found it.
+    history: Arc<str>,
+    has_changed: Arc<AtomicBool>,
 }
 
 impl Tenure {
@@ -119,15 +166,36 @@ impl Tenure {
         acked: Acked,
         link: Link,
     ) -> Self {
-        let consumer = format!("{name}-{token}").into();
         let token = token.to_string();
         Self {
             origin: Arc::new(Origin::new(&token, &place.stream)),
             place,
-            consumer,
+            name: name.into(),
             token: token.into(),
+            consumer: "".into(),
             acked,
             link,
+            history: "".into(),
+            has_changed: Arc::default(),
+        }
+    }
+
+    /// Whether the server has said that the stream, its group or the consumer in it was removed, or made
+    /// again, or that the server itself goes on with another history. What was handed over is not what is
+    /// there now, even if it has the same id.
+    pub(super) fn has_changed(&self) -> bool {
+        self.has_changed.load(Ordering::Relaxed)
+    }
+
+    /// The answer, if the server still takes this owner for one.
+    fn standing(&self, answer: i64) -> Result<i64, Refused> {
+        match answer {
+            -1 => Err(Refused),
+            -2 => {
+                self.has_changed.store(true, Ordering::Relaxed);
+                Err(Refused)
+            }
+            answer => Ok(answer),
         }
     }
 
@@ -135,6 +203,7 @@ impl Tenure {
         TenureId {
             stream: self.place.number,
             token: Arc::clone(&self.token),
+            consumer: Arc::clone(&self.consumer),
         }
     }
 
@@ -156,35 +225,123 @@ impl Tenure {
                 .arg(&*self.place.owner);
             command.arg(other_key).arg(&*self.place.group);
             command.arg(&*self.consumer).arg(&*self.token);
+            command.arg(&*self.history);
             arguments(command);
         };
-        script.run(&self.link, head).await
+        run(script, &self.link, head).await
     }
 
-    /// Takes the stream over, and makes it and its group if they are not there.
-    pub(super) async fn take(
+    /// Runs a script whose answer is a number.
+    async fn count(
         &self,
+        script: &Script,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Result<i64, Refused>, Failure> {
+        let answer = number(&self.run(script, arguments).await?);
+        Ok(self.standing(answer.ok_or_else(incomprehensible)?))
+    }
+
+    /// Executes commands in one step, if the stream is ours. Each has its answer.
+    async fn checked(&self, commands: Vec<Cmd>) -> Result<Result<Vec<Value>, Refused>, Failure> {
+        let mut answers = match &self.link {
+            Link::Server(_) => self.in_transaction(commands).await?,
+            Link::Cluster(_) => {
+                let answers = self.run(&CHECKED, |all| {
+                    for command in &commands {
+                        all.arg(command.args_iter().count());
+                        command.args_iter().for_each(|arg| {
+                            if let redis::Arg::Simple(word) = arg {
+                                all.arg(word);
+                            }
+                        });
+                    }
+                });
+                let answers = list(answers.await?).ok_or_else(incomprehensible)?;
+                answers.into_iter().map(Value::extract_error).collect()
+            }
+        }
+        .into_iter();
+        let stands = answers.next().ok_or_else(incomprehensible)??;
+        let stands = number(&stands).ok_or_else(incomprehensible)?;
+        if let Err(refused) = self.standing(stands) {
+            return Ok(Err(refused));
+        }
+        Ok(Ok(answers.collect::<RedisResult<_>>()?))
+    }
+
+    /// As a transaction, and not as a script: that would make what is read into numbers and text of its
+    /// own and back, which is three times the work for the server. The check is sent as a whole: one that
+    /// the server does not know would let the commands behind it pass.
+    async fn in_transaction(&self, commands: Vec<Cmd>) -> Result<Vec<RedisResult<Value>>, Failure> {
+        let mut all = pipe();
+        all.atomic().ignore_errors();
+        let Place {
+            stream,
+            owner,
+            group,
+            ..
+        } = &*self.place;
+        let check = all.cmd("EVAL").arg(CHECK.code()).arg(2);
+        check.arg(&**stream).arg(&**owner).arg(&**group);
+        check
+            .arg(&*self.consumer)
+            .arg(&*self.token)
+            .arg(&*self.history);
+        for command in commands {
+            all.add_command(command);
+        }
+        Ok(all.query_async(&mut self.link.clone()).await?)
+    }
+
+    /// Takes the stream over, and makes it and its group if they are not there. What this process knows
+    /// of an earlier tenure of it is made good, if the stream is the same.
+    pub(super) async fn take(
+        &mut self,
         start: StreamStart,
-        resume: Option<EntryId>,
+        resume: Option<&Resume>,
     ) -> Result<TakenOver, Failure> {
         let start = match start {
             StreamStart::Earliest => "0",
             StreamStart::Latest => "$",
         };
-        let resume = resume.map(|id| id.to_string()).unwrap_or_default();
+        static TAKEN: AtomicU64 = AtomicU64::new(1);
+        let count = TAKEN.fetch_add(1, Ordering::Relaxed);
+        self.consumer = format!("{}-{}-{count}", self.name, self.token).into();
         let answer = self.run(&TAKE, |command| {
-            command.arg(start).arg(&resume);
+            command.arg(start);
+            let Some(resume) = resume else {
+                command.arg("").arg("").arg("");
+                return;
+            };
+            command.arg(resume.settled.to_string());
+            command.arg(&*resume.token).arg(&*resume.consumer);
+            if let Some(Seen { id, fields }) = &resume.seen {
+                command.arg(id.to_string());
+                for (name, value) in fields {
+                    command.arg(&**name).arg(&**value);
+                }
+            }
         });
-        let [is_ours, more] = tuple(answer.await?).ok_or_else(incomprehensible)?;
-        match (number(&is_ours), number(&more)) {
-            (Some(1), Some(0)) => Ok(TakenOver::Well),
-            (Some(1), Some(1)) => Ok(TakenOver::Made),
-            (Some(0), _) => Ok(TakenOver::Refused(bytes(more).unwrap_or_default())),
-            _ => Err(incomprehensible()),
+        let mut answer = list(answer.await?)
+            .ok_or_else(incomprehensible)?
+            .into_iter();
+        let mut next = || answer.next().ok_or_else(incomprehensible);
+        if number(&next()?) == Some(0) {
+            return Ok(TakenOver::Refused(bytes(next()?).unwrap_or_default()));
         }
+        let taken = match number(&next()?) {
+            Some(0) => TakenOver::Well,
+            Some(1) => TakenOver::Made,
+            Some(2) => TakenOver::SetBack,
+            _ => return Err(incomprehensible()),
+        };
+        let history = bytes(next()?).unwrap_or_default();
+        self.history = String::from_utf8_lossy(&history).into();
+        self.has_changed = Arc::default();
+        Ok(taken)
     }
 
-    /// Takes pending entries between these two. Returns how many had no body as well.
+    /// Takes pending entries between these two.
     pub(super) async fn page(
         &self,
         above: EntryId,
@@ -192,68 +349,53 @@ impl Tenure {
         most: usize,
         most_bytes: usize,
         tidies: bool,
-    ) -> Result<Result<(Page<Found>, u64), Refused>, Failure> {
+    ) -> Result<Result<Paged, Refused>, Failure> {
+        let Some(from) = above.after() else {
+            return Ok(Ok(Paged::empty(above)));
+        };
         let to = below.map_or_else(|| "+".to_owned(), |id| format!("({id}"));
         let answer = self.run(&PAGE, |command| {
-            command.arg(format!("({above}")).arg(&to).arg(most);
+            command.arg(from.to_string()).arg(&to).arg(most);
             command.arg(most_bytes).arg(u8::from(tidies));
         });
-        let answer = list(answer.await?).ok_or_else(incomprehensible)?;
-        if answer.first().and_then(number) == Some(-1) {
-            return Ok(Err(Refused));
+        let mut answer = list(answer.await?).ok_or_else(incomprehensible)?;
+        if answer.is_empty() {
+            return Err(incomprehensible());
         }
-        // The group has gone since the script began to look.
-        let no_group = || Failure::NoGroup;
-        let [is_end, found, gone, last, end] = answer.try_into().map_err(|_| no_group())?;
-        let entry = |value| {
-            let [name, count, body] = tuple(value)?;
-            let attempts = u32::try_from(number(&count)?).ok()?.saturating_sub(1);
-            let found = Found {
-                attempts,
-                is_new: false,
-                fields: fields(body)?,
-            };
-            Some((id(&name)?, found))
-        };
-        let parsed = || {
-            let entries: Option<Vec<_>> = list(found)?.into_iter().map(entry).collect();
-            let page = Page {
-                entries: entries?,
-                last: id(&last),
-                end: match number(&is_end)? {
-                    1 => Some(id(&end)?),
-                    _ => None,
-                },
-            };
-            Some((page, u64::try_from(number(&gone)?).ok()?))
-        };
-        Ok(Ok(parsed().ok_or_else(incomprehensible)?))
+        let stands = number(&answer.remove(0)).ok_or_else(incomprehensible)?;
+        if let Err(refused) = self.standing(stands) {
+            return Ok(Err(refused));
+        }
+        Ok(Ok(paged(answer).ok_or_else(incomprehensible)?))
     }
 
-    /// Reads new entries, and which one is the first pending one above this, of any consumer. The server
-    /// looks for that one after it has handed out the new ones.
+    /// Reads new entries, and which one is the first pending one above this, of any consumer.
     pub(super) async fn read(
         &self,
         above: EntryId,
         most: usize,
-    ) -> Result<(Vec<(EntryId, Found)>, Option<EntryId>), Failure> {
+    ) -> Result<Result<(Vec<(EntryId, Found)>, Option<EntryId>), Refused>, Failure> {
         let Place { stream, group, .. } = &*self.place;
-        let mut both = pipe();
-        both.cmd("XREADGROUP")
-            .arg("GROUP")
-            .arg(&**group)
-            .arg(&*self.consumer);
-        both.arg("COUNT")
+        let mut read = cmd("XREADGROUP");
+        read.arg("GROUP").arg(&**group).arg(&*self.consumer);
+        read.arg("COUNT")
             .arg(most)
             .arg("STREAMS")
             .arg(&**stream)
             .arg(">");
-        both.cmd("XPENDING").arg(&**stream).arg(&**group);
-        both.arg(format!("({above}")).arg("+").arg(1);
-        both.ignore_errors();
-        let answers: Vec<redis::RedisResult<Value>> =
-            both.query_async(&mut self.link.clone()).await?;
-        let [read, pending] = answers.try_into().map_err(|_| incomprehensible())?;
+        let mut commands = vec![read];
+        if let Some(from) = above.after() {
+            let mut pending = cmd("XPENDING");
+            pending.arg(&**stream).arg(&**group);
+            pending.arg(from.to_string()).arg("+").arg(1);
+            commands.push(pending);
+        }
+        let answers = match self.checked(commands).await? {
+            Ok(answers) => answers,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let mut answers = answers.into_iter();
+        let mut next = || answers.next().unwrap_or(Value::Nil);
         let parse = |read, pending| {
             let read = read_of_one(read)?.into_iter().map(|(id, fields)| {
                 let found = Found {
@@ -272,7 +414,8 @@ impl Tenure {
             };
             Some((read.collect(), first))
         };
-        parse(read?, pending?).ok_or_else(incomprehensible)
+        let (read, pending) = (next(), next());
+        Ok(Ok(parse(read, pending).ok_or_else(incomprehensible)?))
     }
 
     /// Acks these, and notes attempts at those.
@@ -281,7 +424,7 @@ impl Tenure {
         acks: &[EntryId],
         notes: impl Iterator<Item = (EntryId, u32)> + Clone,
     ) -> Result<Result<(), Refused>, Failure> {
-        let answer = self.run(&TELL, |command| {
+        let told = self.count(&TELL, |command| {
             command.arg(self.acked.word()).arg(acks.len());
             for id in acks {
                 command.arg(id.to_string());
@@ -290,44 +433,54 @@ impl Tenure {
                 command.arg(id.to_string()).arg(attempts.saturating_add(1));
             }
         });
-        match number(&answer.await?) {
-            Some(-1) => Ok(Err(Refused)),
-            Some(_) => Ok(Ok(())),
-            None => Err(incomprehensible()),
-        }
+        Ok(told.await?.map(drop))
     }
 
     /// Writes an entry into a stream of letters in the slot of this one, with these fields, and acks it.
-    /// Whether that was done: an entry of thousands of fields is too much for one step.
     pub(super) async fn letter(
         &self,
         letters: &[u8],
         id: EntryId,
         why: &[(String, Bytes)],
-    ) -> Result<Result<bool, Refused>, Failure> {
+    ) -> Result<Result<Letter, Refused>, Failure> {
         let answer = self.run_with(&LETTER, Some(letters), |command| {
             command.arg(self.acked.word()).arg(id.to_string());
             for (name, value) in why {
                 command.arg(name).arg(&**value);
             }
         });
-        match number(&answer.await?) {
-            Some(-1) => Ok(Err(Refused)),
-            Some(-2) => Ok(Ok(false)),
-            // With 0 it is not pending any more: the letter was kept before.
-            Some(_) => Ok(Ok(true)),
-            None => Err(incomprehensible()),
-        }
+        let answer = number(&answer.await?).ok_or_else(incomprehensible)?;
+        Ok(self.standing(answer).map(|answer| match answer {
+            0 => Letter::NotOurs,
+            -3 => Letter::TooWide,
+            _ => Letter::Kept,
+        }))
     }
 
-    /// Writes the letter of an entry into a stream in another slot. It may be written twice.
+    /// Writes the letter of an entry into a stream in another slot. It may be written twice. The entry
+    /// is not acked.
     pub(super) async fn letter_elsewhere(
         &self,
         letters: &[u8],
         id: EntryId,
         why: &[(String, Bytes)],
-    ) -> Result<(), Failure> {
-        let found = self.entry(id).await?.unwrap_or_default();
+    ) -> Result<Result<Letter, Refused>, Failure> {
+        let Place { stream, group, .. } = &*self.place;
+        let text = id.to_string();
+        let mut pending = cmd("XPENDING");
+        pending.arg(&**stream).arg(&**group).arg(&text).arg(&text);
+        pending.arg(1).arg(&*self.consumer);
+        let answers = self.checked(vec![pending, self.range(id)]).await?;
+        let [pending, found] = match answers {
+            Ok(answers) => answers.try_into().map_err(|_| incomprehensible())?,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        if list(pending).ok_or_else(incomprehensible)?.is_empty() {
+            return Ok(Ok(Letter::NotOurs));
+        }
+        let found = first(found)
+            .ok_or_else(incomprehensible)?
+            .unwrap_or_default();
         let is_old = |name: &Bytes| why.iter().any(|(ours, _)| ours.as_bytes() == name);
         let mut command = cmd("XADD");
         command.arg(letters).arg("*");
@@ -338,43 +491,88 @@ impl Tenure {
             command.arg(name).arg(&**value);
         }
         let _: Value = command.query_async(&mut self.link.clone()).await?;
-        Ok(())
-    }
-
-    async fn entry(&self, id: EntryId) -> Result<Option<Fields>, Failure> {
-        let mut found = self.entries(&[id]).await?;
-        Ok(found.pop().flatten())
+        Ok(Ok(Letter::Kept))
     }
 
     /// Reads these entries again. Those that are gone are `None`.
-    pub(super) async fn entries(&self, ids: &[EntryId]) -> Result<Vec<Option<Fields>>, Failure> {
-        let mut all = pipe();
-        for id in ids {
-            let id = id.to_string();
-            all.cmd("XRANGE").arg(&*self.place.stream).arg(&id).arg(&id);
-        }
-        let answers: Vec<Value> = all.query_async(&mut self.link.clone()).await?;
-        let entry = |answer| {
-            let mut found = entries(answer)?;
-            Some(found.pop().map(|(_, fields)| fields))
+    pub(super) async fn entries(
+        &self,
+        ids: &[EntryId],
+    ) -> Result<Result<Vec<Option<Fields>>, Refused>, Failure> {
+        let ranges = ids.iter().map(|id| self.range(*id)).collect();
+        let answers = match self.checked(ranges).await? {
+            Ok(answers) => answers,
+            Err(refused) => return Ok(Err(refused)),
         };
-        let found: Option<Vec<_>> = answers.into_iter().map(entry).collect();
-        found.ok_or_else(incomprehensible)
+        let found: Option<Vec<_>> = answers.into_iter().map(first).collect();
+        Ok(Ok(found.ok_or_else(incomprehensible)?))
+    }
+
+    fn range(&self, id: EntryId) -> Cmd {
+        let id = id.to_string();
+        let mut range = cmd("XRANGE");
+        range.arg(&*self.place.stream).arg(&id).arg(&id);
+        range
     }
 
     /// Cuts off what all groups have had and acked. Returns how many that were.
     pub(super) async fn trim(&self) -> Result<Result<u64, Refused>, Failure> {
-        match number(&self.run(&TRIM, |_| {}).await?) {
-            Some(-1) => Ok(Err(Refused)),
-            Some(cut) => Ok(Ok(cut.unsigned_abs())),
-            None => Err(incomprehensible()),
-        }
+        Ok(self.count(&TRIM, |_| {}).await?.map(i64::unsigned_abs))
     }
 
     /// Removes the consumer if it has nothing pending.
     pub(super) async fn leave(&self) -> Result<(), Failure> {
         self.run(&LEAVE, |_| {}).await.map(drop)
     }
+}
+
+impl Paged {
+    /// There is nothing above this, which is the last of all ids.
+    fn empty(above: EntryId) -> Self {
+        let page = Page {
+            entries: Vec::new(),
+            last: None,
+            end: Some(above),
+        };
+        Self {
+            page,
+            gone: 0,
+            seen: None,
+        }
+    }
+}
+
+/// What the script says behind its first word.
+fn paged(answer: Vec<Value>) -> Option<Paged> {
+    let [found, gone, last, end, known] = answer.try_into().ok()?;
+    let entry = |value| {
+        let [name, count, body] = tuple(value)?;
+        let found = Found {
+            attempts: u32::try_from(number(&count)?.saturating_sub(1)).unwrap_or(u32::MAX),
+            is_new: false,
+            fields: fields(body)?,
+        };
+        Some((id(&name)?, found))
+    };
+    let entries: Option<Vec<_>> = list(found)?.into_iter().map(entry).collect();
+    let (end, known) = (id(&end), fields(known)?);
+    let page = Page {
+        entries: entries?,
+        last: id(&last),
+        end,
+    };
+    let seen = end.filter(|_| !known.is_empty());
+    Some(Paged {
+        page,
+        gone: u64::try_from(number(&gone)?).ok()?,
+        seen: seen.map(|id| Seen { id, fields: known }),
+    })
+}
+
+/// The fields of the first entry of an answer of `XRANGE`; none if there is no entry.
+fn first(answer: Value) -> Option<Option<Fields>> {
+    let found = entries(answer)?.into_iter().next();
+    Some(found.map(|(_, fields)| fields))
 }
 
 /// Waits until the stream has something above this, and returns after so many milliseconds if not. Nothing

@@ -74,7 +74,7 @@ async fn two_holders(kind: RedisKind, sinks: &mut [&mut Sink; 2]) {
         .acquire("known", Duration::from_secs(60))
         .await
         .unwrap();
-    while execute(&replica, "EXISTS {leases}:lease:known").await != "1" {
+    while execute(&replica, "EXISTS {leases}:keylane:lease:known").await != "1" {
         sleep(Duration::from_millis(10)).await;
     }
 

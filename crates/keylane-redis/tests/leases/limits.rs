@@ -72,7 +72,11 @@ async fn a_lease_that_has_ended_leaves_nothing_behind() {
             assert_eq!(renewed, at % 2 == 1, "{kind}: lease {at}");
         }
         store.release(&owner, &claims).await.unwrap();
-        assert_eq!(execute(&server, "KEYS *").await, "{leases}:token", "{kind}");
+        assert_eq!(
+            execute(&server, "KEYS *").await,
+            "{leases}:keylane:lease-token",
+            "{kind}"
+        );
     })
     .await;
 }

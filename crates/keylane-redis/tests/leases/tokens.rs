@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylane_leases::store::{Answer, LeaseStore, Wish};
+use keylane_leases::store::{Answer, Claim, LeaseStore, Wish};
 use keylane_leases::{Owner, Token};
 use keylane_testkit::servers::RedisKind;
 
@@ -41,18 +41,41 @@ async fn tokens_are_times_that_scripts_can_count_with() {
     }
 }
 
-/// A clock that was set back: the last token is ahead of it, and each one that follows is one more.
-/// As far as numbers are exact.
+/// A clock that was set back: the last token is ahead of it, and each one that follows is one more, up to
+/// the end of the type.
 #[tokio::test]
 async fn a_clock_that_is_behind_changes_nothing() {
     for kind in RedisKind::ALL {
-        let (server, namespace) = (shared(kind).await, new_namespace());
-        let store = store(&server.url(), &namespace);
-        let last: u64 = (1 << 53) - 4;
-        execute(server, &format!("SET {{{namespace}}}:token {last}")).await;
-        let tokens = granted(&*store, ["a".to_owned(), "b".to_owned()]).await;
-        assert_eq!(tokens, [Token(last + 1), Token(last + 2)], "{kind}");
-        let tokens = granted(&*store, ["c".to_owned()]).await;
-        assert_eq!(tokens, [Token((1 << 53) - 1)], "{kind}");
+        for last in [
+            (1 << 53) - 2,
+            1 << 53,
+            i64::MAX as u64 - 1,
+            9_999_999_999_999_999_999,
+            u64::MAX - 3,
+        ] {
+            let (server, namespace) = (shared(kind).await, new_namespace());
+            let store = store(&server.url(), &namespace);
+            execute(
+                server,
+                &format!("SET {{{namespace}}}:keylane:lease-token {last}"),
+            )
+            .await;
+            let tokens = granted(&*store, ["a".to_owned(), "b".to_owned()]).await;
+            assert_eq!(tokens, [Token(last + 1), Token(last + 2)], "{kind}");
+            let tokens = granted(&*store, ["c".to_owned()]).await;
+            assert_eq!(tokens, [Token(last + 3)], "{kind}");
+            let owner = Owner::random();
+            let wishes = [Wish::new("d", TTL)];
+            let answers = store.acquire(&owner, &wishes).await;
+            let Ok([Answer::Granted(token)]) = answers.as_deref() else {
+                // There is none above the highest, and it says so.
+                assert_eq!(last, u64::MAX - 3, "{kind}");
+                continue;
+            };
+            let claims = [Claim::new("d", *token, TTL)];
+            assert_eq!(store.renew(&owner, &claims).await, Ok(vec![true]));
+            store.release(&owner, &claims).await.unwrap();
+            assert_eq!(store.renew(&owner, &claims).await, Ok(vec![false]));
+        }
     }
 }

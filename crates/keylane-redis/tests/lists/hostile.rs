@@ -7,13 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
 use keylane::{Dispatcher, Intake, IntakeSettings, OnExhausted};
-use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListPosition, ListQueue, ListSource};
+use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
 use keylane_testkit::servers::{self, RedisKind};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+use crate::direct::Direct;
 use crate::late::Late;
 use crate::state::{beside, check, check_idle};
 use crate::support::{builder, connect, new_name, own, shared, until};
@@ -139,47 +140,6 @@ fn numbered(key: &str, numbers: std::ops::RangeInclusive<u32>) -> Vec<String> {
     numbers.map(|n| format!("{key}:{n}")).collect()
 }
 
-/// A source that the test drives by itself.
-struct Direct(ListSource);
-
-impl Direct {
-    async fn open(queue: &ListQueue) -> Self {
-        let mut source = queue.source();
-        source.open().await.unwrap();
-        Self(source)
-    }
-
-    /// What one call hands over.
-    async fn receive(&mut self, room: usize) -> Vec<(RawMessage, ListPosition)> {
-        let mut into = Deliveries::new(room, Instant::now() + Duration::from_secs(5));
-        let received = timeout(Duration::from_secs(30), self.0.receive(&mut into)).await;
-        received.expect("in time").expect("the source is well");
-        let handed = into.take().into_iter();
-        handed
-            .map(|delivery| (delivery.message, delivery.position))
-            .collect()
-    }
-
-    async fn receive_all(&mut self, count: usize) -> Vec<(RawMessage, ListPosition)> {
-        let mut all = Vec::new();
-        let limit = Instant::now() + Duration::from_secs(20);
-        while all.len() < count {
-            assert!(Instant::now() < limit, "{} of {count} have come", all.len());
-            all.extend(self.receive(count - all.len()).await);
-        }
-        all
-    }
-
-    async fn ack(&mut self, handed: &[(RawMessage, ListPosition)]) {
-        let settled: Vec<_> = handed
-            .iter()
-            .map(|(_, position)| Settlement::new(position.clone(), Outcome::Done))
-            .collect();
-        self.0.settle(&settled).await.unwrap();
-        self.0.confirm().await.unwrap();
-    }
-}
-
 /// A request of a connection that was given up reaches the server when the worker goes on with another
 /// connection. No worker is told of what it takes.
 #[tokio::test]
@@ -229,7 +189,8 @@ async fn a_turn_that_is_executed_twice_strands_nothing() {
         use futures::StreamExt;
         let line = monitor.next().await.unwrap();
         let words: Vec<_> = line.split('"').skip(1).step_by(2).collect();
-        if words[0].eq_ignore_ascii_case("evalsha") && words.len() > 8 && words[8] == "4" {
+        // Behind nine keys, the worker, its lease and the rule.
+        if words[0].eq_ignore_ascii_case("evalsha") && words.len() > 16 && words[15] == "4" {
             turn = Some(
                 words
                     .iter()

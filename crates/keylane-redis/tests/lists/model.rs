@@ -62,6 +62,8 @@ struct Model {
     /// Acked by a worker that has not been told whether that was heard: these may come again.
     acked: HashSet<u64>,
     tokens: HashSet<u64>,
+    /// The last one before all of it.
+    last_token: u64,
     /// The newest of each element.
     newest: HashMap<u64, u64>,
     again: u64,
@@ -72,6 +74,11 @@ impl Model {
     fn handed(&mut self, at: usize, key: u64, id: u64, position: ListPosition) {
         let token = position.token();
         assert!(self.tokens.insert(token), "{token} comes twice");
+        assert!(
+            token > self.last_token,
+            "{token} is not above {}",
+            self.last_token
+        );
         let newest = self.newest.entry(id).or_default();
         // The worker has had it for a while, and does not know that it has lost it.
         let is_late = token < *newest;
@@ -222,13 +229,34 @@ async fn kill(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_element_is_in_one_place() {
     for seed in 0..3 {
-        run(seed).await;
+        run(seed, None).await;
     }
 }
 
-async fn run(seed: u64) {
+/// Tokens at the ends of what numbers can be: of those of a script, of a signed one, and of all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_element_is_in_one_place_at_the_ends_of_numbers() {
+    let last_tokens = [
+        (1 << 53) - 90,
+        10_000_000_000_000_000 - 90,
+        (1 << 63) - 90,
+        u64::MAX - 50_000,
+    ];
+    for (seed, last_token) in (0..).zip(last_tokens) {
+        run(seed % 3, Some(last_token)).await;
+    }
+}
+
+async fn run(seed: u64, last_token: Option<u64>) {
     let server = shared(RedisKind::ALL[seed as usize]).await;
     let list = new_name("model");
+    if let Some(last) = last_token {
+        let token = beside(&list, "token");
+        server
+            .execute(&["SET", &token, &last.to_string()])
+            .await
+            .unwrap();
+    }
     let builder = builder(&server.url(), &list).most_sent(30);
     let builder = match seed {
         1 => builder.exact_starts(),
@@ -243,6 +271,7 @@ async fn run(seed: u64) {
         open: BTreeMap::new(),
         acked: HashSet::new(),
         tokens: HashSet::new(),
+        last_token: last_token.unwrap_or(0),
         newest: HashMap::new(),
         again: 0,
     };

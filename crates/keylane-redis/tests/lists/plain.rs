@@ -278,7 +278,7 @@ async fn a_spool_delivers_to_a_list() {
     let mut handled: HashMap<Bytes, Vec<u32>> = HashMap::new();
     for _ in 0..10 {
         let (message, _) = next(&mut see).await;
-        assert_eq!(message.id.as_ref().map(Bytes::len), Some(20));
+        assert_eq!(message.id.as_ref().map(Bytes::len), Some(24));
         let n = std::str::from_utf8(&message.payload)
             .unwrap()
             .parse()

@@ -20,6 +20,10 @@ local function count(worker, element)
 end
 
 local last = redis.call('GET', prefix .. 'token') or '0'
+local function is_above(one, other)
+  if #one ~= #other then return #one > #other end
+  return one > other
+end
 for _, worker in ipairs(redis.call('ZRANGE', prefix .. 'workers', 0, -1)) do
   known[worker] = true
   local work = redis.call('HGETALL', prefix .. 'work:' .. worker)
@@ -27,14 +31,18 @@ for _, worker in ipairs(redis.call('ZRANGE', prefix .. 'workers', 0, -1)) do
   for at = 1, #work, 2 do
     held[work[at]] = true
     count(worker, work[at + 1])
-    if tonumber(work[at]) > tonumber(last) then say('token %s is higher than the last', work[at]) end
+    if is_above(work[at], last) then say('token %s is higher than the last', work[at]) end
   end
   for _, element in ipairs(redis.call('LRANGE', prefix .. 'inbox:' .. worker, 0, -1)) do
     if not key_of(element) then say('an element without a key is in the inbox of %s', worker) end
     count(worker, element)
   end
-  for _, token in ipairs(redis.call('HKEYS', prefix .. 'attempts:' .. worker)) do
-    if not held[token] then say('attempts of %s, which %s does not hold', token, worker) end
+  local noted = redis.call('HGETALL', prefix .. 'attempts:' .. worker)
+  for at = 1, #noted, 2 do
+    -- Of what has become a letter it is said until it has settled.
+    if (held[noted[at]] or false) == (noted[at + 1] == 'letter') then
+      say('attempts of %s, which %s does not hold', noted[at], worker)
+    end
   end
 end
 

@@ -5,9 +5,12 @@ use redis::{Script, cmd};
 
 /// The name of a key beside a list.
 pub(crate) fn beside(list: &str, what: &str) -> String {
-    match list.contains('{') {
-        true => format!("{list}:keylane:{what}"),
-        false => format!("{{{list}}}:keylane:{what}"),
+    let tag = list
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'));
+    match tag {
+        Some((tag, _)) => format!("{{{tag}}}:keylane:{}:{list}:{what}", list.len()),
+        None => format!("{{{list}}}:keylane:{what}"),
     }
 }
 

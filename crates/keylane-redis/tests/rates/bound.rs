@@ -156,7 +156,7 @@ async fn a_clock_that_was_set_back_costs_one_burst() {
         let rate = rate.borrow(0).build().unwrap();
         // As it was left by a clock that was a day ahead.
         let ahead = Starts::new(&server).await.now().await + 24 * 3_600 * 1_000_000;
-        let set = ["SET", "{rate}:rate:total", &format!("{ahead}000")];
+        let set = ["SET", "{rate}:keylane:rate:total", &format!("{ahead}000")];
         server.execute(&set).await.unwrap();
         let Err(TryAcquireError::NotYet { after }) = rate.try_acquire("").await else {
             panic!("{kind}: granted");
@@ -183,7 +183,7 @@ async fn parts_of_microseconds_count() {
             rate.try_acquire("key").await.unwrap();
         }
         let after = starts.now().await;
-        let kept = execute(&server, "GET {rate}:rate:key:key").await;
+        let kept = execute(&server, "GET {rate}:keylane:rate:key:key").await;
         let first = kept.parse::<u64>().unwrap() - 999 * EACH;
         assert_eq!(
             first % 1_000,

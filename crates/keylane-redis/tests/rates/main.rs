@@ -5,6 +5,7 @@
 mod away;
 mod bound;
 mod calls;
+mod clocks;
 mod endings;
 mod limits;
 mod support;

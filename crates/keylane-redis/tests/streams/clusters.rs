@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use keylane::source::{LetterCause, Source as _, SourceLetter};
-use keylane_redis::{Redis, StreamSource, partition_of};
+use keylane::source::{LetterCause, RawMessage, Source as _, SourceLetter};
+use keylane_redis::{Redis, StreamSink, StreamSource, partition_of};
 use keylane_testkit::servers::{RedisCluster, RedisKind};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -151,4 +151,155 @@ async fn a_letter_in_the_slot_of_its_stream() {
         (length("{shop}dead").await, length("{shop}orders:1").await),
         (1, 0)
     );
+}
+
+/// Moves the slot of a key to another node, with all that is in it.
+async fn move_slot(cluster: &RedisCluster, key: &str, to: usize) {
+    let ask = async |node: usize, words: &[&str]| {
+        let answer = cluster.node(node).execute(words).await;
+        answer.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    };
+    let slot = ask(0, &["CLUSTER", "KEYSLOT", key]).await;
+    let nodes = cluster.nodes().len();
+    let mut from = None;
+    for node in 0..nodes {
+        let nodes = ask(node, &["CLUSTER", "NODES"]).await;
+        let myself = nodes.lines().find(|line| line.contains("myself")).unwrap();
+        let number: u64 = slot.parse().unwrap();
+        let ranges = myself
+            .trim()
+            .split(' ')
+            .skip(8)
+            .filter(|range| !range.starts_with('['));
+        let owns = ranges.into_iter().any(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            (first.parse().unwrap()..=last.parse().unwrap()).contains(&number)
+        });
+        if owns {
+            from = Some(node);
+        }
+    }
+    let from = from.unwrap();
+    if from == to {
+        return;
+    }
+    let (source, target) = (
+        ask(from, &["CLUSTER", "MYID"]).await,
+        ask(to, &["CLUSTER", "MYID"]).await,
+    );
+    ask(to, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]).await;
+    ask(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]).await;
+    let port = cluster.node(to).port().to_string();
+    loop {
+        let keys = ask(from, &["CLUSTER", "GETKEYSINSLOT", &slot, "100"]).await;
+        let keys: Vec<&str> = keys.lines().filter(|key| !key.is_empty()).collect();
+        if keys.is_empty() {
+            break;
+        }
+        let migrate = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+        ask(from, &[&migrate[..], &keys].concat()).await;
+    }
+    for node in [to, from]
+        .into_iter()
+        .chain((0..nodes).filter(|node| ![to, from].contains(node)))
+    {
+        ask(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &target]).await;
+    }
+}
+
+/// A sink whose stream has moved to another node goes on there: what was pushed before, meanwhile and
+/// after that is there once, in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sink_follows_its_stream() {
+    show_log();
+    for kind in RedisKind::ALL {
+        let cluster = RedisCluster::start(kind, 3).await.unwrap();
+        let urls = cluster.urls();
+        let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
+        let sink = StreamSink::partitions(&redis, "orders", 1).unwrap();
+        let mut pushed = Vec::new();
+        let mut next = 0_u64;
+        let mut push = async |count: u64| {
+            let messages: Vec<_> = (next..next + count)
+                .map(|number| RawMessage::new(number.to_string()).key("a"))
+                .collect();
+            next += count;
+            let until = tokio::time::Instant::now() + Duration::from_secs(20);
+            while let Err(error) = sink.push_all(&messages).await {
+                // While it moves it may be nowhere.
+                assert!(error.is_retryable(), "{kind}: {error}");
+                assert!(tokio::time::Instant::now() < until, "{kind}: {error}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            pushed.extend(messages.into_iter().map(|message| message.payload));
+        };
+        push(3).await;
+        for to in [0, 1, 2, 0] {
+            move_slot(&cluster, "orders:0", to).await;
+            push(1).await;
+            push(3).await;
+        }
+        let client = ClusterClient::new(urls.clone()).unwrap();
+        let mut link = client.get_async_connection().await.unwrap();
+        let mut range = cmd("XRANGE");
+        range.arg("orders:0").arg("-").arg("+");
+        let entries: Vec<(String, Vec<(String, String)>)> =
+            range.query_async(&mut link).await.unwrap();
+        let entries: Vec<_> = entries
+            .into_iter()
+            .map(|(_, fields)| fields[1].1.clone())
+            .collect();
+        assert_eq!(entries, pushed, "{kind}");
+    }
+}
+
+/// A source whose streams move goes on there, without a loss and in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_follows_its_streams() {
+    show_log();
+    for kind in RedisKind::ALL {
+        let cluster = RedisCluster::start(kind, 3).await.unwrap();
+        let urls = cluster.urls();
+        let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
+        let sink = StreamSink::new(&redis, "orders").unwrap();
+        let source = StreamSource::builder(&redis, "g").stream("orders");
+        let mut source = Driven::open(source.lease(LEASE).build().unwrap()).await;
+        for (round, to) in [0, 1, 2, 0].into_iter().enumerate() {
+            let number = round as u64;
+            sink.push(&RawMessage::new(format!("{number}")).key("a"))
+                .await
+                .unwrap();
+            let handed = receive_or_again(&mut source, &number.to_string()).await;
+            move_slot(&cluster, "orders", to).await;
+            // What was handed out is acked, or comes again.
+            source.settle(&handed).await;
+            let _ = source.0.confirm().await;
+        }
+        let number = 9;
+        sink.push(&RawMessage::new(format!("{number}")).key("a"))
+            .await
+            .unwrap();
+        receive_or_again(&mut source, &number.to_string()).await;
+    }
+}
+
+/// Receives until this comes, and opens the source again if it fails, as the driver does.
+async fn receive_or_again(source: &mut Driven, payload: &str) -> crate::support::Handed {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        assert!(
+            tokio::time::Instant::now() < until,
+            "{payload} has not come"
+        );
+        let wait = tokio::time::Instant::now() + Duration::from_millis(500);
+        let mut into = keylane::source::Deliveries::new(100, wait);
+        if source.0.receive(&mut into).await.is_err() {
+            source.0.open().await.unwrap();
+        }
+        let handed = into.take();
+        if payloads(&handed).iter().any(|one| one == payload) {
+            return handed;
+        }
+        source.settle(&handed).await;
+    }
 }

@@ -201,7 +201,7 @@ impl Site for Place {
                 let client = self.client().await;
                 let (seconds, _): (u64, u64) = client.run(&["TIME"]).await;
                 let score = ((seconds + 1) * 1_000 + LEASE.as_millis() as u64).to_string();
-                let members = format!("{{{}}}:keylane:{}:members", self.stream(0), self.name);
+                let members = format!("{{{}}}:keylane:members:{}", self.stream(0), self.name);
                 for number in 0..self.partitions {
                     let name = format!("000-{number}");
                     let _: u64 = client.run(&["ZADD", &members, &score, &name]).await;

@@ -171,7 +171,7 @@ async fn nothing_more_comes_of_a_stream_that_is_to_go() {
     // A member that was there before, for a moment.
     let (seconds, _): (u64, u64) = client.run(&["TIME"]).await;
     let until = ((seconds + 1) * 1_000 + LEASE.as_millis() as u64).to_string();
-    let members = format!("{{{name}}}:keylane:g:members");
+    let members = format!("{{{name}}}:keylane:members:g");
     let _: u64 = client.run(&["ZADD", &members, &until, "000"]).await;
     let revoked = loop {
         if let (_, Received::Revoked(revoked)) = source.once(0, Duration::from_secs(1)).await {

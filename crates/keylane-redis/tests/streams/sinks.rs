@@ -105,7 +105,7 @@ async fn a_spool_delivers_to_a_stream() {
     let mut numbers: HashMap<Vec<u8>, Vec<u32>> = HashMap::new();
     for fields in all {
         let field = |name: &str| fields.iter().find(|(of, _)| of == name).unwrap().1.clone();
-        assert_eq!(field("id").len(), 20);
+        assert_eq!(field("id").len(), 24);
         let number = text(&field("payload")).parse().unwrap();
         numbers.entry(field("key")).or_default().push(number);
     }

@@ -122,6 +122,7 @@ impl Client {
         let groups = self.groups(stream).await;
         match groups.into_iter().find(|(name, ..)| name == group) {
             None => self.run(&["XLEN", stream]).await,
+            Some((_, pending, last)) if last == format!("{0}-{0}", u64::MAX) => pending,
             Some((_, pending, last)) => {
                 let from = format!("({last}");
                 let new: Vec<Value> = self.run(&["XRANGE", stream, &from, "+"]).await;

@@ -1,8 +1,11 @@
--- Keys beside the list, all with this name in front.
-local list, prefix = KEYS[1], ARGV[1]
-local workers, owners, letters = prefix .. 'workers', prefix .. 'owners', prefix .. 'letters'
--- Of each worker, the last token that it was told of, or should have been.
-local told = prefix .. 'told'
+-- The keys. All that a script may touch are declared: while their slot moves, a cluster has it wait until
+-- all of them are on one node. The last three are those of one worker.
+local list, workers, owners, told, last_token, letters, work, inbox, noted = unpack(KEYS, 1, 9)
+-- owners: of each key, how many elements are open, and with which worker.
+-- told: of each worker, the number of its last call that was done.
+-- work: of each place, the element. It is the token of the first hand-out, and elements are in its order.
+-- noted: of each place, the attempts; or that its letter is kept, and no element is there any more.
+local KEPT = 'letter'
 
 -- Most elements in one command: what `unpack` can put on the stack is limited.
 local SLICE = 1000
@@ -10,12 +13,51 @@ local MAGIC = '\0kl1'
 local HEAD = '>I4BI4'
 
 local time = redis.call('TIME')
-local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local millis = math.floor(micros / 1000)
+local micros = time[1] .. string.format('%06d', time[2])
+local millis = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function held_by(worker) return prefix .. 'work:' .. worker end
-local function sent_to(worker) return prefix .. 'inbox:' .. worker end
-local function noted_of(worker) return prefix .. 'attempts:' .. worker end
+-- Tokens, places, times in microseconds and the numbers of calls may be above 2^53, up to which numbers are
+-- exact here. They stay text, without zeros in front.
+local LAST = '18446744073709551615'
+local function is_below(one, other)
+  if #one ~= #other then return #one < #other end
+  return one < other
+end
+
+-- The parts that are numbers: how often 10^15, as text, and the rest.
+local function parts(number)
+  return string.sub(number, 1, -16), tonumber(string.sub(number, -15))
+end
+
+local function whole(head, rest)
+  return string.format(head == '' and '%.0f' or head .. '%015.0f', rest)
+end
+
+local function plus(number, more)
+  local head, rest = parts(number)
+  if rest + more < 1e15 then return whole(head, rest + more) end
+  return whole(plus(head == '' and '0' or head, 1), rest + more - 1e15)
+end
+
+-- Those that are above `after`, lowest first.
+local function in_order(numbers, after)
+  local heads, rests = {}, {}
+  for _, number in ipairs(numbers) do
+    if is_below(after, number) then
+      local head, rest = parts(number)
+      if not rests[head] then heads[#heads + 1], rests[head] = head, {} end
+      table.insert(rests[head], rest)
+    end
+  end
+  table.sort(heads, is_below)
+  local sorted = {}
+  for _, head in ipairs(heads) do
+    -- As numbers, which are compared fast: there may be very many.
+    table.sort(rests[head])
+    for _, rest in ipairs(rests[head]) do sorted[#sorted + 1] = whole(head, rest) end
+  end
+  return sorted
+end
 
 -- An element in an envelope: attempts, flags, length of the key, key, body. See `element.rs`.
 local function envelope(element)
@@ -52,25 +94,14 @@ local function with_attempts(element, attempts, is_suspect)
   return MAGIC .. struct.pack(HEAD, attempts, flags, length) .. string.sub(element, 14)
 end
 
--- The element with its key in front, by the rule of the reader, and the key; `false` if it has none.
-local function keyed(element, rule)
-  local _, flags, length = envelope(element)
-  if flags then
-    return element, flags % 2 == 1 and string.sub(element, 14, 13 + length)
-  end
-  if rule == '' then return element, false end
-  local how, key = string.sub(rule, 1, 1), nil
-  if how == 'j' then
-    local good, value = pcall(cjson.decode, element)
-    if good and type(value) == 'table' then key = value[string.sub(rule, 2)] end
-    if type(key) == 'number' then key = string.format('%.17g', key) end
-    if type(key) ~= 'string' then return element, false end
-  else
-    local at = string.find(element, string.sub(rule, 2), 1, true)
-    if not at then return element, false end
-    key = string.sub(element, 1, at - 1)
-  end
-  return wrap(0, 5, key, element), key
+-- The element that is held in this place, with the attempts that were noted; nothing if there is none.
+local function held_in(place)
+  local element = redis.call('HGET', work, place)
+  if not element then return end
+  local known, flags = envelope(element)
+  local attempts = tonumber(redis.call('HGET', noted, place) or nil)
+  if not attempts or attempts == (known or 0) then return element end
+  return with_attempts(element, attempts, flags ~= nil and has(flags, 2))
 end
 
 local function in_slices(all, call)
@@ -79,64 +110,55 @@ local function in_slices(all, call)
   end
 end
 
--- So many new tokens: the one before the first. They grow also where the last ones were lost with the
--- server, as long as its clock does not go back.
+-- So many new tokens. They grow also where the last ones were lost with the server, as long as its clock
+-- does not go back.
 local function tokens(count)
-  local last = math.max(tonumber(redis.call('GET', prefix .. 'token') or '0'), micros)
-  redis.call('SET', prefix .. 'token', string.format('%.0f', last + count))
-  return last
+  local last = redis.call('GET', last_token) or '0'
+  if is_below(last, micros) then last = micros end
+  local new = {}
+  for at = 1, count do
+    last = plus(last, 1)
+    new[at] = last
+  end
+  if is_below(LAST, last) then error({ err = 'ERR there are no more tokens for this list' }) end
+  redis.call('SET', last_token, last)
+  return new
 end
 
 -- Fails if a key is of another type, before anything has changed: a script that fails in its middle has
 -- done what stands before that.
-local function look_at(worker)
+local function look_at_all()
   redis.call('LLEN', list)
   redis.call('HLEN', owners)
   redis.call('HLEN', told)
-  redis.call('HLEN', held_by(worker))
-  redis.call('LLEN', sent_to(worker))
-  redis.call('HLEN', noted_of(worker))
+  redis.call('HLEN', work)
+  redis.call('LLEN', inbox)
+  redis.call('HLEN', noted)
 end
 
--- What a worker holds, oldest first: pairs of token and element.
-local function held(worker)
-  local flat, tokens, elements = redis.call('HGETALL', held_by(worker)), {}, {}
-  for at = 1, #flat, 2 do
-    -- As numbers, which are compared fast: there may be very many.
-    local token = tonumber(flat[at])
-    tokens[#tokens + 1], elements[token] = token, flat[at + 1]
-  end
-  table.sort(tokens)
-  local all = {}
-  for at, token in ipairs(tokens) do
-    all[at] = { string.format('%.0f', token), elements[token] }
-  end
-  return all
+-- How many of a key are open, and with whom.
+local function opened(owned)
+  if not owned then return 0 end
+  local count, who = string.match(owned, '^(%d+):(.*)$')
+  return tonumber(count or 0), who
 end
 
-local function noted(worker)
-  local flat, attempts = redis.call('HGETALL', noted_of(worker)), {}
-  for at = 1, #flat, 2 do attempts[flat[at]] = tonumber(flat[at + 1]) end
-  return attempts
-end
-
--- Puts all that a worker has back to the front of the list, in its order, and ends the worker.
+-- Puts all that the worker has back to the front of the list, in its order, and ends the worker.
 local function give_back(worker, is_dead)
-  look_at(worker)
-  local back, keys, attempts = {}, {}, noted(worker)
+  look_at_all()
+  local back, keys, elements = {}, {}, {}
   local function free(element)
     local key = key_of(element)
     if key then keys[key] = true end
   end
-  for _, one in ipairs(held(worker)) do
-    local token, element = one[1], one[2]
+  for _, place in ipairs(in_order(redis.call('HKEYS', work), '')) do
+    local element = held_in(place)
     free(element)
     local known, flags = envelope(element)
-    local count = attempts[token] or known or 0
     local is_suspect = is_dead or (flags ~= nil and has(flags, 2))
-    back[#back + 1] = with_attempts(element, count, is_suspect)
+    back[#back + 1] = with_attempts(element, known or 0, is_suspect)
   end
-  for _, element in ipairs(redis.call('LRANGE', sent_to(worker), 0, -1)) do
+  for _, element in ipairs(redis.call('LRANGE', inbox, 0, -1)) do
     free(element)
     local known, flags = envelope(element)
     if known then element = with_attempts(element, known, has(flags, 2)) end
@@ -148,17 +170,10 @@ local function give_back(worker, is_dead)
   local turned = {}
   for at = #back, 1, -1 do turned[#turned + 1] = back[at] end
   in_slices(turned, function(...) redis.call('RPUSH', list, ...) end)
-  redis.call('DEL', held_by(worker), sent_to(worker), noted_of(worker))
+  redis.call('DEL', work, inbox, noted)
   redis.call('HDEL', told, worker)
   redis.call('ZREM', workers, worker)
   return #back
-end
-
--- Gives back what the workers have whose leases have run out: of one of them, because that may be much.
-local function give_back_expired()
-  local expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. millis, 'LIMIT', 0, 1)
-  if #expired == 0 then return -1 end
-  return give_back(expired[1], true)
 end
 
 -- Whether a worker has its lease, which lasts for so many milliseconds from now on.
@@ -167,3 +182,7 @@ local function renew(worker, ttl)
   redis.call('ZADD', workers, millis + ttl, worker)
   return true
 end
+
+-- What a worker is told that has no lease: it knows by the last token whether this server has been there
+-- before.
+local function unknown() return { 0, redis.call('GET', last_token) or '0' } end

@@ -1,5 +1,5 @@
--- Puts the oldest letters back to the end of the list, as they were. ARGV: prefix, how many.
-local count = tonumber(ARGV[2])
+-- Puts the oldest letters back to the end of the list, as they were. ARGV: how many.
+local count = tonumber(ARGV[1])
 local from = redis.call('LRANGE', letters, -count, -1)
 local back = {}
 for i = #from, 1, -1 do

@@ -7,17 +7,18 @@
 -- microseconds until there is one more.
 --
 -- What is kept is the time at which all that was taken would be used up evenly, in nanoseconds
--- since 1970. It is read in two parts, and differences are of 100 days at most: numbers here are
--- exact up to 2^53.
+-- since 1970, as text. Numbers here are exact up to 2^53: seconds and nanoseconds are apart, and
+-- differences are of 100 days at most.
 local call = redis.call
+local SECOND = 1000000000
 local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
+local seconds, nanos = tonumber(time[1]), time[2] * 1000
 local kept = call('MGET', unpack(KEYS))
 
 local function rate(each, burst, value)
   local rate = { each = tonumber(each), full = each * burst, ahead = 0 }
   if value then
-    local ahead = (string.sub(value, 1, -4) - now) * 1000 + string.sub(value, -3)
+    local ahead = (string.sub(value, 1, -10) - seconds) * SECOND + string.sub(value, -9) - nanos
     rate.ahead = math.max(0, math.min(ahead, rate.full))
     -- The clock was set back: from here on it recovers as ever, if that is kept.
     rate.is_changed = ahead > rate.full
@@ -44,8 +45,8 @@ local function keep(key, rate)
   if not rate.is_changed then
     return
   end
-  local micros = now + math.floor(rate.ahead / 1000)
-  local value = string.format('%.0f%03d', micros, rate.ahead % 1000)
+  local at = nanos + rate.ahead
+  local value = string.format('%.0f%09.0f', seconds + math.floor(at / SECOND), at % SECOND)
   -- Until then it says something.
   call('SET', key, value, 'PX', string.format('%.0f', math.ceil(rate.ahead / 1000000)))
 end

@@ -1,11 +1,3 @@
-local stream, owner = KEYS[1], KEYS[2]
-local group, consumer, token = ARGV[1], ARGV[2], ARGV[3]
-
--- Whether no later owner has taken the stream over.
-local function is_ours()
-  return redis.call('GET', owner) == token
-end
-
 -- The fields of an answer of XINFO, by their names.
 local function named(flat)
   local fields = {}
@@ -15,15 +7,30 @@ local function named(flat)
   return fields
 end
 
+-- What XINFO says of the group, if the stream and the group are there.
+local function group_now()
+  local groups = redis.pcall('XINFO', 'GROUPS', stream)
+  for _, flat in ipairs(groups) do
+    local info = named(flat)
+    if info.name == group then
+      return info
+    end
+  end
+end
+
+-- Numbers of 64 bits stay text: those of a script are exact up to 2^53.
+local function is_less(one, other)
+  return #one < #other or (#one == #other and one < other)
+end
+
 local function parts(id)
-  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
-  return tonumber(ms), tonumber(seq)
+  return string.match(id, '^(%d+)-(%d+)$')
 end
 
 local function is_below(one, other)
   local ms, seq = parts(one)
   local other_ms, other_seq = parts(other)
-  return ms < other_ms or (ms == other_ms and seq < other_seq)
+  return is_less(ms, other_ms) or (ms == other_ms and is_less(seq, other_seq))
 end
 
 local function is_only_group()

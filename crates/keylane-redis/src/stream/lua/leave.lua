@@ -1,12 +1,8 @@
 -- Removes the consumer if it has nothing pending. With something pending that would be lost.
-if not is_ours() then
+if standing() ~= OURS then
   return 0
 end
-local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
-if consumers.err then
-  return 0
-end
-for _, flat in ipairs(consumers) do
+for _, flat in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
   local info = named(flat)
   if info.name == consumer and info.pending == 0 then
     redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer)

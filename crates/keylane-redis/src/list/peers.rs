@@ -1,0 +1,36 @@
+//! The other workers that a worker has met: a turn may put elements into their inboxes.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::keys::Keys;
+
+/// With more than so many, those that have gone are not forgotten one by one.
+const MOST: usize = 1_000;
+
+/// Each with its inbox. A script declares its keys, and stops where it would need others: those are met then.
+#[derive(Debug, Default)]
+pub(super) struct Peers(BTreeMap<String, Bytes>);
+
+impl Peers {
+    pub(super) fn meet(&mut self, keys: &Keys, worker: String) {
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
+        let inbox = keys.of(&worker).inbox;
+        self.0.insert(worker, inbox);
+    }
+
+    pub(super) fn has_gone(&mut self, worker: &str) {
+        self.0.remove(worker);
+    }
+
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
+
+    pub(super) fn inboxes(&self) -> impl Iterator<Item = &Bytes> {
+        self.0.values()
+    }
+}

@@ -1,0 +1,92 @@
+//! The clock of the server is set while permits are taken.
+
+use std::time::Duration;
+
+use keylane_redis::{Rate, TryAcquireError};
+use keylane_testkit::servers::Redis;
+use tokio::time::timeout;
+
+use crate::support::{Starts, builder, each_kind, execute};
+
+const HOUR: i64 = 3_600;
+
+/// Whatever it is set to, a rate goes on: with one burst more at most.
+#[tokio::test]
+async fn a_clock_that_is_set_stops_no_rate() {
+    each_kind(async |kind| {
+        let server = Redis::builder(kind).own_clock().start().await.unwrap();
+        let rate = builder(&server, "rate").total(Rate::per_second(20).burst(3));
+        let rate = rate.borrow(0).build().unwrap();
+        for ahead in [0, -HOUR, 0, HOUR, 0, -HOUR, HOUR, -HOUR] {
+            server.set_clock(ahead).unwrap();
+            let mut at_once = 0;
+            while rate.try_acquire("").await.is_ok() {
+                at_once += 1;
+                assert!(at_once < 20, "{kind}, {ahead}: more than a burst");
+            }
+            let next = timeout(Duration::from_secs(10), rate.acquire(""));
+            next.await.expect("it goes on").unwrap();
+        }
+    })
+    .await;
+}
+
+/// In the year 2261 a microsecond is more than a script can count to exactly.
+#[tokio::test]
+async fn nothing_is_rounded_for_ever() {
+    const EACH: u64 = 1_234_567_891;
+    each_kind(async |kind| {
+        let server = Redis::builder(kind).own_clock().start().await.unwrap();
+        server.set_clock(7_389_000_000).unwrap();
+        let rate = Rate::per(1, Duration::from_nanos(EACH)).burst(500);
+        let rate = builder(&server, "rate").per_key(rate);
+        let rate = rate.borrow(0).build().unwrap();
+        let starts = Starts::new(&server).await;
+        let before = starts.now().await;
+        for _ in 0..499 {
+            rate.try_acquire("key").await.unwrap();
+        }
+        let after = starts.now().await;
+        assert!(before > 1 << 53, "{kind}");
+        let kept = execute(&server, "GET {rate}:keylane:rate:key:key").await;
+        let first = kept.parse::<u64>().unwrap() - 499 * EACH;
+        assert_eq!(
+            first % 1_000,
+            0,
+            "{kind}: the server's clock has microseconds"
+        );
+        assert!((before..=after).contains(&(first / 1_000)), "{kind}");
+    })
+    .await;
+}
+
+/// The longest rate that there is, with what is kept at the ends of what can be.
+#[tokio::test]
+async fn what_is_kept_may_be_anything() {
+    const DAYS: Duration = Duration::from_secs(100 * 24 * 3_600);
+    each_kind(async |kind| {
+        let server = Redis::builder(kind).own_clock().start().await.unwrap();
+        let rate = builder(&server, "rate").per_key(Rate::per(1, DAYS));
+        let rate = rate.borrow(0).build().unwrap();
+        for (place, kept) in [u64::MIN, 1 << 53, i64::MAX as u64, u64::MAX]
+            .into_iter()
+            .enumerate()
+        {
+            let key = format!("key-{place}");
+            let kept = format!("{kept:020}");
+            let set = ["SET", &format!("{{rate}}:keylane:rate:key:{key}"), &kept];
+            server.execute(&set).await.unwrap();
+            let first = rate.try_acquire(key.clone()).await;
+            let is_past = place < 2;
+            assert_eq!(first.is_ok(), is_past, "{kind}, {kept}: {first:?}");
+            let Err(TryAcquireError::NotYet { after }) = rate.try_acquire(key).await else {
+                panic!("{kind}, {kept}: more than one");
+            };
+            assert!(
+                after <= DAYS && after > DAYS - Duration::from_secs(60),
+                "{kind}: {after:?}"
+            );
+        }
+    })
+    .await;
+}

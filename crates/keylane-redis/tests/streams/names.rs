@@ -1,0 +1,52 @@
+//! Streams whose names are alike share nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use keylane::source::RawMessage;
+use keylane::{Dispatcher, OnExhausted};
+use keylane_redis::{Redis, StreamSource};
+use keylane_testkit::servers::{self, RedisKind};
+
+/// Two streams, and two groups whose names and streams are the same together: each gets its own.
+#[tokio::test]
+async fn streams_whose_names_are_alike_share_nothing() {
+    let server = servers::Redis::start(RedisKind::Redis7).await.unwrap();
+    let redis = Redis::at(&server.url()).unwrap();
+    let sources: [(&[u8], &str); 6] = [
+        (b"g", "orders"),
+        (b"g", "{orders}"),
+        (b"g:a", "b"),
+        (b"g", "a:b"),
+        (b"\xff", "c"),
+        (b"\xfe", "c"),
+    ];
+    let mut all = Vec::new();
+    for (group, stream) in sources {
+        let source = StreamSource::builder(&redis, group)
+            .stream(stream)
+            .build()
+            .unwrap();
+        let handled = Arc::<AtomicU64>::default();
+        let counts = Arc::clone(&handled);
+        let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+            .on_exhausted(OnExhausted::Halt)
+            .spawn(move |_: RawMessage| {
+                counts.fetch_add(1, Ordering::Relaxed);
+                std::future::ready(Ok::<(), std::io::Error>(()))
+            })
+            .unwrap();
+        all.push((dispatcher.consume(source).unwrap(), handled, stream));
+        let id = format!("1-{}", all.len());
+        server
+            .execute(&["XADD", stream, &id, "payload", "x"])
+            .await
+            .unwrap();
+    }
+    for (intake, handled, stream) in &all {
+        let wanted = sources.iter().filter(|(_, other)| other == stream).count() as u64;
+        crate::support::until(stream, async || handled.load(Ordering::Relaxed) >= wanted).await;
+        intake.stop().await;
+        assert_eq!(handled.load(Ordering::Relaxed), wanted, "{stream}");
+    }
+}
