@@ -4,6 +4,7 @@ use std::fmt;
 
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use thiserror::Error;
 
 /// Why a name is refused.
@@ -88,6 +89,13 @@ pub enum ErrorKind {
     Unreachable,
     /// The transaction was in the way of another one. Try again.
     Conflict,
+    /// The database has given up the statement, a lock or the session, by a time limit of its own
+    /// (`statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout` and the like) or
+    /// because an operator told it to. Nothing was done. Try again.
+    GivenUp,
+    /// The database takes no writes now, or the session was begun while it took none. Nothing was
+    /// done, and the next call has a new session. Try again.
+    ReadOnly,
     /// A table, or its schema, is missing.
     Missing,
     /// Anything else.
@@ -123,10 +131,25 @@ impl SqlError {
         }
     }
 
+    pub(crate) fn read_only() -> Self {
+        Self {
+            kind: ErrorKind::ReadOnly,
+            message: "a transaction could only read".to_owned(),
+        }
+    }
+
     pub(crate) fn timed_out() -> Self {
         Self {
             kind: ErrorKind::Unreachable,
             message: "it has not answered in time".to_owned(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn conflict() -> Self {
+        Self {
+            kind: ErrorKind::Conflict,
+            message: "a deadlock".to_owned(),
         }
     }
 
@@ -137,7 +160,16 @@ impl SqlError {
 
     /// Whether the same call may go well later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Conflict)
+        use ErrorKind as K;
+        matches!(
+            self.kind,
+            K::Unreachable | K::Conflict | K::GivenUp | K::ReadOnly
+        )
+    }
+
+    /// Whether nothing was done, and the same call may go well at once.
+    pub(crate) fn is_made_again(&self) -> bool {
+        matches!(self.kind, ErrorKind::Conflict | ErrorKind::GivenUp)
     }
 }
 
@@ -147,6 +179,8 @@ impl fmt::Display for ErrorKind {
             Self::Address => "the address of the database",
             Self::Unreachable => "the database cannot be reached",
             Self::Conflict => "the database has given way to another transaction",
+            Self::GivenUp => "the database has given it up",
+            Self::ReadOnly => "the database takes no writes",
             Self::Missing => "something is missing in the database",
             Self::Other => "the database",
         })
@@ -157,8 +191,7 @@ impl From<sqlx::Error> for SqlError {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error as E;
         let kind = match &error {
-            E::Database(error) if is_lock_wait(&**error) => ErrorKind::Conflict,
-            E::Database(error) => kind_of(error.code().as_deref().unwrap_or_default()),
+            E::Database(error) => kind_of(&**error),
             E::Io(_) | E::Tls(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed => {
                 ErrorKind::Unreachable
             }
@@ -176,23 +209,111 @@ impl From<sqlx::Error> for SqlError {
     }
 }
 
-/// MySQL and MariaDB have no characters of the standard for a wait for a lock that took too long, or
-/// that was not wanted.
-fn is_lock_wait(error: &dyn DatabaseError) -> bool {
+/// Whether an error speaks of the session, and not of the statement alone: the next statement on this
+/// connection would fail as well.
+pub(crate) fn is_of_session(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else {
+        // It is not known what the server will say next.
+        return true;
+    };
+    if let Some(error) = error.try_downcast_ref::<PgDatabaseError>()
+        && matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic)
+    {
+        return true;
+    }
+    if let Some(number) = number_of(&**error)
+        && (OF_READ_ONLY.contains(&number) || OF_ENDED.contains(&number) || number == IDLE)
+    {
+        return true;
+    }
+    error.code().is_some_and(|code| is_code_of_session(&code))
+}
+
+/// Connections, the state of a transaction, prepared statements that are not there, ended by an
+/// operator: whatever the rest of the code is.
+fn is_code_of_session(code: &str) -> bool {
+    let classes = ["08", "25", "26", "57P"];
+    classes.iter().any(|class| code.starts_with(class))
+}
+
+/// Numbers of MySQL and MariaDB where the characters of the standard say too little.
+fn number_of(error: &dyn DatabaseError) -> Option<u16> {
     let error = error.try_downcast_ref::<MySqlDatabaseError>();
-    error.is_some_and(|error| matches!(error.number(), 1205 | 3572))
+    error.map(MySqlDatabaseError::number)
+}
+
+/// `read_only` of the server, of InnoDB, and of the transaction.
+const OF_READ_ONLY: [u16; 3] = [1290, 1836, 1792];
+
+/// The server shuts down, the connection was killed, is gone or was lost, or a packet of it.
+const OF_ENDED: [u16; 8] = [1053, 1927, 2006, 2013, 1158, 1159, 1160, 1161];
+
+/// The session was idle for too long.
+const IDLE: u16 = 4031;
+
+fn kind_of(error: &dyn DatabaseError) -> ErrorKind {
+    match number_of(error) {
+        Some(number) if OF_READ_ONLY.contains(&number) => return ErrorKind::ReadOnly,
+        Some(number) if OF_ENDED.contains(&number) => return ErrorKind::Unreachable,
+        // A wait for a lock that took too long, or that was not wanted; a statement that took too long,
+        // in MySQL and in MariaDB, or was killed.
+        Some(1205 | 3572 | 3024 | 1969 | 1317 | IDLE) => return ErrorKind::GivenUp,
+        // The user has too many connections.
+        Some(1203) => return ErrorKind::Unreachable,
+        _ => {}
+    }
+    by_code(error.code().as_deref().unwrap_or_default())
 }
 
 /// By the five characters of the SQL standard; both databases have them.
-fn kind_of(code: &str) -> ErrorKind {
+fn by_code(code: &str) -> ErrorKind {
     match code {
-        // Serialization failure, deadlock, lock not available, statement cancelled by its time limit.
-        "40001" | "40P01" | "55P03" | "57014" => ErrorKind::Conflict,
-        // Shut down, crashed, starting, terminated by an operator; too many connections.
-        "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08004" => ErrorKind::Unreachable,
+        // Serialization failure, deadlock.
+        "40001" | "40P01" => ErrorKind::Conflict,
+        // Lock not available, statement cancelled by its time limit; sessions ended by theirs: idle in a
+        // transaction, in a transaction at all, idle. A prepared statement that is not there.
+        "55P03" | "57014" | "25P03" | "25P04" | "57P05" | "26000" => ErrorKind::GivenUp,
+        "25006" => ErrorKind::ReadOnly,
+        // Shut down, crashed, starting, its database dropped; too many connections.
+        "57P01" | "57P02" | "57P03" | "57P04" | "53300" => ErrorKind::Unreachable,
         code if code.starts_with("08") => ErrorKind::Unreachable,
         // Undefined table or schema.
         "42P01" | "3F000" | "42S02" => ErrorKind::Missing,
         _ => ErrorKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_say_what_can_be_done_and_whether_the_session_goes_on() {
+        use ErrorKind as K;
+        let codes = [
+            ("25006", K::ReadOnly, true),
+            ("57P01", K::Unreachable, true),
+            ("57P02", K::Unreachable, true),
+            ("57P03", K::Unreachable, true),
+            ("57P04", K::Unreachable, true),
+            ("57P05", K::GivenUp, true),
+            ("25P03", K::GivenUp, true),
+            ("08006", K::Unreachable, true),
+            ("08S01", K::Unreachable, true),
+            ("26000", K::GivenUp, true),
+            ("25P02", K::Other, true),
+            ("57014", K::GivenUp, false),
+            ("55P03", K::GivenUp, false),
+            ("40001", K::Conflict, false),
+            ("40P01", K::Conflict, false),
+            ("42P01", K::Missing, false),
+            ("42501", K::Other, false),
+            ("23505", K::Other, false),
+            ("", K::Other, false),
+        ];
+        for (code, kind, is_of_session) in codes {
+            assert_eq!(by_code(code), kind, "{code}");
+            assert_eq!(is_code_of_session(code), is_of_session, "{code}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use sqlx::pool::PoolConnection;
 use sqlx::{Database, Pool};
 
-use crate::error::SqlError;
+use crate::error::{ErrorKind, SqlError, is_of_session};
 
 /// A connection for one call.
 ///
@@ -13,6 +13,7 @@ use crate::error::SqlError;
 /// server rolls back.
 pub(crate) struct Lent<DB: Database> {
     connection: Option<PoolConnection<DB>>,
+    pool: Pool<DB>,
 }
 
 impl<DB: Database> Lent<DB> {
@@ -20,6 +21,7 @@ impl<DB: Database> Lent<DB> {
         let connection = pool.acquire().await?;
         Ok(Self {
             connection: Some(connection),
+            pool: pool.clone(),
         })
     }
 
@@ -31,19 +33,47 @@ impl<DB: Database> Lent<DB> {
 
     /// The call has come to an end, in this way. It was one statement, or a transaction of sqlx.
     pub(crate) fn end<T>(mut self, result: Result<T, sqlx::Error>) -> Result<T, SqlError> {
-        // A statement that was refused leaves its connection as it was. After anything else it is
-        // not known what the server will say next.
-        if matches!(result, Ok(_) | Err(sqlx::Error::Database(_))) {
+        // A statement that was refused leaves its connection as it was.
+        if !result.as_ref().is_err_and(is_of_session) {
             self.connection.take();
         }
-        Ok(result?)
+        self.told(result)
     }
 
     /// The call has come to an end, in this way. After an error the connection is closed.
     pub(crate) fn end_or_close<T>(mut self, result: Result<T, sqlx::Error>) -> Result<T, SqlError> {
-        let result = result?;
-        self.connection.take();
-        Ok(result)
+        if result.is_ok() {
+            self.connection.take();
+        }
+        self.told(result)
+    }
+
+    /// The session can only read, as it was found: it is closed.
+    pub(crate) fn close_read_only(self) -> SqlError {
+        self.close_idle();
+        SqlError::read_only()
+    }
+
+    fn told<T>(&self, result: Result<T, sqlx::Error>) -> Result<T, SqlError> {
+        result.map_err(|error| {
+            let error = SqlError::from(error);
+            if error.kind() == ErrorKind::ReadOnly {
+                self.close_idle();
+            }
+            error
+        })
+    }
+
+    /// What this session was told, the idle ones would be told as well: they were begun while the
+    /// database took no writes, or are those of a server that was the primary. They are alive, so the
+    /// pool would go on to lend them.
+    fn close_idle(&self) {
+        for _ in 0..self.pool.size() {
+            let Some(idle) = self.pool.try_acquire() else {
+                break;
+            };
+            drop(idle.detach());
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Each migration brings the tables from one version to the next and is never changed again.
 
+use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 
 use crate::database::{Database, Pool};
@@ -177,6 +178,42 @@ const MIGRATIONS: &[Migration] = &[
         ) engine = InnoDB",
         ],
     },
+    // Histories: what each is called, and what no two have in common. Workers of an older version know
+    // no history, and join no more: their claims end here.
+    // They still have a number by default, so that they are refused by the constraint, which has a name.
+    Migration {
+        postgres: &[
+            "create table if not exists {history} (one smallint primary key, id text not null)",
+            // Rows that are there keep 0: the table is not written anew.
+            "alter table {messages} add column if not exists nonce bigint not null default 0",
+            "alter table {messages} alter column nonce set default (random() * 4503599627370496)::bigint",
+            "delete from {workers}",
+            "update {lanes} set worker = null, ready_at = clock_timestamp() where worker is not null",
+            "alter table {workers} add column if not exists history text,
+                add column if not exists renewals bigint not null default 0,
+                add constraint {.version_too_old} check (history is not null)",
+        ],
+        mysql: &[
+            "create table if not exists {history} (
+            one tinyint primary key,
+            id varchar(512) character set utf8mb4 collate utf8mb4_bin not null
+        ) engine = InnoDB",
+            "alter table {messages} add column nonce bigint unsigned not null default 0",
+            "alter table {messages} alter column nonce set default (
+                cast(rand() * 1073741824 as unsigned) * 1073741824 + cast(rand() * 1073741824 as unsigned)
+            )",
+            "drop table if exists {workers}",
+            "update {lanes} set worker = 0, ready_at = utc_timestamp(6) where worker <> 0",
+            "create table if not exists {workers} (
+            id bigint unsigned default 0 primary key,
+            name blob not null,
+            runs_out datetime(6) not null,
+            history varchar(512) character set utf8mb4 collate utf8mb4_bin,
+            renewals bigint unsigned not null default 0,
+            constraint {.version_too_old} check (history is not null)
+        ) engine = InnoDB",
+        ],
+    },
 ];
 
 /// The version that this program needs.
@@ -342,9 +379,10 @@ async fn migrate_mysql(
     let found = version.get::<i32, _>(0).unsigned_abs();
     for (number, migration) in (1..).zip(MIGRATIONS).skip(found as usize) {
         for statement in migration.mysql {
-            sqlx::query(text(statement))
-                .execute(&mut *connection)
-                .await?;
+            let done = sqlx::query(text(statement)).execute(&mut *connection).await;
+            if !done.as_ref().is_err_and(is_there) {
+                done?;
+            }
         }
         sqlx::query(text("update {schema} set version = ?"))
             .bind(number)
@@ -356,4 +394,11 @@ async fn migrate_mysql(
         .execute(&mut *connection)
         .await?;
     Ok(found.max(needed()))
+}
+
+/// Whether a column is there already: MySQL cannot add one only if it is not.
+fn is_there(error: &sqlx::Error) -> bool {
+    let error = error.as_database_error();
+    let error = error.and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
+    error.is_some_and(|error| error.number() == 1060)
 }

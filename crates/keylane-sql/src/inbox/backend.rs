@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::item::Items;
-use super::turn::{Answer, Claimed, Found, Turn};
+use super::turn::{Answer, Claimed, Found, MessageRef, Standing, Turn};
 use crate::error::SqlError;
 
 #[async_trait]
@@ -47,11 +47,21 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     /// Removes up to so many marks that are older. Returns how many.
     async fn forget(&self, older: Duration, most: u64) -> Result<u64, SqlError>;
 
-    /// A worker of its own, whose claims end at this time unless it renews them.
+    /// Whether the history of the database is the one that it had.
+    async fn is_entered(&self) -> Result<bool, SqlError>;
+
+    /// If the database has another history than it had, what it needs to go on is seen to: numbers are
+    /// drawn above all that are there, and each message has a lane.
+    async fn enter(&self) -> Result<(), SqlError>;
+
+    /// A worker of its own in this history of the database, whose claims end at this time unless it
+    /// renews them. Its number is never given again.
     async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError>;
 
-    /// Whether the claims of the worker go on. They do not if they have run out.
-    async fn renew(&self, worker: u64, ttl: Duration) -> Result<bool, SqlError>;
+    /// The claims of the worker go on, if it is [alive](Standing::Alive) in this history of the
+    /// database, and all renewals are there that it has heard of: of fewer, the database knows an older
+    /// state of itself.
+    async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<Standing, SqlError>;
 
     /// Frees the lanes of workers whose claims have run out, up to so many. Returns how many.
     async fn free_dead(&self, most: u32) -> Result<u64, SqlError>;
@@ -78,6 +88,7 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
         &self,
         worker: u64,
         claimed: Claimed,
+        message: MessageRef,
         dead: &Dead,
     ) -> Result<bool, SqlError>;
 

@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::SqlInbox;
 use super::lane::LaneId;
-use super::turn::Claimed;
+use super::turn::{Claimed, MessageRef};
 use super::uncommitted;
 use crate::database::{Database, Pool};
 use crate::error::{CommitError, SqlError};
@@ -30,13 +30,13 @@ pub(super) fn begins(database: &Database) -> usize {
 pub struct Claim {
     pub(super) worker: u64,
     pub(super) claimed: Claimed,
-    pub(super) sequence: u64,
+    pub(super) message: MessageRef,
     /// Of the source that has handed it over.
     pub(super) opening: u64,
 }
 
-/// How a claim is written down: the lane, and four numbers.
-const BYTES: usize = 32 + 4 * 8;
+/// How a claim is written down: the lane, and five numbers.
+const BYTES: usize = 32 + 5 * 8;
 
 impl Claim {
     /// The claim of a message, if it comes from an inbox in tables.
@@ -45,12 +45,14 @@ impl Claim {
         let (lane, numbers) = position.split_first_chunk::<32>()?;
         let mut numbers = numbers.chunks_exact(8);
         let mut number = || Some(u64::from_le_bytes(numbers.next()?.try_into().ok()?));
-        let (worker, token, sequence, opening) = (number()?, number()?, number()?, number()?);
+        let (worker, token) = (number()?, number()?);
+        let (sequence, nonce) = (number()?, number()?);
+        let opening = number()?;
         let lane = LaneId(*lane);
         Some(Self {
             worker,
             claimed: Claimed { lane, token },
-            sequence,
+            message: MessageRef { sequence, nonce },
             opening,
         })
         .filter(|_| position.len() == BYTES)
@@ -63,14 +65,15 @@ impl Claim {
     }
 
     fn in_hand(&self) -> uncommitted::InHand {
-        (self.opening, self.sequence)
+        (self.opening, self.message.sequence)
     }
 
     pub(super) fn to_bytes(self) -> Bytes {
         let Claimed { lane, token } = self.claimed;
+        let MessageRef { sequence, nonce } = self.message;
         let mut bytes = Vec::with_capacity(BYTES);
         bytes.extend(lane.0);
-        for number in [self.worker, token, self.sequence, self.opening] {
+        for number in [self.worker, token, sequence, nonce, self.opening] {
             bytes.extend(number.to_le_bytes());
         }
         bytes.into()
@@ -80,7 +83,7 @@ impl Claim {
 impl fmt::Debug for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Claim")
-            .field("sequence", &self.sequence)
+            .field("sequence", &self.message.sequence)
             .field("token", &self.claimed.token)
             .finish_non_exhaustive()
     }
@@ -155,7 +158,7 @@ impl SqlInbox {
     ///
     /// # Errors
     ///
-    /// [`SqlError`] if the database cannot be reached.
+    /// [`SqlError`] if the database cannot be reached, or its sessions can only read.
     ///
     /// # Cancel safety
     ///
@@ -185,18 +188,8 @@ impl SqlInbox {
         let permit = begins.acquire_owned().await;
         let permit = permit.expect("it is never closed");
         let connection = match &self.shared.database.0 {
-            Pool::Postgres(pool) => {
-                let mut lent = Lent::from(pool).await?;
-                sqlx::raw_sql("begin").execute(lent.get()).await?;
-                Connection::Postgres(lent)
-            }
-            Pool::MySql(pool) => {
-                let mut lent = Lent::from(pool).await?;
-                sqlx::raw_sql("start transaction")
-                    .execute(lent.get())
-                    .await?;
-                Connection::MySql(lent)
-            }
+            Pool::Postgres(pool) => Connection::Postgres(super::postgres::begin(pool).await?),
+            Pool::MySql(pool) => Connection::MySql(super::mysql::begin(pool).await?),
         };
         Ok(SqlTransaction {
             connection,
@@ -241,7 +234,8 @@ impl SqlTransaction {
     /// # Errors
     ///
     /// [`CommitError::Lost`] if the claim has ended: another process has the key, or may have it,
-    /// and nothing is committed. [`CommitError::Sql`] if the database says no, or is not heard: then it
+    /// and nothing is committed. So it is if the claim was made before a standby that was behind was
+    /// promoted. [`CommitError::Sql`] if the database says no, or is not heard: then it
     /// is not known whether it was committed, and the next attempt will know.
     ///
     /// # Cancel safety
@@ -256,7 +250,11 @@ impl SqlTransaction {
         let (tables, claim) = (&open.inbox.shared.tables, open.claim);
         let finished = match connection {
             Connection::Postgres(lent) => super::postgres::commit(lent, tables, claim).await?,
-            Connection::MySql(lent) => super::mysql::commit(lent, tables, claim).await?,
+            Connection::MySql(lent) => {
+                let history = open.inbox.shared.history.as_ref();
+                let history = history.expect("an inbox in MySQL knows its history");
+                super::mysql::commit(lent, tables, history, claim).await?
+            }
         };
         let committed = match finished {
             Finish { is_ours: false, .. } => return Err(CommitError::Lost),
@@ -319,7 +317,10 @@ mod tests {
                 lane: LaneId::of(b"key"),
                 token: u64::MAX,
             },
-            sequence: 3,
+            message: MessageRef {
+                sequence: 3,
+                nonce: 5,
+            },
             opening: 9,
         };
         let mut raw = RawMessage::new("payload");

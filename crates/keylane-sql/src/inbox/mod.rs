@@ -9,9 +9,12 @@
 //! | `workers` | a process that consumes, and until when its claims last |
 //! | `known` | the id, or key and version, of a message that was accepted |
 //! | `versions` | the last version of a key that was handled |
+//! | `history` | which history of the database the numbers in the other tables are of |
 //!
 //! Those who accept and those who consume lock different rows, so neither waits for the other: a
 //! transaction of the user's that accepts, and takes its time, delays no done-mark.
+
+mod again;
 
 mod backend;
 
@@ -25,6 +28,8 @@ mod item;
 mod lane;
 
 mod mysql;
+
+mod nonce;
 
 mod postgres;
 
@@ -49,10 +54,9 @@ mod turn_tests;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use keylane_inbox::error::{AcceptError, StoreError};
 use keylane_inbox::store::{Tail, check_limits};
@@ -63,14 +67,13 @@ use tokio_util::task::TaskTracker;
 use crate::database::{Database, Pool};
 use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::tables::Tables;
+use again::again;
 use backend::Backend;
 use item::Within;
 
-/// How often a transaction is made again that was in the way of another one.
-const TRIES: u32 = 10;
-
-/// The longest pause before it is.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long it may take to enter another history of the database: all lanes, keys and messages are looked
+/// at, by a server that may have none of them in memory.
+const ENTERING: Duration = Duration::from_secs(600);
 
 /// A durable inbox in PostgreSQL, MySQL or MariaDB, shared by any number of processes.
 ///
@@ -111,6 +114,8 @@ struct Shared {
     backend: Box<dyn Backend>,
     database: Database,
     tables: Tables,
+    /// How the servers call their history, for the end of transactions in MySQL.
+    history: Option<mysql::History>,
     settings: Settings,
     /// For transactions that handlers begin.
     begins: Arc<Semaphore>,
@@ -133,18 +138,29 @@ impl SqlInbox {
         tables: &Tables,
         settings: Settings,
     ) -> Result<Self, OpenError> {
-        database.check(tables).await?;
+        let limit = settings.call_limit;
+        within(limit, database.check(tables)).await?;
+        let mut history = None;
         let backend: Box<dyn Backend> = match &database.0 {
             Pool::Postgres(pool) => Box::new(postgres::Postgres::new(pool.clone(), tables)),
-            Pool::MySql(pool) => Box::new(mysql::MySql::new(pool.clone(), tables)),
+            Pool::MySql(pool) => {
+                let history = history.insert(within(limit, mysql::History::of(pool)).await?);
+                Box::new(mysql::MySql::new(pool.clone(), tables, history.clone()))
+            }
         };
+        match enter(&*backend, limit).await {
+            // It can be looked at. Nothing is accepted or claimed here, and who joins later enters first.
+            Err(error) if error.kind() == ErrorKind::ReadOnly => {}
+            entered => entered?,
+        }
         let mut tail = Tail::default();
-        tail.sequence = backend.tail().await?;
+        tail.sequence = within(limit, backend.tail()).await?;
         Ok(Self {
             shared: Arc::new(Shared {
                 backend,
                 database: database.clone(),
                 tables: tables.clone(),
+                history,
                 settings,
                 begins: Arc::new(Semaphore::new(claim::begins(database))),
                 tail: watch::Sender::new(tail),
@@ -217,8 +233,9 @@ impl SqlInbox {
     }
 
     /// Removes what is not needed any more: ids and versions that are older than
-    /// [`Settings::remember`], 1,000 in a statement. Returns how many there were. A source of this
-    /// inbox does so every minute.
+    /// [`Settings::remember`], 1,000 in a statement, each of which may take as long as a
+    /// [call](Settings::call_limit). Returns how many there were. A source of this inbox does so every
+    /// minute.
     ///
     /// # Errors
     ///
@@ -230,7 +247,7 @@ impl SqlInbox {
                 .shared
                 .backend
                 .forget(self.shared.settings.remember, 1_000);
-            let some = some.await?;
+            let some = self.limited(some).await?;
             removed += some;
             if some == 0 {
                 return Ok(removed);
@@ -255,19 +272,8 @@ impl SqlInbox {
         let inbox = self.clone();
         let called = tokio::spawn(async move {
             let _token = token;
-            let shared = Arc::clone(&inbox.shared);
-            let mut pause = Duration::from_millis(1);
-            for _ in 1..TRIES {
-                match inbox.limited(call(Arc::clone(&shared))).await {
-                    Err(error) if error.kind() == ErrorKind::Conflict => {}
-                    called => return called,
-                }
-                // Not all at the same time.
-                let share = RandomState::new().hash_one(SystemTime::now()) % 7 + 1;
-                tokio::time::sleep(pause * share as u32 / 7).await;
-                pause = (pause * 2).min(PAUSE);
-            }
-            inbox.limited(call(shared)).await
+            let inbox = &inbox;
+            again(move || inbox.limited(call(Arc::clone(&inbox.shared)))).await
         });
         match called.await {
             Ok(called) => called.map_err(refused),
@@ -284,8 +290,12 @@ impl SqlInbox {
         &self,
         call: impl Future<Output = Result<T, SqlError>>,
     ) -> Result<T, SqlError> {
-        let limited = tokio::time::timeout(self.shared.settings.call_limit, call);
-        limited.await.unwrap_or_else(|_| Err(SqlError::timed_out()))
+        within(self.shared.settings.call_limit, call).await
+    }
+
+    /// Enters the history that the database has now.
+    async fn enter(&self) -> Result<(), SqlError> {
+        enter(&*self.shared.backend, self.shared.settings.call_limit).await
     }
 
     fn note_stored(&self, accepted: &[Accepted]) {
@@ -304,6 +314,22 @@ impl SqlInbox {
         let redriven = self.shared.redriven.lock();
         redriven.unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn enter(backend: &dyn Backend, call_limit: Duration) -> Result<(), SqlError> {
+    match within(call_limit, backend.is_entered()).await? {
+        true => Ok(()),
+        false => within(ENTERING, backend.enter()).await,
+    }
+}
+
+/// What a call has come to, or an error once it takes too long.
+async fn within<T, E: From<SqlError>>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let limited = tokio::time::timeout(limit, call);
+    (limited.await).unwrap_or_else(|_| Err(SqlError::timed_out().into()))
 }
 
 /// The answers for a call, from those for the messages that are not repeated within it.

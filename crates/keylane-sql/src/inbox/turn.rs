@@ -13,6 +13,26 @@ pub(super) struct Claimed {
     pub(super) token: u64,
 }
 
+/// What names a message for good: a database that goes on from an older state of itself draws its
+/// sequence again, for another message, and its nonce never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct MessageRef {
+    pub(super) sequence: u64,
+    pub(super) nonce: u64,
+}
+
+/// Whether a worker is one where it asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    #[default]
+    Alive,
+    /// Its claims have run out.
+    RunOut,
+    /// It has joined in another history of the database: a standby was promoted, or another server
+    /// has its place. What the worker knows may not be so here.
+    Elsewhere { joined: String, now: String },
+}
+
 /// Most lanes that are claimed in one round trip.
 pub(super) const MOST_CLAIMED: usize = 1_000;
 
@@ -21,9 +41,9 @@ pub(super) const MOST_CLAIMED: usize = 1_000;
 pub(super) struct Turn {
     pub(super) worker: u64,
     /// Messages that are done, or letters already: they are removed.
-    pub(super) done: Vec<(Claimed, u64)>,
+    pub(super) done: Vec<(Claimed, MessageRef)>,
     /// How often messages were started.
-    pub(super) attempts: Vec<(Claimed, u64, u32)>,
+    pub(super) attempts: Vec<(Claimed, MessageRef, u32)>,
     /// Lanes in which nothing waits.
     pub(super) leave: Vec<Leave>,
     pub(super) fetch: Vec<Fetch>,
@@ -97,6 +117,8 @@ pub(super) struct Fetch {
 /// What the database says.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
+    /// Unless the worker is alive in this history of the database, nothing was done.
+    pub(super) standing: Standing,
     /// The lanes about which something was said, and that are not ours any more.
     pub(super) lost: Vec<LaneId>,
     /// The lanes that were to be left, and are not gone.
@@ -129,6 +151,7 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct Brought {
     pub(super) lane: LaneId,
+    pub(super) nonce: u64,
     pub(super) attempts: u32,
     pub(super) message: StoredMessage,
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use keylane_inbox::{LetterKind, NewMessage};
 use keylane_testkit::servers::{MariaDb, Postgres};
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, MySqlConnection, PgConnection};
 use tokio::sync::OnceCell;
 
 use super::backend::{Backend, Dead};
 use super::item;
 use super::lane::LaneId;
-use super::turn::{Answer, Claimed, Fetch, Found, Leave, Turn};
+use super::turn::{Answer, Claimed, Fetch, Found, Leave, MessageRef, Standing, Turn};
 use super::{mysql, postgres};
 use crate::database::{Database, Pool};
 use crate::tables::Tables;
@@ -31,7 +31,10 @@ async fn at(address: String) -> Shared {
     database.migrate(&tables).await.unwrap();
     match database.0 {
         Pool::Postgres(pool) => Arc::new(postgres::Postgres::new(pool, &tables)),
-        Pool::MySql(pool) => Arc::new(mysql::MySql::new(pool, &tables)),
+        Pool::MySql(pool) => {
+            let history = mysql::History::of(&pool).await.unwrap();
+            Arc::new(mysql::MySql::new(pool, &tables, history))
+        }
     }
 }
 
@@ -78,6 +81,7 @@ on_both![
     a_lane_is_claimed_once,
     lanes_of_the_dead_are_free,
     lanes_of_those_who_leave_are_free,
+    claims_end_in_an_older_state,
     letters_of_claimed_lanes,
     redriven_letters_are_seen,
     accepts_and_turns_at_once,
@@ -123,6 +127,16 @@ async fn claim_one(backend: &Shared, worker: u64) -> Found {
     let answer = claim(backend, worker, 10).await;
     assert_eq!(answer.lanes.len(), 1);
     answer.lanes[0]
+}
+
+/// What names a message of a claimed lane for good.
+async fn name(backend: &Shared, worker: u64, claimed: Claimed, sequence: u64) -> MessageRef {
+    let turn = fetches(worker, claimed, sequence - 1, 1);
+    let answer = backend.turn(&turn).await.unwrap();
+    let mut found = answer.messages.iter();
+    let found = found.find(|found| found.message.sequence == sequence);
+    let nonce = found.map_or(0, |found| found.nonce);
+    MessageRef { sequence, nonce }
 }
 
 fn sequences(answer: &Answer, lane: LaneId) -> Vec<u64> {
@@ -338,9 +352,10 @@ async fn a_lane_with_one_message_is_read(backend: Shared) {
         .iter()
         .map(|found| (found.claimed.lane, found.claimed));
     let claims: HashMap<LaneId, Claimed> = claims.collect();
+    let (of_moved, of_gone) = (claims[&lane("moved")], claims[&lane("gone")]);
     let turn = Turn {
-        attempts: vec![(claims[&lane("moved")], moved[0], 3)],
-        done: vec![(claims[&lane("gone")], gone[0])],
+        attempts: vec![(of_moved, name(&backend, other, of_moved, moved[0]).await, 3)],
+        done: vec![(of_gone, name(&backend, other, of_gone, gone[0]).await)],
         ..says(other)
     };
     backend.turn(&turn).await.unwrap();
@@ -377,9 +392,26 @@ async fn done_messages_go(backend: Shared) {
         .iter()
         .find(|found| found.claimed.lane == lane("a"));
     let a = a.unwrap().claimed;
+    let of = |sequence| {
+        let mut found = answer.messages.iter();
+        let found = found.find(|found| found.message.sequence == sequence);
+        let nonce = found.map_or(0, |found| found.nonce);
+        MessageRef { sequence, nonce }
+    };
+    // One has the number of another message, as a database gives it that goes on from an older state.
+    let foreign = MessageRef {
+        nonce: of(all[1]).nonce ^ 2,
+        ..of(all[1])
+    };
     let turn = Turn {
-        // The last one is of another lane, and one is not there.
-        done: vec![(a, all[0]), (a, all[2]), (a, 77_777)],
+        // Then one is of another lane, and one is not there.
+        done: vec![
+            (a, of(all[0])),
+            (a, foreign),
+            (a, of(all[2])),
+            (a, of(77_777)),
+        ],
+        attempts: vec![(a, foreign, 7)],
         ..says(worker)
     };
     let answer = backend.turn(&turn).await.unwrap();
@@ -393,8 +425,10 @@ async fn attempts_are_noted(backend: Shared) {
     let all = accept(&backend, &[message("a", "1"), message("a", "2")]).await;
     let worker = join(&backend).await;
     let claimed = claim_one(&backend, worker).await.claimed;
+    let first = name(&backend, worker, claimed, all[0]).await;
+    let second = name(&backend, worker, claimed, all[1]).await;
     let turn = Turn {
-        attempts: vec![(claimed, all[0], 3), (claimed, all[1], 1)],
+        attempts: vec![(claimed, first, 3), (claimed, second, 1)],
         ..fetches(worker, claimed, 0, 10)
     };
     let answer = backend.turn(&turn).await.unwrap();
@@ -417,7 +451,7 @@ async fn an_empty_lane_goes(backend: Shared) {
         .find(|found| found.claimed.lane == lane("a"));
     let a = *a.unwrap();
     let turn = Turn {
-        done: vec![(a.claimed, all[0])],
+        done: vec![(a.claimed, name(&backend, worker, a.claimed, all[0]).await)],
         leave: vec![left(&a)],
         ..says(worker)
     };
@@ -450,7 +484,7 @@ async fn a_lane_stays_if_its_key_was_accepted_since(backend: Shared) {
     let claimed = found.claimed;
     let later = accept(&backend, &[message("a", "2")]).await;
     let turn = Turn {
-        done: vec![(claimed, all[0])],
+        done: vec![(claimed, name(&backend, worker, claimed, all[0]).await)],
         leave: vec![left(&found)],
         ..fetches(worker, claimed, all[0], 10)
     };
@@ -459,7 +493,7 @@ async fn a_lane_stays_if_its_key_was_accepted_since(backend: Shared) {
     assert_eq!(answer.stayed, [lane("a")]);
     assert_eq!(sequences(&answer, lane("a")), later);
     let turn = Turn {
-        done: vec![(claimed, later[0])],
+        done: vec![(claimed, name(&backend, worker, claimed, later[0]).await)],
         leave: vec![left(&answer.lanes[0])],
         ..says(worker)
     };
@@ -472,12 +506,14 @@ async fn a_stale_token_does_nothing(backend: Shared) {
     let all = accept(&backend, &[message("a", "1"), message("a", "2")]).await;
     let (worker, other) = (join(&backend).await, join(&backend).await);
     let claimed = claim_one(&backend, worker).await.claimed;
+    let first = name(&backend, worker, claimed, all[0]).await;
+    let second = name(&backend, worker, claimed, all[1]).await;
     backend.leave(worker).await.unwrap();
     let found = claim_one(&backend, other).await;
     assert!(found.claimed.token > claimed.token);
     let says = |worker, claimed| Turn {
-        done: vec![(claimed, all[0])],
-        attempts: vec![(claimed, all[1], 9)],
+        done: vec![(claimed, first)],
+        attempts: vec![(claimed, second, 9)],
         // It is at the same place.
         leave: vec![Leave {
             claimed,
@@ -546,19 +582,28 @@ async fn lanes_of_the_dead_are_free(backend: Shared) {
     assert_eq!(claim(&backend, alive, 2).await.lanes.len(), 2);
     assert_eq!(claim(&backend, worker, 10).await.lanes.len(), 3);
     assert_eq!(backend.free_dead(10).await.unwrap(), 0);
-    assert!(backend.renew(worker, Duration::ZERO).await.unwrap());
-    assert!(!backend.renew(worker, TTL).await.unwrap(), "it has run out");
+    assert_eq!(
+        backend.renew(worker, Duration::ZERO, 0).await.unwrap(),
+        Standing::Alive
+    );
+    assert_eq!(
+        backend.renew(worker, TTL, 0).await.unwrap(),
+        Standing::RunOut
+    );
     // One part after the other.
     assert_eq!(backend.free_dead(2).await.unwrap(), 2);
     assert_eq!(backend.lanes_of(worker).await.unwrap().len(), 1);
     assert_eq!(backend.free_dead(2).await.unwrap(), 1);
     assert_eq!(backend.free_dead(2).await.unwrap(), 0);
-    assert!(!backend.renew(worker, TTL).await.unwrap());
+    assert_eq!(
+        backend.renew(worker, TTL, 0).await.unwrap(),
+        Standing::RunOut
+    );
     let answer = claim(&backend, alive, 10).await;
     assert_eq!(answer.lanes.len(), 3);
     assert!(answer.lanes.iter().all(|found| found.crashes == 1));
     assert_eq!(backend.lanes_of(alive).await.unwrap().len(), 5);
-    assert!(backend.renew(alive, TTL).await.unwrap());
+    assert_eq!(backend.renew(alive, TTL, 0).await.unwrap(), Standing::Alive);
 }
 
 async fn lanes_of_those_who_leave_are_free(backend: Shared) {
@@ -567,8 +612,23 @@ async fn lanes_of_those_who_leave_are_free(backend: Shared) {
     claim_one(&backend, worker).await;
     backend.leave(worker).await.unwrap();
     backend.leave(worker).await.unwrap();
-    assert!(!backend.renew(worker, TTL).await.unwrap());
+    assert_eq!(
+        backend.renew(worker, TTL, 0).await.unwrap(),
+        Standing::RunOut
+    );
     assert_eq!(claim_one(&backend, other).await.crashes, 0);
+}
+
+/// A backup that is put back in its place knows fewer renewals than the worker has heard of.
+async fn claims_end_in_an_older_state(backend: Shared) {
+    let worker = join(&backend).await;
+    // One more may be there than was heard of.
+    for heard in [0, 1, 1] {
+        let standing = backend.renew(worker, TTL, heard).await.unwrap();
+        assert_eq!(standing, Standing::Alive);
+    }
+    let standing = backend.renew(worker, TTL, 4).await.unwrap();
+    assert_eq!(standing, Standing::RunOut);
 }
 
 async fn letters_of_claimed_lanes(backend: Shared) {
@@ -581,19 +641,20 @@ async fn letters_of_claimed_lanes(backend: Shared) {
         kind: LetterKind::Failed,
         error: "no".to_owned(),
     };
+    let first = name(&backend, worker, claimed, all[0]).await;
     let stale = Claimed {
         token: claimed.token - 1,
         ..claimed
     };
     assert!(
         !backend
-            .dead_letter(other, claimed, &dead(all[0]))
+            .dead_letter(other, claimed, first, &dead(all[0]))
             .await
             .unwrap()
     );
     assert!(
         !backend
-            .dead_letter(worker, stale, &dead(all[0]))
+            .dead_letter(worker, stale, first, &dead(all[0]))
             .await
             .unwrap()
     );
@@ -601,7 +662,7 @@ async fn letters_of_claimed_lanes(backend: Shared) {
     for _ in 0..2 {
         assert!(
             backend
-                .dead_letter(worker, claimed, &dead(all[0]))
+                .dead_letter(worker, claimed, first, &dead(all[0]))
                 .await
                 .unwrap()
         );
@@ -685,8 +746,12 @@ async fn accepts_and_turns_at_once(backend: Shared) {
                 turn = claiming(worker, 2, 4);
                 for found in &answer.lanes {
                     let brought = sequences(&answer, found.claimed.lane);
-                    turn.done
-                        .extend(brought.iter().map(|n| (found.claimed, *n)));
+                    let named = answer.messages.iter();
+                    let named = named.filter(|one| one.lane == found.claimed.lane);
+                    turn.done.extend(named.map(|one| {
+                        let (sequence, nonce) = (one.message.sequence, one.nonce);
+                        (found.claimed, MessageRef { sequence, nonce })
+                    }));
                     if brought.is_empty() {
                         turn.leave.push(left(found));
                     }
@@ -706,7 +771,7 @@ async fn accepts_and_turns_at_once(backend: Shared) {
                 }
                 for found in backend.lanes_of(worker).await.unwrap() {
                     let after = turn.done.iter().filter(|done| done.0 == found.claimed);
-                    let after = after.map(|done| done.1).max().unwrap_or(0);
+                    let after = after.map(|done| done.1.sequence).max().unwrap_or(0);
                     let is_left = turn.leave.iter().any(|left| left.claimed == found.claimed);
                     if !is_left {
                         turn.fetch.push(Fetch {
@@ -744,6 +809,82 @@ async fn accepts_and_turns_at_once(backend: Shared) {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_enter_a_history_of_postgres_at_once() {
+    let server = POSTGRES.get_or_init(async || Postgres::start().await.unwrap());
+    let address = server.await.create_database().await.unwrap();
+    let backend = at(address.clone()).await;
+    many_enter_at_once(backend, async || {
+        let mut connection = PgConnection::connect(&address).await.unwrap();
+        let forget = sqlx::raw_sql("delete from \"Key_history\"");
+        forget.execute(&mut connection).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_enter_a_history_of_mariadb_at_once() {
+    let server = MARIADB.get_or_init(async || MariaDb::start().await.unwrap());
+    let address = server.await.create_database().await.unwrap();
+    let backend = at(address.clone()).await;
+    many_enter_at_once(backend, async || {
+        let mut connection = MySqlConnection::connect(&address).await.unwrap();
+        let forget = sqlx::raw_sql("delete from Key_history");
+        forget.execute(&mut connection).await.unwrap();
+    })
+    .await;
+}
+
+/// Workers join a database that does not know its history yet, while others of it take turns.
+async fn many_enter_at_once(backend: Shared, forget: impl AsyncFn()) {
+    const ROUNDS: usize = 40;
+    const KEYS: usize = 50;
+    let messages = Vec::from_iter((0..KEYS).map(|n| message(&format!("key {n}"), "")));
+    accept(&backend, &messages).await;
+    let (stop, is_over) = tokio::sync::watch::channel(false);
+    let mut older = Vec::new();
+    for _ in 0..2 {
+        let (backend, is_over) = (Arc::clone(&backend), is_over.clone());
+        older.push(tokio::spawn(async move {
+            while !*is_over.borrow() {
+                claims_and_leaves(&backend).await;
+            }
+        }));
+    }
+    for _ in 0..ROUNDS {
+        forget().await;
+        let mut joined = Vec::new();
+        for _ in 0..8 {
+            let backend = Arc::clone(&backend);
+            joined.push(tokio::spawn(
+                async move { claims_and_leaves(&backend).await },
+            ));
+        }
+        for one in joined {
+            one.await.unwrap();
+        }
+    }
+    stop.send_replace(true);
+    for one in older {
+        one.await.unwrap();
+    }
+    let worker = join(&backend).await;
+    let answer = claim(&backend, worker, 2 * KEYS as u32).await;
+    assert_eq!((answer.lanes.len(), answer.messages.len()), (KEYS, KEYS));
+}
+
+/// A short life of a worker. Turns may be in the way of what it takes to enter; to join never fails.
+async fn claims_and_leaves(backend: &Shared) {
+    let worker = join(backend).await;
+    for _ in 0..2 {
+        let turn = backend.turn(&claiming(worker, 7, 10)).await;
+        if let Err(error) = turn {
+            assert_eq!(error.kind(), crate::error::ErrorKind::Conflict, "{error}");
+        }
+    }
+    while backend.leave(worker).await.is_err() {}
+}
+
 /// A turn waits in its middle, and another worker claims a lane meanwhile, handles what is in it, and
 /// leaves: the turn does not bring what is done by then, although it was there when the turn began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -754,13 +895,14 @@ async fn what_was_done_meanwhile_is_not_brought() {
     let (slow, fast) = (join(&backend).await, join(&backend).await);
     let blocked = accept(&backend, &[message("blocked", "")]).await[0];
     let claimed = claim_one(&backend, slow).await.claimed;
+    let blocked_name = name(&backend, slow, claimed, blocked).await;
     accept(&backend, &[message("shared", "1"), message("shared", "2")]).await;
 
     let mut other = PgConnection::connect(&address).await.unwrap();
     let lock = "begin; select from \"Key_lanes\" where worker is not null for update";
     sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
     let turn = Turn {
-        done: vec![(claimed, blocked)],
+        done: vec![(claimed, blocked_name)],
         ..claiming(slow, 10, 10)
     };
     let waits = tokio::spawn({
@@ -771,7 +913,7 @@ async fn what_was_done_meanwhile_is_not_brought() {
     let shared = claim_one(&backend, fast).await.claimed;
     let first = waiting(&backend).await[1];
     let turn = Turn {
-        done: vec![(shared, first)],
+        done: vec![(shared, name(&backend, fast, shared, first).await)],
         ..says(fast)
     };
     backend.turn(&turn).await.unwrap();
@@ -808,12 +950,13 @@ async fn a_message_that_changes_meanwhile_is_removed() {
     let worker = join(&backend).await;
     let sequence = accept(&backend, &[message("a", "")]).await[0];
     let found = claim_one(&backend, worker).await;
+    let named = name(&backend, worker, found.claimed, sequence).await;
 
     let mut other = PgConnection::connect(&address).await.unwrap();
     let note = "begin; update \"Key_messages\" set attempts = attempts + 1";
     sqlx::raw_sql(note).execute(&mut other).await.unwrap();
     let turn = Turn {
-        done: vec![(found.claimed, sequence)],
+        done: vec![(found.claimed, named)],
         leave: vec![left(&found)],
         ..says(worker)
     };

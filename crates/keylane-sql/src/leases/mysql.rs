@@ -46,6 +46,8 @@ impl Leases {
             let (id, place, ttl) = (hex(id), at + 1, micros(wish.ttl));
             format!("select {id} as id, {place} as place, {ttl} as ttl")
         });
+        // Of a lease that has ended, nothing is left: the clock may have gone back since.
+        let ends = "utc_timestamp(6) + interval wish.ttl microsecond";
         // The rows are locked first, and tokens drawn then: those of a key grow in the order of its
         // grants.
         let text = format!(
@@ -56,8 +58,8 @@ impl Leases {
              set @keylane_token = last_insert_id() - {count};
              update {{leases}} leases join ({}) wish on wish.id = leases.id
              set leases.token = @keylane_token + wish.place,
-                leases.runs_out = greatest(
-                    leases.runs_out, utc_timestamp(6) + interval wish.ttl microsecond
+                leases.runs_out = if(
+                    leases.owner = {holder}, greatest(leases.runs_out, {ends}), {ends}
                 ),
                 leases.owner = {holder}
              where leases.owner in ({holder}, '') or leases.runs_out <= utc_timestamp(6);

@@ -30,7 +30,9 @@ const ACQUIRE: &str = "
         order by id
         on conflict (id) do update
         set owner = excluded.owner, token = nextval('{tokens}'),
-            runs_out = greatest(held.runs_out, excluded.runs_out)
+            runs_out = case held.owner when excluded.owner
+                then greatest(held.runs_out, excluded.runs_out) else excluded.runs_out
+            end
         where held.owner in (excluded.owner, '') or held.runs_out <= clock_timestamp()
         returning held.id, held.token
     )

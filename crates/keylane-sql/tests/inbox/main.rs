@@ -4,19 +4,27 @@
 
 mod accepting;
 mod chaos;
+mod clock;
+mod entering;
 mod faults;
 mod fencing;
+mod histories;
 mod hostile;
 mod keyless;
+mod leaving;
 mod letters;
+mod limits;
+mod listening;
 mod plans;
 mod plans_mariadb;
 mod rig;
 mod rights;
 mod secrets;
+mod sessions;
 mod source;
 mod store;
 mod transactions;
+mod uncommitted;
 
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of leases")]

@@ -12,6 +12,8 @@ const TABLES: [&str; 4] = ["messages", "lanes", "keys", "workers"];
 async fn mariadb_reads_no_table_as_a_whole() {
     for is_known in [false, true] {
         let place = Place::new(Kind::MariaDb).await;
+        // Who opens the first one in a history of the database looks at all.
+        drop(place.inbox().await);
         for table in TABLES {
             // Its own idea of a good moment would make this test another one each time.
             let alter = format!(

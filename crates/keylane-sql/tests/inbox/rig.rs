@@ -11,12 +11,15 @@ use keylane::source::{
     Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError, SourceLetter,
     StartGuard,
 };
-use keylane::{Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted, Retry};
+use keylane::watching::Events;
+use keylane::{
+    Context, Dispatcher, Intake, IntakeReport, IntakeSettings, IntakeStats, OnExhausted, Retry,
+};
 use keylane_inbox::NewMessage;
 use keylane_sql::{
     Database, Position, Settings, SourceSettings, SqlInbox, SqlSource, Tables, sqlx,
 };
-use keylane_testkit::servers::{MariaDb, Postgres};
+use keylane_testkit::servers::{Dump, MariaDb, Postgres};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use tokio::time::{Instant, sleep};
 
@@ -109,7 +112,7 @@ fn key_of(message: &RawMessage) -> u64 {
 /// A worker as a process of its own would be one.
 pub(crate) struct Worker {
     pub(crate) inbox: SqlInbox,
-    _dispatcher: Dispatcher<Bytes, RawMessage, (), &'static str>,
+    dispatcher: Dispatcher<Bytes, RawMessage, (), &'static str>,
     intake: Intake,
 }
 
@@ -179,9 +182,17 @@ impl Worker {
         let intake = dispatcher.consume_with(source, settings).unwrap();
         Self {
             inbox,
-            _dispatcher: dispatcher,
+            dispatcher,
             intake,
         }
+    }
+
+    pub(crate) fn stats(&self) -> IntakeStats {
+        self.intake.stats()
+    }
+
+    pub(crate) fn events(&self) -> Events<Bytes> {
+        self.dispatcher.events()
     }
 
     pub(crate) async fn stop(&self) -> IntakeReport {
@@ -452,6 +463,26 @@ impl Own {
         stopped.unwrap();
     }
 
+    /// Writes down what is in the database of a place.
+    pub(crate) async fn dump(&self, place: &Place) -> Dump {
+        let (_, name) = place.address.rsplit_once('/').unwrap();
+        let dumped = match self {
+            Self::Postgres(server) => server.dump(name).await,
+            Self::MariaDb(server) => server.dump(name).await,
+        };
+        dumped.unwrap()
+    }
+
+    /// Puts it into its place again.
+    pub(crate) async fn bring_back(&self, place: &Place, dump: &Dump) {
+        let (_, name) = place.address.rsplit_once('/').unwrap();
+        let read = match self {
+            Self::Postgres(server) => server.bring_back(name, dump).await,
+            Self::MariaDb(server) => server.bring_back(name, dump).await,
+        };
+        read.unwrap();
+    }
+
     /// In order, as an update of the server does it.
     pub(crate) async fn restart(&self) {
         self.stop().await;
@@ -460,6 +491,50 @@ impl Own {
             Self::MariaDb(server) => server.start_again().await,
         };
         started.unwrap();
+    }
+}
+
+/// What is locked until this ends.
+pub(crate) enum Lock {
+    Postgres(PgConnection),
+    MariaDb(MySqlConnection),
+}
+
+impl Lock {
+    /// A table.
+    pub(crate) async fn of(place: &Place, table: &str) -> Self {
+        let lock = match place.kind {
+            Kind::Postgres => {
+                format!("begin; lock table keylane_{table} in access exclusive mode")
+            }
+            Kind::MariaDb => format!("lock tables keylane_{table} write"),
+        };
+        Self::by(place, lock).await
+    }
+
+    /// What these statements lock.
+    pub(crate) async fn by(place: &Place, statements: String) -> Self {
+        let lock = sqlx::raw_sql(AssertSqlSafe(statements));
+        match place.kind {
+            Kind::Postgres => {
+                let mut connection = PgConnection::connect(&place.address).await.unwrap();
+                lock.execute(&mut connection).await.unwrap();
+                Self::Postgres(connection)
+            }
+            Kind::MariaDb => {
+                let mut connection = MySqlConnection::connect(&place.address).await.unwrap();
+                lock.execute(&mut connection).await.unwrap();
+                Self::MariaDb(connection)
+            }
+        }
+    }
+
+    pub(crate) async fn end(self) {
+        let ended = match self {
+            Self::Postgres(connection) => connection.close().await,
+            Self::MariaDb(connection) => connection.close().await,
+        };
+        ended.unwrap();
     }
 }
 

@@ -6,6 +6,7 @@
 #[allow(dead_code, reason = "shared with the tests of the inbox")]
 mod support;
 
+mod clock;
 mod conformance;
 mod faults;
 mod fencing;

@@ -19,6 +19,7 @@ use super::{BEGIN, MOST, MySql};
 use crate::error::SqlError;
 use crate::inbox::item::{Item, Items};
 use crate::inbox::lane::LaneId;
+use crate::inbox::nonce;
 use crate::lent::Lent;
 use crate::literals::{hex, joined, table};
 use crate::tables::{Quote, Tables};
@@ -26,7 +27,8 @@ use crate::tables::{Quote, Tables};
 /// How many bytes of messages one insert has.
 const TOGETHER: usize = 128 << 10;
 
-const COLUMNS: &str = "(lane, `key`, payload, payload_bytes, id, version, headers, accepted_at)";
+const COLUMNS: &str =
+    "(lane, `key`, payload, payload_bytes, id, version, headers, nonce, accepted_at)";
 
 /// Whose transaction it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +172,7 @@ async fn store(
                 firsts.extend(script.run().await?.iter().map(first_of));
                 let text = format!(
                     "insert into {{messages}} {COLUMNS}
-                     values (?, ?, ?, ?, ?, ?, ?, utc_timestamp(6))"
+                     values (?, ?, ?, ?, ?, ?, ?, ?, utc_timestamp(6))"
                 );
                 let inserted = sqlx::query(AssertSqlSafe(tables.statement(&text, Quote::MySql)))
                     .bind(item.lane.as_ref())
@@ -180,6 +182,7 @@ async fn store(
                     .bind(item.message.id.as_ref().map(|id| id.as_bytes()))
                     .bind(item.message.version)
                     .bind(item.headers.as_deref())
+                    .bind(nonce::draw())
                     .execute(&mut *script.connection)
                     .await?;
                 firsts.push((inserted.last_insert_id(), 1));
@@ -254,7 +257,7 @@ fn row(item: &Item<'_>) -> String {
     let message = item.message;
     let or_null = |value: Option<String>| value.unwrap_or_else(|| "null".to_owned());
     format!(
-        "({}, {}, {}, {}, {}, {}, {}, utc_timestamp(6))",
+        "({}, {}, {}, {}, {}, {}, {}, {}, utc_timestamp(6))",
         hex(item.lane),
         hex(&message.key),
         hex(&message.payload),
@@ -262,5 +265,6 @@ fn row(item: &Item<'_>) -> String {
         or_null(message.id.as_ref().map(|id| hex(id.as_bytes()))),
         or_null(message.version.map(|version| version.to_string())),
         or_null(item.headers.as_ref().map(hex)),
+        nonce::draw(),
     )
 }

@@ -1,7 +1,8 @@
-//! The end of a handler's transaction.
+//! The begin and the end of a handler's transaction.
 
-use sqlx::Row;
+use sqlx::{MySqlPool, Row};
 
+use super::history::History;
 use super::script::Script;
 use crate::error::SqlError;
 use crate::inbox::claim::{Claim, Finish};
@@ -9,28 +10,50 @@ use crate::lent::Lent;
 use crate::literals::hex;
 use crate::tables::Tables;
 
+/// What it asks for has one name in MySQL and another one in MariaDB; each takes the other's for a
+/// comment.
+const START: &str = "start transaction;
+    select cast(/*!50720 @@transaction_read_only + */ /*M! @@tx_read_only + */ 0 as signed)
+        as is_read_only";
+
+/// With the answer of the server it is known whether the session can write: one that cannot is no
+/// use to any handler, and would cost each of them an attempt.
+pub(in super::super) async fn begin(pool: &MySqlPool) -> Result<Lent<sqlx::MySql>, SqlError> {
+    let mut lent = Lent::from(pool).await?;
+    let begun = sqlx::raw_sql(START).fetch_one(lent.get()).await;
+    match begun {
+        Ok(row) if row.get::<i64, _>("is_read_only") == 1 => Err(lent.close_read_only()),
+        Ok(_) => Ok(lent),
+        Err(error) => lent.end_or_close(Err(error)),
+    }
+}
+
 /// Whether the lane is ours is read with a lock, and so not by the snapshot of the transaction. The
 /// lane stays locked until the commit: no worker can claim it in between.
 pub(in super::super) async fn commit(
     mut lent: Lent<sqlx::MySql>,
     tables: &Tables,
+    history: &History,
     claim: Claim,
 ) -> Result<Finish, SqlError> {
     let ours = format!(
         "{{lanes}} lanes force index (primary)
-         where lanes.lane = {} and lanes.token = {} and lanes.worker = {}",
+         where lanes.lane = {} and lanes.token = {} and lanes.worker = {worker}
+            and not exists (select 1 from {{workers}} where id = {worker} and history <> {})",
         hex(claim.claimed.lane),
         claim.claimed.token,
-        claim.worker,
+        history.here(),
+        worker = claim.worker,
     );
     let statements = [
         format!("select 1 as is_ours from {ours} lock in share mode"),
         format!(
             "delete messages from {{messages}} messages force index (primary)
-             where messages.sequence = {} and messages.lane = {}
+             where messages.sequence = {} and messages.lane = {} and messages.nonce = {}
                 and exists (select 1 from {ours})",
-            claim.sequence,
+            claim.message.sequence,
             hex(claim.claimed.lane),
+            claim.message.nonce,
         ),
         "select 0 as is_ours, row_count() as removed".to_owned(),
     ];

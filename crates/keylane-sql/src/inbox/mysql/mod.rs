@@ -16,7 +16,10 @@ mod accept;
 pub(super) use accept::{Bounds, accept_on};
 
 mod commit;
-pub(super) use commit::commit;
+pub(super) use commit::{begin, commit};
+
+mod history;
+pub(super) use history::History;
 
 mod script;
 
@@ -43,13 +46,15 @@ const BEGIN: &str = "set transaction isolation level read committed; start trans
 pub(super) struct MySql {
     pool: MySqlPool,
     tables: Tables,
+    history: History,
 }
 
 impl MySql {
-    pub(super) fn new(pool: MySqlPool, tables: &Tables) -> Self {
+    pub(super) fn new(pool: MySqlPool, tables: &Tables, history: History) -> Self {
         Self {
             pool,
             tables: tables.clone(),
+            history,
         }
     }
 }

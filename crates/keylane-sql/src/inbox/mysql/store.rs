@@ -17,7 +17,8 @@ use crate::error::SqlError;
 use crate::inbox::backend::{Backend, Dead};
 use crate::inbox::item::Items;
 use crate::inbox::lane::LaneId;
-use crate::inbox::turn::{Answer, Claimed, Found, Turn};
+use crate::inbox::nonce;
+use crate::inbox::turn::{Answer, Claimed, Found, MessageRef, Standing, Turn};
 use crate::lent::Lent;
 use crate::literals::{hex, joined, table};
 use crate::times::{self, micros};
@@ -28,7 +29,7 @@ const KEPT: &str =
 
 impl MySql {
     /// Runs statements that are one transaction, or one statement. Returns the rows of all results.
-    async fn rows<T: AsRef<str>>(
+    pub(super) async fn rows<T: AsRef<str>>(
         &self,
         statements: impl IntoIterator<Item = T>,
     ) -> Result<Vec<MySqlRow>, SqlError> {
@@ -233,26 +234,42 @@ impl Backend for MySql {
         self.changed([BEGIN, &delete, CHANGED, "commit"]).await
     }
 
-    async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError> {
-        let insert = format!(
-            "insert into {{workers}} (name, runs_out)
-             values ({}, utc_timestamp(6) + interval {} microsecond)",
-            hex(name),
-            micros(ttl),
-        );
-        let id = "select cast(last_insert_id() as unsigned) as id";
-        let rows = self.rows([BEGIN, &insert, id, "commit"]).await?;
-        let row = rows.first().ok_or_else(|| SqlError::damaged(0))?;
-        Ok(row.get("id"))
+    async fn is_entered(&self) -> Result<bool, SqlError> {
+        self.knows_history().await
     }
 
-    async fn renew(&self, worker: u64, ttl: Duration) -> Result<bool, SqlError> {
-        let update = format!(
-            "update {{workers}} set runs_out = utc_timestamp(6) + interval {} microsecond
-             where id = {worker} and runs_out > utc_timestamp(6)",
+    async fn enter(&self) -> Result<(), SqlError> {
+        self.enter_history().await
+    }
+
+    async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError> {
+        // It is another one if the database has failed over since.
+        self.enter_history().await?;
+        let worker = nonce::draw();
+        let insert = format!(
+            "insert into {{workers}} (id, name, runs_out, history)
+             values ({worker}, {}, utc_timestamp(6) + interval {} microsecond, {})",
+            hex(name),
             micros(ttl),
+            self.history.here(),
         );
-        Ok(self.changed([BEGIN, &update, CHANGED, "commit"]).await? > 0)
+        self.rows([BEGIN, &insert, "commit"]).await?;
+        Ok(worker)
+    }
+
+    async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<Standing, SqlError> {
+        let update = format!(
+            "update {{workers}} set runs_out = utc_timestamp(6) + interval {} microsecond,
+                renewals = renewals + 1
+             where id = {worker} and runs_out > utc_timestamp(6) and history = {}
+                and renewals >= {heard}",
+            micros(ttl),
+            self.history.here(),
+        );
+        match self.changed([BEGIN, &update, CHANGED, "commit"]).await? {
+            0 => self.standing(worker).await,
+            _ => Ok(Standing::Alive),
+        }
     }
 
     async fn free_dead(&self, most: u32) -> Result<u64, SqlError> {
@@ -305,19 +322,27 @@ impl Backend for MySql {
         &self,
         worker: u64,
         claimed: Claimed,
+        message: MessageRef,
         dead: &Dead,
     ) -> Result<bool, SqlError> {
-        let (lane, token, sequence) = (hex(claimed.lane), claimed.token, dead.sequence);
-        let ours =
-            format!("lanes.lane = {lane} and lanes.token = {token} and lanes.worker = {worker}");
-        // The lane stays ours until the commit.
+        let (lane, token) = (hex(claimed.lane), claimed.token);
+        let MessageRef { sequence, nonce } = message;
+        let ours = format!(
+            "lanes.lane = {lane} and lanes.token = {token} and lanes.worker = {worker}
+             and not exists (select 1 from {{workers}} where id = {worker} and history <> {})",
+            self.history.here(),
+        );
+        // If another one has locked the whole table of letters, this waits before it has locked any row. The
+        // lane stays ours until the commit.
         let lock = format!(
-            "select 1 as is_ours from {{lanes}} lanes where {ours} lock in share mode;
+            "select 0 as is_ours from {{letters}} where false for update;
+             select 1 as is_ours from {{lanes}} lanes where {ours} lock in share mode;
              select 0 as is_ours from {{messages}} where sequence = {sequence} for update"
         );
         let from = format!(
             "from {{lanes}} lanes straight_join {{messages}} messages force index (primary)
                 on messages.lane = lanes.lane and messages.sequence = {sequence}
+                and messages.nonce = {nonce}
              where {ours}"
         );
         let messages = joined(KEPT.split(", ").map(|column| format!("messages.{column}")));

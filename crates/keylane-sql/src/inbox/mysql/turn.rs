@@ -20,11 +20,12 @@ use std::collections::{HashMap, HashSet};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
+use super::history::standing_of;
 use super::script::Script;
 use super::{BEGIN, MESSAGE, MySql, message_of};
 use crate::error::SqlError;
 use crate::inbox::lane::LaneId;
-use crate::inbox::turn::{Answer, Brought, Claimed, Fetch, Found, Leave, Place, Turn};
+use crate::inbox::turn::{Answer, Brought, Claimed, Fetch, Found, Leave, MessageRef, Place, Turn};
 use crate::lent::Lent;
 use crate::literals::{hex, table};
 
@@ -33,6 +34,10 @@ const OURS: i64 = 0;
 const GONE: i64 = 1;
 const FOUND: i64 = 2;
 const WAITS: i64 = 3;
+pub(super) const ELSEWHERE: i64 = 4;
+
+/// Whether the worker has joined in the history that the server has. It is read once, before all else.
+const IS_HERE: &str = "@keylane_here";
 
 /// When this round trip has begun.
 const NOW: &str = "cast(@keylane_now as datetime(6))";
@@ -44,6 +49,9 @@ impl MySql {
             let mut script = Script::new(connection.get(), &self.tables);
             script.add("set @keylane_now = utc_timestamp(6)").await?;
             script.add(BEGIN).await?;
+            let elsewhere = self.elsewhere(turn.worker);
+            script.add(&elsewhere).await?;
+            script.add("set @keylane_here = (found_rows() = 0)").await?;
             for statement in changes(turn) {
                 script.add(&statement).await?;
             }
@@ -63,6 +71,7 @@ impl MySql {
                 OURS => drop(ours.insert(lane)),
                 GONE => drop(gone.insert(lane)),
                 FOUND => answer.lanes.push(found_of(&row)),
+                ELSEWHERE => answer.standing = standing_of(&row),
                 _ => match row.get::<Option<u64>, _>("sequence") {
                     Some(_) => answer.messages.push(brought(lane, &row)?),
                     None => answer.left_out.push(lane),
@@ -94,12 +103,10 @@ fn changes(turn: &Turn) -> Vec<String> {
     let done = turn
         .done
         .iter()
-        .map(|(claimed, sequence)| (claimed, format!("{sequence} as sequence")));
-    let tried = turn.attempts.iter().map(|(claimed, sequence, attempts)| {
-        (
-            claimed,
-            format!("{sequence} as sequence, {attempts} as attempts"),
-        )
+        .map(|(claimed, name)| (claimed, name_of(name)));
+    let tried = turn.attempts.iter().map(|(claimed, name, attempts)| {
+        let name = name_of(name);
+        (claimed, format!("{name}, {attempts} as attempts"))
     });
     let drained =
         (turn.leave.iter()).map(|Leave { claimed, last, .. }| (claimed, format!("{last} as last")));
@@ -108,7 +115,8 @@ fn changes(turn: &Turn) -> Vec<String> {
     let ours = |said: &str| {
         format!(
             "({said}) said straight_join {{lanes}} lanes force index (primary)
-                on lanes.lane = said.lane and lanes.token = said.token and lanes.worker = {worker}"
+                on lanes.lane = said.lane and lanes.token = said.token and lanes.worker = {worker}
+                and {IS_HERE}"
         )
     };
     let said = said
@@ -123,7 +131,8 @@ fn changes(turn: &Turn) -> Vec<String> {
     if let Some(done) = constants(done) {
         statements.push(format!(
             "delete messages from {} straight_join {{messages}} messages force index (primary)
-                on messages.sequence = said.sequence and messages.lane = said.lane",
+                on messages.sequence = said.sequence and messages.lane = said.lane
+                and messages.nonce = said.nonce",
             ours(&done),
         ));
     }
@@ -131,6 +140,7 @@ fn changes(turn: &Turn) -> Vec<String> {
         statements.push(format!(
             "update {} straight_join {{messages}} messages force index (primary)
                 on messages.sequence = said.sequence and messages.lane = said.lane
+                and messages.nonce = said.nonce
              set messages.attempts = greatest(messages.attempts, said.attempts)",
             ours(&tried),
         ));
@@ -168,14 +178,14 @@ fn claim(worker: u64, most: u32) -> [String; 5] {
     let free = |condition: &str| {
         format!(
             "select lane from {{lanes}} force index (of_worker)
-             where worker = 0 and ready_at < {NOW} and {condition}
+             where worker = 0 and {condition}
              order by ready_at limit {most} for update skip locked"
         )
     };
     [
         format!(
             "select count(*) into @keylane_alive from {{workers}}
-             where id = {worker} and runs_out > utc_timestamp(6) lock in share mode"
+             where id = {worker} and runs_out > utc_timestamp(6) and {IS_HERE} lock in share mode"
         ),
         format!(
             "select count(*) into @keylane_free from ({}) free",
@@ -204,7 +214,8 @@ fn reads(turn: &Turn) -> Vec<String> {
         lanes.push(format!(
             "select lanes.lane, lanes.token, lanes.crashes, said.after, said.most
              from ({fetch}) said straight_join {{lanes}} lanes force index (primary)
-                on lanes.lane = said.lane and lanes.token = said.token and lanes.worker = {worker}"
+                on lanes.lane = said.lane and lanes.token = said.token and lanes.worker = {worker}
+                and {IS_HERE}"
         ));
     }
     if turn.claim > 0 {
@@ -224,7 +235,8 @@ fn reads(turn: &Turn) -> Vec<String> {
               where lane = x''', hex(lane), ''' and sequence > ', after,
             ' order by sequence limit ', most, ')')";
     let head = format!(
-        "select {WAITS} as what, page.lane, page.sequence as place, messages.attempts, {MESSAGE}
+        "select {WAITS} as what, page.lane, page.sequence as place, messages.attempts,
+            messages.nonce, {MESSAGE}
          from (
             select *, sum(payload_bytes) over (order by lane, sequence) - payload_bytes as so_far
             from ("
@@ -277,9 +289,15 @@ fn constants<'a>(said: impl Iterator<Item = (&'a Claimed, String)>) -> Option<St
     (!said.is_empty()).then(|| table(rows))
 }
 
+fn name_of(name: &MessageRef) -> String {
+    let MessageRef { sequence, nonce } = name;
+    format!("{sequence} as sequence, {nonce} as nonce")
+}
+
 fn brought(lane: LaneId, row: &MySqlRow) -> Result<Brought, SqlError> {
     Ok(Brought {
         lane,
+        nonce: row.get("nonce"),
         attempts: row.get("attempts"),
         message: message_of(row)?,
     })

@@ -13,21 +13,23 @@ use sqlx::{PgConnection, Row};
 use super::{Postgres, from_column, text, to_column};
 use crate::error::SqlError;
 use crate::inbox::item::{Item, Items};
+use crate::inbox::nonce;
 use crate::lent::Lent;
 use crate::tables::Tables;
 
 const STORE: &str = "
     with item as (
-        select * from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::bytea[])
-            with ordinality as i (lane, key, payload, id, version, headers, place)
+        select * from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::bytea[],
+                $9::bigint[])
+            with ordinality as i (lane, key, payload, id, version, headers, nonce, place)
     ), locked as (
         insert into {keys} as known (lane, last)
         select distinct lane, 1 from item order by lane
         on conflict (lane) do update set last = known.last + 1
         returning lane, last, known.ctid as of_key
     ), stored as (
-        insert into {messages} (sequence, lane, key, payload, id, version, headers)
-        select nextval('{sequence}'), lane, key, payload, id, version::numeric, headers
+        insert into {messages} (sequence, lane, key, payload, id, version, headers, nonce)
+        select nextval('{sequence}'), lane, key, payload, id, version::numeric, headers, nonce
         from (select item.* from item join locked using (lane) order by place) as in_order
         returning sequence, lane, ctid
     ), counted as materialized (
@@ -183,6 +185,9 @@ async fn store(
     let headers: Vec<Option<&[u8]>> = (items.items.iter())
         .map(|item| item.headers.as_deref())
         .collect();
+    let nonces: Vec<i64> = (items.items.iter())
+        .map(|_| to_column(nonce::draw()))
+        .collect();
     let rows = sqlx::query(text(tables, STORE))
         .bind(lanes)
         .bind(keys)
@@ -192,6 +197,7 @@ async fn store(
         .bind(headers)
         .bind(tables.channel())
         .bind(items.has_versions)
+        .bind(nonces)
         .fetch_all(connection)
         .await?;
     let mut sequences: Vec<u64> = rows

@@ -1,4 +1,6 @@
-//! The end of a handler's transaction.
+//! The begin and the end of a handler's transaction.
+
+use sqlx::{PgPool, Row};
 
 use super::{from_column, text, to_column};
 use crate::error::SqlError;
@@ -9,14 +11,30 @@ use crate::tables::Tables;
 /// The lane stays locked until the commit: no worker can claim it in between.
 const DONE: &str = "
     with ours as (
-        select lane from {lanes} where lane = $1 and token = $2 and worker = $3 for share
+        select lane from {lanes} where lane = $1 and token = $2 and worker = $3
+          and not exists (select from {workers} where id = $3 and history <> {here})
+        for share
     ), removed as (
         delete from {messages} messages using ours
-        where messages.sequence = $4 and messages.lane = ours.lane
+        where messages.sequence = $4 and messages.lane = ours.lane and messages.nonce = $5
         returning messages.sequence
     )
     select (select count(*) from ours) as ours, (select count(*) from removed) as removed
 ";
+
+/// With the answer of the server it is known whether the session can write: one that cannot is no
+/// use to any handler, and would cost each of them an attempt.
+pub(in super::super) async fn begin(pool: &PgPool) -> Result<Lent<sqlx::Postgres>, SqlError> {
+    let mut lent = Lent::from(pool).await?;
+    let begun = sqlx::raw_sql("begin; show transaction_read_only")
+        .fetch_one(lent.get())
+        .await;
+    match begun {
+        Ok(row) if row.get::<&str, _>(0) == "on" => Err(lent.close_read_only()),
+        Ok(_) => Ok(lent),
+        Err(error) => lent.end_or_close(Err(error)),
+    }
+}
 
 pub(in super::super) async fn commit(
     mut lent: Lent<sqlx::Postgres>,
@@ -27,9 +45,14 @@ pub(in super::super) async fn commit(
         .bind(claim.claimed.lane.as_ref())
         .bind(to_column(claim.claimed.token))
         .bind(to_column(claim.worker))
-        .bind(to_column(claim.sequence))
+        .bind(to_column(claim.message.sequence))
+        .bind(to_column(claim.message.nonce))
         .fetch_one(lent.get())
-        .await?;
+        .await;
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return lent.end_or_close(Err(error)),
+    };
     let finish = Finish {
         is_ours: from_column(&found, "ours") > 0,
         was_here: from_column(&found, "removed") > 0,

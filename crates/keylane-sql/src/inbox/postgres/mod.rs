@@ -4,13 +4,15 @@ mod accept;
 pub(super) use accept::accept_on;
 
 mod commit;
-pub(super) use commit::commit;
+pub(super) use commit::{begin, commit};
 
 mod store;
 
 mod tid;
 
 mod turn;
+
+mod history;
 
 mod listen;
 
@@ -50,7 +52,8 @@ impl fmt::Debug for Postgres {
 }
 
 fn text(tables: &Tables, template: &str) -> AssertSqlSafe<String> {
-    AssertSqlSafe(tables.statement(template, Quote::Postgres))
+    let template = template.replace("{here}", history::HERE);
+    AssertSqlSafe(tables.statement(&template, Quote::Postgres))
 }
 
 /// Numbers above what the column takes name nothing.

@@ -18,7 +18,8 @@ use crate::error::SqlError;
 use crate::inbox::backend::{Backend, Dead};
 use crate::inbox::item::Items;
 use crate::inbox::lane::LaneId;
-use crate::inbox::turn::{Answer, Claimed, Found, Turn};
+use crate::inbox::nonce;
+use crate::inbox::turn::{Answer, Claimed, Found, MessageRef, Standing, Turn};
 use crate::lent::Lent;
 use crate::times::{self, micros};
 
@@ -59,10 +60,12 @@ const BURY: &str = "
 
 const DEAD_LETTER: &str = "
     with ours as (
-        select lane from {lanes} where lane = $2 and token = $3 and worker = $1 for share
+        select lane from {lanes} where lane = $2 and token = $3 and worker = $1
+          and not exists (select from {workers} where id = $1 and history <> {here})
+        for share
     ), moved as (
         delete from {messages} messages using ours
-        where messages.sequence = $4 and messages.lane = ours.lane
+        where messages.sequence = $4 and messages.lane = ours.lane and messages.nonce = $8
         returning messages.*
     ), kept as (
         insert into {letters} ({kept}, attempts, kind, error)
@@ -130,13 +133,14 @@ const FORGET: &str = "
 ";
 
 const JOIN: &str = "
-    insert into {workers} (name, runs_out)
-    values ($1, clock_timestamp() + $2 * interval '1 microsecond') returning id
+    insert into {workers} (id, name, runs_out, history)
+    values ($3, $1, clock_timestamp() + $2 * interval '1 microsecond', {here})
 ";
 
 const RENEW: &str = "
-    update {workers} set runs_out = clock_timestamp() + $2 * interval '1 microsecond'
-    where id = $1 and runs_out > clock_timestamp()
+    update {workers} set runs_out = clock_timestamp() + $2 * interval '1 microsecond',
+        renewals = renewals + 1
+    where id = $1 and runs_out > clock_timestamp() and history = {here} and renewals >= $3
 ";
 
 /// Lanes of workers that are named in `dead`, one index scan for each: joined otherwise, the planner
@@ -201,7 +205,7 @@ const LANES_OF: &str = "
 ";
 
 impl Postgres {
-    async fn rows<'q>(&self, query: Bound<'q>) -> Result<Vec<PgRow>, SqlError> {
+    pub(super) async fn rows<'q>(&self, query: Bound<'q>) -> Result<Vec<PgRow>, SqlError> {
         let mut connection = Lent::from(&self.pool).await?;
         let rows = query.fetch_all(connection.get()).await;
         connection.end(rows)
@@ -349,18 +353,32 @@ impl Backend for Postgres {
             .await
     }
 
-    async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError> {
-        let query = sqlx::query(self.text(JOIN)).bind(name).bind(micros(ttl));
-        let rows = self.rows(query).await?;
-        let row = rows.first().ok_or_else(|| SqlError::damaged(0))?;
-        Ok(from_column(row, "id"))
+    async fn is_entered(&self) -> Result<bool, SqlError> {
+        self.knows_history().await
     }
 
-    async fn renew(&self, worker: u64, ttl: Duration) -> Result<bool, SqlError> {
+    async fn enter(&self) -> Result<(), SqlError> {
+        self.enter_history().await
+    }
+
+    async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError> {
+        // It is another one if the database has failed over since.
+        self.enter_history().await?;
+        let worker = nonce::draw();
+        let query = sqlx::query(self.text(JOIN)).bind(name).bind(micros(ttl));
+        self.execute(query.bind(to_column(worker))).await?;
+        Ok(worker)
+    }
+
+    async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<Standing, SqlError> {
         let query = sqlx::query(self.text(RENEW))
             .bind(to_column(worker))
-            .bind(micros(ttl));
-        Ok(self.execute(query).await? > 0)
+            .bind(micros(ttl))
+            .bind(to_column(heard));
+        match self.execute(query).await? {
+            0 => self.standing(worker).await,
+            _ => Ok(Standing::Alive),
+        }
     }
 
     async fn free_dead(&self, most: u32) -> Result<u64, SqlError> {
@@ -399,16 +417,18 @@ impl Backend for Postgres {
         &self,
         worker: u64,
         claimed: Claimed,
+        message: MessageRef,
         dead: &Dead,
     ) -> Result<bool, SqlError> {
         let query = sqlx::query(self.of_letters(DEAD_LETTER))
             .bind(to_column(worker))
             .bind(claimed.lane.as_ref())
             .bind(to_column(claimed.token))
-            .bind(to_column(dead.sequence))
+            .bind(to_column(message.sequence))
             .bind(count_column(dead.attempts))
             .bind(i16::from(dead.kind.code()))
-            .bind(Letter::cut_error(&dead.error).as_bytes());
+            .bind(Letter::cut_error(&dead.error).as_bytes())
+            .bind(to_column(message.nonce));
         let rows = self.rows(query).await?;
         Ok(rows.first().is_some_and(|row| from_column(row, "ours") > 0))
     }

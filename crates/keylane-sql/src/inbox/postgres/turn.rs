@@ -12,11 +12,12 @@ use sqlx::postgres::PgRow;
 
 use super::tid::Tid;
 use super::{
-    ACCEPTED_AT, PAYLOAD, Postgres, SEQUENCE, count_column, from_column, message_of, to_column,
+    ACCEPTED_AT, ID, PAYLOAD, Postgres, SEQUENCE, VERSION, count_column, from_column, message_of,
+    to_column,
 };
 use crate::error::SqlError;
 use crate::inbox::lane::LaneId;
-use crate::inbox::turn::{Answer, Brought, Claimed, Found, Place, Turn};
+use crate::inbox::turn::{Answer, Brought, Claimed, Found, MessageRef, Place, Standing, Turn};
 use crate::lent::Lent;
 
 /// Joins of what was sent are lateral, and its memberships hashed (`is true` keeps them from becoming
@@ -34,9 +35,12 @@ use crate::lent::Lent;
 /// claim of all free lanes. It is a `case` so that the planner believes it to be true of half of the rows,
 /// and goes through the index.
 const TURN: &str = "
-    with leaving as materialized (
+    with elsewhere as materialized (
+        select history, {here} as here from {workers} where id = $1 and history <> {here}
+    ), leaving as materialized (
         select * from unnest($2::bytea[], $3::bigint[], $4::bigint[], $5::tid[], $6::tid[])
             as leaving (lane, token, last, place, of_key)
+        where not exists (select from elsewhere)
     ), unchanged as materialized (
         select leaving.token, leaving.place, key.ctid as of_key
         from leaving cross join lateral (
@@ -58,7 +62,7 @@ const TURN: &str = "
     ), told as materialized (
         select * from stayed
         union all
-        select * from unnest($7::bytea[], $8::bigint[])
+        select * from unnest($7::bytea[], $8::bigint[]) where not exists (select from elsewhere)
     ), ours as materialized (
         select lane from drained
         union all
@@ -71,17 +75,19 @@ const TURN: &str = "
     ), removed as (
         delete from {messages} messages
         where messages.sequence = any($9) and (messages.lane in (select lane from ours)) is true
+          and (messages.nonce in (select unnest($20::bigint[]))) is true
     ), noted as (
         update {messages} messages set attempts = greatest(messages.attempts, tried.attempts)
-        from unnest($10::bigint[], $11::integer[]) as tried (sequence, attempts)
-        where messages.sequence = tried.sequence
+        from unnest($10::bigint[], $11::integer[], $21::bigint[]) as tried (sequence, attempts, nonce)
+        where messages.sequence = tried.sequence and (messages.nonce = tried.nonce) is true
           and (messages.lane in (select lane from ours)) is true
     ), free as materialized (
         select ctid from {lanes}
-        where worker is null and ready_at between to_timestamp($19) and clock_timestamp()
+        where worker is null and ready_at >= to_timestamp($19)
           and case when xmax = 0 then true else $19 = 0 end and (
             select runs_out > clock_timestamp() from {workers} where id = $1
         )
+          and not exists (select from elsewhere)
         order by ready_at
         limit $12
         for update skip locked
@@ -101,6 +107,7 @@ const TURN: &str = "
             cross join lateral (
                 select token, crashes, ctid, of_key from {lanes} lanes
                 where lanes.worker = $1 and lanes.lane = want.lane and lanes.token = want.token
+                  and not exists (select from elsewhere)
                 offset 0
             ) as claim
             union all
@@ -115,12 +122,12 @@ const TURN: &str = "
     ), page as (
         select wanted.lane as of_lane, token, last, redriven, crashes, place, of_key, message.*
         from wanted left join lateral (
-            select sequence, key, payload, id, version, headers, accepted_at, attempts
+            select sequence, key, payload, id, version, headers, accepted_at, attempts, nonce
             from {messages} messages
             where messages.ctid = wanted.only_message and messages.lane = wanted.lane
             union all
             select * from (
-                select sequence, key, payload, id, version, headers, accepted_at, attempts
+                select sequence, key, payload, id, version, headers, accepted_at, attempts, nonce
                 from {messages} messages
                 where messages.lane = wanted.lane and messages.sequence > wanted.after
                 order by messages.sequence limit wanted.count
@@ -134,20 +141,24 @@ const TURN: &str = "
         null::text as version, null::bytea as headers, null::double precision as accepted_at,
         0 as what, lane as of_lane, null::integer as attempts, null::smallint as crashes,
         null::bigint as token, null::bigint as last, null::bigint as redriven,
-        null::bytea as place, null::bytea as of_key
+        null::bytea as place, null::bytea as of_key, null::bigint as nonce
     from told where (lane in (select lane from ours)) is not true
     union all
     select null, null, null, null, null, null, null,
-        1, lane, null, null, null, null, null, null, null
+        1, lane, null, null, null, null, null, null, null, null
     from stayed
     union all
     select null, null, null, null, null, null, date_part('epoch', max(ready_at)),
-        2, null, null, null, null, null, null, null, null
+        2, null, null, null, null, null, null, null, null, null
     from claimed
+    union all
+    select null, null, null, convert_to(history, 'UTF8'), here, null, null,
+        4, null, null, null, null, null, null, null, null, null
+    from elsewhere
     union all
     select sequence, key, case when before < $18 or before = 0 then payload end, id, version::text,
         headers, date_part('epoch', accepted_at),
-        3, of_lane, attempts, crashes, token, last, redriven, place, of_key
+        3, of_lane, attempts, crashes, token, last, redriven, place, of_key, nonce
     from sized
 ";
 
@@ -167,10 +178,11 @@ impl Postgres {
         // Each once, and locked in the order of their lanes.
         let told: BTreeSet<Claimed> = told.collect();
         let (told, told_tokens) = claims(told.iter());
-        let done: Vec<i64> = turn.done.iter().map(|done| to_column(done.1)).collect();
+        let (done, done_nonces) = names(turn.done.iter().map(|done| &done.1));
+        let (_, tried_nonces) = names(turn.attempts.iter().map(|tried| &tried.1));
         let tried = turn.attempts.iter();
         let (tried, attempts): (Vec<i64>, Vec<i32>) = tried
-            .map(|(_, sequence, attempts)| (to_column(*sequence), count_column(*attempts)))
+            .map(|(_, name, attempts)| (to_column(name.sequence), count_column(*attempts)))
             .unzip();
         let want = turn.fetch.iter();
         let (wanted, wanted_tokens) = claims(want.clone().map(|want| &want.claimed));
@@ -206,6 +218,8 @@ impl Postgres {
             .bind(count_column(turn.window))
             .bind(to_column(bytes))
             .bind(turn.since)
+            .bind(done_nonces)
+            .bind(tried_nonces)
             .fetch_all(connection.get())
             .await;
         answer_of(&connection.end(rows)?)
@@ -216,6 +230,13 @@ impl Postgres {
 fn claims<'a>(claimed: impl Iterator<Item = &'a Claimed>) -> (Vec<&'a [u8]>, Vec<i64>) {
     claimed
         .map(|claimed| (claimed.lane.as_ref(), to_column(claimed.token)))
+        .unzip()
+}
+
+/// The sequences and the nonces of messages.
+fn names<'a>(names: impl Iterator<Item = &'a MessageRef>) -> (Vec<i64>, Vec<i64>) {
+    names
+        .map(|name| (to_column(name.sequence), to_column(name.nonce)))
         .unzip()
 }
 
@@ -235,11 +256,13 @@ const LAST: usize = 12;
 const REDRIVEN: usize = 13;
 const PLACE: usize = 14;
 const OF_KEY: usize = 15;
+const NONCE: usize = 16;
 
 /// What a row of the answer says.
 const LOST: i32 = 0;
 const STAYED: i32 = 1;
 const SINCE: i32 = 2;
+const ELSEWHERE: i32 = 4;
 
 fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
     let mut answer = Answer::default();
@@ -258,6 +281,14 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
             }
             SINCE => {
                 answer.free_since = row.get(ACCEPTED_AT);
+                continue;
+            }
+            ELSEWHERE => {
+                let joined = row.get::<&[u8], _>(ID);
+                answer.standing = Standing::Elsewhere {
+                    joined: String::from_utf8_lossy(joined).into_owned(),
+                    now: row.get(VERSION),
+                };
                 continue;
             }
             _ => {}
@@ -284,6 +315,7 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
         }
         answer.messages.push(Brought {
             lane,
+            nonce: from_column(row, NONCE),
             attempts: row.get::<i32, _>(ATTEMPTS).unsigned_abs(),
             message: message_of(row)?,
         });

@@ -55,6 +55,11 @@ impl Starts {
     /// The source is another worker from this opening on.
     pub(super) fn joined(&self, opening: u64, lost: watch::Receiver<bool>) {
         let since = opening;
+        // What it reads has the numbers of what it has read, and may be something else.
+        self.change(|noted| {
+            noted.attempts.clear();
+            noted.wanted.clear();
+        });
         *self.claims() = Some(Claims { since, lost });
     }
 

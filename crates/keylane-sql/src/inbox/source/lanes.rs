@@ -12,7 +12,7 @@ use keylane_inbox::StoredMessage;
 
 use super::super::lane::LaneId;
 use super::super::turn::{
-    Answer, Brought, Claimed, Fetch, Found, Leave, MOST_CLAIMED, Place, Turn,
+    Answer, Brought, Claimed, Fetch, Found, Leave, MOST_CLAIMED, MessageRef, Place, Standing, Turn,
 };
 
 /// Most lanes to fetch from or to leave in one round trip.
@@ -52,8 +52,8 @@ pub(super) struct Lanes {
     busy: VecDeque<LaneId>,
     /// Lanes that could not be left because their key is locked.
     resting: Vec<LaneId>,
-    done: Vec<(Claimed, u64)>,
-    attempts: Vec<(Claimed, u64, u32)>,
+    done: Vec<(Claimed, MessageRef)>,
+    attempts: Vec<(Claimed, MessageRef, u32)>,
     /// Bytes of messages that are handed over, or about to be.
     bytes: usize,
     /// What the turns under way ask for.
@@ -95,7 +95,7 @@ pub(super) struct Limits {
 struct Lane {
     token: u64,
     /// The messages that are handed over, or about to be, in their order; and how many bytes each has.
-    out: VecDeque<(u64, usize)>,
+    out: VecDeque<(MessageRef, usize)>,
     /// Everything up to here was brought.
     after: u64,
     last: u64,
@@ -119,13 +119,14 @@ struct Lane {
     /// How many of them are in turns under way.
     telling: usize,
     /// A message that is handed over once its attempt is noted.
-    suspect: Option<Box<(StoredMessage, u32)>>,
+    suspect: Option<Box<Ready>>,
 }
 
 /// A message to be handed over.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) claimed: Claimed,
+    pub(super) nonce: u64,
     pub(super) message: StoredMessage,
     /// How often it was started before.
     pub(super) attempts: u32,
@@ -133,13 +134,23 @@ pub(super) struct Ready {
     pub(super) noted: u32,
 }
 
+impl Ready {
+    pub(super) fn name(&self) -> MessageRef {
+        MessageRef {
+            sequence: self.message.sequence,
+            nonce: self.nonce,
+        }
+    }
+}
+
 /// What an answer has brought.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     pub(super) ready: Vec<Ready>,
     /// What is to come back, if it has not started: letters wait again in front of it.
-    pub(super) recalled: Vec<(LaneId, u64)>,
-    /// A claim of ours is not ours any more, and so none is.
+    pub(super) recalled: Vec<(LaneId, MessageRef)>,
+    /// A claim of ours is not ours any more, and so none is; or what is held is of another history of
+    /// the database.
     pub(super) is_lost: bool,
 }
 
@@ -218,28 +229,28 @@ impl Lanes {
     }
 
     /// A message that was handed over is done, or given up.
-    pub(super) fn settle(&mut self, id: LaneId, sequence: u64, is_told: bool) {
+    pub(super) fn settle(&mut self, id: LaneId, message: MessageRef, is_told: bool) {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
         };
-        let Some(bytes) = lane.take(sequence) else {
+        let Some(bytes) = lane.take(message) else {
             return;
         };
         self.bytes -= bytes;
         if !is_told {
             lane.untold += 1;
             let token = lane.token;
-            self.done.push((Claimed { lane: id, token }, sequence));
+            self.done.push((Claimed { lane: id, token }, message));
         }
         lane.queue(id, &mut self.busy);
     }
 
     /// A message that was handed over comes back, after so many attempts.
-    pub(super) fn give_back(&mut self, id: LaneId, sequence: u64, attempts: u32) {
+    pub(super) fn give_back(&mut self, id: LaneId, message: MessageRef, attempts: u32) {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
         };
-        let Some(bytes) = lane.take(sequence) else {
+        let Some(bytes) = lane.take(message) else {
             return;
         };
         lane.starts_over = true;
@@ -248,7 +259,7 @@ impl Lanes {
         if attempts > 0 {
             lane.untold += 1;
             let claimed = Claimed { lane: id, token };
-            self.attempts.push((claimed, sequence, attempts));
+            self.attempts.push((claimed, message, attempts));
         }
         self.queue(id);
     }
@@ -258,13 +269,14 @@ impl Lanes {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
         };
-        if lane.find(sequence).is_ok() {
+        if let Ok(at) = lane.find(sequence) {
+            let message = lane.out[at].0;
             lane.untold += 1;
             let claimed = Claimed {
                 lane: id,
                 token: lane.token,
             };
-            self.attempts.push((claimed, sequence, attempts));
+            self.attempts.push((claimed, message, attempts));
         }
     }
 
@@ -483,7 +495,7 @@ impl Lanes {
     /// What the database has answered to a turn.
     pub(super) fn apply(&mut self, turn: &Turn, answer: Answer) -> Applied {
         let mut applied = Applied {
-            is_lost: !answer.lost.is_empty(),
+            is_lost: !answer.lost.is_empty() || answer.standing != Standing::Alive,
             ..Applied::default()
         };
         let stayed: HashSet<LaneId> = answer.stayed.into_iter().collect();
@@ -567,8 +579,8 @@ impl Lanes {
         } else if let Some(since) = answer.free_since {
             self.since = since;
         }
-        for (claimed, sequence, _) in &turn.attempts {
-            self.hand_over_suspect(*claimed, *sequence, &mut applied);
+        for (claimed, message, _) in &turn.attempts {
+            self.hand_over_suspect(*claimed, *message, &mut applied);
         }
         for brought in answer.messages {
             self.bring(brought, &mut applied);
@@ -579,6 +591,7 @@ impl Lanes {
     fn bring(&mut self, brought: Brought, applied: &mut Applied) {
         let Brought {
             lane: id,
+            nonce,
             attempts,
             message,
         } = brought;
@@ -586,12 +599,18 @@ impl Lanes {
             return;
         };
         let (sequence, bytes) = (message.sequence, message.payload.len());
+        let name = MessageRef { sequence, nonce };
         // What has come back meanwhile, or waits again, is in front of it.
         if lane.starts_over {
             return;
         }
-        let Err(at) = lane.find(sequence) else {
-            return;
+        let at = match lane.find(sequence) {
+            Err(at) => at,
+            Ok(at) => {
+                // Another message has the number of one that is held.
+                applied.is_lost |= lane.out[at].0 != name;
+                return;
+            }
         };
         if lane.suspects > 0 && !lane.out.is_empty() {
             // One at a time.
@@ -600,47 +619,39 @@ impl Lanes {
         }
         lane.after = lane.after.max(sequence);
         lane.has_versions |= message.version.is_some();
-        lane.out.insert(at, (sequence, bytes));
+        lane.out.insert(at, (name, bytes));
         self.bytes += bytes;
         let claimed = Claimed {
             lane: id,
             token: lane.token,
         };
+        let ready = |noted| Ready {
+            claimed,
+            nonce,
+            message,
+            attempts,
+            noted,
+        };
         if lane.suspects == 0 {
-            return applied.ready.push(Ready {
-                claimed,
-                message,
-                attempts,
-                noted: attempts,
-            });
+            return applied.ready.push(ready(attempts));
         }
         lane.untold += 1;
-        self.attempts.push((claimed, sequence, attempts + 1));
-        lane.suspect = Some(Box::new((message, attempts)));
+        self.attempts.push((claimed, name, attempts + 1));
+        lane.suspect = Some(Box::new(ready(attempts + 1)));
     }
 
     /// The attempt of a message is noted: it may start.
-    fn hand_over_suspect(&mut self, claimed: Claimed, sequence: u64, applied: &mut Applied) {
+    fn hand_over_suspect(&mut self, claimed: Claimed, name: MessageRef, applied: &mut Applied) {
         let Some(lane) = self.lanes.get_mut(&claimed.lane) else {
             return;
         };
-        let noted = lane
-            .suspect
-            .take_if(|suspect| suspect.0.sequence == sequence);
-        let Some((message, attempts)) = noted.map(|noted| *noted) else {
+        let noted = lane.suspect.take_if(|suspect| suspect.name() == name);
+        let Some(mut ready) = noted.map(|noted| *noted) else {
             return;
         };
         lane.suspects -= 1;
-        let claimed = Claimed {
-            token: lane.token,
-            ..claimed
-        };
-        applied.ready.push(Ready {
-            claimed,
-            message,
-            attempts,
-            noted: attempts + 1,
-        });
+        ready.claimed.token = lane.token;
+        applied.ready.push(ready);
     }
 
     /// A lane is asked for or left once at a time.
@@ -692,13 +703,15 @@ impl Lane {
 
     /// Where a message of it is in `out`, or would be.
     fn find(&self, sequence: u64) -> Result<usize, usize> {
-        self.out.binary_search_by_key(&sequence, |out| out.0)
+        (self.out).binary_search_by_key(&sequence, |(message, _)| message.sequence)
     }
 
     /// Returns how many bytes it has.
-    fn take(&mut self, sequence: u64) -> Option<usize> {
-        let at = self.find(sequence).ok()?;
-        self.out.remove(at).map(|(_, bytes)| bytes)
+    fn take(&mut self, message: MessageRef) -> Option<usize> {
+        let at = self.find(message.sequence).ok()?;
+        let (_, bytes) = *self.out.get(at).filter(|out| out.0 == message)?;
+        self.out.remove(at);
+        Some(bytes)
     }
 
     fn queue(&mut self, id: LaneId, busy: &mut VecDeque<LaneId>) {
@@ -712,7 +725,7 @@ impl Lane {
         if std::mem::replace(&mut self.redriven, found.redriven) != found.redriven {
             self.starts_over = true;
             let out = self.out.iter();
-            (applied.recalled).extend(out.map(|(sequence, _)| (found.claimed.lane, *sequence)));
+            (applied.recalled).extend(out.map(|(message, _)| (found.claimed.lane, *message)));
         }
     }
 

@@ -6,9 +6,13 @@
 //! [`Turn`]: super::turn::Turn
 //! [`Lanes`]: lanes::Lanes
 
+mod failures;
+
 mod guard;
 
 mod lanes;
+
+mod letters;
 
 mod reader;
 pub use reader::{Position, SqlSource};

@@ -17,18 +17,21 @@ use keylane_inbox::LetterKind;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::super::SqlInbox;
 use super::super::backend::Dead;
 use super::super::claim::Claim;
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Found, Turn};
+use super::super::turn::{Answer, Found, MessageRef, Standing, Turn};
 use super::super::uncommitted;
+use super::failures::{Failures, Part};
 use super::guard::Starts;
 use super::lanes::{Lanes, Limits, Ready};
-use super::session::Session;
+use super::letters::Letters;
+use super::session::{self, Session};
 use super::settings::SourceSettings;
-use crate::error::SqlError;
+use crate::error::{ErrorKind, SqlError};
 
 /// With so much to say, a second turn begins beside the first. With less, what there is to say waits
 /// for the answer, and for more of it: many small turns would cost the database more.
@@ -38,7 +41,7 @@ const BULK: usize = 1_024;
 const REST: Duration = Duration::from_millis(100);
 
 /// The first pause after a round trip that failed, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 /// The first wait before looking again where nothing is told.
 const FIRST_POLL: Duration = Duration::from_millis(5);
@@ -51,6 +54,7 @@ static OPENINGS: AtomicU64 = AtomicU64::new(0);
 pub struct Position {
     /// Its sequence in the inbox.
     pub sequence: u64,
+    nonce: u64,
     pub(super) lane: LaneId,
     /// The last attempt that needs no note.
     pub(super) noted: u32,
@@ -60,13 +64,20 @@ pub struct Position {
 
 impl PartialEq for Position {
     fn eq(&self, other: &Self) -> bool {
-        (self.sequence, self.opening) == (other.sequence, other.opening)
+        (self.name(), self.opening) == (other.name(), other.opening)
     }
 }
 
 impl Eq for Position {}
 
 impl Position {
+    pub(super) fn name(&self) -> MessageRef {
+        MessageRef {
+            sequence: self.sequence,
+            nonce: self.nonce,
+        }
+    }
+
     pub(super) fn in_hand(&self) -> uncommitted::InHand {
         (self.opening, self.sequence)
     }
@@ -77,6 +88,11 @@ pub struct SqlSource {
     inbox: SqlInbox,
     settings: SourceSettings,
     session: Option<Session>,
+    /// The session that is about to begin. It takes as long as it takes, however often `receive` is
+    /// dropped meanwhile.
+    joining: Option<AbortOnDropHandle<Result<Session, SqlError>>>,
+    /// The worker that the source was before, if it has not left yet.
+    leaving: Option<Leaving>,
     opening: u64,
     lanes: Lanes,
     ready: VecDeque<Ready>,
@@ -85,25 +101,37 @@ pub struct SqlSource {
     recalled: Vec<Position>,
     /// Messages that are letters of this inbox already, and have not settled.
     kept: HashSet<u64>,
+    /// Turns, and looks at what is claimed, that are under way.
     calls: FuturesUnordered<Call>,
-    /// How many of them make letters: these hold nothing up.
-    letters: usize,
+    letters: Letters,
     /// It is to be seen what is claimed: an answer was lost, or some time has passed.
     is_uncertain: bool,
     /// When to see what is claimed in any case: a turn that was given up may be done much later.
     look_at: Instant,
-    failures: u32,
+    /// How many round trips have failed in a row.
+    failed: u32,
     retry_at: Option<Instant>,
+    /// Why the last one has failed, if it will not be well by itself.
+    lasting: Option<SqlError>,
+    failures: Arc<Failures>,
     wake: Arc<Notify>,
     starts: Arc<Starts>,
     poll: Duration,
     poll_at: Instant,
 }
 
-type Call = JoinHandle<Said>;
+pub(super) type Call = JoinHandle<Said>;
+
+/// A worker whose claims were found changed. It leaves before the source joins anew.
+struct Leaving {
+    worker: u64,
+    /// Its claims have run out then.
+    until: Instant,
+    left: AbortOnDropHandle<Result<(), SqlError>>,
+}
 
 /// What a call to the database has come to.
-enum Said {
+pub(super) enum Said {
     Turn(Box<Turn>, Result<Answer, SqlError>),
     /// `None`: the claims have ended.
     Lanes(Result<Option<Vec<Found>>, SqlError>),
@@ -119,6 +147,13 @@ impl SqlInbox {
     /// dies, or is paused for longer than its claims last, loses its keys to the others; what it
     /// writes afterwards changes nothing, because its claims have other tokens. With
     /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource) the inbox keeps the dead letters.
+    ///
+    /// What fails while the rest goes on is in
+    /// [`IntakeStats::failed_parts`](keylane::IntakeStats::failed_parts) as long as it does, and is tried
+    /// again: `messages` (they cannot be claimed, read or removed: a right or a table is missing),
+    /// `claims` (they cannot be renewed), `letters`, `keys of dead workers`, `keys without a worker`,
+    /// `old ids`. Where what is done cannot be told, or the source cannot join, it fails as a whole, and is
+    /// opened again until it can.
     ///
     /// # Examples
     ///
@@ -154,10 +189,13 @@ impl SqlInbox {
     /// Like [`source`](Self::source), with other settings.
     pub fn source_with(&self, settings: SourceSettings) -> SqlSource {
         let wake = Arc::new(Notify::new());
+        let failures = Arc::default();
         let limits = limits(&settings);
         SqlSource {
             inbox: self.clone(),
             session: None,
+            joining: None,
+            leaving: None,
             opening: 0,
             lanes: Lanes::new(limits),
             ready: VecDeque::new(),
@@ -165,11 +203,13 @@ impl SqlInbox {
             recalled: Vec::new(),
             kept: HashSet::new(),
             calls: FuturesUnordered::new(),
-            letters: 0,
+            letters: Letters::new(&failures),
             is_uncertain: false,
             look_at: Instant::now() + settings.ttl,
-            failures: 0,
+            failed: 0,
             retry_at: None,
+            lasting: None,
+            failures,
             starts: Arc::new(Starts::new(Arc::clone(&wake))),
             wake,
             poll: FIRST_POLL,
@@ -208,10 +248,15 @@ impl Source for SqlSource {
         self.begin_opening();
         self.ready.clear();
         self.recalled.clear();
-        (self.retry_at, self.failures) = (None, 0);
+        (self.retry_at, self.failed) = (None, 0);
+        self.failures.open();
         if self.session.as_ref().is_none_or(Session::is_lost) {
-            // What it still answers is of claims that have ended.
-            self.drop_calls();
+            self.end_session();
+        }
+        // A letter that is not written leaves its message in the table: it is handled again.
+        self.letters.end_tries();
+        while let Some(said) = self.letters.next().await {
+            let _ = self.follow(said.ok());
         }
         while let Some(said) = self.calls.next().await {
             let _ = self.follow(said.ok());
@@ -219,7 +264,7 @@ impl Source for SqlSource {
             self.recalled.clear();
         }
         if self.session.as_ref().is_some_and(Session::is_lost) {
-            self.session = None;
+            self.end_session();
         }
         let backend = &self.inbox.shared.backend;
         match &self.session {
@@ -263,6 +308,9 @@ impl Source for SqlSource {
             if !self.recalled.is_empty() {
                 return Ok(Received::Recalled(std::mem::take(&mut self.recalled)));
             }
+            if self.failures.tell(into) {
+                return Ok(Received::Messages);
+            }
             while into.room() > 0
                 && let Some(ready) = self.ready.pop_front()
             {
@@ -282,8 +330,9 @@ impl Source for SqlSource {
                 biased;
                 _ = lost.wait_for(|is_lost| *is_lost) => {}
                 // By reference: a dropped `receive` does not stop the calls.
-                said = said(&mut self.calls) => self.follow(said)?,
+                said = said(&mut self.calls, &mut self.letters) => self.follow(said)?,
                 () = self.wake.notified() => self.lanes.look(),
+                () = self.failures.news() => {}
                 () = tokio::time::sleep_until(retry_at.unwrap_or(until)), if retry_at.is_some() => {
                     self.retry_at = None;
                 }
@@ -310,13 +359,14 @@ impl Source for SqlSource {
             match outcome {
                 Outcome::Returned { attempts, .. } => {
                     self.lanes
-                        .give_back(position.lane, position.sequence, *attempts);
+                        .give_back(position.lane, position.name(), *attempts);
                 }
                 _ if let Some(attempt) = dropped_by => self.keep_uncommitted(position, attempt),
                 _ => {
                     // Its letter is in its place, or waits again already.
+                    self.letters.settled(position.name());
                     let is_told = self.kept.remove(&position.sequence);
-                    self.lanes.settle(position.lane, position.sequence, is_told);
+                    self.lanes.settle(position.lane, position.name(), is_told);
                 }
             }
         }
@@ -330,11 +380,16 @@ impl Source for SqlSource {
     }
 
     async fn confirm(&mut self) -> Result<(), SourceError> {
+        self.lasting = None;
         loop {
             let Some(session) = self.session.as_ref().filter(|session| !session.is_lost()) else {
                 return Err(SourceError::failed("the claims of this worker have ended"));
             };
             let mut lost = session.watch();
+            // Nobody hears of its parts while this waits.
+            if let Some(error) = self.lasting.take() {
+                return Err(SourceError::failed(error));
+            }
             if self.calls.is_empty() {
                 if self.lanes.is_told() {
                     return Ok(());
@@ -351,12 +406,13 @@ impl Source for SqlSource {
             tokio::select! {
                 biased;
                 _ = lost.wait_for(|is_lost| *is_lost) => {}
-                said = said(&mut self.calls) => self.follow(said)?,
+                said = said(&mut self.calls, &mut self.letters) => self.follow(said)?,
             }
         }
     }
 
     async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+        let message = letter.position.name();
         let Position {
             sequence,
             lane,
@@ -378,7 +434,10 @@ impl Source for SqlSource {
         };
         let (inbox, worker, mut lost) = (self.inbox.clone(), session.worker, session.watch());
         let kept = tokio::spawn(async move {
-            let kept = inbox.shared.backend.dead_letter(worker, claimed, &dead);
+            let kept = inbox
+                .shared
+                .backend
+                .dead_letter(worker, claimed, message, &dead);
             inbox.limited(kept).await
         });
         let kept = tokio::select! {
@@ -409,7 +468,17 @@ impl Source for SqlSource {
     async fn close(&mut self) -> Result<(), SourceError> {
         // Nothing more is claimed.
         self.room = 0;
-        let confirmed = self.confirm().await;
+        self.joining = None;
+        self.letters.end_tries();
+        let mut confirmed = self.confirm().await;
+        while let Some(said) = self.letters.next().await {
+            self.follow(said.ok())?;
+        }
+        // Of those that were not written, it is to be told how often they were handled.
+        if confirmed.is_ok() && !self.lanes.is_told() {
+            confirmed = self.confirm().await;
+        }
+        self.leave().await?;
         if let Some(session) = self.session.take() {
             let left = self.inbox.shared.backend.leave(session.worker);
             let left = self.inbox.limited(left).await;
@@ -425,19 +494,55 @@ impl SqlSource {
         self.starts.forget_all_but(self.opening);
     }
 
-    /// Turns, and looks at what is claimed, that are under way.
-    fn turns(&self) -> usize {
-        self.calls.len() - self.letters
+    /// Its claims have ended, or are not what they were taken for. What is still answered is of them.
+    fn end_session(&mut self) {
+        let mut calls = std::mem::take(&mut self.calls);
+        calls.extend(self.letters.take_under_way());
+        let ended = self.session.take();
+        if let Some(ended) = ended.filter(Session::is_to_be_left) {
+            let now = Instant::now();
+            // What ran under its claims is dropped at once, and has until then to be.
+            let from = now + REST;
+            self.leaving = Some(Leaving {
+                worker: ended.worker,
+                until: now + self.settings.ttl,
+                left: leave(self.inbox.clone(), ended.worker, from, calls),
+            });
+        }
     }
 
-    fn drop_calls(&mut self) {
-        self.calls.clear();
-        self.letters = 0;
+    /// The worker that the source was before leaves, unless its claims have run out. May be dropped and
+    /// called again.
+    async fn leave(&mut self) -> Result<(), SourceError> {
+        let Some(leaving) = &mut self.leaving else {
+            return Ok(());
+        };
+        let left = tokio::time::timeout_at(leaving.until, &mut leaving.left);
+        if let Ok(Ok(Err(error))) = left.await {
+            let (inbox, none) = (self.inbox.clone(), FuturesUnordered::new());
+            leaving.left = leave(inbox, leaving.worker, Instant::now(), none);
+            return Err(SourceError::failed(error));
+        }
+        self.leaving = None;
+        Ok(())
     }
 
+    /// May be dropped and called again.
     async fn join(&mut self) -> Result<(), SourceError> {
-        let (name, ttl) = (&self.settings.name, self.settings.ttl);
-        let session = Session::begin(&self.inbox, name, ttl, &self.wake).await;
+        self.leave().await?;
+        if self.joining.is_none() {
+            self.letters.begin(&self.failures);
+            self.failures.begin();
+        }
+        let joining = self.joining.get_or_insert_with(|| {
+            let (name, ttl) = (self.settings.name.clone(), self.settings.ttl);
+            let tells = (Arc::clone(&self.wake), Arc::clone(&self.failures));
+            let begins = Session::begin(self.inbox.clone(), name, ttl, tells);
+            AbortOnDropHandle::new(tokio::spawn(begins))
+        });
+        let session = joining.await;
+        self.joining = None;
+        let session = session.map_err(SourceError::failed)?;
         let session = session.map_err(SourceError::failed)?;
         self.starts.joined(self.opening, session.watch());
         self.session = Some(session);
@@ -450,9 +555,7 @@ impl SqlSource {
     /// The claims have ended: others may have them. The source goes on as another worker.
     fn begin_anew(&mut self) -> Result<Received<Position>, SourceError> {
         let lost = Generation(self.opening);
-        self.session = None;
-        // What it still answers is of claims that have ended.
-        self.drop_calls();
+        self.end_session();
         self.recalled.clear();
         self.lanes = Lanes::new(limits(&self.settings));
         self.ready.clear();
@@ -470,26 +573,28 @@ impl SqlSource {
         let (inbox, worker) = (self.inbox.clone(), session.worker);
         if self.is_uncertain || Instant::now() >= self.look_at {
             // Turns change what there is to see.
-            if self.turns() > 0 {
+            if !self.calls.is_empty() {
                 return;
             }
             self.is_uncertain = true;
             self.look_at = Instant::now() + self.settings.ttl;
             let ttl = self.settings.ttl;
+            let renewals = Arc::clone(&session.renewals);
             self.calls.push(tokio::spawn(async move {
                 let backend = &inbox.shared.backend;
                 let found = inbox.limited(async {
                     let found = backend.lanes_of(worker).await?;
                     // Alive now, it was then: what is missing was left by us, and not freed.
-                    let is_alive = backend.renew(worker, ttl).await?;
-                    Ok(is_alive.then_some(found))
+                    let standing = session::renew_once(&inbox, (worker, ttl), &renewals).await?;
+                    session::tell(&standing);
+                    Ok((standing == Standing::Alive).then_some(found))
                 });
                 Said::Lanes(found.await)
             }));
             return;
         }
         let most = if self.lanes.unsaid() < BULK { 1 } else { 2 };
-        if self.turns() >= most {
+        if self.calls.len() >= most {
             return;
         }
         let turn = self
@@ -505,15 +610,14 @@ impl SqlSource {
     }
 
     fn follow(&mut self, said: Option<Said>) -> Result<(), SourceError> {
-        if let Some(Said::Letter(..)) = said {
-            self.letters -= 1;
-        }
         match said {
             Some(Said::Turn(turn, Ok(answer))) => {
-                self.failures = 0;
-                for (_, sequence, attempt) in &turn.attempts {
-                    self.starts.note(*sequence, *attempt);
+                self.failed = 0;
+                self.failures.is_well(Part::Messages);
+                for (_, message, attempt) in &turn.attempts {
+                    self.starts.note(message.sequence, *attempt);
                 }
+                session::tell(&answer.standing);
                 let applied = self.lanes.apply(&turn, answer);
                 if applied.is_lost {
                     self.lose();
@@ -523,16 +627,17 @@ impl SqlSource {
                     self.poll = FIRST_POLL;
                 }
                 self.ready.extend(applied.ready);
-                for (lane, sequence) in applied.recalled {
+                for (lane, message) in applied.recalled {
                     let mut ready = self.ready.iter();
-                    match ready.position(|ready| ready.message.sequence == sequence) {
+                    match ready.position(|ready| ready.name() == message) {
                         // It is not handed over yet.
                         Some(at) => {
                             self.ready.remove(at);
-                            self.lanes.give_back(lane, sequence, 0);
+                            self.lanes.give_back(lane, message, 0);
                         }
                         None => self.recalled.push(Position {
-                            sequence,
+                            sequence: message.sequence,
+                            nonce: message.nonce,
                             lane,
                             noted: 0,
                             opening: self.opening,
@@ -545,7 +650,8 @@ impl SqlSource {
                 self.lanes.take_back(*turn);
                 // It may have been done.
                 self.is_uncertain = true;
-                self.fail(error)
+                self.fail(error);
+                Ok(())
             }
             Some(Said::Lanes(Ok(found))) => {
                 self.is_uncertain = false;
@@ -554,9 +660,13 @@ impl SqlSource {
                 }
                 Ok(())
             }
-            Some(Said::Lanes(Err(error))) => self.fail(error),
+            Some(Said::Lanes(Err(error))) => {
+                self.fail(error);
+                Ok(())
+            }
             Some(Said::Letter(position, _, Ok(true))) => {
-                self.lanes.settle(position.lane, position.sequence, true);
+                self.letters.settled(position.name());
+                self.lanes.settle(position.lane, position.name(), true);
                 Ok(())
             }
             Some(Said::Letter(.., Ok(false))) => {
@@ -564,10 +674,14 @@ impl SqlSource {
                 Ok(())
             }
             Some(Said::Letter(position, attempts, Err(error))) => {
-                // It will never be one. It is handled again, and has another chance to commit.
+                // It may be a letter after all, and then nothing more is heard of it.
+                if error.kind() == ErrorKind::Unreachable {
+                    self.letters.settled(position.name());
+                }
+                // It is handled again, and has another chance to commit.
                 self.lanes
-                    .give_back(position.lane, position.sequence, attempts);
-                self.fail(error)
+                    .give_back(position.lane, position.name(), attempts);
+                Ok(())
             }
             None => Err(SourceError::failed("the runtime ends")),
         }
@@ -589,25 +703,9 @@ impl SqlSource {
         let (Some(claimed), Some(session)) = (claimed, &self.session) else {
             return;
         };
-        let (worker, mut lost) = (session.worker, session.watch());
+        let claim = (session.worker, claimed, session.watch());
         let (inbox, position) = (self.inbox.clone(), position.clone());
-        self.letters += 1;
-        self.calls.push(tokio::spawn(async move {
-            // As long as it is held, its lane is not left, and `confirm` waits for it.
-            let mut pause = PAUSES.0;
-            let kept = loop {
-                let kept = inbox.shared.backend.dead_letter(worker, claimed, &dead);
-                let kept = inbox.limited(kept).await;
-                if !kept.as_ref().is_err_and(SqlError::is_retryable) {
-                    break kept;
-                }
-                tokio::select! {
-                    _ = lost.wait_for(|is_lost| *is_lost) => break Ok(false),
-                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSES.1),
-                }
-            };
-            Said::Letter(position, attempts, kept)
-        }));
+        self.letters.write(inbox, claim, position, dead);
     }
 
     fn lose(&self) {
@@ -616,19 +714,14 @@ impl SqlSource {
         }
     }
 
-    /// Pauses after an error that may pass.
-    fn fail(&mut self, error: SqlError) -> Result<(), SourceError> {
-        if !error.is_retryable() {
-            return Err(SourceError::failed(error));
-        }
-        tracing::warn!(target: "keylane", %error, "the inbox is asked again");
+    /// Pauses after an error. All of them may pass: a right that was taken away is given back.
+    fn fail(&mut self, error: SqlError) {
+        self.failures.fail(Part::Messages, &error);
         let (first, longest) = PAUSES;
-        let pause = first
-            .saturating_mul(1 << self.failures.min(10))
-            .min(longest);
-        self.failures += 1;
+        let pause = first.saturating_mul(1 << self.failed.min(10)).min(longest);
+        self.failed += 1;
         self.retry_at = Some(Instant::now() + pause);
-        Ok(())
+        self.lasting = Some(error).filter(|error| !error.is_retryable());
     }
 
     fn note_wanted(&mut self) {
@@ -649,8 +742,10 @@ impl SqlSource {
     }
 
     fn delivery(&self, ready: Ready) -> Delivery<RawMessage, Position> {
+        let name = ready.name();
         let Ready {
             claimed,
+            nonce,
             message,
             attempts,
             noted,
@@ -667,13 +762,14 @@ impl SqlSource {
             let claim = Claim {
                 worker: session.worker,
                 claimed,
-                sequence,
+                message: name,
                 opening: self.opening,
             };
             claim.to_bytes()
         });
         let position = Position {
             sequence,
+            nonce,
             lane: claimed.lane,
             noted: match self.settings.exact_starts {
                 true => noted,
@@ -681,17 +777,33 @@ impl SqlSource {
             },
             opening: self.opening,
         };
-        Delivery::new(raw, position)
+        Delivery::raw(raw, position)
             .attempts(attempts)
             .generation(Generation(self.opening))
     }
 }
 
+/// A worker leaves, from then on, and behind the calls that are under way for it: a turn that comes later
+/// could claim more.
+fn leave(
+    inbox: SqlInbox,
+    worker: u64,
+    from: Instant,
+    mut calls: FuturesUnordered<Call>,
+) -> AbortOnDropHandle<Result<(), SqlError>> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        tokio::time::sleep_until(from).await;
+        while calls.next().await.is_some() {}
+        inbox.limited(inbox.shared.backend.leave(worker)).await
+    }))
+}
+
 /// Waits for one of the calls that are under way. `None`: the runtime ends.
-async fn said(calls: &mut FuturesUnordered<Call>) -> Option<Said> {
-    match calls.next().await {
-        Some(said) => said.ok(),
-        None => std::future::pending().await,
+async fn said(calls: &mut FuturesUnordered<Call>, letters: &mut Letters) -> Option<Said> {
+    tokio::select! {
+        Some(said) = calls.next() => said.ok(),
+        Some(said) = letters.next() => said.ok(),
+        else => std::future::pending().await,
     }
 }
 

@@ -1,6 +1,7 @@
 //! One life of a worker: from the moment at which it joins to that at which its claims end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -8,6 +9,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::super::SqlInbox;
+use super::super::turn::Standing;
+use super::failures::{Failures, Part};
 use crate::error::SqlError;
 
 /// How often workers that are dead are looked for.
@@ -22,7 +25,11 @@ const TIDY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) worker: u64,
+    /// How many renewals were answered.
+    pub(super) renewals: Arc<AtomicU64>,
     lost: watch::Sender<bool>,
+    /// Whether they count as lost because they were found changed, and have not run out.
+    is_changed: AtomicBool,
     /// Whether the database tells of new messages.
     pub(super) is_told: bool,
     tasks: Vec<JoinHandle<()>>,
@@ -31,40 +38,59 @@ pub(super) struct Session {
 impl Session {
     /// Joins. `wake` is notified when there may be something to claim.
     pub(super) async fn begin(
-        inbox: &SqlInbox,
-        name: &str,
+        inbox: SqlInbox,
+        name: String,
         ttl: Duration,
-        wake: &Arc<Notify>,
+        (wake, failures): (Arc<Notify>, Arc<Failures>),
     ) -> Result<Self, SqlError> {
+        inbox.enter().await?;
         let asked_at = Instant::now();
-        let worker = inbox.limited(inbox.shared.backend.join(name, ttl)).await?;
+        let worker = inbox.limited(inbox.shared.backend.join(&name, ttl)).await?;
         let lost = watch::Sender::new(false);
+        let renewals = Arc::new(AtomicU64::new(0));
+        let renewed = {
+            let (inbox, renewals) = (inbox.clone(), Arc::clone(&renewals));
+            move || {
+                let (inbox, renewals) = (inbox.clone(), Arc::clone(&renewals));
+                async move { renew_once(&inbox, (worker, ttl), &renewals).await }
+            }
+        };
         let mut tasks = vec![
             tokio::spawn(renew(
-                inbox.clone(),
-                (worker, ttl),
-                asked_at + ttl,
+                renewed,
+                (asked_at, ttl),
                 lost.clone(),
+                Arc::clone(&failures),
             )),
-            tokio::spawn(look_after(inbox.clone(), Arc::clone(wake))),
+            tokio::spawn(look_after(inbox.clone(), Arc::clone(&wake), failures)),
         ];
-        let listens = inbox.shared.backend.listen(Arc::clone(wake));
+        let listens = inbox.shared.backend.listen(wake);
         let is_told = listens.is_some();
         tasks.extend(listens);
         Ok(Self {
             worker,
+            renewals,
             lost,
+            is_changed: AtomicBool::new(false),
             is_told,
             tasks,
         })
     }
 
+    /// The claims are not what they were taken for, and so count as lost.
     pub(super) fn lose(&self) {
+        self.is_changed.store(true, Ordering::SeqCst);
         self.lost.send_replace(true);
     }
 
     pub(super) fn is_lost(&self) -> bool {
         *self.lost.borrow()
+    }
+
+    /// Whether the claims go on at the database: they would keep their keys from all others, and from
+    /// this worker under its next name, until they run out.
+    pub(super) fn is_to_be_left(&self) -> bool {
+        self.is_changed.load(Ordering::SeqCst)
     }
 
     /// Is there when the claims have ended.
@@ -83,66 +109,124 @@ impl Drop for Session {
 
 /// Renews the claims of a worker three times as often as they run out. They count as lost before
 /// they can have run out at the database: its time began when we asked, or later.
-async fn renew(
-    inbox: SqlInbox,
-    (worker, ttl): (u64, Duration),
-    mut ends_at: Instant,
+async fn renew<F>(
+    renewed: impl Fn() -> F,
+    (asked_at, ttl): (Instant, Duration),
     lost: watch::Sender<bool>,
-) {
+    failures: Arc<Failures>,
+) where
+    F: Future<Output = Result<Standing, SqlError>>,
+{
+    let mut ends_at = asked_at + ttl;
     loop {
         // Of the time that is left when the last renewal was answered.
         tokio::time::sleep_until(ends_at - ttl * 2 / 3).await;
         loop {
             let asked_at = Instant::now();
             let gives_up_at = ends_at - ttl / 10;
-            let renewed = inbox.shared.backend.renew(worker, ttl);
-            match tokio::time::timeout_at(gives_up_at, renewed).await {
-                Ok(Ok(true)) if asked_at < ends_at => {
+            match tokio::time::timeout_at(gives_up_at, renewed()).await {
+                Ok(Ok(Standing::Alive)) if asked_at < ends_at => {
                     ends_at = asked_at + ttl;
+                    failures.is_well(Part::Claims);
                     break;
                 }
-                Ok(Ok(_)) | Err(_) => {
+                Ok(Ok(standing)) => {
+                    tell(&standing);
                     lost.send_replace(true);
                     return;
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(target: "keylane", %error, "the claims of this worker were not renewed");
+                    failures.fail(Part::Claims, &error);
+                    // A call that fails at once, as that of a closed pool, is never too late for the
+                    // timeout.
+                    if Instant::now() >= gives_up_at {
+                        lost.send_replace(true);
+                        return;
+                    }
                     tokio::time::sleep(ttl / 30).await;
+                }
+                Err(_) => {
+                    lost.send_replace(true);
+                    return;
                 }
             }
         }
     }
 }
 
+/// What was heard is there from then on, unless the database goes on from an older state.
+pub(super) async fn renew_once(
+    inbox: &SqlInbox,
+    (worker, ttl): (u64, Duration),
+    renewals: &AtomicU64,
+) -> Result<Standing, SqlError> {
+    let heard = renewals.load(Ordering::SeqCst);
+    let standing = inbox.shared.backend.renew(worker, ttl, heard).await?;
+    if standing == Standing::Alive {
+        renewals.fetch_add(1, Ordering::SeqCst);
+    }
+    Ok(standing)
+}
+
+/// Says that the database goes on from another state than the one in which the worker has joined.
+pub(super) fn tell(standing: &Standing) {
+    if let Standing::Elsewhere { joined, now } = standing {
+        tracing::warn!(
+            target: "keylane",
+            joined,
+            now,
+            "the database has another history than the one in which this worker has joined: what it \
+             has claimed is let go, and read anew"
+        );
+    }
+}
+
 /// Frees the lanes of the dead, and removes what is old.
-async fn look_after(inbox: SqlInbox, wake: Arc<Notify>) {
+async fn look_after(inbox: SqlInbox, wake: Arc<Notify>, failures: Arc<Failures>) {
+    let told = |part, done: Result<u64, SqlError>| match done {
+        Ok(done) => {
+            failures.is_well(part);
+            done
+        }
+        Err(error) => {
+            failures.fail(part, &error);
+            0
+        }
+    };
+    let backend = &inbox.shared.backend;
     let mut tidied_at = Instant::now();
     loop {
         tokio::time::sleep(LOOK).await;
         loop {
-            match inbox.limited(inbox.shared.backend.free_dead(FREED)).await {
-                Ok(0) => break,
-                Ok(freed) => {
-                    tracing::info!(target: "keylane", freed, "keys of a worker that has died are free");
-                    wake.notify_one();
-                }
-                Err(error) => {
-                    tracing::warn!(target: "keylane", %error, "dead workers were not looked for");
-                    break;
-                }
+            let freed = inbox.limited(backend.free_dead(FREED)).await;
+            let freed = told(Part::Dead, freed);
+            if freed == 0 {
+                break;
             }
+            tracing::info!(target: "keylane", freed, "keys of a worker that has died are free");
+            wake.notify_one();
         }
         if tidied_at.elapsed() >= TIDY {
             tidied_at = Instant::now();
-            let freed = inbox
-                .limited(inbox.shared.backend.free_orphans(FREED))
-                .await;
-            if let Err(error) = freed {
-                tracing::warn!(target: "keylane", %error, "keys without a worker were not looked for");
-            }
-            if let Err(error) = inbox.remove_old().await {
-                tracing::warn!(target: "keylane", %error, "old ids were not removed");
-            }
+            let freed = inbox.limited(backend.free_orphans(FREED)).await;
+            told(Part::Orphans, freed);
+            told(Part::Known, inbox.remove_old().await);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn claims_that_can_never_be_renewed_end_before_they_run_out() {
+        const TTL: Duration = Duration::from_secs(15);
+        let (asked_at, failures) = (Instant::now(), Arc::default());
+        let lost = watch::Sender::new(false);
+        let fails_at_once = || std::future::ready(Err(SqlError::timed_out()));
+        let renews = renew(fails_at_once, (asked_at, TTL), lost.clone(), failures);
+        let ended = tokio::time::timeout_at(asked_at + TTL, renews).await;
+        assert!(ended.is_ok() && *lost.borrow());
     }
 }

@@ -7,10 +7,15 @@ use keylane_inbox::{NewMessage, StoredMessage};
 use proptest::prelude::*;
 
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Brought, Claimed, Found, Leave, Place, Turn};
+use super::super::turn::{Answer, Brought, Claimed, Found, Leave, MessageRef, Place, Turn};
 use super::lanes::{Applied, Lanes, Limits};
 
 const WORKER: u64 = 7;
+
+fn named(sequence: u64) -> MessageRef {
+    let nonce = sequence + 1_000;
+    MessageRef { sequence, nonce }
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -130,11 +135,12 @@ impl Database {
                 answer.stayed.push(lane);
             }
         }
-        for (claimed, sequence) in &turn.done {
-            self.messages.remove(&(claimed.lane, *sequence));
+        for (claimed, name) in &turn.done {
+            assert_eq!(*name, named(name.sequence));
+            self.messages.remove(&(claimed.lane, name.sequence));
         }
-        for (claimed, sequence, attempts) in &turn.attempts {
-            if let Some(noted) = self.messages.get_mut(&(claimed.lane, *sequence)) {
+        for (claimed, name, attempts) in &turn.attempts {
+            if let Some(noted) = self.messages.get_mut(&(claimed.lane, name.sequence)) {
                 *noted = *attempts;
             }
         }
@@ -187,6 +193,7 @@ impl Database {
                 bytes += size;
                 answer.messages.push(Brought {
                     lane: *lane,
+                    nonce: named(*sequence).nonce,
                     attempts: *attempts,
                     message: StoredMessage::new(*sequence, std::time::UNIX_EPOCH, message),
                 });
@@ -342,11 +349,12 @@ impl World {
             handed.push_back(sequence);
         }
         // What has not started comes back, and what runs goes on.
-        for (lane, sequence) in applied.recalled {
+        for (lane, name) in applied.recalled {
+            let sequence = name.sequence;
             let handed = self.handed.entry(lane).or_default();
             if handed.front() != Some(&sequence) {
                 handed.retain(|other| *other != sequence);
-                self.lanes.give_back(lane, sequence, 0);
+                self.lanes.give_back(lane, named(sequence), 0);
             }
         }
     }
@@ -369,7 +377,7 @@ impl World {
     fn handle(&mut self, lane: LaneId) {
         if let Some(sequence) = self.take(lane) {
             self.handled.insert(sequence);
-            self.lanes.settle(lane, sequence, false);
+            self.lanes.settle(lane, named(sequence), false);
         }
     }
 
@@ -377,7 +385,7 @@ impl World {
         for sequence in self.handed.remove(&lane).unwrap_or_default() {
             let attempts = self.attempts.entry(sequence).or_default();
             *attempts += 1;
-            self.lanes.give_back(lane, sequence, *attempts);
+            self.lanes.give_back(lane, named(sequence), *attempts);
         }
     }
 
@@ -385,7 +393,7 @@ impl World {
         if let Some(sequence) = self.take(lane) {
             self.database.messages.remove(&(lane, sequence));
             self.letters.entry(lane).or_default().push(sequence);
-            self.lanes.settle(lane, sequence, true);
+            self.lanes.settle(lane, named(sequence), true);
         }
     }
 
@@ -432,7 +440,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(6_000))]
+    #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(6_000)))]
 
     #[test]
     fn all_messages_are_handled_in_order(

@@ -1,0 +1,159 @@
+//! The history of a database, and what another one needs.
+
+use std::collections::HashMap;
+
+use sqlx::{MySqlPool, Row};
+
+use super::script::Script;
+use super::{BEGIN, MySql};
+use crate::error::SqlError;
+use crate::inbox::again::again;
+use crate::inbox::turn::Standing;
+use crate::lent::Lent;
+
+/// How the servers call the history that they have: an expression.
+///
+/// A replica that is promoted is another server than its source was. The servers of a cluster
+/// into which one writes at each of them have one history, and so the name of the cluster.
+#[derive(Clone, Debug)]
+pub(in super::super) struct History(String);
+
+/// MySQL has no `wsrep_on`, and MariaDB no `server_uuid`.
+const ASK: &str = "show global variables where variable_name in
+    ('server_uuid', 'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')";
+
+/// Locks the only row.
+const ALONE: &str =
+    "insert into {history} (one, id) values (1, '') on duplicate key update one = 1";
+
+/// A process that vanishes in the middle would keep all others from entering for as long as the server does
+/// not find out: by default, for eight hours. MariaDB ends such a transaction after these seconds, and alone
+/// reads such a comment; MySQL has no time limit for transactions that are idle.
+const IDLE: &str = "set @keylane_idle = 0 /*M!100300 + @@session.idle_transaction_timeout,
+    session idle_transaction_timeout = 5 */";
+
+const IDLE_AS_BEFORE: &str = "set @keylane_idle = 0 /*M!100300 + @keylane_idle,
+    session idle_transaction_timeout = @keylane_idle */";
+
+/// A row of `lanes` is there exactly if one of `keys` is, and that if messages of the key are. Turns
+/// lock lanes in this order, and keys after them; those who accept lock keys in this order.
+const FIND: [&str; 3] = [
+    "delete lanes from {lanes} lanes force index (primary)
+     left join {keys} `keys` force index (primary) on `keys`.lane = lanes.lane
+     where `keys`.lane is null",
+    "insert ignore into {keys} (lane, last, redriven)
+     select distinct messages.lane, 1, 0 from {messages} messages
+     left join {keys} `keys` on `keys`.lane = messages.lane where `keys`.lane is null
+     order by messages.lane",
+    "insert ignore into {lanes} (lane, ready_at)
+     select `keys`.lane, utc_timestamp(6) from {keys} `keys`
+     left join {lanes} lanes on lanes.lane = `keys`.lane where lanes.lane is null
+     order by `keys`.lane",
+];
+
+/// Behind the lanes: turns have locked theirs when they draw a token.
+const RAISE: &str = "update {counters} set value = greatest(value,
+    (select coalesce(max(token), 0) from {lanes}),
+    (select coalesce(max(token), 0) from {leases})) where name = 'tokens'";
+
+impl History {
+    pub(in super::super) async fn of(pool: &MySqlPool) -> Result<Self, SqlError> {
+        let mut connection = Lent::from(pool).await?;
+        let rows = sqlx::raw_sql(ASK).fetch_all(connection.get()).await;
+        let set: HashMap<String, String> = (connection.end(rows)?.iter())
+            .map(|row| (row.get::<String, _>(0).to_lowercase(), row.get(1)))
+            .collect();
+        let is = |name: &str, value: &str| {
+            let set = set.get(name);
+            set.is_some_and(|set| set.eq_ignore_ascii_case(value))
+        };
+        let server = "@@server_id, '@', @@hostname, ':', @@port";
+        Ok(Self(if is("wsrep_on", "ON") {
+            "concat('cluster ', @@wsrep_cluster_name)".to_owned()
+        } else if is("group_replication_single_primary_mode", "OFF")
+            && set
+                .get("group_replication_group_name")
+                .is_some_and(|name| !name.is_empty())
+        {
+            "concat('group ', @@group_replication_group_name)".to_owned()
+        } else if set.contains_key("server_uuid") {
+            format!("concat({server}, '/', @@server_uuid)")
+        } else {
+            format!("concat({server})")
+        }))
+    }
+
+    /// What the history of the server is called that executes it.
+    pub(super) fn here(&self) -> &str {
+        &self.0
+    }
+}
+
+impl MySql {
+    /// Numbers of messages need nothing: they are drawn above all that are there, and a token above
+    /// those of all lanes.
+    pub(super) async fn enter_history(&self) -> Result<(), SqlError> {
+        match self.knows_history().await? {
+            true => Ok(()),
+            false => again(|| self.enter_once()).await,
+        }
+    }
+
+    pub(super) async fn knows_history(&self) -> Result<bool, SqlError> {
+        Ok(!self.rows([&self.is_known()]).await?.is_empty())
+    }
+
+    fn is_known(&self) -> String {
+        let here = self.history.here();
+        format!("select 1 from {{history}} where id = {here}")
+    }
+
+    async fn enter_once(&self) -> Result<(), SqlError> {
+        let here = self.history.here();
+        let note = format!("update {{history}} set id = {here} where one = 1");
+        let mut connection = Lent::from(&self.pool).await?;
+        let entered = async {
+            let mut script = Script::new(connection.get(), &self.tables);
+            script.add(IDLE).await?;
+            script.add(BEGIN).await?;
+            // Of several at a time the others wait for the first one, and find it done.
+            script.add(ALONE).await?;
+            script.add(&self.is_known()).await?;
+            if script.run().await?.is_empty() {
+                for statement in FIND {
+                    script.add(statement).await?;
+                }
+                script.add(RAISE).await?;
+                script.add(&note).await?;
+            }
+            script.add("commit").await?;
+            script.add(IDLE_AS_BEFORE).await?;
+            script.run().await.map(drop)
+        };
+        let entered = entered.await;
+        connection.end_or_close(entered)
+    }
+
+    /// Of a worker that cannot renew.
+    pub(super) async fn standing(&self, worker: u64) -> Result<Standing, SqlError> {
+        let rows = self.rows([self.elsewhere(worker)]).await?;
+        Ok(rows.first().map_or(Standing::RunOut, standing_of))
+    }
+
+    /// Finds whether a worker has joined in another history.
+    pub(super) fn elsewhere(&self, worker: u64) -> String {
+        let here = self.history.here();
+        format!(
+            "select {} as what, x'' as lane, history, {here} as here from {{workers}}
+             where id = {worker} and history <> {here}",
+            super::turn::ELSEWHERE,
+        )
+    }
+}
+
+pub(super) fn standing_of(row: &sqlx::mysql::MySqlRow) -> Standing {
+    Standing::Elsewhere {
+        joined: row.get("history"),
+        now: row.get("here"),
+    }
+}
