@@ -31,7 +31,7 @@ struct Need {
     service: Option<&'static str>,
 }
 
-const NEEDS: [Need; 15] = [
+const NEEDS: [Need; 16] = [
     Need {
         program: "cc",
         package: "gcc libc6-dev",
@@ -85,6 +85,13 @@ const NEEDS: [Need; 15] = [
         program: "strace",
         package: "strace",
         purpose: "the test that makes the system calls of an inbox fail",
+        required: true,
+        service: None,
+    },
+    Need {
+        program: "faketime",
+        package: "faketime",
+        purpose: "the tests of servers whose clock is set",
         required: true,
         service: None,
     },
@@ -395,7 +402,7 @@ mod tests {
         assert_eq!(
             package_list(&missing),
             "gcc libc6-dev g++ make pkg-config libssl-dev git chromium chromium-driver strace \
-             postgresql mariadb-server redis-server python3-pip default-jdk-headless maven valgrind"
+             faketime postgresql mariadb-server redis-server python3-pip default-jdk-headless maven valgrind"
         );
         assert!(missing.iter().any(|need| need.required));
     }

@@ -1,10 +1,14 @@
 //! `cargo xtask soak`: the same guarantees, far more often than a change can wait for.
 
+mod scale;
+
+use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::json;
 
+use self::scale::Scale;
 use crate::Error;
 use crate::mutation::{self, Shard};
 use crate::schedules;
@@ -15,7 +19,10 @@ use crate::workspace::{self, cargo};
 /// Run the guarantees for a night: 2,600,000 schedules by chance and as many by PCT, 2,000 kills,
 /// 5,000 drains, faults of the disk, mutations
 ///
-/// Every step runs, also after one has failed. The report is target/soak/report.json. Runtimes are
+/// Every step runs, also after one has failed. The report is target/soak/report.json. All random
+/// tests get fresh numbers from one seed, which is printed and is in the report, and ten times as many
+/// cases as in `cargo xtask test`, whose cases are always the same: commit what they find as a
+/// case (proptest writes it into proptest-regressions by itself). Runtimes are
 /// dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a quarter of them
 /// while they recover. Processes with a lease in a database are paused past it, 1,000 times on each
 /// database. Consumers of Kafka join, leave, die and stand still 500 times, and workers of a list
@@ -35,61 +42,52 @@ pub(crate) struct Args {
     /// Ten times everything but the system calls, the backlogs and the mutations
     #[arg(long)]
     long: bool,
+    /// The seed of an earlier run, to repeat it
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only the steps whose names contain this; may be given several times. A name that is none shows them
+    /// all
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
 }
 
-/// How often each thing is tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Scale {
-    /// Schedules over all scenarios, for each scheduler.
-    schedules: u64,
-    /// Random points at which the runtime is dropped, and at which a process with an inbox is
-    /// killed.
-    kills: u64,
-    /// Drains under load.
-    drains: u64,
-    /// Pauses of processes past their leases, on each database.
-    pauses: u64,
-    /// Messages of a run with an inbox in tables whose connections and server are killed.
-    chaos: u64,
-    /// Metadata of commits to Kafka that are written and read.
-    round_trips: u64,
-    /// Rebalances of a group of consumers in one process, for each protocol, and of one of processes.
-    rebalances: u64,
-    /// Faults of processes that work on a list in Redis, half of them kills, and half pauses past a
-    /// lease; of each of six connections half as many resets, and ten times as many steps of a model.
-    /// And faults of processes that share streams, a third of them kills, and a third pauses.
-    redis_faults: u64,
-    /// Of the first 2,000 system calls of an inbox, how many fail.
-    syscalls: u64,
-    /// How long the decoders are fuzzed, in seconds.
-    fuzzing_s: u64,
-    /// Messages that pass an inbox at constant depth.
-    passed: u64,
-    /// Messages of a large backlog, of each shape.
-    backlog: u64,
-    /// Whether the power fails at every sync of a workload, and not at a sample of them.
-    every_power_failure: bool,
-    /// One mutation in so many.
-    mutations: u64,
+impl Args {
+    fn wants(&self, step: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|text| step.contains(text.as_str()))
+    }
 }
 
-/// The scale without flags.
-const SOAK: Scale = Scale {
-    schedules: 2_600_000,
-    kills: 2_000,
-    drains: 5_000,
-    pauses: 1_000,
-    chaos: 50_000,
-    round_trips: 1_000_000,
-    rebalances: 500,
-    redis_faults: 1_000,
-    syscalls: 2_000,
-    fuzzing_s: 600,
-    passed: 5_000_000,
-    backlog: 10_000_000,
-    every_power_failure: true,
-    mutations: 1,
-};
+/// Random tests read from here how many times their usual cases they try …
+const TIMES: &str = "KEYLANE_TIMES";
+/// … and with which numbers they are made: those of proptest, and those that are made by hand.
+const SEEDS: [&str; 2] = ["PROPTEST_RNG_SEED", "KEYLANE_SEED"];
+
+/// The packages whose unit tests are random …
+const UNITS: [&str; 6] = [
+    "keylane",
+    "keylane-inbox",
+    "keylane-leases",
+    "keylane-redis",
+    "keylane-sql",
+    "keylane-testkit",
+];
+/// … and those whose other tests are, without a server of their own: with these targets.
+const MODELS: [(&str, &[&str]); 3] = [
+    (
+        "tests",
+        &[
+            "model",
+            "control",
+            "disciplines",
+            "queue",
+            "semaphore",
+            "streams",
+            "sources",
+        ],
+    ),
+    ("keylane-inbox", &["store", "spool", "files"]),
+    ("keylane-testkit", &["proxy"]),
+];
 
 /// The tests in `tests/engine` that drop the runtime read from here at how many points, and those of
 /// `keylane-inbox` that kill a process, how often.
@@ -173,19 +171,33 @@ const POWER_FILTER: &str = "power::";
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let scale = Scale::chosen(args);
+    let seed = args.seed.unwrap_or_else(fresh_seed);
+    let plan = plan(scale, seed);
+    let last = mutations_name(scale);
+    let names: Vec<&str> = plan
+        .iter()
+        .map(|(name, _)| &name[..])
+        .chain([&last[..]])
+        .collect();
+    if !names.iter().any(|name| args.wants(name)) {
+        return Err(format!("no step has such a name; there are:\n{}", names.join("\n")).into());
+    }
+    println!("the seed is {seed}: `--seed {seed}` repeats it");
     let mut steps = Steps::default();
     // A failed step is in the table and the report; the others still have something to say.
-    for (name, command) in plan(scale) {
+    for (name, command) in plan.into_iter().filter(|(name, _)| args.wants(name)) {
         if let Err(error) = steps.run_tests(&name, command) {
             eprintln!("{error}");
         }
         // After each step, so that a night cut short has not been for nothing.
-        write_report(scale, &steps)?;
+        write_report(scale, seed, &steps)?;
     }
-    if let Err(error) = mutations(scale, &mut steps) {
+    if args.wants(&last)
+        && let Err(error) = mutations(&last, scale, &mut steps)
+    {
         eprintln!("{error}");
     }
-    write_report(scale, &steps)?;
+    write_report(scale, seed, &steps)?;
     println!("\n{}\nreport: {}", steps.table(), report_path().display());
     if steps.all_passed() {
         Ok(())
@@ -194,67 +206,24 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
 }
 
-impl Scale {
-    fn chosen(args: &Args) -> Self {
-        let Scale {
-            schedules,
-            kills,
-            drains,
-            pauses,
-            chaos,
-            round_trips,
-            rebalances,
-            redis_faults,
-            syscalls,
-            fuzzing_s,
-            passed,
-            backlog,
-            every_power_failure,
-            mutations,
-        } = SOAK;
-        if args.short {
-            Scale {
-                schedules: schedules / 10,
-                kills: kills / 10,
-                drains: drains / 10,
-                pauses: pauses / 10,
-                chaos: chaos / 10,
-                round_trips: round_trips / 10,
-                rebalances: rebalances / 10,
-                redis_faults: redis_faults / 10,
-                syscalls: syscalls / 10,
-                fuzzing_s: fuzzing_s / 10,
-                passed: passed / 10,
-                backlog: backlog / 10,
-                every_power_failure: false,
-                mutations: mutations * 10,
-            }
-        } else if args.long {
-            Scale {
-                schedules: schedules * 10,
-                kills: kills * 10,
-                drains: drains * 10,
-                pauses: pauses * 10,
-                chaos: chaos * 10,
-                round_trips: round_trips * 10,
-                rebalances: rebalances * 10,
-                redis_faults: redis_faults * 10,
-                fuzzing_s: fuzzing_s * 10,
-                passed: passed * 10,
-                // There are no more of them.
-                syscalls,
-                backlog,
-                every_power_failure,
-                mutations,
-            }
-        } else {
-            SOAK
-        }
-    }
+/// A number for all random tests of a run.
+fn fresh_seed() -> u64 {
+    // Short enough to be typed.
+    RandomState::new().hash_one("soak") >> 32
 }
 
-fn plan(scale: Scale) -> Vec<(String, Command)> {
+/// The steps, all with the seed.
+fn plan(scale: Scale, seed: u64) -> Vec<(String, Command)> {
+    let mut plan = steps(scale);
+    for (_, command) in &mut plan {
+        command.envs(SEEDS.map(|variable| (variable, seed.to_string())));
+    }
+    plan
+}
+
+fn steps(scale: Scale) -> Vec<(String, Command)> {
     let Scale {
+        times,
         schedules,
         kills,
         drains,
@@ -271,6 +240,17 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
         mutations: _,
     } = scale;
     let count = schedules.to_string();
+    let mut units = cargo(["test", "--no-fail-fast", "--lib"]);
+    units.args(packages(&UNITS)).env(TIMES, times.to_string());
+    let mut models = cargo(["test", "--no-fail-fast"]);
+    models.args(packages(&MODELS.map(|(package, _)| package)));
+    models.args(
+        MODELS
+            .iter()
+            .flat_map(|(_, tests)| tests.iter())
+            .flat_map(|test| ["--test", test]),
+    );
+    models.env(TIMES, times.to_string());
     let mut dropped = engine(DROPS_FILTER);
     dropped.env(KILLS, kills.to_string());
     let mut drained = engine(DRAINS_FILTER);
@@ -337,6 +317,8 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
     large.env(BACKLOG, backlog.to_string());
     large.args(["--ignored", "--test-threads=1"]);
     vec![
+        (format!("random units {times} times"), units),
+        (format!("random models {times} times"), models),
         (
             format!("{schedules} schedules, random"),
             schedules::tests(&count, "random"),
@@ -367,21 +349,28 @@ fn plan(scale: Scale) -> Vec<(String, Command)> {
     ]
 }
 
-fn mutations(scale: Scale, steps: &mut Steps) -> Result<(), Error> {
-    let name = match scale.mutations {
+fn mutations_name(scale: Scale) -> String {
+    match scale.mutations {
         1 => "all mutations".to_owned(),
         parts => format!("one mutation in {parts}"),
-    };
+    }
+}
+
+fn mutations(name: &str, scale: Scale, steps: &mut Steps) -> Result<(), Error> {
     let shard = Shard::first_of(scale.mutations);
     // The copy is locked until the step is over.
     let tree = Tree::of_workspace();
     let command = tree.and_then(|tree| Ok((mutation::command(&tree, shard)?, tree)));
     match command {
         Ok((command, _tree)) => {
-            steps.run_judged(&name, command, mutation::progress(), mutation::judge)
+            steps.run_judged(name, command, mutation::progress(), mutation::judge)
         }
-        Err(error) => steps.fail(&name, &error),
+        Err(error) => steps.fail(name, &error),
     }
+}
+
+fn packages(names: &[&'static str]) -> Vec<&'static str> {
+    names.iter().flat_map(|name| ["-p", name]).collect()
 }
 
 /// Tests of the guarantees whose names contain `filter`; what they print is progress.
@@ -411,11 +400,13 @@ fn report_path() -> PathBuf {
     workspace::target("soak").join("report.json")
 }
 
-fn write_report(scale: Scale, steps: &Steps) -> Result<(), Error> {
+fn write_report(scale: Scale, seed: u64, steps: &Steps) -> Result<(), Error> {
     let report = json!({
         "commit": answer(Command::new("git").args(["rev-parse", "HEAD"])),
         "clean": answer(Command::new("git").args(["status", "--porcelain"])).is_empty(),
         "rustc": answer(Command::new("rustc").arg("--version")),
+        "seed": seed,
+        "times": scale.times,
         "schedules": scale.schedules,
         "kills": scale.kills,
         "drains": scale.drains,
@@ -445,56 +436,19 @@ fn answer(command: &mut Command) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::scale::SOAK;
     use super::*;
     use crate::process;
 
     #[test]
-    fn the_flags_scale_everything_alike() {
-        let chosen = |short, long| Scale::chosen(&Args { short, long });
-        assert_eq!(chosen(false, false), SOAK);
-        let tenth = Scale {
-            schedules: 260_000,
-            kills: 200,
-            drains: 500,
-            pauses: 100,
-            chaos: 5_000,
-            round_trips: 100_000,
-            rebalances: 50,
-            redis_faults: 100,
-            syscalls: 200,
-            fuzzing_s: 60,
-            passed: 500_000,
-            backlog: 1_000_000,
-            every_power_failure: false,
-            mutations: 10,
-        };
-        assert_eq!(chosen(true, false), tenth);
-        let tenfold = Scale {
-            schedules: 26_000_000,
-            kills: 20_000,
-            drains: 50_000,
-            pauses: 10_000,
-            chaos: 500_000,
-            round_trips: 10_000_000,
-            rebalances: 5_000,
-            redis_faults: 10_000,
-            syscalls: 2_000,
-            fuzzing_s: 6_000,
-            passed: 50_000_000,
-            backlog: 10_000_000,
-            every_power_failure: true,
-            mutations: 1,
-        };
-        assert_eq!(chosen(false, true), tenfold);
-    }
-
-    #[test]
     fn the_numbers_reach_the_tests() {
-        let commands: Vec<_> = plan(SOAK)
+        let commands: Vec<_> = plan(SOAK, 4_711)
             .iter()
             .map(|(_, step)| process::display(step))
             .collect();
         let numbers = [
+            "KEYLANE_TIMES=10 ",
+            "KEYLANE_TIMES=10 ",
             "KEYLANE_SCHEDULER=random KEYLANE_SCHEDULES=2600000",
             "KEYLANE_SCHEDULER=pct KEYLANE_SCHEDULES=2600000",
             "KEYLANE_KILLS=2000 ",
@@ -517,6 +471,8 @@ mod tests {
         assert_eq!(commands.len(), numbers.len());
         for (command, number) in commands.iter().zip(numbers) {
             assert!(command.contains(number), "{command}");
+            assert!(command.contains("KEYLANE_SEED=4711 "), "{command}");
+            assert!(command.contains("PROPTEST_RNG_SEED=4711 "), "{command}");
         }
     }
 }
