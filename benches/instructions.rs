@@ -46,19 +46,19 @@ const MESSAGES: u64 = 10_000;
 /// A rebuild may move the figures of `send` and of the floor by 2 %, because the compiler inlines
 /// other parts of the channel.
 mod figure {
-    pub(super) const HOP: u64 = 486;
-    pub(super) const SEND_ONE_KEY: u64 = 1_750;
-    pub(super) const SEND_1K_KEYS: u64 = 1_750;
-    pub(super) const SEND_DISTINCT: u64 = 1_741;
-    pub(super) const SUBMIT: u64 = 2_499;
-    pub(super) const SPAWN_AND_ONESHOT: u64 = 3_169;
-    pub(super) const ROUND_TRIP: u64 = 5_940;
-    pub(super) const RETRY_SET: u64 = 1_832;
-    pub(super) const RETRY_ONCE: u64 = 8_858;
-    pub(super) const COALESCE: u64 = 2_337;
-    pub(super) const SEQUENCE: u64 = 4_514;
-    pub(super) const BATCH: u64 = 2_832;
-    pub(super) const EXPIRY: u64 = 2_764;
+    pub(super) const HOP: u64 = 504;
+    pub(super) const SEND_ONE_KEY: u64 = 1_832;
+    pub(super) const SEND_1K_KEYS: u64 = 1_832;
+    pub(super) const SEND_DISTINCT: u64 = 1_823;
+    pub(super) const SUBMIT: u64 = 2_581;
+    pub(super) const SPAWN_AND_ONESHOT: u64 = 3_190;
+    pub(super) const ROUND_TRIP: u64 = 6_090;
+    pub(super) const RETRY_SET: u64 = 1_902;
+    pub(super) const RETRY_ONCE: u64 = 9_979;
+    pub(super) const COALESCE: u64 = 2_470;
+    pub(super) const SEQUENCE: u64 = 4_535;
+    pub(super) const BATCH: u64 = 2_901;
+    pub(super) const EXPIRY: u64 = 2_935;
 }
 
 /// In percent of its figure, what a bench may take.

@@ -17,6 +17,7 @@ mod progress;
 mod report;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,16 +57,18 @@ pub(crate) async fn show(show: &Show) -> Result<bool, Failure> {
         directory,
         show,
     };
+    // One for all of it: a Ctrl-C between two of them would be heard by neither.
+    let mut stops = pin!(service::stop_signal());
     let (worker, is_good) = tokio::select! {
         shown = demo.run() => shown?,
-        () = service::stop_signal() => return Err("interrupted; the worker was killed".into()),
+        () = &mut stops => return Err("interrupted; the worker was killed".into()),
     };
     if show.stay {
         let address = worker.address();
         say::line(format_args!(
             "http://{address}   the page; Ctrl-C ends it\n"
         ));
-        service::stop_signal().await;
+        stops.await;
     }
     for line in worker.stop().await? {
         say::line(format_args!("worker: {line}"));
