@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylane::IntakeState;
+use keylane::source::{Deliveries, Features, Received, Settlement, Source, SourceError};
+use keylane::{Dispatcher, IntakeState};
 use keylane_testkit::reference::{Call, Loss};
 use keylane_testkit::scenario::{MS, SECOND, quiet};
 use keylane_testkit::{Act, Gate};
@@ -174,6 +175,50 @@ async fn a_source_that_stalls() {
     rig.handled(2).await;
     let report = rig.finish(&orders, intake).await;
     assert_eq!((report.acked, report.restarts), (1, 1));
+}
+
+/// Says of one of its parts that it fails, and hears nothing of the others.
+struct OneFails;
+
+impl Source for OneFails {
+    type Message = u64;
+    type Position = u64;
+
+    fn features(&self) -> Features {
+        Features::new()
+    }
+
+    async fn open(&mut self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    async fn receive(
+        &mut self,
+        into: &mut Deliveries<u64, u64>,
+    ) -> Result<Received<u64>, SourceError> {
+        tokio::time::sleep(SECOND).await;
+        into.part_failed("orders/1", "it has no leader");
+        Ok(Received::Messages)
+    }
+
+    async fn settle(&mut self, _: &[Settlement<u64>]) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+/// A part that fails does not hide that nothing is heard of the others.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_stalls_while_one_of_its_parts_fails() {
+    let orders = Dispatcher::key_by(|id: &u64| *id)
+        .spawn_ok(async |_| ())
+        .unwrap();
+    let intake = orders.consume_with(OneFails, settings()).unwrap();
+    tokio::time::sleep(9 * SECOND).await;
+    let stats = intake.stats();
+    assert_eq!((stats.restarts, stats.failed_parts.len()), (0, 1));
+    tokio::time::sleep(3 * SECOND).await;
+    assert_eq!(intake.stats().restarts, 1);
+    intake.stop().await;
 }
 
 /// A source that has nothing to say, says so, and is left alone for hours.

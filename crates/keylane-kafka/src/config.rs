@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use keylane::source::frontier::Limits;
 use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
 use crate::error::ConfigError;
@@ -534,6 +535,14 @@ impl Config {
     /// The properties of the member of the group.
     pub(crate) fn member(&self) -> ClientConfig {
         self.client.clone()
+    }
+
+    /// Whether a line of this level is to be seen that the client logs.
+    pub(crate) fn logs(&self, level: RDKafkaLogLevel) -> bool {
+        // What it says for the source alone was not asked for.
+        let is_debug = matches!(level, RDKafkaLogLevel::Debug);
+        let is_asked_for = !is_debug || self.client.get("debug").is_some();
+        is_asked_for && level as i32 <= self.client.log_level as i32
     }
 
     /// The properties of the consumer that reads single records again. It joins no group, although

@@ -25,6 +25,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::session::Consumer;
 use super::tap::Tap;
+use super::topics::TopicIds;
 use crate::config::Config;
 use crate::lock::lock;
 use crate::metadata;
@@ -42,6 +43,9 @@ const SAID_EVERY: Duration = Duration::from_secs(10);
 /// How often is looked whether a queue that is being read is shut.
 const SHUT_EVERY: Duration = Duration::from_millis(1);
 
+/// Why a partition cannot be read from the client.
+const NO_QUEUE: &str = "the client has no queue for a partition";
+
 /// What a release says that is not dropped.
 const STILL_HELD: Result<(), RecvTimeoutError> = Err(RecvTimeoutError::Timeout);
 
@@ -53,6 +57,8 @@ pub(crate) enum News {
     Revoked(Vec<(String, i32)>, Release),
     /// These are gone: another member may have them already.
     Lost(Vec<(String, i32)>),
+    /// A topic was deleted and made again under its name. These of its partitions are ours, and begin.
+    MadeAnew(String, Vec<Found>),
     /// A topic may not be read. The client does not say which.
     Refused,
     /// Something that the client does not get over by itself.
@@ -64,10 +70,20 @@ pub(crate) struct Found {
     pub(crate) topic: Arc<str>,
     pub(crate) number: i32,
     pub(crate) committed: Committed,
-    /// The offset from which the client reads it. `None`: from the first record of its log.
-    pub(crate) read_from: Option<u64>,
+    pub(crate) reads_from: ReadsFrom,
     pub(crate) queue: Arc<Tap>,
     pub(crate) ownership: Ownership,
+}
+
+/// Where the client reads a partition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadsFrom {
+    /// From the first record of its log.
+    First,
+    /// From this offset, or from the first record if that is behind it.
+    Offset(u64),
+    /// Where it was in another log.
+    Elsewhere,
 }
 
 /// Whether a partition is still ours, from one assignment to the end of it.
@@ -149,6 +165,7 @@ pub(crate) struct Context {
     joining: Mutex<Joining>,
     /// The queues of what is assigned.
     taps: Mutex<HashMap<(String, i32), Weak<Tap>>>,
+    topics: Mutex<TopicIds>,
 }
 
 impl Context {
@@ -172,6 +189,7 @@ impl Context {
             has_joined: AtomicBool::new(false),
             joining: Mutex::default(),
             taps: Mutex::default(),
+            topics: Mutex::default(),
         }
     }
 
@@ -226,35 +244,66 @@ impl Context {
             let Some(queue) = self.queue(&topic, number) else {
                 continue;
             };
-            let read_from = match &committed {
-                Committed::At(at, _) => Some(*at),
-                Committed::Unknown | Committed::Nothing => None,
+            let (reads_from, from) = match &committed {
+                Committed::At(at, _) => (ReadsFrom::Offset(*at), offset(*at)),
+                Committed::Unknown | Committed::Nothing => (ReadsFrom::First, Offset::Beginning),
             };
-            let from = read_from.map_or(Offset::Beginning, offset);
             assigned.add_partition_offset(&topic, number, from)?;
-            let ownership = Ownership::new();
             found.push(Found {
                 topic: topic.as_str().into(),
                 number,
                 committed,
-                read_from,
+                reads_from,
                 queue,
-                ownership: ownership.clone(),
+                // One of before was lost without a word.
+                ownership: self.own(topic, number),
             });
-            let before = lock(&self.owned).insert((topic, number), ownership);
-            // It was lost without a word.
-            before.iter().for_each(Ownership::end);
         }
         match consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => consumer.incremental_assign(&assigned)?,
             _ => consumer.assign(&assigned)?,
         }
         if found.len() < partitions.count() && !self.ends() {
-            let message = "the client has no queue for a partition".to_owned();
-            return Err(KafkaError::Subscription(message));
+            return Err(KafkaError::Subscription(NO_QUEUE.to_owned()));
         }
         self.tell(News::Assigned(found));
         Ok(())
+    }
+
+    /// A partition is ours from now on. Waits for a commit that is on its way.
+    fn own(&self, topic: String, number: i32) -> Ownership {
+        let ownership = Ownership::new();
+        let before = lock(&self.owned).insert((topic, number), ownership.clone());
+        before.iter().for_each(Ownership::end);
+        ownership
+    }
+
+    /// The partitions of this topic that are ours begin again: their log is another one. The client would
+    /// go on in it where it was in the log of before. Nothing that is done of that is committed any more.
+    fn begin_anew(&self, topic: &str) {
+        let owned = lock(&self.owned);
+        let of_topic = owned.keys().filter(|(one, _)| one == topic);
+        let numbers: Vec<i32> = of_topic.map(|(_, number)| *number).collect();
+        drop(owned);
+        let mut found = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let ownership = self.own(topic.to_owned(), number);
+            let Some(queue) = self.queue(topic, number) else {
+                if !self.ends() {
+                    self.tell(News::Failed(NO_QUEUE.to_owned()));
+                }
+                return;
+            };
+            found.push(Found {
+                topic: topic.into(),
+                number,
+                committed: Committed::Unknown,
+                reads_from: ReadsFrom::Elsewhere,
+                queue,
+                ownership,
+            });
+        }
+        self.tell(News::MadeAnew(topic.to_owned(), found));
     }
 
     fn queue(&self, topic: &str, number: i32) -> Option<Arc<Tap>> {
@@ -402,8 +451,17 @@ pub(super) fn offset(at: u64) -> Offset {
 }
 
 impl ClientContext for Context {
+    /// Called by the thread of the session, as a rebalance is.
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        log(level, facility, message);
+        let anew = lock(&self.topics).hear(message);
+        if let Some(topic) = anew
+            && !self.ends()
+        {
+            self.begin_anew(topic);
+        }
+        if self.config.logs(level) {
+            log(level, facility, message);
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {

@@ -8,6 +8,8 @@ pub(crate) use session::{Consumer, Session};
 
 mod tap;
 
+mod topics;
+
 mod starts;
 pub(crate) use starts::{Answered, Answers, NO_LEADER, Rules, ask_for_starts, at_first_start};
 

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 
 use super::context::{Context, News};
+use super::topics::log_ids;
 use crate::config::Config;
 
 pub(crate) type Consumer = BaseConsumer<Context>;
@@ -52,7 +53,9 @@ impl Session {
             Arc::clone(&ends),
             config,
         );
-        let consumer: Consumer = config.member().create_with_context(context)?;
+        let mut member = config.member();
+        log_ids(&mut member);
+        let consumer: Consumer = member.create_with_context(context)?;
         let consumer = Arc::new(consumer);
         consumer.context().set_consumer(&consumer);
         let (leaves, left) = oneshot::channel();

@@ -13,7 +13,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::context::{Found, committed};
+use super::context::{Found, ReadsFrom, committed};
 use super::session::Consumer;
 use crate::config::OnOvertaken;
 use crate::start::{Begin, Committed, Log, begin};
@@ -178,12 +178,16 @@ fn of_one_leader(consumer: &Consumer, found: Vec<Found>, rules: &Rules, answers:
         };
         let begin = log.and_then(|log| {
             let at_end = rules.at_end.contains(&place);
-            let read_from = one.read_from.unwrap_or(log.first);
+            let is_there = |at| match one.reads_from {
+                ReadsFrom::First => at == log.first,
+                // From below, the client goes to the first record by itself.
+                ReadsFrom::Offset(from) => at == from.max(log.first),
+                ReadsFrom::Elsewhere => false,
+            };
             let committed = std::mem::replace(&mut one.committed, Committed::Unknown);
             let begin = begin(committed, log, at_end, rules.on_overtaken);
             if let Begin::At(start, _) = &begin
-                // From below, the client goes to the first record by itself.
-                && start.at != read_from.max(log.first)
+                && !is_there(start.at)
             {
                 one.queue.seek(consumer, &place.0, place.1, start.at)?;
             }

@@ -99,7 +99,9 @@ impl<M> KafkaSource<M> {
                 // The source is well, and one of its partitions is not.
                 Waited::Probed(Ok(Probed::Silent(name, why))) => {
                     self.failures.fail(&name, Trouble::Silent, why);
-                    probe_at = Instant::now() + PROBE_AGAIN_AFTER;
+                    self.failures.tell(into);
+                    self.publish();
+                    return Ok(Received::Idle);
                 }
                 Waited::Probed(Ok(Probed::Well(_))) if !self.is_read() => {
                     // As if no broker had answered.
@@ -158,6 +160,10 @@ impl<M> KafkaSource<M> {
                 News::Lost(places) => {
                     self.leave(&places);
                     self.lost = self.assignment.lose(&places);
+                    self.publish();
+                }
+                News::MadeAnew(topic, found) => {
+                    self.begin_made_anew(&topic, found)?;
                     self.publish();
                 }
                 News::Refused => self.refused.look_now(),

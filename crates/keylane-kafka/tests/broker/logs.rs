@@ -10,6 +10,7 @@ use keylane::IntakeState;
 use keylane::error::BoxError;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage, Source as _};
 use keylane_kafka::{Keyless, Place, StartAt};
+use keylane_testkit::servers::Kafka;
 use keylane_testkit::{Act, Evidence, Gate, Rule};
 use rdkafka::admin::{AdminOptions, NewPartitions};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
@@ -273,6 +274,46 @@ async fn made_anew(records: usize, refresh_ms: &str) {
     are_done(&stage, &ids).await;
     stage.committed(&[records as u64]).await;
     member.stop().await;
+}
+
+/// The client goes on where it was, in a log that is long enough for that. With `Latest` as well: the
+/// group begins with the topic of before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_made_anew_while_its_broker_is_away_is_handled_from_its_start() {
+    show_log();
+    let kafka = Arc::new(Kafka::start().await.expect("a broker"));
+    for has_read in [true, false] {
+        let stage = Stage::of(Topic::new(Arc::clone(&kafka), 1).await);
+        let join = || {
+            let builder = stage.topic.builder_at(kafka.proxied());
+            let builder = builder.start_at(StartAt::Latest);
+            // It stays in its group.
+            stage.member_of(
+                builder.property("session.timeout.ms", "45000"),
+                stage.script(),
+            )
+        };
+        let mut member = join();
+        stage.committed(&[0]).await;
+        stage.publish([1; 10]).await;
+        stage.committed(&[10]).await;
+        if !has_read {
+            member.stop().await;
+            member = join();
+            member.has(1).await;
+        }
+        let proxy = kafka.proxy(0);
+        proxy.cut();
+        make_anew(&stage).await;
+        let ids = stage.publish(vec![1; 30]).await;
+        proxy.reset();
+        proxy.heal();
+        are_done(&stage, &ids).await;
+        stage.committed(&[30]).await;
+        let stats = member.intake.stats();
+        assert_eq!((stats.restarts, stats.last_error), (0, None), "{has_read}");
+        member.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

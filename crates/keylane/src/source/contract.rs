@@ -331,7 +331,8 @@ pub trait Source: Send + 'static {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received<P> {
-    /// Messages were handed over, perhaps none.
+    /// Messages were handed over, perhaps none. What is said of [parts](Deliveries::part_failed) alone
+    /// does not count as a sign that the source is well.
     Messages,
     /// Nothing has come, and the source is well.
     Idle,

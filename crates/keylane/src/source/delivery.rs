@@ -172,6 +172,11 @@ impl<M, P> Deliveries<M, P> {
         self.deliveries.is_empty() && self.dead_lettered == 0 && self.parts.is_empty()
     }
 
+    /// Whether something is said of parts, and nothing was handed over.
+    pub(crate) fn is_news_alone(&self) -> bool {
+        self.deliveries.is_empty() && self.dead_lettered == 0 && !self.parts.is_empty()
+    }
+
     /// How many were handed over.
     pub fn len(&self) -> usize {
         self.deliveries.len()

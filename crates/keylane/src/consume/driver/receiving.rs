@@ -31,7 +31,9 @@ where
         if self.deliveries.is_empty() {
             return;
         }
-        self.heard_at = clock::now();
+        if !self.deliveries.is_news_alone() {
+            self.heard_at = clock::now();
+        }
         self.hear_of_parts();
         let dead_lettered = std::mem::take(&mut self.deliveries.dead_lettered);
         let mut deliveries = std::mem::take(&mut self.deliveries.deliveries);
@@ -57,7 +59,7 @@ where
             self.take_in_settled(&mut deliveries).await;
         } else {
             let before = self.unplaceable.len();
-            let goes_back_at = later(self.heard_at, UNPLACEABLE_WAIT);
+            let goes_back_at = later(clock::now(), UNPLACEABLE_WAIT);
             for delivery in deliveries.drain(..) {
                 let Some(slot) = self.hold(&delivery) else {
                     continue;

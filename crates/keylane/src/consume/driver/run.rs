@@ -240,7 +240,10 @@ where
 
     /// Follows what the source has said.
     async fn follow(&mut self, received: Result<Received<S::Position>, SourceError>) {
-        self.heard_at = clock::now();
+        // A part that fails says nothing about the others: they may be silent for as long.
+        if !matches!(received, Ok(Received::Messages) if self.deliveries.is_news_alone()) {
+            self.heard_at = clock::now();
+        }
         match received {
             Ok(Received::Messages) if self.deliveries.is_empty() => rt::yield_now().await,
             Ok(Received::Messages) => {}
