@@ -74,6 +74,8 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 ///   [`deferred`](keylane::IntakeSettings::deferred). So a slow key does not stop the others.
 /// - Records that the log does not have any more, because of compaction, or as marks and aborted
 ///   records of transactions, hold up nothing.
+/// - A topic that is deleted and made anew under its name begins at its first record. Attempts with
+///   records of the old one are dropped.
 /// - A partition of which something was given back, without the end of the source, is read again from
 ///   its frontier.
 ///
