@@ -1,9 +1,10 @@
 //! Sources that fail in any of their calls, and are opened again.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use keylane::source::{Deliveries, Features, Received, Settlement, Source, SourceError};
-use keylane::{Dispatcher, IntakeState};
+use keylane::{Dispatcher, IntakeState, OnExhausted};
 use keylane_testkit::reference::{Call, Loss};
 use keylane_testkit::scenario::{MS, SECOND, quiet};
 use keylane_testkit::{Act, Gate};
@@ -209,8 +210,9 @@ impl Source for OneFails {
 /// A part that fails does not hide that nothing is heard of the others.
 #[tokio::test(start_paused = true)]
 async fn a_source_that_stalls_while_one_of_its_parts_fails() {
-    let orders = Dispatcher::key_by(|id: &u64| *id)
-        .spawn_ok(async |_| ())
+    let orders = Dispatcher::builder(|id: &u64| *id)
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(async |_| Ok::<_, Infallible>(()))
         .unwrap();
     let intake = orders.consume_with(OneFails, settings()).unwrap();
     tokio::time::sleep(9 * SECOND).await;

@@ -6,7 +6,7 @@ use keylane::source::{Outcome, Received, Settlement, Source as _};
 use keylane_testkit::servers::RedisKind;
 use redis::pipe;
 
-use crate::support::{Client, Driven, builder, new_name, payloads, shared, texts};
+use crate::support::{Client, Driven, builder, new_name, payloads, shared, texts, until};
 
 /// A process dies, with some of its entries acked out of order. What is pending comes first, in order,
 /// and then what is new.
@@ -196,9 +196,15 @@ async fn a_long_stream_does_not_hold_up_a_short_one() {
     client.add_all(&names[1], 1_000..1_003).await;
     let source = builder(&server.url(), "g").streams(names.clone());
     let mut source = Driven::open(source.build().unwrap()).await;
-    source.receive(1).await;
+    // The first one is of either.
+    let mut handed = source.receive(1).await;
+    until("the short one was read", async || {
+        client.pending_count(&names[1], "g").await == 3
+    })
+    .await;
+    // What was read is on its way.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let handed = source.receive(200).await;
+    handed.extend(source.receive(200).await);
     let short = handed
         .iter()
         .filter(|one| one.position.stream() == 1)

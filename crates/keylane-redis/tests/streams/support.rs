@@ -117,6 +117,13 @@ impl Client {
             .collect()
     }
 
+    /// How many entries are pending in a group that may not be there yet.
+    pub(crate) async fn pending_count(&self, stream: &str, group: &str) -> usize {
+        let groups = self.groups(stream).await;
+        let of_group = groups.into_iter().find(|(name, ..)| name == group);
+        of_group.map_or(0, |(_, pending, _)| pending)
+    }
+
     /// How many entries would still be handed over to a group.
     pub(crate) async fn left(&self, stream: &str, group: &str) -> usize {
         let groups = self.groups(stream).await;
