@@ -112,11 +112,6 @@ impl Partition {
         self.phase == Phase::Live && !self.is_full && !self.has_returned
     }
 
-    /// Whether anything of it was handed over.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.end() > self.begins_at
-    }
-
     /// The log has this offset next.
     #[inline]
     pub(crate) fn deliver(&mut self, offset: u64) -> Result<Delivered, DeliverError> {

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::session::Consumer;
 use super::tap::Tap;
-use super::topics::TopicIds;
+use super::topics::{MadeAnew, TopicIds};
 use crate::config::Config;
 use crate::lock::lock;
 use crate::metadata;
@@ -43,9 +43,6 @@ const SAID_EVERY: Duration = Duration::from_secs(10);
 /// How often is looked whether a queue that is being read is shut.
 const SHUT_EVERY: Duration = Duration::from_millis(1);
 
-/// Why a partition cannot be read from the client.
-const NO_QUEUE: &str = "the client has no queue for a partition";
-
 /// What a release says that is not dropped.
 const STILL_HELD: Result<(), RecvTimeoutError> = Err(RecvTimeoutError::Timeout);
 
@@ -57,8 +54,9 @@ pub(crate) enum News {
     Revoked(Vec<(String, i32)>, Release),
     /// These are gone: another member may have them already.
     Lost(Vec<(String, i32)>),
-    /// A topic was deleted and made again under its name. These of its partitions are ours, and begin.
-    MadeAnew(String, Vec<Found>),
+    /// A topic was deleted and made anew under its name. The client may go on in its log where it was in
+    /// the one of before.
+    MadeAnew { topic: String, goes_on: bool },
     /// A topic may not be read. The client does not say which.
     Refused,
     /// Something that the client does not get over by itself.
@@ -70,20 +68,10 @@ pub(crate) struct Found {
     pub(crate) topic: Arc<str>,
     pub(crate) number: i32,
     pub(crate) committed: Committed,
-    pub(crate) reads_from: ReadsFrom,
+    /// The offset from which the client reads it. `None`: from the first record of its log.
+    pub(crate) read_from: Option<u64>,
     pub(crate) queue: Arc<Tap>,
     pub(crate) ownership: Ownership,
-}
-
-/// Where the client reads a partition.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReadsFrom {
-    /// From the first record of its log.
-    First,
-    /// From this offset, or from the first record if that is behind it.
-    Offset(u64),
-    /// Where it was in another log.
-    Elsewhere,
 }
 
 /// Whether a partition is still ours, from one assignment to the end of it.
@@ -165,7 +153,7 @@ pub(crate) struct Context {
     joining: Mutex<Joining>,
     /// The queues of what is assigned.
     taps: Mutex<HashMap<(String, i32), Weak<Tap>>>,
-    topics: Mutex<TopicIds>,
+    topics: Arc<Mutex<TopicIds>>,
 }
 
 impl Context {
@@ -175,6 +163,7 @@ impl Context {
         reader: Thread,
         ends: Arc<AtomicBool>,
         config: &Arc<Config>,
+        topics: &Arc<Mutex<TopicIds>>,
     ) -> Self {
         Self {
             consumer: OnceLock::new(),
@@ -189,7 +178,7 @@ impl Context {
             has_joined: AtomicBool::new(false),
             joining: Mutex::default(),
             taps: Mutex::default(),
-            topics: Mutex::default(),
+            topics: Arc::clone(topics),
         }
     }
 
@@ -244,66 +233,36 @@ impl Context {
             let Some(queue) = self.queue(&topic, number) else {
                 continue;
             };
-            let (reads_from, from) = match &committed {
-                Committed::At(at, _) => (ReadsFrom::Offset(*at), offset(*at)),
-                Committed::Unknown | Committed::Nothing => (ReadsFrom::First, Offset::Beginning),
+            let read_from = match &committed {
+                Committed::At(at, _) => Some(*at),
+                Committed::Unknown | Committed::Nothing => None,
             };
+            let from = read_from.map_or(Offset::Beginning, offset);
             assigned.add_partition_offset(&topic, number, from)?;
+            let ownership = Ownership::new();
             found.push(Found {
                 topic: topic.as_str().into(),
                 number,
                 committed,
-                reads_from,
+                read_from,
                 queue,
-                // One of before was lost without a word.
-                ownership: self.own(topic, number),
+                ownership: ownership.clone(),
             });
+            let mut owned = lock(&self.owned);
+            let before = owned.insert((topic, number), ownership);
+            // It was lost without a word. Before a commit that waits for the lock.
+            before.iter().for_each(Ownership::end);
         }
         match consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => consumer.incremental_assign(&assigned)?,
             _ => consumer.assign(&assigned)?,
         }
         if found.len() < partitions.count() && !self.ends() {
-            return Err(KafkaError::Subscription(NO_QUEUE.to_owned()));
+            let message = "the client has no queue for a partition".to_owned();
+            return Err(KafkaError::Subscription(message));
         }
         self.tell(News::Assigned(found));
         Ok(())
-    }
-
-    /// A partition is ours from now on. Waits for a commit that is on its way.
-    fn own(&self, topic: String, number: i32) -> Ownership {
-        let ownership = Ownership::new();
-        let before = lock(&self.owned).insert((topic, number), ownership.clone());
-        before.iter().for_each(Ownership::end);
-        ownership
-    }
-
-    /// The partitions of this topic that are ours begin again: their log is another one. The client would
-    /// go on in it where it was in the log of before. Nothing that is done of that is committed any more.
-    fn begin_anew(&self, topic: &str) {
-        let owned = lock(&self.owned);
-        let of_topic = owned.keys().filter(|(one, _)| one == topic);
-        let numbers: Vec<i32> = of_topic.map(|(_, number)| *number).collect();
-        drop(owned);
-        let mut found = Vec::with_capacity(numbers.len());
-        for number in numbers {
-            let ownership = self.own(topic.to_owned(), number);
-            let Some(queue) = self.queue(topic, number) else {
-                if !self.ends() {
-                    self.tell(News::Failed(NO_QUEUE.to_owned()));
-                }
-                return;
-            };
-            found.push(Found {
-                topic: topic.into(),
-                number,
-                committed: Committed::Unknown,
-                reads_from: ReadsFrom::Elsewhere,
-                queue,
-                ownership,
-            });
-        }
-        self.tell(News::MadeAnew(topic.to_owned(), found));
     }
 
     fn queue(&self, topic: &str, number: i32) -> Option<Arc<Tap>> {
@@ -451,13 +410,10 @@ pub(super) fn offset(at: u64) -> Offset {
 }
 
 impl ClientContext for Context {
-    /// Called by the thread of the session, as a rebalance is.
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        let anew = lock(&self.topics).hear(message);
-        if let Some(topic) = anew
-            && !self.ends()
-        {
-            self.begin_anew(topic);
+        if let Some(MadeAnew { topic, goes_on }) = lock(&self.topics).hear(message) {
+            let topic = topic.to_owned();
+            self.tell(News::MadeAnew { topic, goes_on });
         }
         if self.config.logs(level) {
             log(level, facility, message);

@@ -9,6 +9,7 @@ pub(crate) use session::{Consumer, Session};
 mod tap;
 
 mod topics;
+pub(crate) use topics::TopicIds;
 
 mod starts;
 pub(crate) use starts::{Answered, Answers, NO_LEADER, Rules, ask_for_starts, at_first_start};

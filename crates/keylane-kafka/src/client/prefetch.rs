@@ -326,11 +326,6 @@ impl<M> Prefetched<M> {
         &self.buffer.name
     }
 
-    /// Whether its queue is open. What was read of one that is shut may not be ours any more.
-    pub(crate) fn is_open(&self) -> bool {
-        !self.buffer.tap.shuts()
-    }
-
     /// What comes next, if it is here.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Fetched<M>> {

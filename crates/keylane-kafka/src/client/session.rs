@@ -1,7 +1,7 @@
 //! One membership in the group: a consumer, and the thread in which it hears from the group.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 
 use super::context::{Context, News};
-use super::topics::log_ids;
+use super::topics::{TopicIds, log_ids};
 use crate::config::Config;
 
 pub(crate) type Consumer = BaseConsumer<Context>;
@@ -38,9 +38,10 @@ pub(crate) struct Session {
 
 impl Session {
     /// A member that has not joined yet. News wake the source, and records the thread that reads
-    /// them.
+    /// them. `topics` outlives it.
     pub(crate) fn open(
         config: &Arc<Config>,
+        topics: &Arc<Mutex<TopicIds>>,
         wake: &Arc<Notify>,
         reader: &Thread,
     ) -> KafkaResult<Self> {
@@ -52,6 +53,7 @@ impl Session {
             reader.clone(),
             Arc::clone(&ends),
             config,
+            topics,
         );
         let mut member = config.member();
         log_ids(&mut member);

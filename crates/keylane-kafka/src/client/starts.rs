@@ -13,7 +13,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::context::{Found, ReadsFrom, committed};
+use super::context::{Found, committed};
 use super::session::Consumer;
 use crate::config::OnOvertaken;
 use crate::start::{Begin, Committed, Log, begin};
@@ -30,6 +30,19 @@ pub(crate) struct Rules {
     /// Those that begin at the end of their log, if nothing of them is committed.
     pub(crate) at_end: Arc<HashSet<(String, i32)>>,
     pub(crate) on_overtaken: OnOvertaken,
+    /// What may be committed of topics that were made anew, and is of the ones of before.
+    pub(crate) outdated: Arc<HashMap<(Arc<str>, i32), u64>>,
+}
+
+impl Rules {
+    /// What is committed of the log that is there.
+    fn committed(&self, one: &mut Found) -> Committed {
+        let place = (Arc::clone(&one.topic), one.number);
+        match std::mem::replace(&mut one.committed, Committed::Unknown) {
+            Committed::At(at, _) if self.outdated.get(&place) == Some(&at) => Committed::Nothing,
+            committed => committed,
+        }
+    }
 }
 
 /// What came out for one partition, or why it is not known.
@@ -178,16 +191,12 @@ fn of_one_leader(consumer: &Consumer, found: Vec<Found>, rules: &Rules, answers:
         };
         let begin = log.and_then(|log| {
             let at_end = rules.at_end.contains(&place);
-            let is_there = |at| match one.reads_from {
-                ReadsFrom::First => at == log.first,
-                // From below, the client goes to the first record by itself.
-                ReadsFrom::Offset(from) => at == from.max(log.first),
-                ReadsFrom::Elsewhere => false,
-            };
-            let committed = std::mem::replace(&mut one.committed, Committed::Unknown);
+            let read_from = one.read_from.unwrap_or(log.first);
+            let committed = rules.committed(&mut one);
             let begin = begin(committed, log, at_end, rules.on_overtaken);
             if let Begin::At(start, _) = &begin
-                && !is_there(start.at)
+                // From below, the client goes to the first record by itself.
+                && start.at != read_from.max(log.first)
             {
                 one.queue.seek(consumer, &place.0, place.1, start.at)?;
             }

@@ -44,10 +44,6 @@ impl<M> Assigned<PartitionIntake<M>> {
             ..
         } = self;
         let mut looked = 0;
-        if !intake.records.is_open() {
-            // The source has not heard yet that it is gone, or made anew.
-            return Taken::Some(0);
-        }
         while looked < most && into.room() > 0 && partition.takes() && !intake.is_paused {
             let (offset, message, size) = match intake.records.next() {
                 None => break,

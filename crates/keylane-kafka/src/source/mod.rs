@@ -13,6 +13,7 @@
 //! A call of the source may be dropped at each of its awaits. What waits for a thread is kept in the
 //! source, and looked at by the next call.
 
+mod anew;
 mod failures;
 mod intake;
 mod letters;
@@ -23,7 +24,7 @@ mod rereading;
 mod starting;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::source::{
@@ -36,12 +37,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use crate::assignment::{Assignment, Position};
-use crate::client::{self, Answer, Consumer, Job, Prefetcher, Reader, Release, Session};
+use crate::client::{self, Answer, Consumer, Job, Prefetcher, Reader, Release, Session, TopicIds};
 use crate::config::{Builder, Config, StartAt};
 use crate::control::Control;
 use crate::producer::Delivery;
 use crate::record::Maker;
 
+use anew::Commits;
 use failures::Failures;
 use intake::PartitionIntake;
 use receiving::Probed;
@@ -74,8 +76,8 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 ///   [`deferred`](keylane::IntakeSettings::deferred). So a slow key does not stop the others.
 /// - Records that the log does not have any more, because of compaction, or as marks and aborted
 ///   records of transactions, hold up nothing.
-/// - A topic that is deleted and made anew under its name begins at its first record. Attempts with
-///   records of the old one are dropped.
+/// - A topic that is deleted and made anew under its name begins at its first record, and the source is
+///   opened again for that. Brokers tell the two topics apart from Kafka 3.1 on.
 /// - A partition of which something was given back, without the end of the source, is read again from
 ///   its frontier.
 ///
@@ -131,6 +133,9 @@ pub struct KafkaSource<M = RawMessage> {
     committing: Option<Job<Answer>>,
     /// When the next commit may be.
     commit_at: Instant,
+    commits: Commits,
+    /// The ids of the topics, which outlive a session: a topic may be made anew between two of them.
+    topics: Arc<Mutex<TopicIds>>,
     /// How long the metadata of a commit may be. Less than what is set, if the broker takes less.
     metadata_chars: usize,
     probing: Option<Job<KafkaResult<Probed>>>,
@@ -193,6 +198,8 @@ impl<M> KafkaSource<M> {
             rewind_at: None,
             committing: None,
             commit_at: now,
+            commits: Commits::default(),
+            topics: Arc::default(),
             probing: None,
             probed: 0,
             reader: None,
@@ -262,7 +269,7 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         }
         let (maker, wake) = (self.maker.clone(), Arc::clone(&self.wake));
         let prefetcher = Prefetcher::start(maker, wake).map_err(SourceError::failed)?;
-        let session = Session::open(&self.config, &self.wake, prefetcher.thread());
+        let session = Session::open(&self.config, &self.topics, &self.wake, prefetcher.thread());
         let session = session.map_err(SourceError::failed)?;
         self.prefetcher = Some(prefetcher);
         let consumer = Arc::clone(&session.consumer);

@@ -57,7 +57,11 @@ impl<M> KafkaSource<M> {
             ownership: one.queue.ownership.clone(),
             commit,
         });
-        let commits = commits.collect();
+        let commits: Vec<_> = commits.collect();
+        for one in &commits {
+            self.commits
+                .begin(&one.topic, one.number, one.commit.offset);
+        }
         self.commit_at = Instant::now() + self.config.settings.commit_every;
         self.committing = Some(job(move || client::commit(&consumer, commits, most_chars))?);
         Ok(())
@@ -97,6 +101,9 @@ impl<M> KafkaSource<M> {
         for (commit, encoded) in &said {
             let encoded = taken.is_ok().then_some(encoded);
             self.assignment.answered(commit, encoded, full_from);
+            if taken.is_ok() {
+                self.commit_taken(commit.generation);
+            }
         }
         let mut pause = encoding * ENCODING_SHARE;
         let again = match taken {

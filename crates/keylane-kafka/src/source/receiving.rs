@@ -96,20 +96,20 @@ impl<M> KafkaSource<M> {
                 Waited::Woken | Waited::Time => {}
                 Waited::Committed(answer) => drop(self.follow_answer(answer)),
                 Waited::Refused(found) => self.follow_refused(found)?,
-                // The source is well, and one of its partitions is not.
-                Waited::Probed(Ok(Probed::Silent(name, why))) => {
-                    self.failures.fail(&name, Trouble::Silent, why);
-                    self.failures.tell(into);
-                    self.publish();
-                    return Ok(Received::Idle);
-                }
-                Waited::Probed(Ok(Probed::Well(_))) if !self.is_read() => {
+                Waited::Probed(Ok(_)) if !self.is_read() => {
                     // As if no broker had answered.
                     tracing::warn!(
                         target: "keylane",
                         "nothing is read: a function that makes a message of a record does not return"
                     );
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
+                }
+                // The source is well, and one of its partitions is not.
+                Waited::Probed(Ok(Probed::Silent(name, why))) => {
+                    self.failures.fail(&name, Trouble::Silent, why);
+                    self.failures.tell(into);
+                    self.publish();
+                    return Ok(Received::Idle);
                 }
                 Waited::Probed(Ok(Probed::Well(name))) => {
                     if let Some(name) = name {
@@ -162,10 +162,7 @@ impl<M> KafkaSource<M> {
                     self.lost = self.assignment.lose(&places);
                     self.publish();
                 }
-                News::MadeAnew(topic, found) => {
-                    self.begin_made_anew(&topic, found)?;
-                    self.publish();
-                }
+                News::MadeAnew { topic, goes_on } => self.begin_anew_in(&topic, goes_on)?,
                 News::Refused => self.refused.look_now(),
                 News::Failed(what) => return Err(SourceError::failed(what)),
             }

@@ -14,7 +14,7 @@ use super::{KafkaSource, not_open};
 use crate::client::{Answered, Answers, Found, Rules, ask_for_starts};
 use crate::control::Overtaken;
 use crate::partition::Start;
-use crate::start::{Begin, Committed};
+use crate::start::Begin;
 
 /// When it is asked again of a partition whose start is not known.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -113,34 +113,6 @@ impl<M> KafkaSource<M> {
         self.ask(found)
     }
 
-    /// A topic was made anew. What is here of the old one is over, and these of its partitions begin.
-    pub(super) fn begin_made_anew(
-        &mut self,
-        topic: &str,
-        mut found: Vec<Found>,
-    ) -> Result<(), SourceError> {
-        tracing::warn!(
-            target: "keylane",
-            topic,
-            "the topic was deleted and made anew: what is left of the old one is over"
-        );
-        // No partition of it was there when the group began.
-        if let Some(at_end) = &mut self.at_end {
-            Arc::make_mut(at_end).retain(|(one, _)| one != topic);
-        }
-        // It may have records of the old log.
-        self.reader = None;
-        for one in &mut found {
-            let slot = self.assignment.find(topic, one.number);
-            let before = slot.and_then(|slot| self.assignment.get_mut(slot));
-            // A commit of ours may have come after the topic went, and be about the old one.
-            if before.is_some_and(|before| before.partition.has_begun()) {
-                one.committed = Committed::Nothing;
-            }
-        }
-        self.begin(found)
-    }
-
     fn ask(&mut self, found: Vec<Found>) -> Result<(), SourceError> {
         if found.is_empty() {
             return Ok(());
@@ -148,6 +120,7 @@ impl<M> KafkaSource<M> {
         let rules = Rules {
             at_end: self.at_end.clone().unwrap_or_default(),
             on_overtaken: self.config.settings.on_overtaken,
+            outdated: self.commits.outdated(),
         };
         let answers = self.starting.answers.clone();
         let asked = ask_for_starts(self.consumer()?, found, rules, answers);

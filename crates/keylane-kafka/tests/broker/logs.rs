@@ -282,16 +282,15 @@ async fn made_anew(records: usize, refresh_ms: &str) {
 async fn a_topic_that_is_made_anew_while_its_broker_is_away_is_handled_from_its_start() {
     show_log();
     let kafka = Arc::new(Kafka::start().await.expect("a broker"));
-    for has_read in [true, false] {
+    for (has_read, is_committed) in [(true, false), (false, false), (true, true)] {
         let stage = Stage::of(Topic::new(Arc::clone(&kafka), 1).await);
         let join = || {
             let builder = stage.topic.builder_at(kafka.proxied());
             let builder = builder.start_at(StartAt::Latest);
-            // It stays in its group.
-            stage.member_of(
-                builder.property("session.timeout.ms", "45000"),
-                stage.script(),
-            )
+            // It stays in its group, or is taken out of it.
+            let session_ms = if is_committed { "3000" } else { "45000" };
+            let builder = builder.property("session.timeout.ms", session_ms);
+            stage.member_of(builder, stage.script())
         };
         let mut member = join();
         stage.committed(&[0]).await;
@@ -306,14 +305,45 @@ async fn a_topic_that_is_made_anew_while_its_broker_is_away_is_handled_from_its_
         proxy.cut();
         make_anew(&stage).await;
         let ids = stage.publish(vec![1; 30]).await;
+        if is_committed {
+            until("the group is empty", async || {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                stage.topic.members().await.is_empty()
+            })
+            .await;
+            // As if the last commit of the old topic had come late.
+            commit(&stage.topic, 10, "").await;
+        }
         proxy.reset();
         proxy.heal();
         are_done(&stage, &ids).await;
         stage.committed(&[30]).await;
-        let stats = member.intake.stats();
-        assert_eq!((stats.restarts, stats.last_error), (0, None), "{has_read}");
+        let error = member.intake.stats().last_error.expect("it is said");
+        assert!(error.contains("made anew"), "{error}");
         member.stop().await;
     }
+}
+
+/// What settles of it cannot be committed any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_goes_with_work_in_flight_holds_up_no_other() {
+    let stage = Stage::new(1).await;
+    let other = stage.topic.beside("-other", &[]).await;
+    stage.publish([1; 3]).await;
+    let of_other = (100..103).map(|id| message(id, id));
+    other.produce(of_other.collect()).await;
+    let gate = Gate::new();
+    let builder = stage.topic.builder().topic(&other.name);
+    let member = stage.member_of(builder, waiting(&stage, &gate, |_| true));
+    until("all are held", async || member.intake.stats().held == 6).await;
+    delete_topic(&stage.topic).await;
+    gate.open();
+    until("what is done of the other is committed", async || {
+        other.committed().await[0].0 == Some(3)
+    })
+    .await;
+    let report = member.stop().await;
+    assert_eq!((report.received, report.acked), (6, 6), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

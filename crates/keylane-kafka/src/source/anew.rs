@@ -1,0 +1,103 @@
+//! Topics that are deleted and made anew under their names.
+//!
+//! Commits name a topic by its name. So one of the old topic that is on its way when the new one is made
+//! is taken for the new one, whose first records it would pass by.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use keylane::source::{Generation, SourceError};
+
+use super::{KafkaSource, job};
+
+/// By topic and number of the partition.
+type Offsets = HashMap<(Arc<str>, i32), u64>;
+
+/// What was committed, and what of it is of a topic that is gone. It outlives the sessions.
+#[derive(Debug, Default)]
+pub(super) struct Commits {
+    last: Offsets,
+    outdated: Arc<Offsets>,
+}
+
+impl Commits {
+    /// A commit begins.
+    pub(super) fn begin(&mut self, topic: &Arc<str>, number: i32, offset: u64) {
+        self.last.insert((Arc::clone(topic), number), offset);
+    }
+
+    /// Another topic has this name.
+    fn forget(&mut self, topic: &str) {
+        let gone = self.last.extract_if(|(one, _), _| **one == *topic);
+        Arc::make_mut(&mut self.outdated).extend(gone);
+    }
+
+    /// What is committed of this partition is of the topic that is there.
+    fn taken(&mut self, topic: &Arc<str>, number: i32) {
+        let place = (Arc::clone(topic), number);
+        if self.outdated.contains_key(&place) {
+            Arc::make_mut(&mut self.outdated).remove(&place);
+        }
+    }
+
+    pub(super) fn outdated(&self) -> Arc<Offsets> {
+        Arc::clone(&self.outdated)
+    }
+}
+
+impl<M> KafkaSource<M> {
+    /// A topic was made anew. If the client goes on in it where it was in the old one, another client
+    /// has to begin.
+    pub(super) fn begin_anew_in(&mut self, topic: &str, goes_on: bool) -> Result<(), SourceError> {
+        self.commits.forget(topic);
+        // No partition of it was there when the group began.
+        if let Some(at_end) = &mut self.at_end {
+            Arc::make_mut(at_end).retain(|(one, _)| one != topic);
+        }
+        // It may have records of the old log. Its end waits for brokers.
+        if let Some(reader) = self.reader.take() {
+            job(move || drop(reader))?;
+        }
+        match goes_on {
+            true => Err(SourceError::failed(format!(
+                "the topic {topic} was deleted and made anew under its name: it is read from its start"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// A commit of this generation was taken.
+    pub(super) fn commit_taken(&mut self, generation: Generation) {
+        if self.commits.outdated.is_empty() {
+            return;
+        }
+        let mut all = self.assignment.iter();
+        if let Some(one) = all.find(|one| one.partition.generation == generation) {
+            self.commits.taken(&one.topic, one.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_committed_of_a_topic_that_is_gone_is_outdated_until_the_new_one_has_a_commit() {
+        let (orders, others): (Arc<str>, Arc<str>) = ("orders".into(), "others".into());
+        let mut commits = Commits::default();
+        commits.begin(&orders, 0, 10);
+        commits.begin(&orders, 0, 12);
+        commits.begin(&orders, 1, 7);
+        commits.begin(&others, 0, 3);
+        commits.forget("orders");
+        let place = |number| (Arc::clone(&orders), number);
+        assert_eq!(*commits.outdated(), [(place(0), 12), (place(1), 7)].into());
+        commits.taken(&orders, 0);
+        commits.taken(&others, 0);
+        assert_eq!(*commits.outdated(), [(place(1), 7)].into());
+        commits.begin(&orders, 1, 9);
+        commits.forget("orders");
+        assert_eq!(*commits.outdated(), [(place(1), 9)].into());
+    }
+}
