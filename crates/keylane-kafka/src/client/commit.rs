@@ -7,15 +7,11 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionList;
-use rdkafka::types::RDKafkaRespErr;
 
 use super::context::{Ownership, offset};
 use super::session::Consumer;
 use crate::metadata::{self, Encoded};
 use crate::partition::Commit;
-
-/// What the question is given whether a topic is gone.
-const ASKED_FOR: Duration = Duration::from_secs(3);
 
 /// What became of a commit.
 pub(crate) struct Answer {
@@ -56,23 +52,17 @@ pub(crate) fn commit(consumer: &Consumer, mut commits: Vec<ToCommit>, most_chars
             return Ok(());
         }
         let taken = consumer.commit(&list, CommitMode::Sync);
-        let is_of_one = |error: &KafkaError| is_refused(error) || is_unknown(error);
-        if !taken.as_ref().is_err_and(is_of_one) {
+        if !taken.as_ref().is_err_and(is_refused) {
             return taken;
         }
-        // The others are not held up by one that may not be read, of which nothing is done, or by one
-        // whose topic is gone.
+        // The others are not held up by one that may not be read: nothing of it is done.
         let mut lasts = Vec::with_capacity(commits.len());
         let mut taken = Ok(());
         for (one, encoded) in commits.iter().zip(&encoded) {
             let mut list = TopicPartitionList::with_capacity(1);
             add(&mut list, one, encoded)?;
             let alone = consumer.commit(&list, CommitMode::Sync);
-            let is_over = alone.as_ref().is_err_and(|error| {
-                one.commit.is_start && is_refused(error)
-                    || is_unknown(error) && is_gone(consumer, &one.topic)
-            });
-            lasts.push(!is_over);
+            lasts.push(!(one.commit.is_start && alone.as_ref().is_err_and(is_refused)));
             if lasts.last() == Some(&true) {
                 taken = taken.and(alone);
             }
@@ -91,19 +81,6 @@ pub(crate) fn commit(consumer: &Consumer, mut commits: Vec<ToCommit>, most_chars
 
 fn is_refused(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed)
-}
-
-fn is_unknown(error: &KafkaError) -> bool {
-    error.rdkafka_error_code() == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
-}
-
-/// Whether the brokers say that there is no such topic. One of them alone may not know of it yet.
-fn is_gone(consumer: &Consumer, topic: &str) -> bool {
-    let asked = consumer.fetch_metadata(Some(topic), ASKED_FOR);
-    asked.is_ok_and(|said| {
-        let mut errors = said.topics().iter().filter_map(|one| one.error());
-        errors.any(|error| error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
-    })
 }
 
 fn retain<T>(all: &mut Vec<T>, lasts: &[bool]) {
