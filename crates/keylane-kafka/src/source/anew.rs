@@ -1,7 +1,7 @@
 //! Topics that are deleted and made anew under their names.
 //!
-//! Commits name a topic by its name. So one of the old topic that is on its way when the new one is made
-//! is taken for the new one, whose first records it would pass by.
+//! Commits name a topic by its name. So one of the old topic that is on its way when the new one is
+//! made is taken for the new one, whose first records it would pass by.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ impl Commits {
 }
 
 impl<M> KafkaSource<M> {
-    /// A topic was made anew. If the client goes on in it where it was in the old one, another client
-    /// has to begin.
+    /// A topic was made anew. If the client goes on in it where it was in the old one, another
+    /// client has to begin.
     pub(super) fn begin_anew_in(&mut self, topic: &str, goes_on: bool) -> Result<(), SourceError> {
         self.commits.forget(topic);
         // No partition of it was there when the group began.
