@@ -173,6 +173,16 @@ impl Partition {
         self.unsaid += commit.said;
     }
 
+    /// Whether anything of it was handed over.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.end() > self.begins_at
+    }
+
+    /// It has to be read again from its frontier.
+    pub(crate) fn read_again(&mut self) {
+        self.has_returned = true;
+    }
+
     /// Whether it has to go back in the log, because something of it was given back.
     pub(crate) fn has_returned(&self) -> bool {
         self.phase == Phase::Live && self.has_returned

@@ -15,6 +15,8 @@ pub(super) struct PartitionIntake<M> {
     /// What retention had taken of it before it was given to us.
     pub(super) overtaken: Option<Overtaken>,
     pub(super) is_paused: bool,
+    /// The client was told a second time where it begins.
+    pub(super) is_sought_again: bool,
     /// Why it could not be read, unless that was told.
     pub(super) unread: Option<String>,
 }
@@ -81,5 +83,17 @@ impl<M> Assigned<PartitionIntake<M>> {
             looked += 1;
         }
         Taken::Some(looked)
+    }
+
+    /// Whether what came from below its beginning is no sign of another log. The client may go to the
+    /// first record of a log after it was told to begin behind it: it does so when the offset that it
+    /// was given first is not there, and a reset that is under way is not dropped by a seek.
+    pub(super) fn begins_again(&mut self) -> bool {
+        let begins = !self.partition.has_begun() && !self.queue.is_sought_again;
+        if begins {
+            self.queue.is_sought_again = true;
+            self.partition.read_again();
+        }
+        begins
     }
 }

@@ -201,6 +201,7 @@ impl<M> KafkaSource<M> {
         let of_one = (left / slots).max(FEWEST_OF_ONE);
         let mut has_looked = false;
         let mut back = None;
+        let mut rewinds = false;
         for step in 0..slots {
             if left == 0 {
                 break;
@@ -224,6 +225,10 @@ impl<M> KafkaSource<M> {
                         has_looked = true;
                     }
                 }
+                Taken::Back(_) if assigned.begins_again() => {
+                    rewinds = true;
+                    has_looked = true;
+                }
                 Taken::Back(at) => {
                     back = Some((slot as u32, at));
                     break;
@@ -232,6 +237,9 @@ impl<M> KafkaSource<M> {
             }
         }
         self.first = (self.first + 1) % slots;
+        if rewinds {
+            self.rewind_soon();
+        }
         if let Some((slot, at)) = back {
             self.begin_anew(slot, at);
             has_looked = true;

@@ -188,6 +188,7 @@ impl<M> KafkaSource<M> {
             ownership,
             overtaken,
             unread: None,
+            is_sought_again: false,
             is_paused: self.control.paused().contains(&place),
         };
         self.lost
