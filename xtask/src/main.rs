@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `setup` | has this machine what the others need? |
 //! | `test` | may this change go in? |
+//! | `house` | is the code still built as well as it was? |
 //! | `soak` | does the engine survive a night of it? |
 //! | `mutants` | would the tests notice if the engine were wrong? |
 //! | `mutation` | would a unit test notice a change of one expression? |
@@ -13,6 +14,8 @@
 mod setup;
 mod test;
 
+mod house;
+
 mod soak;
 
 mod mutants;
@@ -20,6 +23,9 @@ mod mutation;
 
 mod bench;
 mod versus;
+
+mod error;
+use error::Error;
 
 mod executables;
 mod git;
@@ -35,9 +41,6 @@ mod workspace;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-/// What stopped a command, in words for the person who started it.
-type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Parser)]
 #[command(
@@ -56,6 +59,7 @@ struct Cli {
 enum Command {
     Setup(setup::Args),
     Test(test::Args),
+    House(house::Args),
     Soak(soak::Args),
     Mutants(mutants::Args),
     Mutation(mutation::Args),
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Setup(args) => setup::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::House(args) => house::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Mutation(args) => mutation::run(&args),

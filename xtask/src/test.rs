@@ -79,12 +79,13 @@ const SERVICES_AND_METRICS: &[&str] = &[
     "keylane/metrics",
 ];
 
-/// Everything a change must pass: set-up, format, lints, docs, tests, 260,000 schedules, examples
+/// Everything a change must pass: set-up, format, house, lints, docs, tests, 260,000 schedules,
+/// examples
 ///
-/// Stops at the first of the lints, docs and builds that fails; tests and examples all run. The
-/// output of a test is shown if it has failed. The schedule tests try KEYLANE_SCHEDULES schedules
-/// over all scenarios with each of the two schedulers, if that is set; `soak` runs ten times as
-/// many.
+/// Stops at the first of the formats, measures, lints, docs and builds that fails; tests and
+/// examples all run. The output of a test is shown if it has failed. The schedule tests try
+/// KEYLANE_SCHEDULES schedules over all scenarios with each of the two schedulers, if that is set;
+/// `soak` runs ten times as many.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Build the comparisons with the rivals too (heavy: they bring their own dependencies)
@@ -109,6 +110,8 @@ fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
     steps.run("format, versus-kafka", format)?;
     let format = cargo(["fmt", VERSUS_REDIS, "--check"]);
     steps.run("format, versus-redis", format)?;
+
+    steps.run("house", cargo(["xtask", "house"]))?;
 
     steps.run("lints", lints(ALL_BUT_EXAMPLES))?;
     // With their own dependencies' features, as their first reader builds them. For the tests they
