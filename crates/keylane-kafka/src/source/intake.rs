@@ -26,6 +26,9 @@ pub(super) struct PartitionIntake<M> {
 pub(super) enum Taken {
     /// So many records were looked at. There may be more.
     Some(usize),
+    /// The client has gone to the first record of the log, and not to where it was told to begin. A
+    /// reset that was under way then, since what is committed is not there, is not ended by a seek.
+    Again,
     /// The log goes on at a lower offset: it was cut off, or is another one.
     Back(u64),
     /// The client does not get over it.
@@ -71,7 +74,12 @@ impl<M> Assigned<PartitionIntake<M>> {
                 Err(DeliverError::OutOfOrder) => {
                     // The first one of what begins there.
                     intake.records.put_back(offset, message, size);
-                    return Taken::Back(offset);
+                    if partition.has_begun() || intake.is_sought_again {
+                        return Taken::Back(offset);
+                    }
+                    intake.is_sought_again = true;
+                    partition.read_again();
+                    return Taken::Again;
                 }
                 // Too many are open, or too far apart. As if there were none, so that the source waits
                 // until something settles.
@@ -83,17 +91,5 @@ impl<M> Assigned<PartitionIntake<M>> {
             looked += 1;
         }
         Taken::Some(looked)
-    }
-
-    /// Whether what came from below its beginning is no sign of another log. The client may go to the
-    /// first record of a log after it was told to begin behind it: it does so when the offset that it
-    /// was given first is not there, and a reset that is under way is not dropped by a seek.
-    pub(super) fn begins_again(&mut self) -> bool {
-        let begins = !self.partition.has_begun() && !self.queue.is_sought_again;
-        if begins {
-            self.queue.is_sought_again = true;
-            self.partition.read_again();
-        }
-        begins
     }
 }

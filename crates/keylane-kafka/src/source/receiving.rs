@@ -225,7 +225,7 @@ impl<M> KafkaSource<M> {
                         has_looked = true;
                     }
                 }
-                Taken::Back(_) if assigned.begins_again() => {
+                Taken::Again => {
                     rewinds = true;
                     has_looked = true;
                 }

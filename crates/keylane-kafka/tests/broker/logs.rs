@@ -324,6 +324,19 @@ async fn a_topic_that_is_made_anew_while_its_broker_is_away_is_handled_from_its_
     }
 }
 
+/// The offset is of another log. The client goes to the first record, again when it is told once more
+/// where the partition begins.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_ends_below_what_is_committed_is_handled_from_its_start() {
+    let stage = Stage::new(1).await;
+    let ids = stage.publish(vec![1; 30]).await;
+    commit(&stage.topic, 200, "").await;
+    let member = stage.member();
+    are_done(&stage, &ids).await;
+    stage.committed(&[30]).await;
+    member.stop().await;
+}
+
 /// What settles of it cannot be committed any more, which is no failure of the source.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_goes_with_work_in_flight_holds_up_no_other() {

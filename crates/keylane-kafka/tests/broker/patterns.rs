@@ -117,7 +117,7 @@ async fn a_pattern_takes_no_topic_of_kafkas_own() {
     }
 }
 
-/// Nor the letters of its own source, whoever looks for the topics.
+/// Nor the letters of its own source, whether the client or the brokers look for the topics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pattern_does_not_take_the_letters_in_either_protocol() {
     for protocol in PROTOCOLS {

@@ -179,7 +179,7 @@ async fn a_list_without_rights_is_said_and_tried_again() {
     }
 }
 
-/// Whoever may not wait at the list looks at it.
+/// A worker that may not wait at the list looks at it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_refused_is_said_and_holds_up_nothing() {
     for kind in RedisKind::ALL {

@@ -352,7 +352,7 @@ async fn what_cannot_be_cut_off_is_said() {
     assert_eq!(consumed.intake.stop().await.restarts, 0);
 }
 
-/// Whoever may not wait at a stream looks at it.
+/// A member that may not wait at a stream looks at it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_refused_is_said() {
     let server = shared(RedisKind::Redis7).await;

@@ -386,7 +386,7 @@ impl Source for SqlSource {
                 return Err(SourceError::failed("the claims of this worker have ended"));
             };
             let mut lost = session.watch();
-            // Nobody hears of its parts while this waits.
+            // The driver hears of no part while this waits.
             if let Some(error) = self.lasting.take() {
                 return Err(SourceError::failed(error));
             }
