@@ -9,8 +9,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylane::KeyedSemaphore;
-use keylane::semaphore::AcquireError;
+use keylane_semaphore::{AcquireError, KeyedSemaphore};
 use tokio::time::sleep;
 
 #[tokio::main(flavor = "current_thread")]

@@ -16,8 +16,7 @@
 
 use std::time::Duration;
 
-use keylane::Queue;
-use keylane::queue::{Lease, Redelivery};
+use keylane_queue::{Lease, Queue, Redelivery};
 use tokio::time::{Instant, sleep};
 
 type Error = Box<dyn std::error::Error>;

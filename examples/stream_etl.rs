@@ -20,8 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use keylane::KeyedStreamExt;
-use keylane::stream::OnError;
+use keylane_stream::{KeyedStreamExt, OnError};
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 

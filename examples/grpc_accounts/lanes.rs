@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use http::{HeaderValue, Request};
-use keylane::error::BuildError;
+use keylane_tower::SettingError;
 use keylane_tower::error::LaneFull;
 use keylane_tower::{KeyedLayer, KeyedSemaphore};
 use tonic::{Code, Status};
@@ -40,7 +40,7 @@ type Key<B> = fn(&Request<B>) -> Option<HeaderValue>;
 ///
 /// HTTP/2 gives each call of a connection a task of its own. So a client that sends two calls and does not
 /// wait for the first answer has not said which one comes first.
-pub(crate) fn by_account<B>(mode: Mode) -> Result<KeyedLayer<Key<B>, HeaderValue>, BuildError> {
+pub(crate) fn by_account<B>(mode: Mode) -> Result<KeyedLayer<Key<B>, HeaderValue>, SettingError> {
     let lanes = KeyedSemaphore::builder()
         .capacity(1_024)
         .concurrency(256)

@@ -8,8 +8,8 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::routing::{get, post};
 use axum::{BoxError, Json, Router};
-use keylane::error::BuildError;
-use keylane_tower::{KeyedLayer, KeyedSemaphore};
+
+use keylane_tower::{KeyedLayer, KeyedSemaphore, SettingError};
 use tower::ServiceBuilder;
 
 use crate::figures::Figures;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it may take once its turn has come.
 const TURN: Duration = Duration::from_secs(5);
 
-pub(crate) fn lanes() -> Result<Lanes, BuildError> {
+pub(crate) fn lanes() -> Result<Lanes, SettingError> {
     KeyedSemaphore::builder()
         .capacity(256)
         .concurrency(64)

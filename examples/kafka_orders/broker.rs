@@ -1,10 +1,10 @@
 //! The broker of the demo, and its topic.
 
-use keylane_testkit::servers::kafka::{VERSION, fetch};
-use keylane_testkit::servers::{Kafka, ServerError};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use testkit_servers::kafka::{VERSION, fetch};
+use testkit_servers::{Kafka, ServerError};
 
 use crate::{Failure, say};
 

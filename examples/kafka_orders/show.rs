@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keylane_testkit::servers::Kafka;
 use tempfile::TempDir;
+use testkit_servers::Kafka;
 use tokio::time::{Instant, sleep};
 
 use crate::arguments::Show;

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane_testkit::servers::{Postgres, ServerError};
+use testkit_servers::{Postgres, ServerError};
 use tokio::signal;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use keylane_testkit::servers::RedisKind;
+use testkit_servers::RedisKind;
 
 use crate::order::Plan;
 

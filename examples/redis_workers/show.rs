@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use keylane_redis::{ListQueue, Redis};
-use keylane_testkit::servers;
 use tokio::time::{Instant, sleep};
 
 use crate::arguments::Show;
@@ -31,7 +30,7 @@ pub(crate) async fn show(show: &Show) -> Result<bool, Failure> {
     let stops = stop_signal();
     tokio::pin!(stops);
     let server = tokio::select! {
-        server = servers::Redis::start(show.server) => server?,
+        server = testkit_servers::Redis::start(show.server) => server?,
         () = &mut stops => return Err("interrupted".into()),
     };
     tokio::select! {
@@ -40,7 +39,7 @@ pub(crate) async fn show(show: &Show) -> Result<bool, Failure> {
     }
 }
 
-async fn with(show: &Show, server: &servers::Redis) -> Result<bool, Failure> {
+async fn with(show: &Show, server: &testkit_servers::Redis) -> Result<bool, Failure> {
     let url = server.url();
     let orders = show.plan.orders();
     let sink = Sink::open(&url).await?;

@@ -3,8 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
-use keylane::KeyedSemaphore;
-use keylane::semaphore::Acquire;
+use keylane_semaphore::{Acquire, KeyedSemaphore};
 
 use crate::support::Counting;
 

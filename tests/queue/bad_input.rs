@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::Queue;
-use keylane::error::BuildError;
-use keylane::queue::{LeaseError, Redelivery};
+use keylane_queue::{LeaseError, Queue, Redelivery, SpawnError};
 use keylane_testkit::scenario::{MS, quiet};
 
 use crate::support::{TIME, builder, holding, lease, rest};
@@ -15,18 +13,18 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 async fn a_capacity_of_zero_or_beyond_counting() {
     assert_eq!(
         builder().capacity(0).spawn().unwrap_err(),
-        BuildError::Zero("capacity")
+        SpawnError::Zero("capacity")
     );
     assert_eq!(
         builder().capacity(usize::MAX).spawn().unwrap_err(),
-        BuildError::TooLarge("capacity")
+        SpawnError::TooLarge("capacity")
     );
     let most = builder().capacity(usize::MAX >> 3).spawn().unwrap();
     most.enqueue((1, 1)).await.unwrap();
     assert_eq!(rest(&most), [(1, 1)]);
     assert_eq!(
         builder().lane_capacity(0).spawn().unwrap_err(),
-        BuildError::Zero("lane_capacity")
+        SpawnError::Zero("lane_capacity")
     );
 }
 
@@ -35,12 +33,12 @@ async fn shards_that_are_no_power_of_two() {
     for shards in [0, 1, 3, 65_535] {
         assert_eq!(
             builder().shards(shards).spawn().unwrap_err(),
-            BuildError::Shards(shards)
+            SpawnError::Shards(shards)
         );
     }
     assert_eq!(
         builder().shards(1 << 17).spawn().unwrap_err(),
-        BuildError::TooLarge("shards")
+        SpawnError::TooLarge("shards")
     );
     for shards in [2, 1 << 16] {
         let queue = builder().shards(shards).spawn().unwrap();
@@ -53,18 +51,18 @@ async fn shards_that_are_no_power_of_two() {
 async fn a_lease_time_of_zero_or_beyond_the_clock() {
     assert_eq!(
         builder().lease_time(Duration::ZERO).spawn().unwrap_err(),
-        BuildError::Zero("lease_time")
+        SpawnError::Zero("lease_time")
     );
     assert_eq!(
         builder().lease_time(Duration::MAX).spawn().unwrap_err(),
-        BuildError::TooLarge("lease_time")
+        SpawnError::TooLarge("lease_time")
     );
     assert_eq!(
         builder()
             .lease_time(YEAR + Duration::from_nanos(1))
             .spawn()
             .unwrap_err(),
-        BuildError::TooLarge("lease_time")
+        SpawnError::TooLarge("lease_time")
     );
     for time in [Duration::from_nanos(1), YEAR] {
         let queue = builder().lease_time(time).spawn().unwrap();
@@ -79,12 +77,12 @@ async fn a_lease_time_of_zero_or_beyond_the_clock() {
 
 #[test]
 fn no_runtime_and_no_timers() {
-    assert_eq!(builder().spawn().unwrap_err(), BuildError::NoRuntime);
+    assert_eq!(builder().spawn().unwrap_err(), SpawnError::NoRuntime);
     let bare = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
     bare.block_on(async {
-        assert_eq!(builder().spawn().unwrap_err(), BuildError::NoTimers);
+        assert_eq!(builder().spawn().unwrap_err(), SpawnError::NoTimers);
     });
 }
 

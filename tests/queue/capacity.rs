@@ -1,6 +1,6 @@
 //! The capacity, and the tasks that wait at it.
 
-use keylane::queue::{EnqueueError, Redelivery, TryEnqueueError};
+use keylane_queue::{EnqueueError, Redelivery, TryEnqueueError};
 use keylane_testkit::scenario::{quiet, within};
 
 use crate::support::{Jobs, TIME, builder, lease, next, rest};

@@ -1,6 +1,6 @@
 //! Close, drain, and taking back.
 
-use keylane::queue::{Redelivery, TryDequeueError};
+use keylane_queue::{Redelivery, TryDequeueError};
 use keylane_testkit::scenario::{MS, quiet, within};
 
 use crate::support::{TIME, holding, jobs, lease, next, rest};

@@ -1,6 +1,6 @@
 //! Keys come out in the order in which they became ready.
 
-use keylane::queue::Redelivery;
+use keylane_queue::Redelivery;
 use keylane_testkit::scenario::quiet;
 
 use crate::support::{holding, jobs, lease, next, rest};

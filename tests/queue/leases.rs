@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::queue::{Lease, LeaseError, Redelivery};
+use keylane_queue::{Lease, LeaseError, Redelivery};
 use keylane_testkit::scenario::{MS, quiet, within};
 use tokio::time::Instant;
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use keylane::queue::{LeaseError, Redelivery, TryDequeueError, TryEnqueueError};
+use keylane_queue::{LeaseError, Redelivery, TryDequeueError, TryEnqueueError};
 use keylane_testkit::scenario::{MS, paused, within};
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! One message of a key at a time, and in order.
 
-use keylane::queue::Redelivery;
+use keylane_queue::Redelivery;
 use keylane_testkit::scenario::{MS, quiet};
 
 use crate::support::{holding, lease, next, rest};

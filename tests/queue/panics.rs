@@ -3,8 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use keylane::Queue;
-use keylane::queue::Redelivery;
+use keylane_queue::{Queue, Redelivery};
 use keylane_testkit::scenario::{BrokenKey, Fuse, Part, within};
 
 use crate::support::TIME;

@@ -1,6 +1,6 @@
 //! The runtime of the queue is dropped while another one still uses the queue.
 
-use keylane::queue::EnqueueError;
+use keylane_queue::EnqueueError;
 use keylane_testkit::scenario::paused;
 
 use crate::support::{builder, lease, rest};

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::Queue;
-use keylane::queue::{Builder, Lease};
+use keylane_queue::{Builder, Lease, Queue};
 
 /// A key, and a number that counts within it.
 pub(crate) type Job = (u64, u64);

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::Queue;
-use keylane::error::BuildError;
-use keylane::queue::{EnqueueError, Lease, LeaseError, Redelivery, TryDequeueError};
+use keylane_queue::{
+    EnqueueError, Lease, LeaseError, Queue, Redelivery, SpawnError, TryDequeueError,
+};
 use keylane_testkit::scenario::{Elsewhere, MS, paused, quiet, within};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -323,7 +323,7 @@ async fn the_last_handle_dropped_elsewhere() {
 async fn spawned_from_another_thread() {
     let home = Handle::current();
     let queue = Elsewhere::thread().call(|| {
-        assert_eq!(builder().spawn().unwrap_err(), BuildError::NoRuntime);
+        assert_eq!(builder().spawn().unwrap_err(), SpawnError::NoRuntime);
         let _entered = home.enter();
         jobs()
     });

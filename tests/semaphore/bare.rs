@@ -6,7 +6,7 @@ use std::rc::Rc;
 use futures::executor::{LocalPool, block_on};
 use futures::future::join_all;
 use futures::task::LocalSpawnExt;
-use keylane::KeyedSemaphore;
+use keylane_semaphore::KeyedSemaphore;
 
 use crate::support::{acquire, assert_idle};
 

@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use keylane::semaphore::{AcquireError, Closed, TryAcquireError, TryReserveError};
+use keylane_semaphore::{AcquireError, Closed, TryAcquireError, TryReserveError};
 use keylane_testkit::scenario::Wakes;
 
 use crate::support::{Semaphore, acquire, assert_idle, permit, poll, semaphore, wide};

@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use keylane::semaphore::AcquireError;
+use keylane_semaphore::AcquireError;
 use keylane_testkit::scenario::Wakes;
 
 use crate::support::{acquire, assert_idle, permit, poll, semaphore, wide};

@@ -2,9 +2,9 @@
 
 use std::task::Poll;
 
-use keylane::KeyedSemaphore;
-use keylane::error::BuildError;
-use keylane::semaphore::{AcquireError, TryAcquireError, TryReserveError};
+use keylane_semaphore::{
+    AcquireError, KeyedSemaphore, SettingError, TryAcquireError, TryReserveError,
+};
 
 use crate::support::{acquire, assert_idle, is_full, permit, poll, semaphore};
 
@@ -145,13 +145,13 @@ fn settings_that_are_refused() {
         builder().shards(1).build(),
     ];
     let errors: Vec<_> = errors.into_iter().map(|built| built.err()).collect();
-    assert_eq!(errors[0], Some(BuildError::Zero("capacity")));
-    assert_eq!(errors[1], Some(BuildError::Zero("concurrency")));
-    assert_eq!(errors[2], Some(BuildError::Zero("lane_capacity")));
-    assert_eq!(errors[3], Some(BuildError::TooLarge("capacity")));
+    assert_eq!(errors[0], Some(SettingError::Zero("capacity")));
+    assert_eq!(errors[1], Some(SettingError::Zero("concurrency")));
+    assert_eq!(errors[2], Some(SettingError::Zero("lane_capacity")));
+    assert_eq!(errors[3], Some(SettingError::TooLarge("capacity")));
     assert_eq!(
         errors[4..],
-        [Some(BuildError::Shards(3)), Some(BuildError::Shards(1))]
+        [Some(SettingError::Shards(3)), Some(SettingError::Shards(1))]
     );
     let most = usize::MAX >> 3;
     let semaphore = builder()

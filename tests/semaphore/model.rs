@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::task::Poll;
 
-use keylane::semaphore::{
+use keylane_semaphore::{
     Acquire, AcquireError, KeyedPermit, Reservation, Reserve, TryAcquireError, TryReserveError,
 };
 use proptest::prelude::*;

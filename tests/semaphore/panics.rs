@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
 
-use keylane::KeyedSemaphore;
-use keylane::semaphore::Closed;
+use keylane_semaphore::{Closed, KeyedSemaphore};
 use keylane_testkit::scenario::{BrokenKey, Fuse, Part};
 
 use crate::support::{acquire, assert_idle, permit, poll, wide};

@@ -4,8 +4,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use keylane::KeyedSemaphore;
-use keylane::semaphore::{Acquire, AcquireError, KeyedPermit};
+use keylane_semaphore::{Acquire, AcquireError, KeyedPermit, KeyedSemaphore};
 
 pub(crate) type Semaphore = KeyedSemaphore<u64>;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use keylane::KeyedSemaphore;
+use keylane_semaphore::KeyedSemaphore;
 use keylane_testkit::scenario::{Random, drop_after_polls};
 
 use crate::support::{Semaphore, acquire, assert_idle, permit, poll, semaphore, wide};

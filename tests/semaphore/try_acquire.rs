@@ -1,6 +1,6 @@
 //! `try_acquire`: a permit now, or the key back and nothing changed.
 
-use keylane::semaphore::TryAcquireError;
+use keylane_semaphore::TryAcquireError;
 use keylane_testkit::scenario::Wakes;
 
 use crate::support::{Semaphore, acquire, assert_idle, permit, semaphore, wide};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use keylane::semaphore::{Acquire, Closed};
+use keylane_semaphore::{Acquire, Closed};
 use keylane_testkit::scenario::Wakes;
 
 use crate::support::{Semaphore, acquire, assert_idle, permit, poll, semaphore, wide};

@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use keylane::KeyedStreamExt;
+use keylane_stream::KeyedStreamExt;
 
 use crate::support::{Fate, Scenario, Scripted, Task, catch};
 

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use futures::stream::FusedStream;
 use futures::{Stream, StreamExt, stream};
-use keylane::KeyedStreamExt;
+use keylane_stream::KeyedStreamExt;
 
 use crate::support::{Scenario, Task, run};
 

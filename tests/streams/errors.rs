@@ -4,8 +4,7 @@ use std::task::Poll;
 
 use futures::stream::FusedStream;
 use futures::{StreamExt, TryStreamExt, stream};
-use keylane::KeyedStreamExt;
-use keylane::stream::OnError;
+use keylane_stream::{KeyedStreamExt, OnError};
 
 use crate::support::{Fate, Scenario, Task, run};
 

@@ -7,8 +7,7 @@ use std::task::Poll;
 
 use futures::stream::FusedStream;
 use futures::{Stream, stream};
-use keylane::KeyedStreamExt;
-use keylane::stream::OnError;
+use keylane_stream::{KeyedStreamExt, OnError};
 
 use crate::support::{Scenario, Task};
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures::{StreamExt, stream};
-use keylane::KeyedStreamExt;
+use keylane_stream::KeyedStreamExt;
 
 use crate::support::run;
 

@@ -6,8 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use futures::Stream;
-use keylane::KeyedStreamExt;
-use keylane::stream::OnError;
+use keylane_stream::{KeyedStreamExt, OnError};
 use proptest::prelude::*;
 
 use crate::support::{Fate, Scenario, Script, State, Task, catch};

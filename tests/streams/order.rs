@@ -3,7 +3,7 @@
 use std::task::Poll;
 
 use futures::StreamExt;
-use keylane::KeyedStreamExt;
+use keylane_stream::KeyedStreamExt;
 
 use crate::support::{Scenario, Task};
 

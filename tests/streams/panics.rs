@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use futures::stream::FusedStream;
 use futures::{Stream, stream};
-use keylane::KeyedStreamExt;
+use keylane_stream::KeyedStreamExt;
 
 use crate::support::{Fate, Scenario, Scripted, Task, catch, throw};
 

@@ -4,8 +4,8 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 
 use futures::{FutureExt, Sink, SinkExt, StreamExt, stream};
+use keylane::DispatcherSink;
 use keylane::error::SendError;
-use keylane::stream::DispatcherSink;
 use keylane::{Builder, Dispatcher, Overflow};
 use keylane_testkit::Gate;
 

@@ -11,28 +11,28 @@ use std::pin::Pin;
 use std::task::{self, Poll};
 
 use futures::{Stream, stream};
-
 use keylane::error::{
     BuildError, Failure, LaneError, ReceiptError, ReserveError, ResizeError, SendError,
     TrySendError,
 };
-use keylane::queue::{
-    self, EnqueueError, Lease, LeaseError, Redelivery, Returned, TryDequeueError, TryEnqueueError,
-};
 use keylane::routing::{HashLane, HashLanes};
-use keylane::semaphore::{
-    Acquire, AcquireError, Closed, KeyedPermit, KeyedSemaphoreBuilder, Reservation, Reserve,
-    TryAcquireError, TryReserveError,
-};
-use keylane::stream::{
-    DispatcherSink, ForEachKeyed, MapKeyed, MapKeyedUnordered, OnError, TryForEachKeyed,
-    TryMapKeyed, TryMapKeyedUnordered,
-};
 use keylane::watching::{Event, Events, HotBy, HotKey, LaneState, LaneView, Stats};
 use keylane::{
-    Adaptive, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed, Dispatcher, HandedBack,
-    KeyedSemaphore, LaneControl, OnExhausted, OnGap, Overflow, Permit, Queue, Rate, Receipt,
-    Report, Retry, RetryBudget, Sequence, Shutdown, VersionStore,
+    Adaptive, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed, Dispatcher, DispatcherSink,
+    HandedBack, LaneControl, OnExhausted, OnGap, Overflow, Permit, Rate, Receipt, Report, Retry,
+    RetryBudget, Sequence, Shutdown, VersionStore,
+};
+use keylane_queue::{
+    self as queue, EnqueueError, Lease, LeaseError, Queue, Redelivery, Returned, TryDequeueError,
+    TryEnqueueError,
+};
+use keylane_semaphore::{
+    Acquire, AcquireError, Closed, KeyedPermit, KeyedSemaphore, KeyedSemaphoreBuilder, Reservation,
+    Reserve, TryAcquireError, TryReserveError,
+};
+use keylane_stream::{
+    ForEachKeyed, MapKeyed, MapKeyedUnordered, OnError, TryForEachKeyed, TryMapKeyed,
+    TryMapKeyedUnordered,
 };
 
 const EXPECTED: &str = "\

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use keylane_testkit::servers::{self, RedisKind};
+use testkit_servers::RedisKind;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};
 use serde::Serialize;
@@ -53,7 +53,7 @@ pub enum Fsync {
     No,
 }
 
-impl From<Fsync> for servers::Fsync {
+impl From<Fsync> for testkit_servers::Fsync {
     fn from(fsync: Fsync) -> Self {
         match fsync {
             Fsync::Always => Self::Always,
@@ -66,7 +66,7 @@ impl From<Fsync> for servers::Fsync {
 /// The server.
 #[derive(Debug)]
 pub struct Server {
-    server: servers::Redis,
+    server: testkit_servers::Redis,
     fsync: Fsync,
     /// Its name and version.
     pub version: String,
@@ -75,7 +75,7 @@ pub struct Server {
 impl Server {
     /// Starts one, which ends with this value.
     pub async fn start(kind: Kind, fsync: Fsync) -> Result<Self, Error> {
-        let server = servers::Redis::builder(kind.into())
+        let server = testkit_servers::Redis::builder(kind.into())
             .appendfsync(fsync.into())
             // It is rewritten between the measurements, and not in the middle of one.
             .argument("auto-aof-rewrite-percentage", "0")

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use keylane_testkit::servers::Postgres;
+use testkit_servers::Postgres;
 use serde::Serialize;
 
 use crate::Error;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use keylane_testkit::servers::Postgres;
+use testkit_servers::Postgres;
 use serde::Serialize;
 
 use crate::Error;

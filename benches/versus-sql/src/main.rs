@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use keylane_testkit::servers::Postgres;
+use testkit_servers::Postgres;
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 use versus_sql::bars::{self, Bar};

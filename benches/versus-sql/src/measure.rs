@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use keylane_sql::sqlx::{Connection, PgConnection, query};
-use keylane_testkit::servers::Postgres;
+use testkit_servers::Postgres;
 use serde::Serialize;
 
 use crate::Error;

@@ -4,8 +4,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use keylane::Queue;
-use keylane::queue::Lease;
+use keylane_queue::{Queue, Lease};
 use serde::Serialize;
 
 use crate::contenders::naive_queue::NaiveQueue;

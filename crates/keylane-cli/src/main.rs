@@ -11,11 +11,10 @@ mod text;
 use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
-use keylane_inbox::error::OpenError;
-
 use args::Args;
+use clap::Parser;
 use failure::Failure;
+use keylane_inbox::error::OpenError;
 
 /// The inbox is open elsewhere.
 const RUNNING: u8 = 2;

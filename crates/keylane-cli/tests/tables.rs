@@ -7,7 +7,7 @@ use std::process::Command;
 use keylane_inbox::store::Settled;
 use keylane_inbox::{InboxStore, LetterKind, NewMessage};
 use keylane_sql::{Database, Settings, SqlInbox, Tables};
-use keylane_testkit::servers::{MariaDb, Postgres};
+use testkit_servers::{MariaDb, Postgres};
 
 /// Runs the program. Answers with its exit code, and what it printed.
 fn run(url: &str, args: &[&str]) -> (i32, String, String) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use keylane::source::LetterCause;
+use keylane_source::LetterCause;
 
 use crate::message::StoredMessage;
 use crate::record::{self, DecodeError, Reader, Writer, from_millis};

@@ -1,8 +1,7 @@
 //! The inbox as the memory of a dispatcher's versions.
 
 use async_trait::async_trait;
-use keylane::VersionStore;
-use keylane::error::BoxError;
+use keylane_source::{BoxError, VersionStore};
 
 use crate::inbox::Inbox;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use keylane::source::frontier::Limits;
-use keylane::source::{Generation, Settlement};
+use keylane_source::frontier::Limits;
+use keylane_source::{Generation, Settlement};
 
 use crate::metadata::Encoded;
 use crate::partition::{Commit, Partition, Phase, Start};
@@ -221,8 +221,8 @@ impl<Q> Assignment<Q> {
 
 #[cfg(test)]
 mod tests {
-    use keylane::source::Outcome;
-    use keylane::source::frontier::Delivered;
+    use keylane_source::Outcome;
+    use keylane_source::frontier::Delivered;
 
     use super::*;
 

@@ -8,8 +8,8 @@
 
 use std::ops::Range;
 
-use keylane::source::frontier::{Beyond, Completion, DeliverError, Delivered, Frontier, Limits};
-use keylane::source::{Generation, Outcome};
+use keylane_source::frontier::{Beyond, Completion, DeliverError, Delivered, Frontier, Limits};
+use keylane_source::{Generation, Outcome};
 
 use crate::metadata::Encoded;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use keylane::source::RawMessage;
+use keylane_source::RawMessage;
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _, Timestamp};
 
 use crate::config::Keyless;

@@ -1,6 +1,6 @@
 //! Where a partition begins. Pure.
 
-use keylane::source::frontier::Beyond;
+use keylane_source::frontier::Beyond;
 
 use crate::config::OnOvertaken;
 use crate::control::Overtaken;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
-use keylane::lease::{LaneLease, LaneLeases, LeaseError};
+use keylane_source::lease::{LaneLease, LaneLeases, LeaseError};
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use keylane::DeadLetter;
-use keylane::source::{LetterCause, RawLetter};
+use keylane_source::{DeadLetter, LetterCause, RawLetter};
 
 /// An error may be long, and the beginning says what it is.
 const MOST_CHARS: usize = 2_000;

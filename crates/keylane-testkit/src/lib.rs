@@ -9,8 +9,7 @@
 //!
 //! [`scenario`] puts these around a dispatcher. Most tests need nothing else.
 //! [`reference`](mod@reference) is a source in memory that can be told to misbehave, and
-//! [`conformance`] is the suite that every source passes. `servers` starts real databases,
-//! Kafka and Redis.
+//! [`conformance`] is the suite that every source passes.
 //!
 //! The checker does not depend on the engine. A handler under test, a model and a broker record the
 //! same [`Event`]s, and one judge reads them all. Time is Tokio's, so tests can pause it.
@@ -67,11 +66,8 @@ mod letters;
 mod script;
 
 pub mod conformance;
-pub mod proxy;
 pub mod reference;
 pub mod scenario;
-#[cfg(unix)]
-pub mod servers;
 
 pub use check::{Drained, Evidence, Finding, Rule, Verdict, Violation, check};
 pub use engine::LetterSink;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use keylane::semaphore::AcquireError;
+use keylane_semaphore::AcquireError;
 
 /// Why a request has no response.
 ///
@@ -62,8 +62,8 @@ impl<E, K> From<AcquireError<K>> for Error<E> {
     }
 }
 
-impl<E> From<keylane::semaphore::Closed> for Error<E> {
-    fn from(_: keylane::semaphore::Closed) -> Self {
+impl<E> From<keylane_semaphore::Closed> for Error<E> {
+    fn from(_: keylane_semaphore::Closed) -> Self {
         Self::Closed
     }
 }

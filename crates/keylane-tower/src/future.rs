@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use keylane::semaphore::{Acquire, KeyedPermit};
+use keylane_semaphore::{Acquire, KeyedPermit};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 

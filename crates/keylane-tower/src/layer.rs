@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-use keylane::KeyedSemaphore;
+use keylane_semaphore::KeyedSemaphore;
 use tower_layer::Layer;
 
 use crate::on_drop::{Cancel, Finish};

@@ -14,12 +14,13 @@ pub use error::Error;
 mod on_drop;
 pub use on_drop::{Cancel, Finish, OnDrop};
 
+#[cfg(feature = "handler")]
 mod handler;
+#[cfg(feature = "handler")]
 pub use handler::{ContextHandler, Delivery, ServiceHandler};
 
 pub mod order;
 
-pub use keylane::KeyedSemaphore;
 /// The semaphore of a layer, its settings, and why they are refused.
-pub use keylane::error::BuildError;
-pub use keylane::semaphore::KeyedSemaphoreBuilder;
+#[doc(inline)]
+pub use keylane_semaphore::{KeyedSemaphore, KeyedSemaphoreBuilder, SettingError};

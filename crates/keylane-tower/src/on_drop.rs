@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use keylane::semaphore::KeyedPermit;
+use keylane_semaphore::KeyedPermit;
 use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 

@@ -7,8 +7,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use keylane::KeyedSemaphore;
-use keylane::semaphore::{Reservation, Reserve};
+use keylane_semaphore::{KeyedSemaphore, Reservation, Reserve};
 use tower_service::Service;
 
 use crate::error::Error;

@@ -5,10 +5,9 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
+use keylane_rt::Arc;
+use keylane_rt::clock::Instant;
 use tokio_util::sync::CancellationToken;
-
-use crate::clock::Instant;
-use crate::rt::Arc;
 
 /// What a handler learns about its attempt.
 #[derive(Clone)]
@@ -146,7 +145,7 @@ impl<K> Context<K> {
     /// pauses time.
     pub fn time_left(&self) -> Option<Duration> {
         self.instant_of_deadline()
-            .map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
+            .map(|deadline| deadline.saturating_duration_since(keylane_rt::clock::now()))
     }
 
     /// Whether `close` or `abort` was called on the dispatcher, so that a long handler may stop at

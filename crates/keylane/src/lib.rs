@@ -14,7 +14,7 @@
 //! | settle | the single final outcome of an accepted message |
 //! | receipt | a future the sender may keep; it resolves with the handler's answer, or why there is none |
 //! | dead letter | a message given up on, with its key, its attempts and its last error |
-//! | permit | the right to run the work of a key; a [`KeyedSemaphore`] gives it to you |
+//! | permit | the right to run the work of a key; a `KeyedSemaphore` of `keylane-semaphore` gives it to you |
 //! | runner | the task in which handlers run |
 //! | concurrency | most handlers in flight at once |
 //! | capacity | most messages accepted and not settled |
@@ -56,7 +56,9 @@
 //! | `keylane_wait_seconds`, `keylane_attempt_seconds` | histogram |
 
 mod dispatcher;
-pub use dispatcher::{Builder, Dispatcher, LaneControl, Permit, Receipt, Shutdown, When};
+pub use dispatcher::{
+    Builder, Dispatcher, DispatcherSink, LaneControl, Permit, Receipt, Shutdown, When,
+};
 
 mod lane;
 
@@ -66,7 +68,11 @@ pub use handler::{Context, Handler};
 pub mod batch;
 
 mod discipline;
-pub use discipline::{Coalesce, Delayed, OnGap, Sequence, VersionStore};
+pub use discipline::{Coalesce, Delayed, Sequence};
+#[doc(inline)]
+pub use keylane_lanes::OnGap;
+#[doc(inline)]
+pub use keylane_source::VersionStore;
 
 mod retry;
 pub use retry::{Retry, RetryBudget};
@@ -78,13 +84,16 @@ mod adaptive;
 pub use adaptive::Adaptive;
 
 mod letter;
-pub use letter::{DeadLetter, DeadLetterSink, OnExhausted};
+#[doc(inline)]
+pub use keylane_source::{DeadLetter, DeadLetterSink};
+pub use letter::OnExhausted;
 
 pub mod error;
 
-pub mod lease;
-
-pub mod source;
+#[doc(inline)]
+pub use keylane_source as source;
+#[doc(inline)]
+pub use keylane_source::lease;
 
 mod consume;
 pub use consume::{
@@ -98,30 +107,14 @@ pub use engine::{HandedBack, Overflow, Report};
 
 pub mod routing;
 
-pub mod queue;
-pub use queue::Queue;
-
-pub mod semaphore;
-pub use semaphore::KeyedSemaphore;
-
-pub mod stream;
-pub use stream::KeyedStreamExt;
-
-mod lanes;
 mod observe;
 
-mod clock;
-mod prehashed;
 mod random;
-mod rt;
 mod slots;
 mod types;
-mod unwind;
 
 #[cfg(all(test, keylane_shuttle))]
 mod schedules;
-#[cfg(all(test, not(keylane_shuttle)))]
-mod trials;
 
 /// The bytes of keys and payloads, without another dependency.
 pub use bytes::Bytes;

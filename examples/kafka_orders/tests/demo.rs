@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use keylane::source::RawMessage;
 use keylane_kafka::Producer;
-use keylane_testkit::servers::Kafka;
+use testkit_servers::Kafka;
 
 fn example() -> Command {
     Command::new(env!("CARGO_BIN_EXE_kafka_orders"))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use keylane_testkit::servers::Postgres;
+use testkit_servers::Postgres;
 
 /// The example, as cargo has built it beside its tests.
 fn example() -> Command {

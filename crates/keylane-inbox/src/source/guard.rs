@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keylane::source::{Outcome, StartGuard, StartLater};
+use keylane_source::{Outcome, StartGuard, StartLater};
 
 use super::reader::Position;
 use crate::attempts::Marks;

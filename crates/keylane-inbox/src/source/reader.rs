@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use keylane::source::{
+use keylane_source::{
     Deliveries, Delivery, Features, Outcome, RawMessage, Received, Settlement, Source, SourceError,
     SourceLetter, StartGuard,
 };

@@ -3,7 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
-use keylane::source::{LetterCause, RawMessage};
+use keylane_source::{LetterCause, RawMessage};
 
 use crate::record::Place;
 

@@ -7,9 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane::error::BoxError;
-use keylane::source::{LetterCause, RawLetter, RawLetterSink, RawMessage};
-use keylane::{DeadLetter, DeadLetterSink, async_trait};
+use keylane_source::{
+    BoxError, DeadLetter, DeadLetterSink, LetterCause, RawLetter, RawLetterSink, RawMessage,
+    async_trait,
+};
 
 pub(crate) use headers::Why;
 pub use redrive::{Redrive, RedriveError, RedriveReport};

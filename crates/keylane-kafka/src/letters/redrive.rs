@@ -5,8 +5,8 @@ use std::task::{self, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::source::RawMessage;
 use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
+use keylane_source::RawMessage;
 use rdkafka::error::RDKafkaErrorCode;
 use thiserror::Error;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use keylane::source::frontier::Beyond;
+use keylane_source::frontier::Beyond;
 
 use super::error::DecodeError;
 
@@ -188,7 +188,7 @@ fn read_bits(width: Width, committed: u64, body: &[u8]) -> Option<Beyond> {
 mod tests {
     use std::iter;
 
-    use keylane::source::frontier::Frontier;
+    use keylane_source::frontier::Frontier;
 
     use super::*;
 

@@ -21,9 +21,8 @@ use std::ops::Range;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use keylane::source::frontier::Beyond;
-
 use body::Encoding;
+use keylane_source::frontier::Beyond;
 
 /// How long the metadata of a commit may be: what a broker takes unless its
 /// `offset.metadata.max.bytes` says otherwise.

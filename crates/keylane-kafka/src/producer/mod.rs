@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use keylane::source::RawMessage;
+use keylane_source::RawMessage;
 use rdkafka::ClientConfig;
 
 pub use builder::ProducerBuilder;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use keylane::source::RawMessage;
 use keylane_inbox::spool::{MessageId, SinkError, SpoolSink, Spooled, async_trait};
+use keylane_source::RawMessage;
 
 use super::builder::{ProducerBuilder, TIMEOUT};
 use super::client::Delivery;

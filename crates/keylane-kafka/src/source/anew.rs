@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use keylane::source::{Generation, SourceError};
+use keylane_source::{Generation, SourceError};
 
 use super::{KafkaSource, job};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keylane::source::Deliveries;
+use keylane_source::Deliveries;
 use tokio::time::Instant;
 
 use crate::control::PartitionFailure;

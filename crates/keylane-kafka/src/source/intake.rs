@@ -1,7 +1,7 @@
 //! Handing over what was read of a partition.
 
-use keylane::source::frontier::{DeliverError, Delivered};
-use keylane::source::{Deliveries, Delivery};
+use keylane_source::frontier::{DeliverError, Delivered};
+use keylane_source::{Deliveries, Delivery};
 
 use crate::assignment::{Assigned, Position};
 use crate::client::{Fetched, Ownership, Prefetched};

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use keylane::source::{RawMessage, SourceError, SourceLetter};
-
+use keylane_source::{RawMessage, SourceError, SourceLetter};
 use tokio::time::timeout;
 
 use super::{KafkaSource, blocking};

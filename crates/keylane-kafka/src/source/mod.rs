@@ -27,12 +27,18 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::source::{
+use anew::Commits;
+use failures::Failures;
+use intake::PartitionIntake;
+use keylane_source::{
     Deliveries, Features, Generation, RawMessage, Received, Settlement, Source, SourceError,
     SourceLetter,
 };
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaResult;
+use receiving::Probed;
+use refused::Refused;
+use starting::Starting;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -42,13 +48,6 @@ use crate::config::{Builder, Config, StartAt};
 use crate::control::Control;
 use crate::producer::Delivery;
 use crate::record::Maker;
-
-use anew::Commits;
-use failures::Failures;
-use intake::PartitionIntake;
-use receiving::Probed;
-use refused::Refused;
-use starting::Starting;
 
 /// How long the brokers are given to answer at all when the source is opened.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane::source::{Generation, SourceError};
+use keylane_source::{Generation, SourceError};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, sleep};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane::source::{Deliveries, Received, SourceError};
+use keylane_source::{Deliveries, Received, SourceError};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaResult;
 use tokio::sync::mpsc::error::TryRecvError;

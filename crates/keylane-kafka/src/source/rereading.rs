@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use keylane::source::{Deliveries, Delivery, SourceError};
+use keylane_source::{Deliveries, Delivery, SourceError};
 use rdkafka::error::KafkaResult;
 
 use super::{KafkaSource, blocking};

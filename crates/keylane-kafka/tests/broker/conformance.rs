@@ -7,7 +7,7 @@ use keylane::error::BoxError;
 use keylane::source::RawMessage;
 use keylane_kafka::KafkaSource;
 use keylane_testkit::conformance::{Fault, Harness, Site};
-use keylane_testkit::servers::Kafka;
+use testkit_servers::Kafka;
 
 use crate::support::{Topic, passes_through, shared, show_log};
 

@@ -17,7 +17,7 @@ use keylane_inbox::Spool;
 use keylane_inbox::spool::{SinkError, SpoolSink, Spooled, async_trait};
 use keylane_kafka::{KafkaSource, Position, Producer, Redrive, SpoolTopic};
 use keylane_testkit::Gate;
-use keylane_testkit::servers::Kafka;
+use testkit_servers::Kafka;
 use tokio::time::{sleep, timeout};
 
 use crate::logs::transactions;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use keylane::IntakeState;
 use keylane_kafka::{Producer, Redrive};
-use keylane_testkit::servers::Kafka;
 use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
 use rdkafka::consumer::Consumer as _;
+use testkit_servers::Kafka;
 
 use crate::stage::{Member, Stage, until};
 use crate::support::{Topic, show_log};

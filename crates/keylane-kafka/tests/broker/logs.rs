@@ -10,13 +10,13 @@ use keylane::IntakeState;
 use keylane::error::BoxError;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage, Source as _};
 use keylane_kafka::{Keyless, Place, StartAt};
-use keylane_testkit::servers::Kafka;
 use keylane_testkit::{Act, Evidence, Gate, Rule};
 use rdkafka::admin::{AdminOptions, NewPartitions};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use testkit_servers::Kafka;
 
 use crate::stage::{Member, Stage, id_of, message, until, waiting};
 use crate::support::{PATIENCE, Topic, shared, show_log};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keylane_testkit::proxy::{Direction, Proxy};
-use keylane_testkit::servers::Kafka;
 use keylane_testkit::{Act, Gate};
+use testkit_servers::Kafka;
+use testkit_servers::proxy::{Direction, Proxy};
 use tokio::time::sleep;
 
 use crate::rebalances::{PARTITIONS, judge, produce, settled, takes, watch};

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use keylane::source::{Deliveries, Outcome, Settlement, Source};
 use keylane_kafka::{Builder, metadata};
-use keylane_testkit::proxy::Direction;
 use keylane_testkit::scenario::Random;
-use keylane_testkit::servers::Kafka;
 use keylane_testkit::{Act, Evidence, Gate, Rule};
+use testkit_servers::Kafka;
+use testkit_servers::proxy::Direction;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted};
 use keylane_kafka::{Builder, KafkaSource, Producer, Redrive, RedriveError};
-use keylane_testkit::servers::Kafka;
+use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use keylane::{Dispatcher, IntakeState, OnExhausted};
 use keylane_kafka::{Builder, KafkaSource, Producer};
-use keylane_testkit::servers::Kafka;
+use testkit_servers::Kafka;
 
 use crate::stage::{message, until};
 use crate::support::{Topic, show_log};

@@ -9,7 +9,7 @@ use keylane::source::RawMessage;
 use keylane_inbox::Spool;
 use keylane_inbox::spool::{OnRefused, Refused};
 use keylane_kafka::{Place, Producer, SendError, SpoolTopic};
-use keylane_testkit::servers::Kafka;
+use testkit_servers::Kafka;
 
 use crate::stage::until;
 use crate::support::{Topic, shared};

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use keylane::source::RawMessage;
 use keylane_kafka::{Builder, KafkaSource, metadata};
-use keylane_testkit::servers::Kafka;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
@@ -17,6 +16,7 @@ use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
 
 /// What a question may take.

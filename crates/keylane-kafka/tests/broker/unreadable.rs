@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use keylane::IntakeState;
-use keylane_testkit::servers::Kafka;
+use testkit_servers::Kafka;
 
 use crate::logs::delete_records_below;
 use crate::stage::{Stage, until};

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
-use keylane_testkit::servers::Kafka;
 use serde_json::Value;
+use testkit_servers::Kafka;
 use tokio::task::LocalSet;
 
 use crate::logs::commit;

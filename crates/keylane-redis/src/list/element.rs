@@ -11,7 +11,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use keylane::source::RawMessage;
+use keylane_source::RawMessage;
 
 const MAGIC: &[u8; 4] = b"\0kl1";
 const HEAD: usize = 13;

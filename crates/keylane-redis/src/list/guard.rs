@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use keylane::source::{NotedAttempts, Outcome, StartGuard, StartLater};
+use keylane_source::{NotedAttempts, Outcome, StartGuard, StartLater};
+use tokio::time::Instant;
 
 use super::mailbox::{Mailbox, Place, Token};
 use super::source::ListPosition;
-use tokio::time::Instant;
 
 #[derive(Debug, Default)]
 pub(super) struct Starts {

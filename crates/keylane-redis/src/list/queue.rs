@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::source::RawMessage;
+use keylane_source::RawMessage;
 use redis::{Script, cmd};
 
 use super::element::{decode, encode};

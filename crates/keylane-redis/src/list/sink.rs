@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use keylane::error::BoxError;
-use keylane::source::{RawLetter, RawLetterSink, RawMessage};
-use keylane::{DeadLetter, DeadLetterSink, async_trait};
+use keylane_source::{
+    BoxError, DeadLetter, DeadLetterSink, RawLetter, RawLetterSink, RawMessage, async_trait,
+};
 use redis::cmd;
 
 use super::element::{encode, letter_head};

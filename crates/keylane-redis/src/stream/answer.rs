@@ -1,7 +1,7 @@
 //! Answers of the server, and what can be done where it cannot answer.
 
 use bytes::Bytes;
-use keylane::source::SourceError;
+use keylane_source::SourceError;
 use redis::Value;
 
 use super::id::EntryId;

@@ -1,7 +1,7 @@
 //! How a message is written as the fields of an entry, and read from them.
 
 use bytes::Bytes;
-use keylane::source::RawMessage;
+use keylane_source::RawMessage;
 
 use super::id::EntryId;
 use super::origin::Origin;

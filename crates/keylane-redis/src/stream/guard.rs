@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use keylane::source::{Generation, NotedAttempts, Outcome, StartGuard, StartLater};
 use keylane_leases::Lease;
+use keylane_source::{Generation, NotedAttempts, Outcome, StartGuard, StartLater};
 
 use super::id::EntryId;
 use super::position::StreamPosition;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use keylane::source::{
+use keylane_leases::Lease;
+use keylane_source::{
     Deliveries, Delivery, Generation, Outcome, RawMessage, Settlement, SourceError,
 };
-use keylane_leases::Lease;
 use tokio::sync::{mpsc, oneshot};
 
 use super::counts::Counters;

@@ -1,7 +1,7 @@
 //! Where a message comes from, as its id and its position say it.
 
 use bytes::{Bytes, BytesMut};
-use keylane::source::RawMessage;
+use keylane_source::RawMessage;
 
 use super::id::EntryId;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use keylane::source::Generation;
+use keylane_source::Generation;
 
 use super::id::EntryId;
 

@@ -1,6 +1,6 @@
 //! What names a delivery.
 
-use keylane::source::Generation;
+use keylane_source::Generation;
 
 use super::id::EntryId;
 

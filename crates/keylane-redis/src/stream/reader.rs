@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::source::RawMessage;
+use keylane_source::RawMessage;
 use tokio::time::sleep;
 
 use super::answer::Failure;

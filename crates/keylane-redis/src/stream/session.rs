@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::source::SourceError;
 use keylane_leases::{Lease, Leases};
+use keylane_source::SourceError;
 use redis::{Value, cmd};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;

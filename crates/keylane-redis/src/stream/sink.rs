@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use keylane::error::BoxError;
-use keylane::source::{RawLetter, RawLetterSink, RawMessage};
-use keylane::{DeadLetter, DeadLetterSink, async_trait};
+use keylane_source::{
+    BoxError, DeadLetter, DeadLetterSink, RawLetter, RawLetterSink, RawMessage, async_trait,
+};
 use redis::{Cmd, Value, cmd};
 
 use super::fields::StreamFields;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::source::{
+use keylane_leases::{Lease, Leases};
+use keylane_source::{
     Deliveries, Delivery, Features, Generation, RawMessage, Received, Settlement, Source,
     SourceError, SourceLetter, StartGuard,
 };
-use keylane_leases::{Lease, Leases};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};

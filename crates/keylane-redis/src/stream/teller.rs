@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use keylane::source::SourceError;
+use keylane_source::SourceError;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 

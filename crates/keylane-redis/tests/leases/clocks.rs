@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane_leases::error::LeaseLost;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Wish};
 use keylane_leases::{Owner, Token};
-use keylane_testkit::servers::{Redis, RedisKind};
+use testkit_servers::{Redis, RedisKind};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{answered, each_kind, leases, store};

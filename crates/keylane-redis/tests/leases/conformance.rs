@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{join_all, try_join_all};
 use keylane_leases::conformance;
 use keylane_redis::{Redis, RedisLeases};
-use keylane_testkit::servers::{RedisCluster, RedisKind};
+use testkit_servers::{RedisCluster, RedisKind};
 
 use crate::support::{each_kind, leases, new_namespace, shared, store};
 

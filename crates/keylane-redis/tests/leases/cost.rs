@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use keylane_leases::Settings;
-use keylane_testkit::servers::{Redis, RedisKind};
+use testkit_servers::{Redis, RedisKind};
 
 use crate::support::{execute, store};
 

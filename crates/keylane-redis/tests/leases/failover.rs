@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use keylane_leases::error::LeaseLost;
 use keylane_leases::{Lease, Token};
-use keylane_testkit::servers::{Redis, RedisKind};
 use keylane_testkit::{Evidence, History, Rule};
+use testkit_servers::{Redis, RedisKind};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{answered, execute, leases, proxy};

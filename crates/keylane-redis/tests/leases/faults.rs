@@ -10,8 +10,8 @@ use futures::future::join_all;
 use keylane_leases::Owner;
 use keylane_leases::error::LeaseLost;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Wish};
-use keylane_testkit::proxy::Direction;
-use keylane_testkit::servers::RedisKind;
+use testkit_servers::RedisKind;
+use testkit_servers::proxy::Direction;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{

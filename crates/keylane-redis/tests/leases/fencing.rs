@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylane_leases::{Leases, Settings, Token};
-use keylane_testkit::servers::{Redis, RedisKind};
 use keylane_testkit::{Evidence, History, Rule};
 use redis::Script;
 use redis::aio::MultiplexedConnection;
+use testkit_servers::{Redis, RedisKind};
 use tokio::time::Instant;
 
 use crate::process::{Process, end_with_parent};

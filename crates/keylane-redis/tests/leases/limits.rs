@@ -6,7 +6,7 @@ use std::time::Duration;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Wish};
 use keylane_leases::{Leases, Owner};
 use keylane_redis::{ConfigError, Redis, RedisLeases};
-use keylane_testkit::servers::{self, RedisKind};
+use testkit_servers::RedisKind;
 
 use crate::support::{each_kind, execute, own, store};
 
@@ -24,7 +24,7 @@ fn settings_that_make_no_sense_are_refused() {
 
 #[tokio::test]
 async fn no_password_is_shown() {
-    let builder = servers::Redis::builder(RedisKind::Redis7).password(CANARY);
+    let builder = testkit_servers::Redis::builder(RedisKind::Redis7).password(CANARY);
     let server = builder.start().await.unwrap();
     let store = store(&server.url(), "leases");
     let right = Leases::open(Arc::clone(&store) as Arc<dyn LeaseStore>).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keylane_leases::error::{AcquireError, LeaseLost};
 use keylane_leases::{Lease, Leases, Token};
-use keylane_testkit::servers::{Fsync, Redis, RedisKind};
+use testkit_servers::{Fsync, Redis, RedisKind};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::support::{ByProxy, answered, each_kind, execute, leases, own};

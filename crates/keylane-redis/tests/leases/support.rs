@@ -10,23 +10,23 @@ use futures::future::join_all;
 use keylane_leases::error::AcquireError;
 use keylane_leases::{Leases, Settings};
 use keylane_redis::{Redis, RedisLeases};
-use keylane_testkit::proxy::Proxy;
-use keylane_testkit::servers::{self, RedisKind};
+use testkit_servers::RedisKind;
+use testkit_servers::proxy::Proxy;
 use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
-static SHARED: [OnceCell<servers::Redis>; 3] = [const { OnceCell::const_new() }; 3];
+static SHARED: [OnceCell<testkit_servers::Redis>; 3] = [const { OnceCell::const_new() }; 3];
 
 /// The server of this kind that the tests share.
-pub(crate) async fn shared(kind: RedisKind) -> &'static servers::Redis {
+pub(crate) async fn shared(kind: RedisKind) -> &'static testkit_servers::Redis {
     let place = RedisKind::ALL.iter().position(|other| *other == kind);
     let server = SHARED[place.unwrap()].get_or_init(|| own(kind));
     server.await
 }
 
 /// A server for one test.
-pub(crate) async fn own(kind: RedisKind) -> servers::Redis {
-    servers::Redis::start(kind).await.unwrap()
+pub(crate) async fn own(kind: RedisKind) -> testkit_servers::Redis {
+    testkit_servers::Redis::start(kind).await.unwrap()
 }
 
 /// A namespace that no other test of this binary has.
@@ -48,7 +48,7 @@ pub(crate) fn leases(url: &str, namespace: &str) -> Leases {
 
 /// Leases by way of a proxy, the same without it, and the server, which is the test's own.
 pub(crate) struct ByProxy {
-    pub(crate) server: servers::Redis,
+    pub(crate) server: testkit_servers::Redis,
     pub(crate) proxy: Proxy,
     pub(crate) here: Leases,
     pub(crate) there: Leases,
@@ -82,7 +82,7 @@ pub(crate) async fn proxy(port: u16) -> Proxy {
 }
 
 /// Executes a command, given as its words, that the server takes.
-pub(crate) async fn execute(server: &servers::Redis, command: &str) -> String {
+pub(crate) async fn execute(server: &testkit_servers::Redis, command: &str) -> String {
     let words = Vec::from_iter(command.split(' '));
     let answer = server.execute(&words).await;
     answer.unwrap_or_else(|error| panic!("{}: `{command}`: {error}", server.kind()))

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keylane_leases::store::{Answer, Claim, LeaseStore, Wish};
 use keylane_leases::{Owner, Token};
-use keylane_testkit::servers::RedisKind;
+use testkit_servers::RedisKind;
 
 use crate::support::{execute, new_namespace, shared, store};
 

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use keylane::source::RawMessage;
 use keylane::{Context, Dispatcher, Intake, IntakeState, OnExhausted};
 use keylane_redis::ListQueue;
-use keylane_testkit::proxy::Proxy;
-use keylane_testkit::servers::RedisKind;
 use keylane_testkit::{Act, Evidence, History, Id, Rule, Script, ScriptError};
+use testkit_servers::RedisKind;
+use testkit_servers::proxy::Proxy;
 
 use crate::crew::message;
 use crate::state::check_idle;

@@ -8,8 +8,8 @@ use keylane::error::BoxError;
 use keylane::source::RawMessage;
 use keylane_redis::{ListQueue, ListSource, Redis};
 use keylane_testkit::conformance::{Fault, Harness, Site};
-use keylane_testkit::proxy::Proxy;
-use keylane_testkit::servers::{self, RedisKind};
+use testkit_servers::RedisKind;
+use testkit_servers::proxy::Proxy;
 
 use crate::support::{builder, new_name, own, shared};
 
@@ -37,7 +37,7 @@ mod valkey_9 {
 struct Server(RedisKind);
 
 struct Place {
-    server: Arc<servers::Redis>,
+    server: Arc<testkit_servers::Redis>,
     queue: ListQueue,
     list: String,
     /// The source goes through it.

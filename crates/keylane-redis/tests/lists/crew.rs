@@ -10,8 +10,8 @@ use keylane::source::RawMessage;
 use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListQueue, RedisError};
 use keylane_testkit::scenario::Random;
-use keylane_testkit::servers::{self, RedisKind};
 use redis::cmd;
+use testkit_servers::RedisKind;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -33,7 +33,7 @@ pub(crate) struct Crew {
     known: BTreeMap<u64, u64>,
     ends: Arc<AtomicBool>,
     producer: JoinHandle<Pushed>,
-    _sink_server: Arc<servers::Redis>,
+    _sink_server: Arc<testkit_servers::Redis>,
 }
 
 /// What was pushed, each id with its key, and what may not have been.

@@ -10,11 +10,11 @@ use std::time::Duration;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListQueue};
-use keylane_testkit::proxy::{Direction, Proxy};
 use keylane_testkit::scenario::Random;
-use keylane_testkit::servers::{Fsync, Redis, RedisKind};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
+use testkit_servers::proxy::{Direction, Proxy};
+use testkit_servers::{Fsync, Redis, RedisKind};
 use tokio::time::{sleep, timeout};
 
 use crate::crew::{Crew, message, read};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use keylane::source::{LetterCause, Outcome, Source, SourceLetter};
 use keylane_redis::{ListBuilder, ListKey, ListQueue};
-use keylane_testkit::servers::RedisKind;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
+use testkit_servers::RedisKind;
 use tokio::time::timeout;
 
 use crate::crew::Crew;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
 use keylane::{Dispatcher, Intake, IntakeSettings, OnExhausted};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
-use keylane_testkit::servers::{self, RedisKind};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
+use testkit_servers::RedisKind;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ use crate::support::{builder, connect, new_name, own, shared, until};
 
 /// A list of its own on a server that others use as well.
 struct List {
-    server: Arc<servers::Redis>,
+    server: Arc<testkit_servers::Redis>,
     raw: MultiplexedConnection,
     name: String,
 }
@@ -31,7 +31,7 @@ impl List {
         Self::on(shared(RedisKind::Redis7).await, what).await
     }
 
-    async fn on(server: Arc<servers::Redis>, what: &str) -> Self {
+    async fn on(server: Arc<testkit_servers::Redis>, what: &str) -> Self {
         Self {
             raw: connect(&server.url()).await,
             server,

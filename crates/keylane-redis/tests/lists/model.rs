@@ -7,9 +7,9 @@ use std::time::Duration;
 use keylane::source::{Deliveries, Outcome, Settlement, Source};
 use keylane_redis::{ListPosition, ListQueue, ListSource};
 use keylane_testkit::scenario::Random;
-use keylane_testkit::servers::RedisKind;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
+use testkit_servers::RedisKind;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::crew::{message, read};

@@ -1,7 +1,7 @@
 //! Names that are alike: two lists share nothing, whatever they are called.
 
 use keylane_redis::{ConfigError, ListKey, ListQueue, Redis};
-use keylane_testkit::servers::RedisKind;
+use testkit_servers::RedisKind;
 
 use crate::direct::{Direct, payloads};
 use crate::support::{builder, own};
@@ -56,7 +56,7 @@ fn element(list: &str, n: u32) -> Vec<u8> {
     format!("key-{}:{list}:{n}", n % 3).into_bytes()
 }
 
-async fn push(server: &keylane_testkit::servers::Redis, list: &str, numbers: std::ops::Range<u32>) {
+async fn push(server: &testkit_servers::Redis, list: &str, numbers: std::ops::Range<u32>) {
     for n in numbers {
         let element = String::from_utf8(element(list, n)).unwrap();
         server.execute(&["LPUSH", list, &element]).await.unwrap();

@@ -9,7 +9,7 @@ use keylane::source::{RawLetter, RawLetterSink, RawMessage};
 use keylane::{Dispatcher, IntakeSettings, OnExhausted, Retry};
 use keylane_inbox::Spool;
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
-use keylane_testkit::servers::{self, RedisKind};
+use testkit_servers::RedisKind;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -17,7 +17,7 @@ use crate::support::{builder, new_name, shared};
 
 /// A list of its own, and how a queue in it is made.
 struct List {
-    server: Arc<servers::Redis>,
+    server: Arc<testkit_servers::Redis>,
     name: String,
 }
 

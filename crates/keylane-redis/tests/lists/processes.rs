@@ -11,9 +11,9 @@ use keylane::source::RawMessage;
 use keylane::{Dispatcher, IntakeSettings, OnExhausted, Retry};
 use keylane_redis::{ListKey, ListQueue, Redis};
 use keylane_testkit::scenario::Random;
-use keylane_testkit::servers::{self, RedisKind};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
+use testkit_servers::RedisKind;
 use tokio::time::sleep;
 
 use crate::sink::{Entry, Place, Sink, What};
@@ -161,7 +161,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(list: &servers::Redis, sink: &servers::Redis, mode: Mode) -> Self {
+    fn start(list: &testkit_servers::Redis, sink: &testkit_servers::Redis, mode: Mode) -> Self {
         let task = [list.url(), sink.url(), mode.name().to_owned()].join(" ");
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["processes::worker", "--exact", "--nocapture"])

@@ -8,9 +8,9 @@ use keylane::source::RawMessage;
 use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted};
 use keylane_redis::{ListBuilder, ListQueue};
 use keylane_testkit::Gate;
-use keylane_testkit::servers::{Redis, RedisKind};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, cmd};
+use testkit_servers::{Redis, RedisKind};
 
 use crate::state::check_idle;
 use crate::support::{builder, connect, new_name, own, shared, until};

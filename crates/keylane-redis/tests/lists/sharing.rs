@@ -7,9 +7,9 @@ use bytes::Bytes;
 use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
 use keylane_redis::{ListKey, ListPosition, ListQueue, ListSource, Redis};
 use keylane_testkit::scenario::Random;
-use keylane_testkit::servers::{self, RedisCluster, RedisKind};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cmd;
+use testkit_servers::{RedisCluster, RedisKind};
 use tokio::time::{Instant, timeout};
 
 use crate::crew::{self, Crew, message};
@@ -421,7 +421,7 @@ async fn a_cluster_keeps_order_while_its_connections_are_killed() {
             Some(node) => node,
             None => node_of(&cluster, list).await,
         };
-        let node: &servers::Redis = node;
+        let node: &testkit_servers::Redis = node;
         let mut raw = connect(&node.url()).await;
         let pushes = ListQueue::builder(&Redis::at(&node.url()).unwrap(), list);
         let pushes = pushes.build().unwrap();
@@ -443,7 +443,7 @@ async fn a_cluster_keeps_order_while_its_connections_are_killed() {
 }
 
 /// The node that has the slot of a list.
-async fn node_of<'a>(cluster: &'a RedisCluster, list: &str) -> &'a servers::Redis {
+async fn node_of<'a>(cluster: &'a RedisCluster, list: &str) -> &'a testkit_servers::Redis {
     for node in cluster.nodes() {
         if node.execute(&["LLEN", list]).await.is_ok() {
             return node;

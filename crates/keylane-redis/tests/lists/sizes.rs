@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use keylane::source::{Deliveries, LetterCause, Outcome, Source, SourceLetter};
 use keylane_redis::{ListKey, ListQueue};
-use keylane_testkit::servers::{self, RedisKind};
 use redis::cmd;
+use testkit_servers::RedisKind;
 use tokio::time::Instant;
 
 use crate::direct::{Direct, payloads};
@@ -18,7 +18,7 @@ const COUNT: usize = 80;
 
 /// 40 MB that one worker has, on a server that sends 8 MiB at most.
 struct Much {
-    _server: Arc<servers::Redis>,
+    _server: Arc<testkit_servers::Redis>,
     raw: redis::aio::MultiplexedConnection,
     list: String,
     queue: ListQueue,

@@ -8,18 +8,23 @@ use keylane::source::RawMessage;
 use keylane::{Dispatcher, IntakeSettings, OnExhausted, Retry};
 use keylane_leases::Leases;
 use keylane_redis::{ListQueue, Rate, Redis, RedisLeases, SharedRate, StreamSource};
-use keylane_testkit::servers::{self, RedisCluster, RedisKind};
 use redis::cmd;
+use testkit_servers::{RedisCluster, RedisKind};
 
 use crate::crew::{Crew, read};
 use crate::state::check;
 use crate::support::{connect, until};
 
 /// Moves the slot of a key from one node to another, one key after the other.
-async fn move_slot(cluster: &RedisCluster, key: &str, from: &servers::Redis, to: &servers::Redis) {
+async fn move_slot(
+    cluster: &RedisCluster,
+    key: &str,
+    from: &testkit_servers::Redis,
+    to: &testkit_servers::Redis,
+) {
     let slot = from.execute(&["CLUSTER", "KEYSLOT", key]).await.unwrap();
     let (from_id, to_id) = (id(from).await, id(to).await);
-    let set = async |node: &servers::Redis, how: [&str; 2]| {
+    let set = async |node: &testkit_servers::Redis, how: [&str; 2]| {
         let set = ["CLUSTER", "SETSLOT", &slot, how[0], how[1]];
         node.execute(&set).await.unwrap();
     };
@@ -50,7 +55,7 @@ async fn move_slot(cluster: &RedisCluster, key: &str, from: &servers::Redis, to:
     }
 }
 
-async fn id(node: &servers::Redis) -> String {
+async fn id(node: &testkit_servers::Redis) -> String {
     node.execute(&["CLUSTER", "MYID"]).await.unwrap()
 }
 

@@ -49,8 +49,8 @@ async fn keys(server: &mut impl ConnectionLike, pattern: &str) -> Vec<String> {
 
 /// The check finds what it is there for.
 mod tests {
-    use keylane_testkit::servers::RedisKind;
     use redis::aio::MultiplexedConnection;
+    use testkit_servers::RedisKind;
 
     use super::*;
     use crate::support::{connect, new_name, shared};

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use keylane_redis::{ListBuilder, ListQueue, Redis};
-use keylane_testkit::servers::{self, RedisKind};
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
+use testkit_servers::RedisKind;
 use tokio::sync::OnceCell;
 
-static SHARED: [OnceCell<Arc<servers::Redis>>; 3] = [const { OnceCell::const_new() }; 3];
+static SHARED: [OnceCell<Arc<testkit_servers::Redis>>; 3] = [const { OnceCell::const_new() }; 3];
 
 /// The server of this kind that the tests share.
-pub(crate) async fn shared(kind: RedisKind) -> Arc<servers::Redis> {
+pub(crate) async fn shared(kind: RedisKind) -> Arc<testkit_servers::Redis> {
     let place = RedisKind::ALL
         .iter()
         .position(|other| *other == kind)
@@ -23,8 +23,8 @@ pub(crate) async fn shared(kind: RedisKind) -> Arc<servers::Redis> {
 }
 
 /// A server for one test.
-pub(crate) async fn own(kind: RedisKind) -> Arc<servers::Redis> {
-    Arc::new(servers::Redis::start(kind).await.unwrap())
+pub(crate) async fn own(kind: RedisKind) -> Arc<testkit_servers::Redis> {
+    Arc::new(testkit_servers::Redis::start(kind).await.unwrap())
 }
 
 /// A name that no other test of this binary has.

@@ -167,7 +167,7 @@ async fn a_server_that_cannot_do_it_now_is_asked_again() {
 #[tokio::test]
 async fn a_refused_password_is_an_error() {
     each_kind(async |kind| {
-        let builder = keylane_testkit::servers::Redis::builder(kind).password("c4n4ry-s3cr3t");
+        let builder = testkit_servers::Redis::builder(kind).password("c4n4ry-s3cr3t");
         let server = builder.start().await.unwrap();
         let wrong = format!("redis://:c4n4ry@127.0.0.1:{}/", server.port());
         let redis = keylane_redis::Redis::at(&wrong).unwrap();

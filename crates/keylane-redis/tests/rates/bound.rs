@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylane_redis::{Rate, Redis, SharedRate, TryAcquireError};
-use keylane_testkit::servers::{RedisCluster, RedisKind};
+use testkit_servers::{RedisCluster, RedisKind};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylane_redis::Rate;
-use keylane_testkit::servers::{Fsync, Redis, RedisKind};
+use testkit_servers::{Fsync, Redis, RedisKind};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane_redis::{Rate, TryAcquireError};
-use keylane_testkit::servers::Redis;
+use testkit_servers::Redis;
 use tokio::time::timeout;
 
 use crate::support::{Starts, builder, each_kind, execute};

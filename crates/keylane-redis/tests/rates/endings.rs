@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use keylane_redis::{Rate, SharedRate};
-use keylane_testkit::servers::RedisKind;
+use testkit_servers::RedisKind;
 use tokio::time::{sleep, timeout};
 
 use crate::support::{builder, each_kind, new_name, shared};

@@ -8,24 +8,24 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylane_redis::{Redis, SharedRate, SharedRateBuilder};
-use keylane_testkit::servers::{self, RedisKind};
 use redis::aio::MultiplexedConnection;
+use testkit_servers::RedisKind;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-static SHARED: [OnceCell<servers::Redis>; 3] = [const { OnceCell::const_new() }; 3];
+static SHARED: [OnceCell<testkit_servers::Redis>; 3] = [const { OnceCell::const_new() }; 3];
 
 /// The server of this kind that the tests share.
-pub(crate) async fn shared(kind: RedisKind) -> &'static servers::Redis {
+pub(crate) async fn shared(kind: RedisKind) -> &'static testkit_servers::Redis {
     let place = RedisKind::ALL.iter().position(|other| *other == kind);
     let server = SHARED[place.unwrap()].get_or_init(|| own(kind));
     server.await
 }
 
 /// A server for one test.
-pub(crate) async fn own(kind: RedisKind) -> servers::Redis {
-    servers::Redis::start(kind).await.unwrap()
+pub(crate) async fn own(kind: RedisKind) -> testkit_servers::Redis {
+    testkit_servers::Redis::start(kind).await.unwrap()
 }
 
 /// Runs a test with each kind of server, all at the same time.
@@ -40,20 +40,20 @@ pub(crate) fn new_name() -> String {
 }
 
 /// A rate as one process has it, with a connection of its own.
-pub(crate) fn builder(server: &servers::Redis, name: &str) -> SharedRateBuilder {
+pub(crate) fn builder(server: &testkit_servers::Redis, name: &str) -> SharedRateBuilder {
     let redis = Redis::at(&server.url()).unwrap();
     SharedRate::builder(&redis, name.to_owned())
 }
 
 /// Executes a command, given as its words, that the server takes.
-pub(crate) async fn execute(server: &servers::Redis, command: &str) -> String {
+pub(crate) async fn execute(server: &testkit_servers::Redis, command: &str) -> String {
     let words = Vec::from_iter(command.split(' '));
     let answer = server.execute(&words).await;
     answer.unwrap_or_else(|error| panic!("{}: `{command}`: {error}", server.kind()))
 }
 
 /// How often scripts were called.
-pub(crate) async fn calls(server: &servers::Redis) -> u64 {
+pub(crate) async fn calls(server: &testkit_servers::Redis) -> u64 {
     let stats = execute(server, "INFO commandstats").await;
     let calls = stats.lines().filter_map(|line| {
         let stat = line.strip_prefix("cmdstat_eval")?;
@@ -103,7 +103,7 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    pub(crate) async fn new(server: &servers::Redis) -> Self {
+    pub(crate) async fn new(server: &testkit_servers::Redis) -> Self {
         let client = redis::Client::open(server.url()).unwrap();
         Self {
             connection: client.get_multiplexed_async_connection().await.unwrap(),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use keylane::source::{LetterCause, Source as _, SourceLetter};
 use keylane_redis::StreamTrim;
-use keylane_testkit::servers::RedisKind;
 use redis::Value;
+use testkit_servers::RedisKind;
 
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane::source::{Outcome, Settlement, Source as _};
-use keylane_testkit::servers::RedisKind;
+use testkit_servers::RedisKind;
 
 use crate::support::{Client, Driven, PATIENCE, builder, new_name, shared};
 

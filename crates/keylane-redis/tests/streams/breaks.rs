@@ -9,9 +9,9 @@ use bytes::Bytes;
 use keylane::source::RawMessage;
 use keylane::{Context, Dispatcher, Intake, OnExhausted};
 use keylane_redis::StreamWatch;
-use keylane_testkit::proxy::Proxy;
-use keylane_testkit::servers::RedisKind;
 use keylane_testkit::{Act, Evidence, History, Id, Rule, Script, ScriptError};
+use testkit_servers::RedisKind;
+use testkit_servers::proxy::Proxy;
 
 use crate::support::{Client, LEASE, builder, new_name, shared, until};
 

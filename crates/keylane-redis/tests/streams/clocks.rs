@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
-use keylane_testkit::servers::{Redis, RedisKind};
+use testkit_servers::{Redis, RedisKind};
 
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, show_log, texts, until};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use keylane::source::{LetterCause, RawMessage, Source as _, SourceLetter};
 use keylane_redis::{Redis, StreamSink, StreamSource, partition_of};
-use keylane_testkit::servers::{RedisCluster, RedisKind};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::{Value, cmd};
+use testkit_servers::{RedisCluster, RedisKind};
 
 use crate::support::{Driven, LEASE, PATIENCE, payloads, show_log, texts};
 

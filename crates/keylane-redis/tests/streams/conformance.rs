@@ -8,9 +8,9 @@ use keylane::error::BoxError;
 use keylane::source::RawMessage;
 use keylane_redis::{Redis, StreamSource, partition_of};
 use keylane_testkit::conformance::{Fault, Harness, Site};
-use keylane_testkit::proxy::Proxy;
-use keylane_testkit::servers::{self, RedisKind};
 use redis::cmd;
+use testkit_servers::RedisKind;
+use testkit_servers::proxy::Proxy;
 
 use crate::support::{Client, LEASE, builder, new_name, own, shared};
 
@@ -39,7 +39,7 @@ mod valkey_9 {
 struct Server(RedisKind, u32);
 
 struct Place {
-    server: Arc<servers::Redis>,
+    server: Arc<testkit_servers::Redis>,
     name: String,
     partitions: u32,
     /// The source goes through it.

@@ -10,13 +10,13 @@ use keylane_leases::error::StoreError;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Wish};
 use keylane_leases::{Leases, Owner, Token};
 use keylane_redis::StreamTrim;
-use keylane_testkit::servers::RedisKind;
 use proptest::collection::btree_set;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use redis::Value;
+use testkit_servers::RedisKind;
 
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};
 

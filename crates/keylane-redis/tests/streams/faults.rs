@@ -10,9 +10,9 @@ use keylane::{Dispatcher, IntakeSettings, OnExhausted};
 use keylane_leases::{Leases, MemoryStore};
 use keylane_redis::{Redis, StreamSource, StreamStart};
 use keylane_testkit::Gate;
-use keylane_testkit::proxy::Proxy;
-use keylane_testkit::servers::{self, RedisKind};
 use redis::Value;
+use testkit_servers::RedisKind;
+use testkit_servers::proxy::Proxy;
 
 use crate::support::{Client, Driven, builder, new_name, own, payloads, shared, texts, until};
 
@@ -100,7 +100,7 @@ struct Consumed {
     _consumer: Dispatcher<bytes::Bytes, RawMessage, (), Infallible>,
 }
 
-fn consume(server: &servers::Redis, name: &str) -> Consumed {
+fn consume(server: &testkit_servers::Redis, name: &str) -> Consumed {
     let handled = Arc::<Mutex<Vec<u64>>>::default();
     let (theirs, gate) = (Arc::clone(&handled), Gate::new());
     let waits = gate.clone();
@@ -141,7 +141,7 @@ impl Consumed {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_busy_loses_nothing() {
     for kind in RedisKind::ALL {
-        let server = servers::Redis::builder(kind).argument("busy-reply-threshold", "50");
+        let server = testkit_servers::Redis::builder(kind).argument("busy-reply-threshold", "50");
         let server = Arc::new(server.start().await.unwrap());
         let (client, name) = (Client::to(&server).await, new_name("busy"));
         let consumed = consume(&server, &name);

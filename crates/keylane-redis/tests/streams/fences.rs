@@ -6,7 +6,7 @@ use std::time::Duration;
 use keylane::source::{Received, Source as _};
 use keylane_leases::{Leases, MemoryStore};
 use keylane_redis::StreamSource;
-use keylane_testkit::servers::RedisKind;
+use testkit_servers::RedisKind;
 
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};
 

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use keylane::source::{Deliveries, Source as _};
 use keylane_redis::StreamSource;
-use keylane_testkit::servers::RedisKind;
 use redis::cmd;
+use testkit_servers::RedisKind;
 use tokio::time::Instant;
 
 use crate::support::{Client, Driven, builder, new_name, payloads, shared};

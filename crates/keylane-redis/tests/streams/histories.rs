@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use keylane::source::{LetterCause, RawMessage, Received, Source as _, SourceLetter};
 use keylane::{Dispatcher, OnExhausted, Retry};
-use keylane_testkit::proxy::Proxy;
-use keylane_testkit::servers::RedisKind;
 use redis::Value;
+use testkit_servers::RedisKind;
+use testkit_servers::proxy::Proxy;
 
 use crate::support::{
     Client, Driven, Handed, builder, new_name, own, payloads, shared, texts, until,

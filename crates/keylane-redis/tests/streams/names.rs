@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{Redis, StreamSource};
-use keylane_testkit::servers::{self, RedisKind};
+use testkit_servers::RedisKind;
 
 /// Two streams, and two groups whose names and streams are the same together: each gets its own.
 #[tokio::test]
 async fn streams_whose_names_are_alike_share_nothing() {
-    let server = servers::Redis::start(RedisKind::Redis7).await.unwrap();
+    let server = testkit_servers::Redis::start(RedisKind::Redis7)
+        .await
+        .unwrap();
     let redis = Redis::at(&server.url()).unwrap();
     let sources: [(&[u8], &str); 6] = [
         (b"g", "orders"),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keylane::source::{Outcome, Received, Settlement, Source as _};
-use keylane_testkit::servers::RedisKind;
 use redis::pipe;
+use testkit_servers::RedisKind;
 
 use crate::support::{Client, Driven, builder, new_name, payloads, shared, texts, until};
 

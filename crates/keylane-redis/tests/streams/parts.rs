@@ -8,8 +8,8 @@ use keylane::source::RawMessage;
 use keylane::{Dispatcher, FailedPart, Intake, IntakeSettings, IntakeState, OnExhausted};
 use keylane_redis::{StreamSource, StreamTrim};
 use keylane_testkit::Gate;
-use keylane_testkit::servers::{self, RedisKind};
 use redis::Value;
+use testkit_servers::RedisKind;
 
 use crate::support::{Client, builder, new_name, shared, until};
 
@@ -175,7 +175,7 @@ pub(crate) async fn allow(client: &Client, user: &str, keys: &[&str]) {
     client.ask::<()>(&command).await;
 }
 
-pub(crate) fn url(server: &servers::Redis, user: &str) -> String {
+pub(crate) fn url(server: &testkit_servers::Redis, user: &str) -> String {
     server
         .url()
         .replacen("redis://", &format!("redis://{user}:secret@"), 1)

@@ -15,8 +15,8 @@ use keylane::source::RawMessage;
 use keylane::{Context, Dispatcher, IntakeSettings, OnExhausted, Retry};
 use keylane_redis::partition_of;
 use keylane_testkit::scenario::Random;
-use keylane_testkit::servers::RedisKind;
 use redis::cmd;
+use testkit_servers::RedisKind;
 use tokio::time::sleep;
 
 use crate::support::{Client, builder, new_name, own, show_log, until};

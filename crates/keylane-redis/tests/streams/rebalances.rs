@@ -8,9 +8,9 @@ use bytes::Bytes;
 use keylane::source::{RawMessage, Received, Source as _};
 use keylane::{Context, Dispatcher, Intake, IntakeSettings, OnExhausted};
 use keylane_redis::{StreamWatch, partition_of};
-use keylane_testkit::servers::RedisKind;
 use keylane_testkit::{Act, Evidence, History, Id, Rule, Script, ScriptError};
 use redis::cmd;
+use testkit_servers::RedisKind;
 use tokio::time::Instant;
 
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage};
 use keylane_inbox::Spool;
 use keylane_redis::{ConfigError, ErrorKind, Redis, StreamFields, StreamSink, partition_of};
-use keylane_testkit::servers::RedisKind;
+use testkit_servers::RedisKind;
 
 use crate::support::{new_name, shared};
 

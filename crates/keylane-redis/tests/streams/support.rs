@@ -8,9 +8,9 @@ use keylane::source::{
     Deliveries, Delivery, Outcome, RawMessage, Received, Settlement, Source as _,
 };
 use keylane_redis::{Redis, StreamBuilder, StreamPosition, StreamSource};
-use keylane_testkit::servers::{self, RedisKind};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Value, cmd};
+use testkit_servers::RedisKind;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(1);
 /// What something may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-static SHARED: [OnceCell<Arc<servers::Redis>>; 3] = [const { OnceCell::const_new() }; 3];
+static SHARED: [OnceCell<Arc<testkit_servers::Redis>>; 3] = [const { OnceCell::const_new() }; 3];
 
 /// What the source says is shown with `RUST_LOG=keylane`, if the test fails.
 pub(crate) fn show_log() {
@@ -31,7 +31,7 @@ pub(crate) fn show_log() {
 }
 
 /// The server of this kind that the tests share.
-pub(crate) async fn shared(kind: RedisKind) -> Arc<servers::Redis> {
+pub(crate) async fn shared(kind: RedisKind) -> Arc<testkit_servers::Redis> {
     show_log();
     let place = RedisKind::ALL.iter().position(|other| *other == kind);
     let server = &SHARED[place.unwrap()];
@@ -39,9 +39,9 @@ pub(crate) async fn shared(kind: RedisKind) -> Arc<servers::Redis> {
 }
 
 /// A server for one test.
-pub(crate) async fn own(kind: RedisKind) -> Arc<servers::Redis> {
+pub(crate) async fn own(kind: RedisKind) -> Arc<testkit_servers::Redis> {
     show_log();
-    Arc::new(servers::Redis::start(kind).await.unwrap())
+    Arc::new(testkit_servers::Redis::start(kind).await.unwrap())
 }
 
 /// A name that no other test of this binary has.
@@ -61,7 +61,7 @@ pub(crate) fn builder(url: &str, group: &str) -> StreamBuilder {
 pub(crate) struct Client(MultiplexedConnection);
 
 impl Client {
-    pub(crate) async fn to(server: &servers::Redis) -> Self {
+    pub(crate) async fn to(server: &testkit_servers::Redis) -> Self {
         let client = redis::Client::open(server.url()).unwrap();
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
         let connection = client.get_multiplexed_async_connection_with_config(&config);

@@ -11,8 +11,8 @@ use keylane_leases::Leases;
 use keylane_leases::error::AcquireError;
 use keylane_redis::{Redis, RedisLeases, StreamSource};
 use keylane_testkit::Gate;
-use keylane_testkit::servers::{self, Fsync, RedisCluster, RedisKind};
 use redis::Value;
+use testkit_servers::{Fsync, RedisCluster, RedisKind};
 
 use crate::parts::{acked, add, allow, consume, consume_behind, source, url};
 use crate::support::{Client, LEASE, builder, new_name, shared, until};
@@ -144,7 +144,7 @@ async fn node_of(cluster: &RedisCluster, key: &str) -> usize {
 /// One node of a cluster is away: the streams of the others go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_a_node_that_is_away_fail_alone() {
-    let nodes = servers::Redis::builder(RedisKind::Redis8);
+    let nodes = testkit_servers::Redis::builder(RedisKind::Redis8);
     let nodes = nodes.argument("cluster-require-full-coverage", "no");
     let nodes = nodes.appendfsync(Fsync::Always);
     let cluster = nodes.start_cluster(3).await.unwrap();

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use keylane_inbox::{Accepted, Letter, LetterKind, Stats, StoredMessage};
-
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 

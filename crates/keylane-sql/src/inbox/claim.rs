@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use keylane::source::RawMessage;
+use keylane_source::RawMessage;
 use sqlx::{MySqlConnection, PgConnection};
 use tokio::sync::OwnedSemaphorePermit;
 

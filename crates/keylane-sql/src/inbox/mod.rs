@@ -58,6 +58,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use again::again;
+use backend::Backend;
+use item::Within;
 use keylane_inbox::error::{AcceptError, StoreError};
 use keylane_inbox::store::{Tail, check_limits};
 use keylane_inbox::{Accepted, Inbox, NewMessage};
@@ -67,9 +70,6 @@ use tokio_util::task::TaskTracker;
 use crate::database::{Database, Pool};
 use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::tables::Tables;
-use again::again;
-use backend::Backend;
-use item::Within;
 
 /// How long it may take to enter another history of the database: all lanes, keys and messages are looked
 /// at, by a server that may have none of them in memory.

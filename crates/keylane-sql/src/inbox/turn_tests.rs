@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane_inbox::{LetterKind, NewMessage};
-use keylane_testkit::servers::{MariaDb, Postgres};
 use sqlx::{Connection, MySqlConnection, PgConnection};
+use testkit_servers::{MariaDb, Postgres};
 use tokio::sync::OnceCell;
 
 use super::backend::{Backend, Dead};

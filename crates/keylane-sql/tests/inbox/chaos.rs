@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use keylane_inbox::{Accepted, NewMessage};
 use keylane_sql::{Database, Settings, SqlInbox, Tables, sqlx};
-use keylane_testkit::proxy::Proxy;
 use keylane_testkit::scenario::Random;
 use sqlx::{MySqlPool, PgPool};
+use testkit_servers::proxy::Proxy;
 use tokio::time::{Instant, sleep};
 
 use crate::rig::{Committed, Entry, Log, Own, Story, TTL, What, Work, Worker, message};

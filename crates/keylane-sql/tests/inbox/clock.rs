@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylane::source::{Deliveries, Source};
 use keylane_sql::SourceSettings;
-use keylane_testkit::servers::{Clock, MariaDb, Postgres};
+use testkit_servers::{Clock, MariaDb, Postgres};
 use tokio::time::{Instant, sleep};
 
 use crate::rig::{Log, TTL, Work, Worker, message, until};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylane::source::{Deliveries, Source};
 use keylane_sql::{Database, Settings, SourceSettings, SqlInbox, Tables};
-use keylane_testkit::proxy::{Direction, Proxy};
+use testkit_servers::proxy::{Direction, Proxy};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::rig::{Lock, message};

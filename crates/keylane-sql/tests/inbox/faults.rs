@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use keylane_inbox::error::AcceptError;
 use keylane_sql::{Database, Settings, SqlInbox, Tables, sqlx};
-use keylane_testkit::proxy::{Direction, Proxy};
 use sqlx::{Connection, PgConnection};
+use testkit_servers::proxy::{Direction, Proxy};
 use tokio::time::{sleep, timeout};
 
 use crate::rig::{Committed, Log, Story, TTL, What, Work, Worker, message, until};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Received, Settlement, Source};
 use keylane_sql::error::CommitError;
 use keylane_sql::{Claim, Committed, Position, SourceSettings, SqlSource};
-use keylane_testkit::proxy::Proxy;
-use keylane_testkit::servers::{MariaDb, Postgres, ServerError};
+use testkit_servers::proxy::Proxy;
+use testkit_servers::{MariaDb, Postgres, ServerError};
 use tokio::time::{Instant, sleep};
 
 use crate::rig::{Log, Own, TTL, What, Work, Worker, message, until};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Received, Settlement, Source};
 use keylane_sql::{Position, SourceSettings, SqlSource};
-use keylane_testkit::proxy::{Direction, Proxy};
+use testkit_servers::proxy::{Direction, Proxy};
 use tokio::time::{Instant, timeout};
 
 use crate::rig::message;

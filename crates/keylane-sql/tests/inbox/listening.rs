@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use keylane::source::{Deliveries, Source};
 use keylane_sql::{Database, Settings, SourceSettings, SqlInbox, Tables, sqlx};
-use keylane_testkit::proxy::Proxy;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use testkit_servers::proxy::Proxy;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::rig::message;

@@ -19,8 +19,8 @@ use keylane_inbox::NewMessage;
 use keylane_sql::{
     Database, Position, Settings, SourceSettings, SqlInbox, SqlSource, Tables, sqlx,
 };
-use keylane_testkit::servers::{Dump, MariaDb, Postgres};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
+use testkit_servers::{Dump, MariaDb, Postgres};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Kind, Place};

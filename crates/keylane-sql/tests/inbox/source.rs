@@ -7,7 +7,7 @@ use keylane::source::RawMessage;
 use keylane_inbox::NewMessage;
 use keylane_sql::{Settings, SourceSettings, SqlInbox, Tables};
 use keylane_testkit::conformance::{Fault, Harness, Site};
-use keylane_testkit::servers::{MariaDb, Postgres};
+use testkit_servers::{MariaDb, Postgres};
 
 use crate::keyless::{Keyless, NO_KEY};
 use crate::support::{Kind, Place};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane_leases::Owner;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Token, Wish};
 use keylane_sql::SqlLeases;
-use keylane_testkit::servers::{Clock, MariaDb, Postgres};
+use testkit_servers::{Clock, MariaDb, Postgres};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Kind, Place};

@@ -9,10 +9,10 @@ use keylane_leases::error::{AcquireError, LeaseLost};
 use keylane_leases::store::{LeaseStore, Wish};
 use keylane_leases::{Leases, Owner, Settings};
 use keylane_sql::{Database, SqlLeases, Tables, sqlx};
-use keylane_testkit::proxy::{Direction, Proxy};
-use keylane_testkit::servers::{MariaDb, Postgres};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
+use testkit_servers::proxy::{Direction, Proxy};
+use testkit_servers::{MariaDb, Postgres};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Kind, Place};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use keylane_leases::{Leases, Settings};
 use keylane_sql::{Database, SqlLeases, Tables, sqlx};
-use keylane_testkit::servers::{MariaDb, Postgres};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
+use testkit_servers::{MariaDb, Postgres};
 use tokio::sync::OnceCell;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

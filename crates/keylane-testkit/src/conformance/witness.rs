@@ -252,7 +252,6 @@ impl<S: Source<Message = RawMessage>> Source for Witnessed<S> {
                 }
                 Received::End
             }
-            _ => Received::Idle,
         })
     }
 

@@ -3,11 +3,12 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use keylane_rt::atomic::{AtomicUsize, Ordering};
+use keylane_rt::clock::{self, Instant};
+use keylane_rt::{Mutex, lock};
+
 use super::window::Sample;
 use super::{Adaptive, Controller};
-use crate::clock::{self, Instant};
-use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Mutex, lock};
 
 /// Measures attempts. There is one only where the limit is adaptive.
 #[derive(Debug)]

@@ -10,11 +10,10 @@ use std::task::{Context, Poll};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use keylane_rt::{NumberMap, OwnedSemaphorePermit};
 
 use super::inlet::Waiting;
-
 use crate::engine::Gate;
-use crate::rt::{NumberMap, OwnedSemaphorePermit};
 use crate::slots::Slots;
 
 /// How many messages of a full lane are kept at least. As many are read again at once. A source that

@@ -1,10 +1,10 @@
 //! What an intake and its driver share.
 
+use keylane_rt::clock::Instant;
+use keylane_rt::{Mutex, lock, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::report::{IntakeReport, IntakeState, IntakeStats};
-use crate::clock::Instant;
-use crate::rt::{Mutex, lock, mpsc};
 
 /// What the user asks of the driver.
 #[derive(Clone, Copy, Debug)]

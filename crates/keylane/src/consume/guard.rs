@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use keylane_rt::{Mutex, lock};
+use keylane_source::{Outcome, StartGuard, StartLater};
+
 use crate::engine::SlotGuard;
-use crate::rt::{Mutex, lock};
-use crate::source::{Outcome, StartGuard, StartLater};
 
 /// The positions behind the slots, for a source that counts attempts.
 pub(super) struct PositionGuard<P> {

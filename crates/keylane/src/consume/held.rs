@@ -1,6 +1,6 @@
 //! What a source has handed over and is to be told about.
 
-use crate::source::Generation;
+use keylane_source::Generation;
 
 /// Whether the source may still be told what becomes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,12 +10,12 @@ use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use keylane_rt::unwind::dropped;
+use keylane_rt::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
 
 use super::aside::{Aside, First, kept_of};
 use crate::dispatcher::Dispatcher;
 use crate::engine::SourceSlot;
-use crate::rt::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
-use crate::unwind::dropped;
 
 /// Most places in the capacity that are taken at once.
 const AT_ONCE: usize = 256;
@@ -573,7 +573,7 @@ fn part(capacity: usize) -> usize {
 
 /// Takes as many places as there are, up to `most`.
 #[inline]
-fn take(places: &crate::rt::Semaphore, mut most: usize) -> Result<usize, Closed> {
+fn take(places: &keylane_rt::Semaphore, mut most: usize) -> Result<usize, Closed> {
     loop {
         match places.try_acquire_many(u32::try_from(most).unwrap_or(u32::MAX)) {
             Ok(taken) => {

@@ -4,10 +4,11 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
 
+use keylane_rt::Arc;
+use keylane_rt::clock::Instant;
+
 use super::control::{Command, Control};
 use super::report::{IntakeReport, IntakeStats};
-use crate::clock::Instant;
-use crate::rt::Arc;
 
 /// How long [`Intake::stop`] waits for what is here, unless it is set.
 const PATIENCE: Duration = Duration::from_secs(30);

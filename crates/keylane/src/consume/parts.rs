@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use keylane_rt::clock::Instant;
+use keylane_rt::cut;
+use keylane_source::PartNews;
+
 use super::report::FailedPart;
-use crate::clock::Instant;
-use crate::observe::trace::cut;
-use crate::source::PartNews;
 
 /// Most parts that are known to have failed. Of others the log hears once, each time.
 const MOST: usize = 1_024;

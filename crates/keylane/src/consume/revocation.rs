@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use keylane_rt::clock::Instant;
+use keylane_source::Generation;
+
 use super::held::{Held, Standing};
-use crate::clock::Instant;
 use crate::slots::Slots;
-use crate::source::Generation;
 
 /// How long an attempt may take to be dropped. A handler that blocks its thread cannot be.
 const GRACE: Duration = Duration::from_millis(200);
@@ -17,7 +18,7 @@ pub(super) const SWEEP: Duration = Duration::from_millis(20);
 pub(super) struct Revocation<G> {
     /// `None`: all that are held.
     pub(super) generations: Option<Vec<Generation>>,
-    /// Whether the source waits for [`release`](crate::source::Source::release).
+    /// Whether the source waits for [`release`](keylane_source::Source::release).
     pub(super) is_told: bool,
     /// When the attempts in flight are dropped.
     drop_at: Option<Instant>,

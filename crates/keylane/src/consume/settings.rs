@@ -93,7 +93,7 @@ impl IntakeSettings {
     /// answers with several at once, those. [Deferred](Self::deferred) messages do not count, and
     /// neither does what a source has read ahead and not handed over.
     ///
-    /// A message has the [size](crate::source::Delivery::bytes) that its source gives it: of a raw
+    /// A message has the [size](keylane_source::Delivery::bytes) that its source gives it: of a raw
     /// message its key, payload, id and headers.
     #[must_use]
     pub fn held_bytes(mut self, most: usize) -> Self {
@@ -113,7 +113,7 @@ impl IntakeSettings {
     /// With zero, none are deferred.
     ///
     /// Messages are deferred only if the source can
-    /// [read a position again](crate::source::Features::random_access), and neither where lanes
+    /// [read a position again](keylane_source::Features::random_access), and neither where lanes
     /// [sequence](crate::Builder::sequence) nor with [`Guarantee::AtMostOnce`]. The first 64 messages of
     /// a full lane are always kept; with fewer than 512 [`held`](Self::held), an eighth of those.
     #[must_use]

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::hash::Hash;
 
+use keylane_rt::Arc;
+use keylane_source::Source;
+
 use super::control::Control;
 use super::driver::Driver;
 use super::intake::{Intake, Now};
@@ -10,8 +13,6 @@ use super::settings::{Guarantee, IntakeSettings};
 use crate::dispatcher::Dispatcher;
 use crate::error::ConsumeError;
 use crate::letter::OnExhausted;
-use crate::rt::Arc;
-use crate::source::Source;
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>
 where

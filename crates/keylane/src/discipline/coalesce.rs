@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::rt::Arc;
+use keylane_rt::Arc;
 
 /// Keeps at most one message of a key in flight and at most one waiting, for work that need not be
 /// done twice: refreshing a cache, rebuilding an index, saving a document.

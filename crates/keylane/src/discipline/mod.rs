@@ -8,11 +8,10 @@ pub use coalesce::Coalesce;
 pub(crate) use coalesce::{How, Merge};
 
 mod sequence;
-pub(crate) use sequence::{Mode, Sequencing, Start, Version};
-pub use sequence::{OnGap, Sequence};
+pub use sequence::Sequence;
+pub(crate) use sequence::{Sequencing, Version};
 
 mod versions;
-pub use versions::VersionStore;
 pub(crate) use versions::{Forgotten, Versions};
 
 mod record;
@@ -21,7 +20,8 @@ pub(crate) use record::Recorded;
 mod delayed;
 pub use delayed::Delayed;
 
-use crate::rt::Arc;
+use keylane_rt::Arc;
+use keylane_source::VersionStore;
 
 /// What the builder decided about arrivals.
 pub(crate) enum Discipline<K, M> {

@@ -2,10 +2,11 @@
 
 use std::future::Future;
 
-use super::versions::VersionStore;
+use keylane_rt::Arc;
+use keylane_source::VersionStore;
+
 use crate::error::Failure;
 use crate::handler::{Context, Handler};
-use crate::rt::Arc;
 
 /// Records the version of a message once its handler has succeeded, as part of the attempt.
 pub(crate) struct Recorded<K, H> {

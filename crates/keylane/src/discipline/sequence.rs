@@ -3,9 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::versions::{VersionStore, Versions};
+use keylane_lanes::{Mode, OnGap, Start};
+use keylane_rt::Arc;
+use keylane_source::VersionStore;
+
+use super::versions::Versions;
 use crate::error::BuildError;
-use crate::rt::Arc;
 
 /// Keys that are remembered unless set otherwise.
 const KEYS: usize = 1 << 20;
@@ -85,45 +88,6 @@ pub(crate) struct Sequencing<K> {
     pub(crate) patience: Duration,
     pub(crate) on_gap: OnGap,
     pub(crate) versions: Versions<K>,
-}
-
-/// Which versions may follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Each one behind the other, without a gap.
-    Contiguous,
-    /// Any newer one behind an older one.
-    Monotonic,
-}
-
-/// Where a key starts that is not remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    At(u64),
-    FirstSeen,
-}
-
-/// What happens to a key when a version has not come in time.
-///
-/// In each case an event names the missing versions.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OnGap {
-    /// Give the missing versions up and go on with the first that is there. If they come later,
-    /// they are duplicates.
-    Skip,
-    /// Bring what waits behind the gap to the dead-letter sink, with
-    /// [`Failure::Gap`](crate::error::Failure::Gap) and no attempts, and wait on.
-    ///
-    /// The versions in the letters are missing from then on, as those of the gap are: later
-    /// messages of the key follow them to the sink until all of them have been sent again.
-    DeadLetter,
-    /// Stop the key until an operator decides:
-    /// [`LaneControl::skip`](crate::LaneControl::skip) skips the gap,
-    /// [`LaneControl::resume`](crate::LaneControl::resume) waits once more. The missing version lets
-    /// it go on as well. The default.
-    #[default]
-    Halt,
 }
 
 impl<K, M> Sequence<K, M> {

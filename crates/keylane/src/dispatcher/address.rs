@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use keylane_rt::Arc;
+
 use crate::discipline::Version;
-use crate::rt::Arc;
 
 /// The user's functions of a message, boxed once.
 pub(super) struct Address<K, M> {

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::hash::Hash;
 
+use keylane_rt::clock::Instant;
+use keylane_rt::{self as rt, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
+
 use super::address::TooLarge;
 use super::handle::Dispatcher;
-use crate::clock::Instant;
 use crate::engine::{Accepted, Gate, Obligation, Overflow, Reply, SourceSlot};
 use crate::error::{SendError, TrySendError};
-use crate::rt::{self, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
 use crate::types::Of;
 
 /// Room taken for one message. It goes back when this is dropped before the message is in.

@@ -5,9 +5,10 @@
 
 use std::fmt;
 
+use keylane_rt::{Arc, mpsc};
+
 use super::address::Address;
 use crate::engine::{Accepted, Engine};
-use crate::rt::{Arc, mpsc};
 use crate::types::Of;
 
 /// Takes messages, keeps the order of each key, and runs the handler for them.

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::hash::Hash;
 
+use keylane_lanes::Undecidable;
+use keylane_rt::Arc;
+
 use super::address::Address;
 use super::handle::Dispatcher;
 use crate::engine::Engine;
 use crate::error::LaneError;
 use crate::lane::LaneView;
-use crate::lanes::Undecidable;
-use crate::rt::Arc;
 use crate::types::Of;
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>

@@ -11,6 +11,9 @@ mod admission;
 
 mod send;
 
+mod sink;
+pub use sink::DispatcherSink;
+
 mod when;
 pub use when::When;
 

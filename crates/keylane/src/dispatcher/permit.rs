@@ -3,13 +3,14 @@
 use std::fmt;
 use std::hash::Hash;
 
+use keylane_rt::clock::Instant;
+use keylane_rt::{SemaphorePermit, oneshot};
+
 use super::handle::Dispatcher;
 use super::receipt::Receipt;
 use super::when::When;
-use crate::clock::Instant;
 use crate::engine::Reply;
 use crate::error::{ReserveError, TrySendError};
-use crate::rt::{SemaphorePermit, oneshot};
 use crate::types::Of;
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>

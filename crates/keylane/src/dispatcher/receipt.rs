@@ -5,8 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use keylane_rt::oneshot;
+
 use crate::error::ReceiptError;
-use crate::rt::oneshot;
 
 /// Resolves when the message has settled, with the handler's answer or why there is none.
 ///

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::hash::Hash;
 
+use keylane_rt::clock::Instant;
+use keylane_rt::oneshot;
+
 use super::handle::Dispatcher;
 use super::receipt::Receipt;
 use super::when::When;
-use crate::clock::Instant;
 use crate::engine::Reply;
 use crate::error::{SendError, TrySendError};
-use crate::rt::oneshot;
 use crate::types::Of;
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>

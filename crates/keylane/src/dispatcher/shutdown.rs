@@ -6,9 +6,10 @@ use std::hash::Hash;
 use std::pin::Pin;
 use std::time::Duration;
 
+use keylane_rt::Arc;
+
 use super::handle::Dispatcher;
 use crate::engine::{Engine, Report, Stage};
-use crate::rt::Arc;
 use crate::types::Of;
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>

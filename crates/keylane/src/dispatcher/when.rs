@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use keylane_rt::clock::Instant;
 
 /// The earliest time at which a message may start: after a wait, or at a point in time.
 ///

@@ -6,20 +6,20 @@
 
 use std::task;
 
+use keylane_lanes::Effects;
+use keylane_rt::unwind::caught;
+use keylane_rt::{Arc, clock};
+use keylane_source::StartLater;
+
 use super::message::{
     Envelope, Held, Job, JobEnvelope, Obligation, Parked, Queued, Unsettled, Work,
 };
 use super::outcome::Tally;
 use super::sources::Revoked;
 use super::{Engine, HandedBack};
-use crate::clock;
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::lanes::Effects;
-use crate::rt::Arc;
-use crate::source::StartLater;
 use crate::types::Spec;
-use crate::unwind::caught;
 
 /// What a source says of a job that is about to start.
 enum Said {

@@ -3,13 +3,14 @@
 //! [`Engine::apply`] wakes senders, settles messages, arms timers, asks the version store, and
 //! returns what goes into the ready queue.
 
+use keylane_lanes::{Due, Effects, Few, Gap, Opening, Out, Store};
+use keylane_rt::Arc;
+use keylane_rt::clock::{self, Instant};
+
 use super::lane::{Lane, LaneEffects, open};
 use super::message::{Held, Job, Parked, Queued, RetryDue, WakeUp, Work};
 use super::outcome::Tally;
 use super::{Engine, Stage};
-use crate::clock::{self, Instant};
-use crate::lanes::{Due, Effects, Few, Gap, Opening, Out, Store};
-use crate::rt::Arc;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {

@@ -1,12 +1,13 @@
 //! What waits for time: heads in backoff, lanes that wait, messages that come later.
 
+use keylane_lanes::Timers;
+use keylane_rt::Handle;
+use keylane_rt::atomic::{AtomicUsize, Ordering};
+use keylane_rt::clock::{self, Instant, RuntimeClock};
+
 use super::laneless::Laneless;
 use super::later::Later;
 use super::message::{RetryDue, WakeUp};
-use crate::clock::{self, Instant, RuntimeClock};
-use crate::lanes::Timers;
-use crate::rt::Handle;
-use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::types::Types;
 
 /// The timers of a dispatcher. Its own task drives them.

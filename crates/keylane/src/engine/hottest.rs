@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use keylane_lanes::State;
+use keylane_rt as rt;
+use keylane_rt::clock::Instant;
+use keylane_rt::unwind::caught;
+
 use super::Engine;
-use crate::clock::Instant;
-use crate::lanes::State;
 use crate::observe::hot_keys::{DepthFilter, Wait};
 use crate::observe::{HotBy, HotKey};
-use crate::rt;
 use crate::types::Spec;
-use crate::unwind::caught;
 
 /// Candidates looked at, or slots of handlers read, before others may run.
 const BATCH: usize = 64;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use keylane_lanes::{Sequencer, State, WaitReason};
+use keylane_rt::clock::Instant;
+
 use super::message::{Held, Parked, Work};
 use super::{Engine, Lane};
-use crate::clock::Instant;
 use crate::lane::{LaneState, LaneView};
-use crate::lanes::{Sequencer, State, WaitReason};
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {

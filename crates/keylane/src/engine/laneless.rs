@@ -1,7 +1,8 @@
 //! Messages without a lane that wait for their next attempt, or for their source to take them back.
 
+use keylane_rt::{Mutex, NumberMap, lock};
+
 use super::message::Held;
-use crate::rt::{Mutex, NumberMap, lock};
 use crate::types::Types;
 
 /// Holds jobs without a lane until they are tried again, or handed back.

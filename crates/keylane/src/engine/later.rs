@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use keylane_rt::clock::Instant;
+use keylane_rt::{Mutex, lock};
+
 use super::message::{Accepted, Returning};
-use crate::clock::Instant;
-use crate::rt::{Mutex, lock};
 use crate::types::Types;
 
 /// Messages that are placed in their lanes when their start time has come.

@@ -1,12 +1,13 @@
 //! What keys remember when their lanes are gone: versions and rates.
 
+use keylane_rt::clock::Instant;
+use keylane_rt::unwind::shielded;
+
 use super::Engine;
 use super::message::WakeUp;
-use crate::clock::Instant;
 use crate::discipline::Forgotten;
 use crate::rate::Remembered;
 use crate::types::Spec;
-use crate::unwind::shielded;
 
 impl<T: Spec> Engine<T> {
     /// Records the last version of a key whose lane is removed. Under the shard's lock, so that the

@@ -1,12 +1,13 @@
 //! Makes one message of several, as the user's function says.
 
+use keylane_lanes::Few;
+use keylane_rt::unwind::caught;
+
 use super::message::{Envelope, Parked};
 use super::outcome::{Outcome, Tally};
 use super::{Engine, HandedBack};
 use crate::error::Failure;
-use crate::lanes::Few;
 use crate::types::Spec;
-use crate::unwind::caught;
 
 impl<T: Spec> Engine<T> {
     /// Merges messages outside of their lane, because the merge function is user code.

@@ -1,14 +1,15 @@
 //! What starts next in a lane.
 
+use keylane_lanes::{Effects, Hold, Next};
+use keylane_rt::clock::{self, Instant};
+use keylane_rt::unwind::cloned;
+
 use super::lane::{LaneEffects, open};
 use super::message::{Job, Parked, Queued, Work};
 use super::outcome::{Outcome, Tally};
 use super::step::AfterUnlock;
 use super::{Engine, Lane};
-use crate::clock::{self, Instant};
-use crate::lanes::{Effects, Hold, Next};
 use crate::types::Spec;
-use crate::unwind::cloned;
 
 /// What follows from a plain lane that took the slow path.
 type Slow<T> = (LaneEffects<T>, Option<AfterUnlock<T>>);

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use keylane_rt::cut;
+use keylane_rt::unwind::shielded;
+
 use super::events::{Event, Events, SourceEvent};
 use super::message::{GivenUp, Held};
 use super::{Engine, Stage};
 use crate::error::Failure;
-use crate::observe::trace::cut;
 use crate::types::Spec;
-use crate::unwind::shielded;
 
 /// Most characters kept of the error of a store of leases.
 const LONGEST_WHY: usize = 256;

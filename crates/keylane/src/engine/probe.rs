@@ -3,14 +3,14 @@
 //! The engine calls this to record what has happened. Nothing here changes what the engine does,
 //! and nothing here knows the engine: questions about a lane come as closures.
 
+use keylane_rt::unwind::{caught, dropped, shielded};
+use keylane_rt::{Handle, clock};
+
 use super::events::{Event, Feed};
 use crate::adaptive::Meter;
-use crate::clock;
 use crate::observe::facade::Facade;
 use crate::observe::hot_keys::HotKeys;
 use crate::observe::{Counters, Watchdog};
-use crate::rt::Handle;
-use crate::unwind::{caught, dropped, shielded};
 
 pub(crate) struct Probe<K> {
     pub(crate) counters: Counters,

@@ -1,14 +1,14 @@
 //! A source takes messages back: what has not started is handed back.
 
+use keylane_lanes::Effects;
+use keylane_rt::unwind::{caught, cloned};
+use keylane_rt::{Arc, clock};
+
 use super::message::{Accepted, Held, Parked, Queued};
 use super::outcome::Tally;
 use super::sources::{RevokedSlots, SourceSlot};
 use super::{Engine, Lane};
-use crate::clock;
-use crate::lanes::Effects;
-use crate::rt::Arc;
 use crate::types::Spec;
-use crate::unwind::{caught, cloned};
 
 impl<T: Spec> Engine<T> {
     /// Hands back what this source has marked as revoked and what has not started: in the ready

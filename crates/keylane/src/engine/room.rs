@@ -3,13 +3,14 @@
 //! Messages behind failing jobs, and above the limit of their lane, return their room and are
 //! counted as *stalled*, up to a limit of their own.
 
+use keylane_lanes::{Change, Stall};
+use keylane_rt::Semaphore;
+use keylane_rt::atomic::{AtomicUsize, Ordering};
+use keylane_rt::unwind::shielded;
+
 use super::lane::Lane;
 use super::message::{Charge, Obligation, Parked, Standing};
-use crate::lanes::{Change, Stall};
-use crate::rt::Semaphore;
-use crate::rt::atomic::{AtomicUsize, Ordering};
 use crate::types::Spec;
-use crate::unwind::shielded;
 
 /// Counters of full lanes, by their keys' hashes. While a lane is full, only one key in this many
 /// has to check its own lane before it sends.

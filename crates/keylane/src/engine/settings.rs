@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
+use keylane_lanes::{
+    AtLimit, BatchRules, CoalesceRules, Gcra, PlanRules, Rules, SequenceRules, Survivor,
+};
+use keylane_rt::Arc;
+use keylane_rt::clock::Instant;
+use keylane_source::lease::LaneLeases;
+
 use crate::adaptive::Adaptive;
-use crate::clock::Instant;
 use crate::discipline::{Delayed, Discipline, How};
-use crate::lanes::{AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor};
-use crate::lease::LaneLeases;
 use crate::letter::{OnExhausted, Sink};
 use crate::observe::trace::ShowKey;
-use crate::rate::{Gcra, Rate};
+use crate::rate::Rate;
 use crate::retry::{Retry, RetryBudget};
-use crate::rt::Arc;
 
 /// What happens when a message meets a lane that is at its capacity.
 ///

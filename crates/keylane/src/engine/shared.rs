@@ -3,6 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use keylane_lanes::{LaneMap, Ranked, Ready, Recruit, Rules, RunnerLimits};
+use keylane_rt::atomic::{AtomicBool, AtomicUsize, Ordering};
+use keylane_rt::clock::Instant;
+use keylane_rt::unwind::shielded;
+use keylane_rt::{self as rt, Arc, Handle, Mutex, OwnLine, mpsc};
+
 use super::clocks::Clocks;
 use super::end::Report;
 use super::end::ShutdownState;
@@ -16,16 +22,11 @@ use super::settings::{Settings, Share};
 use super::sources::Sources;
 use super::tasks::RunningTasks;
 use crate::adaptive::Meter;
-use crate::clock::Instant;
 use crate::handler::Details;
-use crate::lanes::{LaneMap, Ranked, Ready, Recruit, Rules, RunnerLimits};
 use crate::observe::Stats;
 use crate::observe::trace::Shown;
 use crate::rate::RateMemory;
-use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::rt::{self, Arc, Handle, Mutex, OwnLine, mpsc};
 use crate::types::{Spec, Types};
-use crate::unwind::shielded;
 
 pub(crate) type Spawn<T> = Box<dyn Fn(&Arc<Engine<T>>) + Send + Sync>;
 

@@ -11,10 +11,10 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::rt::atomic::{AtomicBool, Ordering};
-use crate::rt::{Mutex, lock, oneshot};
-use crate::source::{LetterCause, Outcome, StartLater};
-use crate::unwind::shielded;
+use keylane_rt::atomic::{AtomicBool, Ordering};
+use keylane_rt::unwind::shielded;
+use keylane_rt::{Mutex, lock, oneshot};
+use keylane_source::{LetterCause, Outcome, StartLater};
 
 /// Is told of attempts before they start, by slot, where a source counts them.
 pub(crate) trait SlotGuard: Send + Sync {

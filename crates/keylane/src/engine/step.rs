@@ -1,16 +1,17 @@
 //! A step: a lane decides, and what must be seen together with its decision is applied.
 //!
 //! A lane decides under the lock of its shard and writes what follows into
-//! [`Effects`](crate::lanes::Effects). [`Engine::step`] applies the first part of them under that
+//! [`Effects`](keylane_lanes::Effects). [`Engine::step`] applies the first part of them under that
 //! lock; once the lock is released, it returns room and wakes the router. The rest is for
 //! [`Engine::apply`].
+
+use keylane_lanes::{Keep, Out};
+use keylane_rt::clock::Instant;
 
 use super::Engine;
 use super::lane::{Lane, LaneEffects};
 use super::room::{Freed, change_gauge};
-use crate::clock::Instant;
 use crate::discipline::Forgotten;
-use crate::lanes::{Keep, Out};
 use crate::types::{Spec, Types};
 
 /// Work that a step leaves for the time after the lock of the shard is released. Most steps leave

@@ -1,7 +1,8 @@
 //! The tasks of all runners, so that `abort` can drop the jobs in flight.
 
+use keylane_rt::{AbortHandle, Arc, Mutex, lock};
+
 use crate::handler::Details;
-use crate::rt::{AbortHandle, Arc, Mutex, lock};
 
 /// The handles of the running runners, by their number.
 #[derive(Debug)]

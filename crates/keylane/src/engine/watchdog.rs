@@ -10,10 +10,11 @@
 
 use std::time::Duration;
 
+use keylane_rt::clock::{self, Instant};
+use keylane_rt::{self as rt, Arc};
+
 use super::{Engine, Stage};
-use crate::clock::{self, Instant};
 use crate::observe::StuckPolls;
-use crate::rt::{self, Arc};
 use crate::types::Spec;
 
 /// Runs until the dispatcher is inactive, or has ended.

@@ -5,10 +5,10 @@
 
 #[cfg(feature = "metrics")]
 mod imp {
+    use keylane_rt::{Mutex, lock};
     use metrics::{Counter, Gauge, Histogram, Label};
 
     use crate::observe::Stats;
-    use crate::rt::{Mutex, lock};
 
     /// Handles are looked up once, when the dispatcher starts.
     pub(crate) struct Facade {
@@ -111,8 +111,9 @@ mod imp {
 mod stopwatch {
     use std::time::Duration;
 
+    use keylane_rt::clock::{self, Instant};
+
     use super::Facade;
-    use crate::clock::{self, Instant};
 
     /// Times one attempt.
     #[derive(Debug)]
@@ -161,8 +162,9 @@ mod imp {
 mod stopwatch {
     use std::time::Duration;
 
+    use keylane_rt::clock::Instant;
+
     use super::Facade;
-    use crate::clock::Instant;
 
     #[derive(Debug)]
     pub(crate) struct Stopwatch;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::rt::atomic::{AtomicU64, Ordering};
+use keylane_rt::atomic::{AtomicU64, Ordering};
 
 /// A snapshot of counters and gauges.
 ///

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use crate::clock::Instant;
+use keylane_rt::clock::Instant;
 
 /// The mark of one thread.
 #[derive(Debug, Default)]
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_poll_that_lasts_is_reported_once() {
         let mut polls = StuckPolls::default();
-        let start = crate::clock::now();
+        let start = keylane_rt::clock::now();
         let mark = PollMark::start(1, 42);
         assert_eq!(polls.look(1, start, LIMIT), []);
         assert_eq!(
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn many_short_polls_are_not_one_long_one() {
         let mut polls = StuckPolls::default();
-        let start = crate::clock::now();
+        let start = keylane_rt::clock::now();
         for second in 0..5 {
             let _mark = PollMark::start(3, 42);
             assert_eq!(polls.look(3, start + second * LIMIT, LIMIT), []);

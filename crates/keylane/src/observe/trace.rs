@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use keylane_rt::cut;
 use tracing::Span;
 
 /// How a key is shown: as text by choice, else as its hash.
@@ -37,27 +38,6 @@ fn text_of<K>(key: &K, show: ShowKey<K>) -> String {
         std::mem::forget(panic);
         "a key whose `Debug` panics".to_owned()
     })
-}
-
-/// Escapes what could break a line, and cuts to `longest` characters.
-pub(crate) fn cut(text: String, longest: usize) -> String {
-    // Most texts are short and plain.
-    if text.len() <= longest && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return text;
-    }
-    let mut short = String::new();
-    for (n, c) in text.chars().enumerate() {
-        if n == longest {
-            short.push('…');
-            break;
-        }
-        if c.is_control() {
-            short.extend(c.escape_default());
-        } else {
-            short.push(c);
-        }
-    }
-    short
 }
 
 /// Whether spans of attempts are looked at.

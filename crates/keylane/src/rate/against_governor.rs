@@ -25,7 +25,7 @@ fn emission() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(crate::trials::cases(1_000))]
+    #![proptest_config(testkit_cases::cases(1_000))]
 
     /// `governor` rounds the time between two starts down and we round it up, so only quotas are
     /// compared that need no rounding.

@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::prehashed::BuildPrehashed;
-use crate::rt::{Arc, Mutex, Semaphore, lock};
+use keylane_rt::{Arc, BuildPrehashed, Mutex, Semaphore, lock};
 
 /// Most keys that are remembered unless their number cannot be held back: about 20 MB.
 const KEYS: usize = 1 << 19;

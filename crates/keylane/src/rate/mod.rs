@@ -1,8 +1,5 @@
 //! How often something may start.
 
-mod gcra;
-pub(crate) use gcra::Gcra;
-
 mod memory;
 pub(crate) use memory::{RateMemory, Remembered};
 

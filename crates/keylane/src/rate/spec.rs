@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::Gcra;
+use keylane_lanes::Gcra;
+
 use crate::error::BuildError;
 
 /// So many starts per period, and how many of them may come at once.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use keylane_rt::clock::Instant;
 
 /// A limit on retries over all lanes, so that an outage downstream is not answered by a storm.
 ///
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_outage_gets_the_floor_and_no_more() {
-        let start = crate::clock::now();
+        let start = keylane_rt::clock::now();
         let mut bucket = Bucket::new(RetryBudget::new().ratio(0.5).min_per_second(10), start);
         let mut granted = 0;
         let mut now = start;
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn traffic_earns_retries() {
-        let start = crate::clock::now();
+        let start = keylane_rt::clock::now();
         let mut bucket = Bucket::new(RetryBudget::new().ratio(0.5).min_per_second(1), start);
         assert_eq!(granted(&mut bucket, start, 0), 1);
         assert!(bucket.withdraw(start, 1).is_err());
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_was_earned_lasts_for_a_while_and_not_for_ever() {
-        let start = crate::clock::now();
+        let start = keylane_rt::clock::now();
         let budget = RetryBudget::new().ratio(1.0).min_per_second(1);
         let after = |wait: u64, handled| {
             let mut bucket = Bucket::new(budget, start);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_wait_is_for_what_is_missing() {
-        let start = crate::clock::now();
+        let start = keylane_rt::clock::now();
         let mut bucket = Bucket::new(RetryBudget::new().ratio(0.0).min_per_second(4), start);
         assert_eq!(granted(&mut bucket, start, 0), 4);
         let (eighth, quarter) = (Duration::from_millis(125), Duration::from_millis(250));
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_wait_is_long_enough() {
-        let start = crate::clock::now();
+        let start = keylane_rt::clock::now();
         let mut bucket = Bucket::new(RetryBudget::new().ratio(0.0).min_per_second(7), start);
         let mut now = start;
         let mut refused_in_a_row = 0;

@@ -247,7 +247,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::trials::cases(256))]
+        #![proptest_config(testkit_cases::cases(256))]
 
         #[test]
         fn a_lane_is_one_of_them(point: u64, count in 1..=usize::MAX) {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::trials::cases(24))]
+        #![proptest_config(testkit_cases::cases(24))]
 
         #[test]
         fn keys_in_any_distance_are_spread(

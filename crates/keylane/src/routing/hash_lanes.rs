@@ -4,11 +4,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 
+use keylane_rt::{Arc, oneshot};
+
 use super::hash::{lane_of, point_of};
 use crate::dispatcher::{Builder, Dispatcher};
 use crate::engine::{Layout, MOST_LANES};
 use crate::error::ResizeError;
-use crate::rt::{Arc, oneshot};
 
 /// A dispatcher with a fixed number of lanes, each for many keys, that can be changed while it
 /// runs.

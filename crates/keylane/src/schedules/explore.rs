@@ -3,10 +3,9 @@
 use std::env;
 use std::future::Future;
 
+use keylane_rt as rt;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::{Config, MaxSteps, Runner};
-
-use crate::rt;
 
 /// The number of schedules over all scenarios.
 const SCHEDULES: usize = 100_000;

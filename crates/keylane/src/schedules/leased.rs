@@ -7,14 +7,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
+use keylane_rt::atomic::{AtomicBool, AtomicU64};
+use keylane_source::lease::{LaneLease, LaneLeases, LeaseError};
 use tokio::time::Instant;
 
 use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, Key, Message, Orders, task};
-use crate::lease::{LaneLease, LaneLeases, LeaseError};
-use crate::rt::atomic::{AtomicBool, AtomicU64};
 use crate::{Dispatcher, clock, rt};
 
 /// Grants a lease after a while, or fails; and takes it away at any moment. Never are there two of

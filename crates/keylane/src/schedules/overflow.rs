@@ -86,7 +86,7 @@ pub(super) async fn reject() {
                 for number in numbers {
                     let sent = loop {
                         match orders.send(message(1, number)).await {
-                            Err(SendError::LaneFull(_)) => crate::rt::yield_now().await,
+                            Err(SendError::LaneFull(_)) => keylane_rt::yield_now().await,
                             sent => break sent,
                         }
                     };

@@ -1,10 +1,11 @@
 //! The concurrency limit changes while jobs wait.
 
+use keylane_rt::{self as rt, Arc, Semaphore};
+
 use super::Witness;
 use super::explore::pause;
 use super::witness::{Act, Hasher, Message, Orders};
 use crate::adaptive::Decided;
-use crate::rt::{self, Arc, Semaphore};
 use crate::{Adaptive, Dispatcher};
 
 /// Two handlers wait for each other, and the limit is one until the test raises it. The raised

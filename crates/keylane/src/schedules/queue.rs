@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Duration;
 
+use keylane_queue::{EnqueueError, Lease, LeaseError, Queue, Redelivery, Report};
+use keylane_rt as rt;
 use shuttle_tokio::task::JoinHandle;
 
 use super::explore::pause;
 use super::witness::{Hasher, Key, task};
-use crate::queue::{EnqueueError, Lease, LeaseError, Queue, Redelivery, Report};
-use crate::rt;
 
 /// A key, and a number that counts up within the key.
 type Job = (Key, u32);

@@ -123,7 +123,7 @@ async fn leave<M: Send + 'static>(lanes: HashLanes<M, (), &'static str>) {
     let engine = Arc::downgrade(&lanes.engine);
     drop(lanes);
     while engine.strong_count() > 0 {
-        crate::rt::yield_now().await;
+        keylane_rt::yield_now().await;
     }
 }
 
@@ -194,7 +194,7 @@ pub(super) async fn meets_the_end() {
         }));
     }
     pause().await;
-    let drains = crate::rt::one_in(2);
+    let drains = keylane_rt::one_in(2);
     let ending = match drains {
         true => lanes.drain(),
         false => lanes.close(),

@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
+use keylane_rt as rt;
+use keylane_semaphore::{Acquire, KeyedPermit, Reservation};
 use shuttle_tokio::task::JoinHandle;
 
 use super::explore::pause;
 use super::witness::{Hasher, Key, task};
 use crate::KeyedSemaphore;
-use crate::rt;
-use crate::semaphore::{Acquire, KeyedPermit, Reservation};
 
 /// The semaphore of one execution, and what was recorded.
 #[derive(Clone)]

@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use keylane_source::{
+    Deliveries, Delivery, Features, Generation, Received, Settlement, Source, SourceError,
+};
+
 use super::explore::pause;
 use super::witness::Hasher;
 use crate::error::BoxError;
-use crate::source::{
-    Deliveries, Delivery, Features, Generation, Received, Settlement, Source, SourceError,
-};
 use crate::{
     Builder, Coalesce, DeadLetter, DeadLetterSink, Dispatcher, IntakeSettings, OnExhausted, Retry,
     Sequence, rt,

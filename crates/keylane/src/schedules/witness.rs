@@ -333,7 +333,7 @@ impl Witness {
         let engine = Arc::downgrade(&orders.engine);
         drop(orders);
         while engine.strong_count() > 0 {
-            crate::rt::yield_now().await;
+            keylane_rt::yield_now().await;
         }
         let seen = self.seen();
         assert!(seen.wrong.is_empty(), "{:#?}", seen.wrong);

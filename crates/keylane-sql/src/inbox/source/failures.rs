@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use keylane::source::Deliveries;
+use keylane_source::Deliveries;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use keylane::source::{NotedAttempts, Outcome, StartGuard, StartLater};
+use keylane_source::{NotedAttempts, Outcome, StartGuard, StartLater};
 use tokio::sync::{Notify, watch};
 
 use super::super::lane::LaneId;

@@ -141,7 +141,7 @@ impl Unkept {
 
 #[cfg(test)]
 mod tests {
-    use keylane::source::Deliveries;
+    use keylane_source::Deliveries;
     use tokio::time::Instant;
 
     use super::*;

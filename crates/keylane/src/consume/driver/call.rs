@@ -8,9 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
-
-use crate::clock::{self, Alarm, Instant};
-use crate::source::SourceError;
+use keylane_rt::clock::{self, Alarm, Instant};
+use keylane_source::SourceError;
 
 /// Longer than any wait whose end matters.
 pub(super) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -9,6 +9,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
+use keylane_rt::clock::{self, Alarm, Instant};
+use keylane_rt::unwind::dropped;
+use keylane_source::{Source, SourceError};
 
 use super::super::control::Command;
 use super::super::held::Standing;
@@ -16,10 +19,7 @@ use super::super::revocation::SWEEP;
 use super::call::{Trouble, alarm_after, later};
 use super::revoking::end_what_is_not_held;
 use super::state::{Driver, Phase};
-use crate::clock::{self, Alarm, Instant};
 use crate::engine::Revoked;
-use crate::source::{Source, SourceError};
-use crate::unwind::dropped;
 use crate::watching::SourceEvent;
 
 /// The first pause before a source that failed is opened again.

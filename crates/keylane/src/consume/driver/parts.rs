@@ -3,10 +3,11 @@
 use std::fmt;
 use std::hash::Hash;
 
+use keylane_rt::clock::{self, Instant};
+use keylane_source::Source;
+
 use super::super::parts::Saying;
 use super::state::Driver;
-use crate::clock::{self, Instant};
-use crate::source::Source;
 use crate::watching::SourceEvent;
 
 impl<K, M, O, E, S> Driver<K, M, O, E, S>
@@ -19,11 +20,12 @@ where
 {
     /// Takes what the source says of its parts.
     pub(super) fn hear_of_parts(&mut self) {
-        if self.deliveries.parts.is_empty() {
+        let news = self.deliveries.take_parts();
+        if news.is_empty() {
             return;
         }
         let now = clock::now();
-        for news in std::mem::take(&mut self.deliveries.parts) {
+        for news in news {
             if let Some(saying) = self.parts.hear(news, now) {
                 self.say(saying);
             }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
+use keylane_rt::clock;
+use keylane_rt::unwind::{caught, dropped};
+use keylane_source::{Deliveries, Delivery, Outcome, Settlement, Source};
+
 use super::super::held::{Held, Standing};
 use super::super::settings::Guarantee;
 use super::call::{Trouble, call, later};
 use super::state::{Driver, Phase};
-use crate::clock;
-use crate::source::{Deliveries, Delivery, Outcome, Settlement, Source};
-use crate::unwind::{caught, dropped};
 
 /// What is wrong with a message that cannot be placed.
 const UNPLACEABLE: &str = "a message has no key, or is larger than the capacity";
@@ -35,9 +36,8 @@ where
             self.heard_at = clock::now();
         }
         self.hear_of_parts();
-        let dead_lettered = std::mem::take(&mut self.deliveries.dead_lettered);
-        let mut deliveries = std::mem::take(&mut self.deliveries.deliveries);
-        self.deliveries.bytes = 0;
+        let dead_lettered = self.deliveries.take_dead_lettered();
+        let mut deliveries = self.deliveries.take();
         let received = deliveries.len() as u64 + dead_lettered;
         if let Phase::Stopping { .. } = self.phase {
             // It had no room. Nothing more goes into the lanes.
@@ -80,9 +80,7 @@ where
             }
         }
         // The same memory for the next ones.
-        if self.deliveries.deliveries.capacity() == 0 {
-            self.deliveries.deliveries = deliveries;
-        }
+        self.deliveries.reuse(deliveries);
     }
 
     fn hold(&mut self, delivery: &Delivery<M, S::Position>) -> Option<u32> {

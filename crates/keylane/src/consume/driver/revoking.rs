@@ -4,15 +4,16 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
+use keylane_rt::clock::{self, Instant};
+use keylane_source::{Generation, Source};
+
 use super::super::guard::PositionGuard;
 use super::super::held::{Held, Standing};
 use super::super::revocation::{Due, Revocation};
 use super::call::call;
 use super::state::{Driver, Phase};
-use crate::clock::{self, Instant};
 use crate::engine::{Revoked, Sources};
 use crate::slots::Slots;
-use crate::source::{Generation, Source};
 use crate::watching::SourceEvent;
 
 impl<K, M, O, E, S> Driver<K, M, O, E, S>

@@ -7,15 +7,16 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use keylane_rt::clock::{self, Alarm, Instant};
+use keylane_rt::unwind::caught;
+use keylane_rt::{self as rt, Arc};
+use keylane_source::{Received, Source, SourceError};
+
 use super::super::control::Command;
 use super::super::held::Standing;
 use super::call::{FAR, Trouble, later, panicked};
 use super::state::{Driver, Phase};
-use crate::clock::{self, Alarm, Instant};
 use crate::engine::Revoked;
-use crate::rt::{self, Arc};
-use crate::source::{Received, Source, SourceError};
-use crate::unwind::caught;
 
 /// With less than this share of `held` free, what settles is read in batches of that share: the source
 /// could hand over no more than what has settled, and each turn costs as much as several messages.
@@ -129,9 +130,8 @@ where
             alarm.reset(at);
             alarm
         });
-        self.deliveries.room = room;
-        self.deliveries.room_bytes = room_bytes;
-        self.deliveries.until = later(self.heard_at, self.settings.stall_after / 2).into();
+        let until = later(self.heard_at, self.settings.stall_after / 2).into();
+        self.deliveries.make_room(room, room_bytes, until);
         self.source_first = !self.source_first;
         let (source_first, is_behind) = (self.source_first, self.is_behind);
 

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::hash::Hash;
 
+use keylane_rt::clock::{self, Instant};
+use keylane_rt::unwind::caught;
+use keylane_source::{Outcome, Settlement, Source, SourceError, SourceLetter};
+
 use super::super::held::Standing;
 use super::super::report::IntakeStats;
 use super::call::{Trouble, call, later, panicked};
 use super::state::{Driver, Phase};
-use crate::clock::{self, Instant};
 use crate::engine::{LetterRequest, SlotGuard};
-use crate::source::{Outcome, Settlement, Source, SourceError, SourceLetter};
-use crate::unwind::caught;
 
 impl<K, M, O, E, S> Driver<K, M, O, E, S>
 where

@@ -4,6 +4,10 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
+use keylane_rt::clock::{Alarm, Instant};
+use keylane_rt::{Arc, cut, mpsc};
+use keylane_source::{Deliveries, Features, Outcome, Settlement, Source};
+
 use super::super::control::{Command, Control};
 use super::super::guard::PositionGuard;
 use super::super::held::Held;
@@ -12,14 +16,10 @@ use super::super::parts::Parts;
 use super::super::report::{IntakeState, IntakeStats};
 use super::super::revocation::Revocation;
 use super::super::settings::{Guarantee, IntakeSettings};
-use crate::clock::{Alarm, Instant};
 use crate::dispatcher::Dispatcher;
 use crate::engine::{GuardedStarts, LetterRequest, Registration, SlotGuard, SourceSlot};
 use crate::error::ConsumeError;
-use crate::observe::trace::cut;
-use crate::rt::{Arc, mpsc};
 use crate::slots::Slots;
-use crate::source::{Deliveries, Features, Outcome, Settlement, Source};
 use crate::types::Of;
 use crate::watching::SourceEvent;
 

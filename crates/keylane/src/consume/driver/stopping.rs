@@ -3,10 +3,11 @@
 use std::fmt;
 use std::hash::Hash;
 
+use keylane_rt::clock::Instant;
+use keylane_source::Source;
+
 use super::call::call;
 use super::state::{Driver, Phase};
-use crate::clock::Instant;
-use crate::source::Source;
 use crate::watching::SourceEvent;
 
 impl<K, M, O, E, S> Driver<K, M, O, E, S>

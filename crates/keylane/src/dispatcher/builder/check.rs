@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use keylane_lanes::{CLASSES, OnGap};
+use keylane_rt as rt;
+
 use super::settings::Config;
-use crate::discipline::{Discipline, OnGap, Sequence};
+use crate::discipline::{Discipline, Sequence};
 use crate::engine::{MOST_LANES, Overflow};
 use crate::error::BuildError;
-use crate::lanes::CLASSES;
 use crate::letter::OnExhausted;
-use crate::rt;
 
 /// Each shard is a lock and a table; more of them than this are of no use.
 const MOST_SHARDS: usize = 1 << 16;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use keylane_lanes::BatchRules;
+
 use super::settings::Builder;
 use crate::discipline::{Coalesce, Delayed, Discipline, Sequence};
 use crate::engine::Share;
-use crate::lanes::BatchRules;
 
 impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// Keeps at most one message of a key in flight and at most one waiting: see [`Coalesce`].

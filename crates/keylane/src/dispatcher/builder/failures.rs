@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use keylane_rt::Arc;
+
 use super::settings::Builder;
 use crate::letter::{DeadLetterSink, OnExhausted};
 use crate::retry::{Retry, RetryBudget};
-use crate::rt::Arc;
 
 impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// Drops an attempt that takes longer, as failed with

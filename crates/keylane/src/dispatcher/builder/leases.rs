@@ -1,8 +1,9 @@
 //! Lanes that are exclusive across processes.
 
+use keylane_rt::Arc;
+use keylane_source::lease::LaneLeases;
+
 use super::settings::Builder;
-use crate::lease::LaneLeases;
-use crate::rt::Arc;
 
 impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// Starts messages of a key only while the lease of that key is held: across all processes whose

@@ -5,12 +5,13 @@ use std::fmt;
 use std::hash::{Hash, RandomState};
 use std::marker::PhantomData;
 
+use keylane_rt::Arc;
+
 use crate::discipline::Sequence;
 use crate::dispatcher::address::{ClassOf, Lifetime, Weigh};
 use crate::dispatcher::handle::Dispatcher;
 use crate::engine::{Layout, Placing, Settings};
 use crate::rate::Rate;
-use crate::rt::Arc;
 
 /// Builds a [`Dispatcher`]: the key and the handler must be given, everything else has a default.
 ///

@@ -4,9 +4,12 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
+use keylane_lanes::{BatchRules, RunnerLimits};
+use keylane_rt::clock::Ticker;
+use keylane_rt::{self as rt, Arc, Handle, mpsc};
+
 use super::settings::{Builder, Config};
 use crate::batch::{BatchAnswer, BatchHandler};
-use crate::clock::Ticker;
 use crate::discipline::{Discipline, Recorded, Version};
 use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
@@ -16,9 +19,7 @@ use crate::engine::{
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
-use crate::lanes::{BatchRules, RunnerLimits};
 use crate::rate::Rate;
-use crate::rt::{self, Arc, Handle, mpsc};
 use crate::types::{Of, Spec};
 
 impl<K, M, E, F, S> Builder<K, M, E, F, S>
@@ -101,7 +102,9 @@ where
         } = self;
         let share = config.take_share()?;
         let runtime = rt::runtime().ok_or(BuildError::NoRuntime)?;
-        rt::check_timers()?;
+        if !rt::has_timers() {
+            return Err(BuildError::NoTimers);
+        }
 
         let hasher = Arc::new(hasher);
         let places = config.placing.take().map(|placing| {

@@ -1,11 +1,11 @@
 //! Carries out what an operator decides about one key. Each decision is one visit to the lane.
 
+use keylane_lanes::{Decision, Effects, Out, Undecidable};
+use keylane_rt::{Arc, clock};
+
 use super::super::Engine;
 use super::super::message::Work;
 use super::super::outcome::Tally;
-use crate::clock;
-use crate::lanes::{Decision, Effects, Out, Undecidable};
-use crate::rt::Arc;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {

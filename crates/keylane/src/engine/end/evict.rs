@@ -1,5 +1,8 @@
 //! Evicts messages: hands back what will not be handled.
 
+use keylane_lanes::{Effects, Evicted, Keep, Opening, Out};
+use keylane_rt::unwind::{caught, cloned};
+
 use super::super::Engine;
 use super::super::LeaseTable;
 use super::super::lane::{Gate, Lane, open};
@@ -7,10 +10,8 @@ use super::super::message::{Held, Job, Parked, Queued, Work};
 use super::super::outcome::Tally;
 use super::super::room::change_gauge;
 use super::report::HandedBack;
-use crate::lanes::{Effects, Evicted, Keep, Opening, Out};
 use crate::letter::OnExhausted;
 use crate::types::{Spec, Types};
-use crate::unwind::{caught, cloned};
 
 impl<T: Spec> Engine<T> {
     /// Hands back a job that will not start, and everything parked behind it.

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use futures::task::AtomicWaker;
+use keylane_rt::atomic::{AtomicBool, AtomicU8, Ordering};
+use keylane_rt::clock::Instant;
+use keylane_rt::{Mutex, OwnLine, lock};
 use tokio_util::sync::CancellationToken;
 
 use super::report::HandedBack;
-use crate::clock::Instant;
-use crate::rt::atomic::{AtomicBool, AtomicU8, Ordering};
-use crate::rt::{Mutex, OwnLine, lock};
 
 /// How far the end has come. It only ever grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::task::Waker;
 
+use keylane_rt::atomic::{AtomicUsize, Ordering};
+use keylane_rt::{Arc, Mutex, lock};
+
 use super::Event;
-use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Arc, Mutex, lock};
 
 /// The engine's end. When it is dropped, all subscribers see the end of the stream.
 pub(crate) struct Feed<K>(Arc<Shared<K>>);
@@ -210,7 +211,7 @@ mod tests {
     use crate::engine::Overflow;
 
     fn now() -> tokio::time::Instant {
-        crate::clock::now().into()
+        keylane_rt::clock::now().into()
     }
 
     fn halted<K>(key: K) -> Option<Event<K>> {

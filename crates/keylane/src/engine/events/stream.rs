@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::Stream;
+use keylane_rt::Arc;
 
 use super::Event;
 use super::feed::{Feed, Found, Shared};
-use crate::rt::Arc;
 
 /// What happens in a dispatcher, from [`events`](crate::Dispatcher::events) on.
 ///

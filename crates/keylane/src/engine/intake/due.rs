@@ -1,11 +1,12 @@
 //! What is due: retries, lanes that wait, delayed messages.
 
+use keylane_lanes::{Due, Effects};
+use keylane_rt::clock::Instant;
+
 use super::super::Engine;
 use super::super::message::{Accepted, Job, Queued, RetryDue, Returning, WakeUp, Work};
 use super::super::outcome::Tally;
-use crate::clock::Instant;
 use crate::discipline::Delayed;
-use crate::lanes::{Due, Effects};
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {

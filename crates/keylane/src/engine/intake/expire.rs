@@ -2,12 +2,13 @@
 
 use std::task::{Context, Poll};
 
+use keylane_lanes::{TICK, later};
+use keylane_rt::Arc;
+use keylane_rt::clock::{self, Alarm, Instant};
+
 use super::super::Engine;
 use super::super::message::Queued;
 use super::super::outcome::Tally;
-use crate::clock::{self, Alarm, Instant};
-use crate::lanes::{TICK, later};
-use crate::rt::Arc;
 use crate::types::Spec;
 
 /// After a scan of the ready queue the router waits a tick, and one more for each so many entries.

@@ -1,15 +1,16 @@
 //! Places a message: in its lane, or in the ready queue as the first job of a new lane.
 
+use keylane_lanes::{Change, Effects, Offered, Stall};
+use keylane_rt::Arc;
+use keylane_rt::clock::{self, Instant};
+
 use super::super::leases::{HeldLease, LeaseTable, Moment};
 use super::super::message::{Accepted, Envelope, Job, JobEnvelope, Parked, Queued, Work};
 use super::super::outcome::{Outcome, Tally};
 use super::super::reshard::{Placed, Resharding};
 use super::super::room::Freed;
 use super::super::{Engine, Lane};
-use crate::clock::{self, Instant};
-use crate::lanes::{Change, Effects, Offered, Stall};
 use crate::observe::hot_keys::DepthFilter;
-use crate::rt::Arc;
 use crate::types::Spec;
 
 /// A burst from the channel on its way into the lanes.
@@ -105,7 +106,7 @@ impl<'a, T: Spec> Placer<'a, T> {
     }
 
     /// Offers a message to a lane with a discipline. If the key has no lane, the message may go
-    /// into the ready queue at once: see [`Rules::enters`](crate::lanes::Rules::enters).
+    /// into the ready queue at once: see [`Rules::enters`](keylane_lanes::Rules::enters).
     // Out of line, to keep the path of plain lanes short.
     #[inline(never)]
     fn offer(&mut self, accepted: Accepted<T>, accepted_at: u64) {

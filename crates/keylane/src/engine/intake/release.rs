@@ -2,9 +2,10 @@
 
 use std::task::Context;
 
+use keylane_rt::Arc;
+use keylane_rt::clock::Alarm;
+
 use super::super::Engine;
-use crate::clock::Alarm;
-use crate::rt::Arc;
 use crate::types::Spec;
 
 /// The router's alarm for jobs that the rate holds back.

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::task::Context;
 
+use keylane_rt::atomic::Ordering;
+use keylane_rt::clock::{self, Alarm};
+
 use super::super::Engine;
 use super::super::message::{Queued, RetryDue};
-use crate::clock::{self, Alarm};
 use crate::retry::{Bucket, RetryBudget};
-use crate::rt::atomic::Ordering;
 use crate::types::Spec;
 
 /// Due retries. The budget is for all lanes together.

@@ -15,6 +15,9 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
+use keylane_rt::clock::{self, Alarm};
+use keylane_rt::{self as rt, Arc, mpsc};
+
 use super::super::message::{Accepted, Queued, Returning, WakeUp};
 use super::super::outcome::Tally;
 use super::super::reshard::Resharding;
@@ -23,9 +26,7 @@ use super::expire::ExpiryAlarm;
 use super::place::Placer;
 use super::release::Release;
 use super::retries::DueRetries;
-use crate::clock::{self, Alarm};
 use crate::observe::hot_keys::DepthFilter;
-use crate::rt::{self, Arc, mpsc};
 use crate::types::Spec;
 
 /// Most messages taken from the channel at once.

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryFutureExt};
+use keylane_lanes::Effects;
+use keylane_rt::clock::{self, Alarm};
+use keylane_rt::unwind::{caught, dropped};
+use keylane_rt::{Arc, mpsc};
+use keylane_source::VersionStore;
 
 use super::super::Engine;
 use super::super::message::StoreRequest;
 use super::super::outcome::Tally;
-use crate::clock::{self, Alarm};
-use crate::discipline::VersionStore;
-use crate::lanes::Effects;
-use crate::rt::{Arc, mpsc};
 use crate::types::Spec;
-use crate::unwind::{caught, dropped};
 
 /// Most concurrent queries to the store.
 const AT_ONCE: usize = 64;

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use keylane_lanes::{Effects, later};
+use keylane_rt::clock::{self, Alarm, Instant};
+use keylane_rt::unwind::{caught, dropped};
+use keylane_rt::{self as rt, Arc, mpsc, unconstrained};
+use keylane_source::lease::{LaneLease, LaneLeases, LeaseError};
 
 use super::super::outcome::Tally;
 use super::super::{Engine, Lane};
 use super::table::{LeaseRequest, LeaseTable};
-use crate::clock::{self, Alarm, Instant};
-use crate::lanes::{Effects, later};
-use crate::lease::{LaneLease, LaneLeases, LeaseError};
-use crate::rt::{self, Arc, mpsc, unconstrained};
 use crate::types::Spec;
-use crate::unwind::{caught, dropped};
 
 /// The first wait after an error. It doubles up to `LONGEST_WAIT`.
 const WAIT: Duration = Duration::from_millis(100);

@@ -3,10 +3,10 @@
 use std::task::Context;
 
 use hashbrown::HashTable;
+use keylane_rt::clock::{self, Instant, Tick, Ticker};
+use keylane_source::lease::LaneLease;
 use tokio_util::sync::DropGuard;
 
-use crate::clock::{self, Instant, Tick, Ticker};
-use crate::lease::LaneLease;
 use crate::slots::Slots;
 
 /// Leases by key.
@@ -375,7 +375,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn tokens_are_whole_whatever_their_size() {
-        let ticker = Ticker::new(&crate::rt::Handle::current());
+        let ticker = Ticker::new(&keylane_rt::Handle::current());
         let until = Some(tokio::time::Instant::now() + Duration::from_secs(60));
         let mut shard = Shard::default();
         let tokens = [0, 7, u32::MAX.into(), u64::from(u32::MAX) + 1, u64::MAX];
@@ -391,7 +391,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_held_up_to_its_end_and_not_longer() {
-        let ticker = Ticker::new(&crate::rt::Handle::current());
+        let ticker = Ticker::new(&keylane_rt::Handle::current());
         let until = tokio::time::Instant::now() + Duration::from_millis(100);
         let mut shard = Shard::default();
         put(&mut shard, 1, 5, Some(until));

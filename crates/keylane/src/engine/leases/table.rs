@@ -2,14 +2,14 @@
 
 use std::task::Context;
 
+use keylane_rt::atomic::{AtomicBool, AtomicUsize, Ordering};
+use keylane_rt::clock::Ticker;
+use keylane_rt::unwind::dropped;
+use keylane_rt::{Arc, Mutex, MutexGuard, OwnLine, lock, mpsc};
+use keylane_source::lease::{LaneLease, LaneLeases};
 use tokio_util::sync::CancellationToken;
 
 use super::shard::{HeldLease, Lease, Moment, Shard, Standing, State};
-use crate::clock::Ticker;
-use crate::lease::{LaneLease, LaneLeases};
-use crate::rt::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::rt::{Arc, Mutex, MutexGuard, OwnLine, lock, mpsc};
-use crate::unwind::dropped;
 
 /// A power of two.
 const SHARDS: usize = 64;

@@ -2,17 +2,17 @@
 
 use std::task;
 
+use keylane_lanes::{Effects, Hold};
+use keylane_rt::unwind::cloned;
+use keylane_rt::{Arc, clock};
+
 use super::super::message::{Envelope, Held, Job, Queued, Work};
 use super::super::outcome::Tally;
 use super::super::{Engine, Lane};
 use super::shard::HeldLease;
 use super::table::Asked;
-use crate::clock;
 use crate::handler::Context;
-use crate::lanes::{Effects, Hold};
-use crate::rt::Arc;
 use crate::types::Spec;
-use crate::unwind::cloned;
 
 /// A job that may have started before, and waits for a lease.
 const WHY: &str = "the lease of its key is not held";

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
-use crate::lanes::Due;
+use keylane_lanes::Due;
+use keylane_rt::clock::Instant;
 
 /// Why a timer wakes a lane, the delayed messages, or the memory of rates.
 #[derive(Debug)]

@@ -2,10 +2,11 @@
 
 use std::ops::{Deref, DerefMut};
 
+use keylane_lanes::Ranked;
+
 use super::obligation::{Envelope, Parked};
 use crate::engine::leases::HeldLease;
 use crate::error::Failure;
-use crate::lanes::Ranked;
 use crate::types::{Spec, Types};
 
 /// A message whose attempt is over, and which is not settled yet.

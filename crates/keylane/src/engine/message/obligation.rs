@@ -1,11 +1,12 @@
 //! What the engine owes for a message, and the messages with it that are no job yet.
 
+use keylane_lanes::Item;
+use keylane_rt::clock::Instant;
+use keylane_rt::oneshot;
+
 use super::charge::Charge;
-use crate::clock::Instant;
 use crate::engine::sources::SourceSlot;
 use crate::error::ReceiptError;
-use crate::lanes::Item;
-use crate::rt::oneshot;
 use crate::types::Types;
 
 /// Where the answer to a submitted message goes.

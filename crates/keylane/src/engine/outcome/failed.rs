@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
+use keylane_lanes::{Effects, Hold};
+use keylane_rt::clock::{self, Instant};
+use keylane_rt::unwind::{caught, cloned};
+use keylane_rt::{Arc, cut};
+
 use super::super::message::{Envelope, Held, Job, Queued, RetryDue, Unsettled, Work};
 use super::super::room::Freed;
 use super::super::{Engine, HandedBack};
 use super::settle::{Outcome, Tally};
 use super::verdict::{Policy, Verdict};
-use crate::clock::{self, Instant};
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::lanes::{Effects, Hold};
-use crate::observe::trace::cut;
 use crate::random;
-use crate::rt::Arc;
 use crate::types::Spec;
-use crate::unwind::{caught, cloned};
 
 /// Most characters kept of an error, as the reason why a lane waits.
 const LONGEST_WHY: usize = 256;

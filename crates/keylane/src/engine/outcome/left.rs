@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use keylane_lanes::{Left, Taken};
+use keylane_rt::clock;
+use keylane_rt::unwind::cloned;
+
 use super::super::message::{Accepted, Held, Job, Parked, Work};
 use super::super::{Engine, HandedBack, Overflow, Stage};
 use super::{Outcome, Tally};
-use crate::clock;
 use crate::error::Failure;
-use crate::lanes::{Left, Taken};
 use crate::types::Spec;
-use crate::unwind::cloned;
 
 /// How long a message waits whose version is here already, before it is looked at again.
 const REPEATED_WAIT: Duration = Duration::from_millis(100);
@@ -86,7 +87,7 @@ impl<T: Spec> Engine<T> {
         self.place_later(accepted, envelope.accepted_at, until);
         // Otherwise the model's time would outrun the attempt that this waits for.
         #[cfg(keylane_shuttle)]
-        crate::rt::linger();
+        keylane_rt::linger();
     }
 
     /// Settles a head that was taken out of its lane.

@@ -1,12 +1,13 @@
 //! Settles messages. Each message is settled once, and only here.
 
+use keylane_rt::unwind::{caught, cloned, dropped};
+use keylane_source::Outcome as SourceOutcome;
+
 use super::super::Engine;
 use super::super::message::{Accepted, Envelope, Obligation, Parked, Standing, take_lost};
 use super::super::{HandedBack, Reply, Stage};
 use crate::error::{Failure, ReceiptError};
-use crate::source::Outcome as SourceOutcome;
 use crate::types::{Spec, Types};
-use crate::unwind::{caught, cloned, dropped};
 
 /// How a message was settled.
 pub(in super::super) enum Outcome<T: Types> {
@@ -199,7 +200,7 @@ impl<T: Spec> Engine<T> {
         let Some(share) = &self.share else {
             return merged;
         };
-        let again = |failure: &Failure<T::Error>| failure.again(share.failure);
+        let again = |failure: &Failure<T::Error>| failure.map(share.failure);
         match outcome {
             Some(Outcome::Done(answer)) => Ok((share.answer)(answer)),
             Some(Outcome::DeadLettered(failure)) => Err(ReceiptError::DeadLettered(again(failure))),

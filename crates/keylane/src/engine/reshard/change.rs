@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use keylane_lanes::{Effects, Opening};
+use keylane_rt::unwind::shielded;
+use keylane_rt::{Arc, lock, oneshot};
+
 use super::super::lane::open;
 use super::super::message::{Accepted, Envelope, Job, Parked, Returning};
 use super::super::outcome::{Outcome, Tally};
 use super::super::{Engine, Overflow};
 use super::layout::Places;
-use crate::lanes::{Effects, Opening};
-use crate::rt::{Arc, lock, oneshot};
 use crate::types::{Spec, Types};
-use crate::unwind::shielded;
 
 /// Carries out changes, in the router.
 pub(crate) struct Resharding<T: Spec> {

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use keylane_rt::atomic::{AtomicUsize, Ordering};
+use keylane_rt::unwind::shielded;
+use keylane_rt::{Arc, Mutex, Semaphore, lock, oneshot};
+
 use super::super::lane::Gate;
-use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Arc, Mutex, Semaphore, lock, oneshot};
-use crate::unwind::shielded;
 
 /// Most lanes whose number may change. A change looks at each old lane once; more lanes are better
 /// served by a key of its own for each.

@@ -4,17 +4,18 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
+use keylane_rt::Arc;
+use keylane_rt::clock::{self, Alarm};
+use keylane_rt::unwind::caught;
+
 use crate::adaptive::Started;
-use crate::clock::{self, Alarm};
 use crate::engine::Engine;
 use crate::error::Failure;
 use crate::handler::Context;
 use crate::observe::PollMark;
 use crate::observe::facade::Stopwatch;
 use crate::observe::trace;
-use crate::rt::Arc;
 use crate::types::Spec;
-use crate::unwind::caught;
 
 /// What few attempts need. Behind one pointer, which is null for the others, because every job in
 /// flight has one.

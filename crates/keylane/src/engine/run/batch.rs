@@ -4,21 +4,20 @@ use std::future::Future;
 use std::marker::PhantomData;
 
 use futures::FutureExt;
+use keylane_lanes::Effects;
+use keylane_rt::unwind::{caught, cloned};
+use keylane_rt::{Arc, clock};
 
 use super::in_flight::InFlight;
 use super::invoke::Invoke;
 use super::kept::{Kept, KeptIfSet, KeptMessage};
 use crate::batch::{BatchAnswer, BatchHandler};
-use crate::clock;
 use crate::engine::message::{Envelope, Obligation, Parked, Queued, Unsettled};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack, Stage};
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::lanes::Effects;
-use crate::rt::Arc;
 use crate::types::{Spec, Types};
-use crate::unwind::{caught, cloned};
 
 /// A handler of batches. `A` distinguishes the kinds of closures.
 pub(crate) struct Batches<H, A> {

@@ -1,10 +1,10 @@
 //! The adaptive concurrency limit: runners measure attempts, and the limit follows.
 
+use keylane_rt::{Arc, clock};
+
 use crate::adaptive::{Decided, Ended, Started};
-use crate::clock;
 use crate::engine::Engine;
 use crate::error::Failure;
-use crate::rt::Arc;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
+use keylane_rt::Arc;
+use keylane_rt::unwind::{caught, cloned};
 use pin_project_lite::pin_project;
 
 use super::attempt::{self, AttemptExtras};
@@ -16,9 +18,7 @@ use crate::error::Failure;
 use crate::handler::Context;
 use crate::observe::PollMark;
 use crate::observe::facade::Stopwatch;
-use crate::rt::Arc;
 use crate::types::Spec;
-use crate::unwind::{caught, cloned};
 
 /// A message in its handler, and its obligation.
 ///

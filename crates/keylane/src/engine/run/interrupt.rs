@@ -1,9 +1,10 @@
 //! A handler or a sink that was dropped before it returned.
 
+use keylane_rt::Arc;
+
 use crate::engine::message::Envelope;
 use crate::engine::outcome::Tally;
 use crate::engine::{Engine, HandedBack, Stage};
-use crate::rt::Arc;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {

@@ -2,6 +2,8 @@
 
 use std::future::Future;
 
+use keylane_rt::Arc;
+
 use super::in_flight::InFlight;
 use super::kept::Kept;
 use crate::engine::Engine;
@@ -9,7 +11,6 @@ use crate::engine::message::{Envelope, Queued};
 use crate::engine::outcome::Tally;
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::rt::Arc;
 use crate::types::Spec;
 
 /// A handler as runners see it: of single messages, or of batches.

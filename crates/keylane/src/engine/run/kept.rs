@@ -1,11 +1,12 @@
 //! What the engine keeps of a message while its handler runs.
 
+use keylane_rt::Arc;
+use keylane_rt::unwind::caught;
+
 use crate::engine::Engine;
 use crate::engine::message::Obligation;
 use crate::error::Failure;
-use crate::rt::Arc;
 use crate::types::Spec;
-use crate::unwind::caught;
 
 /// What stays with the engine while a handler runs.
 ///

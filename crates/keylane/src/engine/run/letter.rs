@@ -2,14 +2,15 @@
 
 use std::task;
 
+use keylane_rt::Arc;
+use keylane_rt::unwind::cloned;
+
 use super::head::Head;
 use crate::engine::message::{Envelope, GivenUp, Job, Queued, Work};
 use crate::engine::outcome::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack};
 use crate::letter::{DeadLetter, OnExhausted, Sink};
-use crate::rt::Arc;
 use crate::types::{Spec, Types};
-use crate::unwind::cloned;
 
 /// Why a source cannot keep a letter.
 const GONE: &str = "the source of the message is not consumed any more";
@@ -62,12 +63,7 @@ impl<T: Spec> LetterInFlight<T> {
             beside,
         } = *given_up;
         let in_lane = key.is_some();
-        let letter = DeadLetter {
-            key: key.or(beside),
-            message,
-            attempts,
-            failure,
-        };
+        let letter = DeadLetter::new(key.or(beside), message, attempts, failure);
         Self {
             engine: Arc::clone(engine),
             hash,
@@ -140,6 +136,7 @@ impl<T: Spec> LetterInFlight<T> {
                 message,
                 attempts,
                 failure,
+                ..
             },
             envelope,
         ) = *letter;
@@ -189,6 +186,7 @@ impl<T: Spec> Drop for LetterInFlight<T> {
                     message,
                     attempts,
                     failure,
+                    ..
                 },
                 envelope,
             ) = *letter;

@@ -4,14 +4,15 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
+use keylane_lanes::Role;
+use keylane_rt::{self as rt, Arc};
+
 use super::attempt;
 use super::handling::Handling;
 use super::in_flight::{Attempt, InFlight};
 use super::invoke::Invoke;
 use super::letter::{LetterInFlight, Undelivered};
 use super::slot::RunnerSlot;
-use crate::lanes::Role;
-use crate::rt::{self, Arc};
 use crate::types::Spec;
 
 /// Takes jobs from the ready queue and runs them, until the ready queue tells it to leave.

@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::marker::PhantomData;
 
+use keylane_rt::Arc;
+
 use super::in_flight::InFlight;
 use super::invoke::Invoke;
 use super::kept::{KeptIfSet, KeptMessage, NotKept};
@@ -11,7 +13,6 @@ use crate::engine::message::{Envelope, Queued, Unsettled};
 use crate::engine::outcome::Tally;
 use crate::error::Failure;
 use crate::handler::{Context, Handler};
-use crate::rt::Arc;
 use crate::types::{Spec, Types};
 
 /// A handler of single messages. `A` distinguishes the kinds of closures; `K` is what is kept.

@@ -2,14 +2,14 @@
 
 use std::future::poll_fn;
 
+use keylane_lanes::{Role, Take};
+use keylane_rt::{self as rt, Arc, clock};
+
 use super::head::Head;
-use crate::clock;
 use crate::engine::Engine;
 use crate::engine::message::{Job, Queued};
 use crate::engine::outcome::Tally;
 use crate::handler::Context;
-use crate::lanes::{Role, Take};
-use crate::rt::{self, Arc};
 use crate::types::Spec;
 
 /// A runner's place among the runners.

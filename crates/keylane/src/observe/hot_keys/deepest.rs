@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        #![proptest_config(crate::trials::cases(48))]
+        #![proptest_config(testkit_cases::cases(48))]
 
         /// With records that are not out of date, the deepest are in, whatever came in between.
         #[test]

@@ -12,8 +12,8 @@
 //!
 //! The tables of a dispatcher that never needs them hold no memory.
 
-use crate::rt::atomic::{AtomicUsize, Ordering};
-use crate::rt::{Mutex, lock};
+use keylane_rt::atomic::{AtomicUsize, Ordering};
+use keylane_rt::{Mutex, lock};
 
 mod ranking;
 use ranking::Ranking;

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        #![proptest_config(crate::trials::cases(48))]
+        #![proptest_config(testkit_cases::cases(48))]
 
         /// The bound of the paper, for streams in which a few keys are many.
         #[test]

@@ -1,0 +1,374 @@
+//! The messages of a key in the order of their versions.
+
+use keylane_rt::clock::Instant;
+
+use super::super::super::gate::Gate;
+use super::super::super::item::Item;
+use super::super::super::rules::{AtLimit, Rules, SequenceRules, TICK, later};
+use super::super::effects::{Effects, Left, Stall, Store};
+use super::super::state::{State, Transition, WaitReason};
+use super::super::{Lane, Spares};
+use super::{Came, Plan, Sequencer};
+use crate::sequence::{OnGap, Start};
+
+impl<T: Item, H, G: Gate> Lane<T, H, G> {
+    pub(in super::super) fn sequence(
+        &mut self,
+        item: T,
+        (now, sequence): (Instant, &SequenceRules),
+        rules: &Rules,
+        spares: &Spares<T>,
+        recall: impl FnOnce() -> Option<u64>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let (version, gaps) = (item.version(), sequence.has_gaps());
+        let is_full = rules.at_limit != AtLimit::Park && self.depth(rules) >= rules.capacity;
+        if self.sequencer().is_none() {
+            let sequencer = begin(sequence, version, recall(), now);
+            if sequencer.is_unknown() {
+                effects.rare_mut().store = Some(Store::Load);
+            }
+            self.more_mut().plan = Plan::Sequence(sequencer);
+        }
+        let starts = self.is_idle(rules) && item.delayed_until(now).is_none();
+        // Whatever is here may be an earlier version, or this very one.
+        let is_quiet = !self.is_out() && self.parked_len() == 0 && self.head().is_none();
+        let Some(sequencer) = self.sequencer_mut() else {
+            unreachable!("it was made if it was not there")
+        };
+        if sequencer.is_early(version, gaps) {
+            // It waits for another message, and does not count against the capacity.
+            effects.stall = match effects.stall {
+                Stall::Lane => Stall::LaneAndEarly(version),
+                _ => Stall::Early(version),
+            };
+            if is_full && !sequencer.has(version) {
+                effects.left.push((item, Left::Refused));
+                return;
+            }
+        }
+        let had_gap = sequencer.gap().map(|gap| gap.since);
+        match sequencer.come(version, item, gaps, now) {
+            Came::Next(item) if starts => {
+                self.start_at_once(item, effects);
+                self.park_next_versions(gaps, now, spares);
+            }
+            Came::Next(item) => {
+                // What is early is not counted: it must not keep out what it waits for.
+                self.park_or_turn_away(item, rules.capacity, rules, spares, effects);
+                self.park_next_versions(gaps, now, spares);
+            }
+            Came::Early => {
+                if sequencer.early_len() > sequence.early {
+                    self.give_gap_up(sequence, now, spares, effects);
+                }
+            }
+            Came::Duplicate(item) => {
+                let left = match is_quiet && !sequencer.has(version) {
+                    true => Left::Duplicate,
+                    false => Left::Repeated,
+                };
+                effects.left.push((item, left));
+            }
+        }
+        self.arm_gap(sequence, had_gap, effects);
+    }
+
+    /// The version store has said where the key stands: at its last version, if it knows one.
+    pub fn learn(
+        &mut self,
+        last: Option<u64>,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer_mut()) else {
+            return;
+        };
+        if !sequencer.is_unknown() {
+            return;
+        }
+        let first = match sequence.start {
+            Start::At(first) => Some(first),
+            Start::FirstSeen => None,
+        };
+        for old in sequencer.learn(last, first, now) {
+            effects.left.push((old, Left::Duplicate));
+        }
+        if sequencer.is_unknown() {
+            // What it was asked for is gone. The next message has the store asked again.
+            self.more_mut().plan = Plan::Stateless;
+        }
+        self.park_next_versions(sequence.has_gaps(), now, spares);
+        self.arm_gap(sequence, None, effects);
+        self.recheck_or_leave(now, rules, effects);
+    }
+
+    /// A version that was in line has not been handled, and will come again: it is next once more,
+    /// and what is parked behind it waits for it.
+    pub fn rewind(
+        &mut self,
+        version: u64,
+        now: Instant,
+        rules: &Rules,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer_mut()) else {
+            return;
+        };
+        let had_gap = sequencer.gap().map(|gap| gap.since);
+        if !sequencer.rewind(version) {
+            return;
+        }
+        let is_behind = |item: &T| item.version() > version;
+        while self
+            .parked
+            .as_ref()
+            .and_then(|parked| parked.back())
+            .is_some_and(is_behind)
+        {
+            if let (Some(item), Some(sequencer)) = (self.pop_newest(), self.sequencer_mut()) {
+                sequencer.keep_early(item.version(), item, now);
+            }
+        }
+        self.arm_gap(sequence, had_gap, effects);
+    }
+
+    /// The version store knows this version, by the attempt that handled it.
+    pub fn note_recorded(&mut self, version: u64) {
+        if let Some(sequencer) = self.sequencer_mut() {
+            sequencer.record(version);
+        }
+    }
+
+    /// The version store knows this version now: a lane that waited for that goes on.
+    pub fn recorded(&mut self, version: u64, effects: &mut Effects<T, H, G>) {
+        self.note_recorded(version);
+        if self.wait_reason() != Some(WaitReason::Record) {
+            return;
+        }
+        if self.is_paused() {
+            let (reason, until) = (WaitReason::Paused, None);
+            self.transition(Transition::Wait, State::Waiting { reason, until });
+        } else {
+            self.schedule(effects);
+        }
+    }
+
+    /// The time of a gap has come, if it is still the same.
+    pub(in super::super) fn gap_due(
+        &mut self,
+        since: Instant,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer_mut()) else {
+            return;
+        };
+        let gap = sequencer.gap();
+        if gap.is_none_or(|gap| gap.since != since) {
+            return;
+        }
+        let until = later(since, sequence.patience);
+        if until > now + TICK {
+            effects.rare_mut().gap_until = Some((since, until));
+            return;
+        }
+        // The lane may be about to wait for it, with a time that was read before.
+        sequencer.end_gap();
+        self.give_gap_up(sequence, now, spares, effects);
+        effects.rare_mut().gap = gap;
+        self.arm_gap(sequence, Some(since), effects);
+        self.recheck_or_leave(now, rules, effects);
+    }
+
+    /// The missing versions are given up by an operator: the lane goes on with what is there.
+    pub(in super::super) fn skip_gap(
+        &mut self,
+        now: Instant,
+        rules: &Rules,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        self.leave_halt(effects);
+        if let Some(sequencer) = self.sequencer_mut() {
+            sequencer.skip_gap();
+        }
+        let (reason, until) = (WaitReason::Empty, None);
+        self.transition(Transition::Wait, State::Waiting { reason, until });
+        if let Some(sequence) = rules.sequence() {
+            self.park_next_versions(sequence.has_gaps(), now, spares);
+            self.arm_gap(sequence, None, effects);
+        }
+    }
+
+    /// The missing versions get their time once more.
+    pub(in super::super) fn wait_anew(
+        &mut self,
+        now: Instant,
+        rules: &Rules,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let Some(sequence) = rules.sequence() else {
+            return;
+        };
+        self.leave_halt(effects);
+        if let Some(sequencer) = self.sequencer_mut() {
+            sequencer.wait_anew(now);
+        }
+        let until = later(now, sequence.patience);
+        let (reason, wait) = (WaitReason::Gap, Some(until));
+        self.transition(
+            Transition::Wait,
+            State::Waiting {
+                reason,
+                until: wait,
+            },
+        );
+        effects.rare_mut().gap_until = Some((now, until));
+    }
+
+    /// What a lane waits for while nothing in it is next.
+    pub(in super::super) fn missing(
+        &self,
+        now: Instant,
+        rules: &Rules,
+    ) -> Option<(WaitReason, Option<Instant>)> {
+        let (sequence, sequencer) = (rules.sequence()?, self.sequencer()?);
+        if sequencer.is_unknown() {
+            return Some((WaitReason::Load, None));
+        }
+        let gap = sequencer.gap()?;
+        let until = later(gap.since, sequence.patience);
+        // As early as its timer may be; and `now` may have been read before its timer went off.
+        let is_over = until <= now + TICK || sequencer.is_gap_over();
+        if is_over && sequence.on_gap == OnGap::Halt {
+            return Some((WaitReason::HaltedGap, None));
+        }
+        Some((WaitReason::Gap, Some(until)))
+    }
+
+    /// The version that the store has to know before this lane goes: one that was given up.
+    pub(in super::super) fn unrecorded(&self, rules: &Rules) -> Option<u64> {
+        rules.sequence().filter(|sequence| sequence.is_stored)?;
+        self.sequencer()?.unrecorded()
+    }
+
+    /// The last version that was in line.
+    pub(in super::super) fn passed(&self) -> Option<u64> {
+        self.sequencer()?.passed()
+    }
+
+    /// Whether the lane waits for this version.
+    pub fn awaits(&self, version: u64) -> bool {
+        let sequencer = self.sequencer();
+        self.waits_for_version() && sequencer.is_some_and(|sequencer| sequencer.is_awaited(version))
+    }
+
+    /// A waiting lane may have something to run now, or nothing at all any more.
+    fn recheck_or_leave(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        self.recheck(now, rules, effects);
+        if effects.removes {
+            return;
+        }
+        self.open_or_renew_gate(rules, effects);
+        if let State::Waiting { .. } = self.state {
+            effects.holds = true;
+            if self.depth(rules) == 0 && !self.is_paused() {
+                self.vacate(now, rules, effects);
+            }
+        }
+    }
+
+    /// Parks the early messages that are next.
+    fn park_next_versions(&mut self, gaps: bool, now: Instant, spares: &Spares<T>) {
+        while let Some(next) = self
+            .sequencer_mut()
+            .and_then(|sequencer| sequencer.pop_next(gaps, now))
+        {
+            self.push(next, spares);
+        }
+    }
+
+    /// Arms the timer of a gap that was not there before.
+    fn arm_gap(
+        &self,
+        sequence: &SequenceRules,
+        had_gap: Option<Instant>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let gap = self.sequencer().and_then(Sequencer::gap);
+        let gap = gap.map(|gap| gap.since);
+        if let Some(since) = gap.filter(|_| gap != had_gap) {
+            effects.rare_mut().gap_until = Some((since, later(since, sequence.patience)));
+        }
+    }
+
+    /// The missing versions have not come in time, or too much waits for them.
+    fn give_gap_up(
+        &mut self,
+        sequence: &SequenceRules,
+        now: Instant,
+        spares: &Spares<T>,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let Some(sequencer) = self.sequencer_mut() else {
+            return;
+        };
+        let Some(gap) = sequencer.gap() else { return };
+        match sequence.on_gap {
+            OnGap::Skip => {
+                effects.rare_mut().gap = Some(gap);
+                sequencer.skip_gap();
+                self.park_next_versions(true, now, spares);
+            }
+            OnGap::DeadLetter => {
+                effects.rare_mut().gap = Some(gap);
+                for behind in sequencer.take_early() {
+                    effects.left.push((behind, Left::BehindGap));
+                }
+            }
+            OnGap::Halt => {
+                if self.wait_reason() == Some(WaitReason::Gap) {
+                    effects.rare_mut().gap = Some(gap);
+                    effects.halted.up();
+                    let (reason, until) = (WaitReason::HaltedGap, None);
+                    self.transition(Transition::Wait, State::Waiting { reason, until });
+                }
+            }
+        }
+    }
+}
+
+impl<T, H, G> Lane<T, H, G> {
+    /// Its sequencer, if it sequences.
+    pub fn sequencer(&self) -> Option<&Sequencer<T>> {
+        self.more.as_ref()?.plan.sequencer()
+    }
+
+    pub(in super::super) fn sequencer_mut(&mut self) -> Option<&mut Sequencer<T>> {
+        self.more.as_mut()?.plan.sequencer_mut()
+    }
+}
+
+/// The sequencer of a key that is new to its lane, of which `last` is remembered.
+fn begin<T>(
+    sequence: &SequenceRules,
+    version: u64,
+    last: Option<u64>,
+    now: Instant,
+) -> Sequencer<T> {
+    let mut sequencer = Sequencer::new();
+    if last.is_some() || !sequence.is_stored {
+        let first = match sequence.start {
+            Start::At(first) => first,
+            Start::FirstSeen => version,
+        };
+        let none = sequencer.learn(last, Some(first), now);
+        assert!(none.is_empty(), "a new sequencer holds nothing");
+    }
+    sequencer
+}

@@ -1,0 +1,60 @@
+//! A source takes messages back that it has handed over.
+
+use keylane_rt::clock::Instant;
+
+use super::super::gate::Gate;
+use super::super::item::Item;
+use super::super::rules::Rules;
+use super::Lane;
+use super::effects::{Effects, Left, Taken};
+use super::state::State;
+
+impl<T: Item, H, G: Gate> Lane<T, H, G> {
+    /// Takes out what its source has taken back: parked messages, early ones, and the head if the
+    /// lane holds it. `is_head_revoked` returns the version of a head that is taken back.
+    ///
+    /// A head that is out is not touched; what is left of the lane goes on behind it.
+    pub fn revoke(
+        &mut self,
+        is_revoked: &dyn Fn(&T) -> bool,
+        is_head_revoked: &dyn Fn(&H) -> Option<u64>,
+        now: Instant,
+        rules: &Rules,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let in_line = self.extract(is_revoked);
+        // What comes again must not be taken for a duplicate.
+        let first = in_line.iter().map(Item::version).min();
+        for item in in_line {
+            effects.left.push((item, Left::Revoked));
+        }
+        if let Some(sequencer) = self.sequencer_mut() {
+            for item in sequencer.extract_early(is_revoked) {
+                effects.left.push((item, Left::Revoked));
+            }
+        }
+        if let Some(first) = first {
+            self.rewind(first, now, rules, effects);
+        }
+        if let Some(version) = self.head().and_then(is_head_revoked) {
+            self.count_held(effects);
+            effects.rare_mut().taken = self.take_head().map(|head| (head, Taken::Revoked));
+            self.rewind(version, now, rules, effects);
+            return self.advance(now, rules, effects);
+        }
+        if effects.left.is_empty() {
+            return;
+        }
+        self.open_gate(self.depth(rules), rules, effects);
+        if let State::Waiting { .. } = self.state
+            && !self.is_paused()
+        {
+            self.leave_halt(effects);
+            if self.depth(rules) == 0 {
+                self.vacate(now, rules, effects);
+            } else {
+                self.schedule(effects);
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What waits, per key: the lanes, the queue of those that may start, the timers of those that wait
+//! for time. Nothing in here knows what a handler is, and what a lane decides is pure.
+//!
+//! It has no stable API: use [`keylane`](https://docs.rs/keylane) instead.
+
+mod rules;
+pub use rules::{
+    AtLimit, BatchRules, CoalesceRules, PlanRules, Rules, SequenceRules, Survivor, TICK, later,
+};
+
+mod item;
+pub use item::Item;
+
+mod gate;
+pub use gate::{Gate, Opening};
+
+mod lane;
+pub use lane::plan::Sequencer;
+pub use lane::{
+    Change, Decision, Due, Effects, Evicted, Few, Gap, Hold, Lane, Left, Next, Offered, Out, Stall,
+    State, Store, Taken, Undecidable, WaitReason,
+};
+
+mod map;
+pub use map::{Keep, LaneMap};
+
+mod ready;
+pub use ready::{CLASSES, Ranked, Ready, Recruit, Role, RunnerLimits, Take};
+
+mod timers;
+pub use timers::Timers;
+
+mod gcra;
+pub use gcra::Gcra;
+
+mod sequence;
+pub use sequence::{Mode, OnGap, Start};
+
+#[cfg(keylane_shuttle)]
+mod modelled;
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod model;

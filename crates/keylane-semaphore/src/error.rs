@@ -1,0 +1,98 @@
+//! What can go wrong at a keyed semaphore, one small type per operation.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// Why a semaphore could not be built. Each names the setting to change.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingError {
+    /// This setting must be at least one.
+    #[error("`{0}` must not be zero")]
+    Zero(&'static str),
+    /// This setting is larger than the semaphore can count.
+    #[error("`{0}` is too large")]
+    TooLarge(&'static str),
+    /// The number of shards must be a power of two, and at least two.
+    #[error("`shards` must be a power of two and at least 2, but is {0}")]
+    Shards(usize),
+}
+
+/// The semaphore is closed.
+#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+#[error("the semaphore is closed")]
+pub struct Closed;
+
+/// Why [`acquire`](super::KeyedSemaphore::acquire) gave no permit. The key comes back.
+#[non_exhaustive]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
+pub enum AcquireError<K> {
+    /// As many as `lane_capacity` of this key wait already. Other keys are not affected.
+    #[error("the lane of the key is full")]
+    LaneFull(K),
+    /// The semaphore is closed.
+    #[error("the semaphore is closed")]
+    Closed(K),
+}
+
+/// Why [`try_acquire`](super::KeyedSemaphore::try_acquire) gave no permit. The key comes back.
+#[non_exhaustive]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
+pub enum TryAcquireError<K> {
+    /// The caller would have to wait: for its key, for one of `concurrency`, or for capacity.
+    #[error("no permit is available")]
+    NoPermits(K),
+    /// The semaphore is closed.
+    #[error("the semaphore is closed")]
+    Closed(K),
+}
+
+/// Why [`try_reserve`](super::KeyedSemaphore::try_reserve) gave no reservation.
+#[non_exhaustive]
+#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryReserveError {
+    /// The capacity is used up, or other callers wait for it already.
+    #[error("the semaphore is at its capacity")]
+    Full,
+    /// The semaphore is closed.
+    #[error("the semaphore is closed")]
+    Closed,
+}
+
+impl<K> AcquireError<K> {
+    /// The key for which there is no permit.
+    pub fn into_inner(self) -> K {
+        match self {
+            Self::LaneFull(key) | Self::Closed(key) => key,
+        }
+    }
+}
+
+impl<K> TryAcquireError<K> {
+    /// The key for which there is no permit.
+    pub fn into_inner(self) -> K {
+        match self {
+            Self::NoPermits(key) | Self::Closed(key) => key,
+        }
+    }
+}
+
+// The key is the user's: it is not shown, and need not implement `Debug`.
+impl<K> fmt::Debug for AcquireError<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LaneFull(_) => "LaneFull(..)",
+            Self::Closed(_) => "Closed(..)",
+        })
+    }
+}
+
+impl<K> fmt::Debug for TryAcquireError<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoPermits(_) => "NoPermits(..)",
+            Self::Closed(_) => "Closed(..)",
+        })
+    }
+}

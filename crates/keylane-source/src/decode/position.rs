@@ -1,0 +1,59 @@
+//! What names a delivery of a source that decodes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Generation, Outcome, StartGuard, StartLater};
+
+/// The position of a message that was [decoded](crate::Source::decode): that of the source
+/// of raw messages, and which raw key it belongs to. Two are equal if they name the same delivery.
+#[derive(Clone)]
+pub struct DecodedPosition<P> {
+    pub(super) inner: P,
+    /// The hash of its raw key, if it has one.
+    pub(super) key: Option<u64>,
+    pub(super) generation: Generation,
+}
+
+impl<P> DecodedPosition<P> {
+    /// The position in the source of raw messages.
+    pub fn inner(&self) -> &P {
+        &self.inner
+    }
+}
+
+impl<P: PartialEq> PartialEq for DecodedPosition<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner == other.inner
+    }
+}
+
+impl<P: Eq> Eq for DecodedPosition<P> {}
+
+impl<P: fmt::Debug> fmt::Debug for DecodedPosition<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DecodedPosition").field(&self.inner).finish()
+    }
+}
+
+/// Tells the source of raw messages of attempts.
+pub(super) struct RawGuard<P>(pub(super) Arc<dyn StartGuard<P>>);
+
+impl<P> StartGuard<DecodedPosition<P>> for RawGuard<P> {
+    fn starts(
+        &self,
+        slot: u32,
+        position: &DecodedPosition<P>,
+        attempt: u32,
+    ) -> Result<(), StartLater> {
+        self.0.starts(slot, &position.inner, attempt)
+    }
+
+    fn settles(&self, slot: u32, position: &DecodedPosition<P>, outcome: Outcome) {
+        self.0.settles(slot, &position.inner, outcome);
+    }
+
+    fn holds(&self, position: &DecodedPosition<P>) -> bool {
+        self.0.holds(&position.inner)
+    }
+}

@@ -1,0 +1,55 @@
+//! What goes wrong in a source.
+
+use std::fmt;
+
+/// Any error, boxed: what a connector or a sink fails with.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// A source has failed, or cannot do what it is asked to do.
+///
+/// After a failure the driver opens the source again: all its generations are over then. A source
+/// that can mend a fault by itself, such as a connection that it makes anew, does so and reports
+/// nothing.
+#[derive(Debug)]
+pub struct SourceError(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Failed(BoxError),
+    Unsupported(&'static str),
+}
+
+impl SourceError {
+    /// The source has failed, for this reason.
+    pub fn failed(error: impl Into<BoxError>) -> Self {
+        Self(Kind::Failed(error.into()))
+    }
+
+    /// The source cannot do this, and has not declared that it can.
+    pub fn unsupported(what: &'static str) -> Self {
+        Self(Kind::Unsupported(what))
+    }
+
+    /// Whether it is something that the source cannot do at all.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self.0, Kind::Unsupported(_))
+    }
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Failed(error) => write!(f, "the source failed: {error}"),
+            Kind::Unsupported(what) => write!(f, "the source cannot {what}"),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0 {
+            Kind::Failed(error) => Some(&**error),
+            Kind::Unsupported(_) => None,
+        }
+    }
+}

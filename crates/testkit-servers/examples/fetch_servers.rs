@@ -1,0 +1,55 @@
+//! Fetches the servers that no package of the system has, if they are not there yet, for the tests.
+//! `cargo xtask setup` runs this.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use testkit_servers::{RedisKind, ServerError, kafka, redis};
+
+fn main() -> ExitCode {
+    match fetch() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn fetch() -> Result<(), ServerError> {
+    present(format_args!("Kafka {}", kafka::VERSION), fetch_kafka()?);
+    for kind in RedisKind::ALL {
+        present(kind, redis::fetch(kind)?);
+    }
+    Ok(())
+}
+
+fn present(name: impl Display, path: PathBuf) {
+    println!("{name}: present in {}", path.display());
+}
+
+/// With a count of the files that Maven brings: there are many.
+fn fetch_kafka() -> Result<PathBuf, ServerError> {
+    let version = kafka::VERSION;
+    let is_terminal = io::stderr().is_terminal();
+    let mut files = 0;
+    let fetched = kafka::fetch(|line| {
+        if !line.contains("Downloaded from") {
+            return;
+        }
+        files += 1;
+        // On a terminal one line that is written again and again.
+        if is_terminal {
+            eprint!("\rKafka {version}: fetching, {files} files");
+            let _ = io::stderr().flush();
+        } else if files == 1 {
+            eprintln!("Kafka {version}: fetching");
+        }
+    });
+    if is_terminal && files > 0 {
+        eprintln!();
+    }
+    fetched
+}

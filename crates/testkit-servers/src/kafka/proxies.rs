@@ -1,0 +1,52 @@
+//! The proxies of a cluster.
+
+use std::net::Ipv4Addr;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::ServerError;
+use crate::proxy::Proxy;
+
+/// A proxy for each node, on a runtime of its own: tests that share a cluster have a runtime each, a
+/// test may block the only thread of its runtime in a client, and it may pause its clock.
+#[derive(Debug)]
+pub(super) struct Proxies {
+    proxies: Vec<Proxy>,
+    /// `None` only while this is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Proxies {
+    /// In front of these ports. Not inside a runtime that runs other tasks on this thread.
+    pub(super) fn to(ports: impl IntoIterator<Item = u16>) -> Result<Self, ServerError> {
+        let system = || ServerError::system("start the proxies of the server");
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("keylane-proxies")
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(system())?;
+        let proxy = |port| runtime.block_on(Proxy::to((Ipv4Addr::LOCALHOST, port).into()));
+        let proxies = ports.into_iter().map(proxy);
+        let proxies = proxies.collect::<Result<_, _>>().map_err(system())?;
+        Ok(Self {
+            proxies,
+            runtime: Some(runtime),
+        })
+    }
+
+    pub(super) fn all(&self) -> &[Proxy] {
+        &self.proxies
+    }
+}
+
+impl Drop for Proxies {
+    fn drop(&mut self) {
+        self.proxies.clear();
+        if let Some(runtime) = self.runtime.take() {
+            // A test drops this in a task, where no runtime may be waited for.
+            runtime.shutdown_background();
+        }
+    }
+}

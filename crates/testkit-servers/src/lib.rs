@@ -1,0 +1,59 @@
+//! Real servers for tests, databases, Kafka, Redis and Valkey, and a [`proxy`] that puts faults
+//! between them and their clients.
+//!
+//! ```text
+//!  test ── start ──► Postgres ──► a free port, a private folder
+//!    │                  ├─ create_database ──► a URL for one test
+//!    │                  ├─ kill, start_again ──► a crash and a recovery
+//!    │                  └─ pause, resume ──► a server that hangs
+//!    └─ ends, or is killed ──► the server is killed too
+//! ```
+//!
+//! The servers must be installed: `cargo xtask setup` does it. A test never installs anything.
+//! A database costs 2 to 4 s to create, so the tests of one file best share one. Kafka is a cluster of
+//! nodes, so it has the same methods with a node to say: see [`kafka`]. Redis and Valkey have no
+//! databases to create, and cost 0.1 s: see [`redis`].
+//!
+//! This works on Linux. Elsewhere it compiles, and `pause` does not reach all processes.
+
+#![cfg(unix)]
+
+mod server;
+pub use server::Server;
+
+mod postgres;
+pub use postgres::{PostgreSql, Postgres};
+
+mod standby;
+
+mod dump;
+pub use dump::Dump;
+
+mod mariadb;
+pub use mariadb::{Maria, MariaDb};
+
+mod clock;
+pub use clock::Clock;
+
+pub mod kafka;
+pub use kafka::{Kafka, KafkaBuilder};
+
+pub mod proxy;
+
+pub mod redis;
+pub use redis::{Fsync, Redis, RedisBuilder, RedisCluster, RedisKind};
+
+mod error;
+pub use error::ServerError;
+
+mod kind;
+
+mod cache;
+
+mod daemon;
+
+mod process;
+
+mod program;
+
+mod port;

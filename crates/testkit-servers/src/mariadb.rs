@@ -1,0 +1,207 @@
+//! MariaDB.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::kind::{Dumps, Follows, Kind};
+use crate::process::{Program, User};
+use crate::program::{find, run, service_user};
+use crate::server::LOG;
+use crate::{Server, ServerError};
+
+/// A MariaDB server of a test.
+///
+/// It runs with the settings that MariaDB is compiled with, so commits are durable, but for
+/// `max_connections`, which is 200, `max_allowed_packet`, which is 1 GiB, and `skip_name_resolve`.
+/// When the test runs as root, the server runs as the user `mysql`, because it refuses to run as root.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn test() -> Result<(), testkit_servers::ServerError> {
+/// use testkit_servers::MariaDb;
+///
+/// let server = MariaDb::start().await?;
+/// assert_eq!(server.execute("mysql", "select 1").await?, "1\n");
+/// # Ok(())
+/// # }
+/// ```
+pub type MariaDb = Server<Maria>;
+
+/// The kind of a [`MariaDb`].
+#[derive(Debug)]
+pub struct Maria {
+    server: PathBuf,
+    client: PathBuf,
+    user: Option<User>,
+    /// Whether what it changes is logged for others to follow.
+    is_logged: bool,
+}
+
+impl Kind for Maria {
+    const SCHEME: &str = "mysql";
+    const DATABASE: &str = "mysql";
+    const STOP_SIGNAL: &str = "TERM";
+
+    fn create(folder: &Path) -> Result<Self, ServerError> {
+        let server = find("mariadbd")?;
+        let client = find("mariadb")?;
+        let install = find("mariadb-install-db")?;
+        let user = service_user(folder, "mysql")?;
+        let prepared = || {
+            fs::write(users(folder), create_users())?;
+            let Some(user) = user else { return Ok(()) };
+            [folder, &users(folder)]
+                .into_iter()
+                .try_for_each(|path| chown(path, Some(user.uid), Some(user.gid)))
+        };
+        prepared().map_err(ServerError::system("prepare the folder of the server"))?;
+        run(&install, user, 60, |install| {
+            install.arg("--no-defaults");
+            install.arg(option("datadir", &data(folder)));
+            install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+            // At its start it removes temporary tables there, also those of another server.
+            install.env("TMPDIR", folder).current_dir(folder);
+        })?;
+        Ok(Self {
+            server,
+            client,
+            user,
+            is_logged: false,
+        })
+    }
+
+    fn program(&self, folder: &Path, port: u16) -> Program {
+        Program::new(&self.server, folder, &folder.join(LOG))
+            .user(self.user)
+            // Nothing outlives a KILL but the folder, and an end in order writes all pages.
+            .last_signal("KILL")
+            .args(["--no-defaults", "--bind-address=127.0.0.1"])
+            .arg(format!("--port={port}"))
+            .arg(option("datadir", &data(folder)))
+            .env("TMPDIR", folder)
+            .arg(option("socket", &folder.join("socket")))
+            .arg(option("pid-file", &folder.join("pid")))
+            // Executed before the first client is let in.
+            .arg(option("init-file", &users(folder)))
+            .args(["--skip-name-resolve", "--max-connections=200"])
+            // A statement has a message in it.
+            .arg("--max-allowed-packet=1G")
+            .args(match self.is_logged {
+                // Each has a number of its own.
+                true => vec!["--log-bin=binlog".to_owned(), format!("--server-id={port}")],
+                false => Vec::new(),
+            })
+    }
+
+    fn execute(
+        &self,
+        port: u16,
+        database: &str,
+        sql: &str,
+        seconds: u64,
+    ) -> Result<String, ServerError> {
+        run(&self.client, None, seconds, |client| {
+            connect(client, port);
+            client.args(["--batch", "--skip-column-names"]);
+            client.args(["--execute", sql, database]);
+        })
+    }
+
+    fn is_ready(&self, folder: &Path, port: u16, seconds: u64) -> bool {
+        // With a slash at its end, which a path does not see.
+        self.execute(port, Self::DATABASE, "select @@datadir", seconds)
+            .is_ok_and(|answer| Path::new(answer.trim_end()) == data(folder))
+    }
+}
+
+impl Dumps for Maria {
+    fn dump(
+        &self,
+        port: u16,
+        database: &str,
+        file: &Path,
+        seconds: u64,
+    ) -> Result<(), ServerError> {
+        let dumped = run(&find("mariadb-dump")?, None, seconds, |dump| {
+            connect(dump, port);
+            dump.arg("--single-transaction");
+            dump.arg(option("result-file", file)).arg(database);
+        });
+        dumped.map(drop)
+    }
+
+    fn bring_back(
+        &self,
+        port: u16,
+        database: &str,
+        file: &Path,
+        seconds: u64,
+    ) -> Result<(), ServerError> {
+        let source = format!("source {}", file.display());
+        self.execute(port, database, &source, seconds).map(drop)
+    }
+}
+
+impl Follows for Maria {
+    const FALL_BEHIND: &[&str] = &["stop slave"];
+
+    const PROMOTE: &[&str] = &["stop slave; reset slave all"];
+
+    fn create_primary(folder: &Path) -> Result<Self, ServerError> {
+        Ok(Self {
+            is_logged: true,
+            ..Self::create(folder)?
+        })
+    }
+
+    fn create_standby(folder: &Path, _: u16) -> Result<Self, ServerError> {
+        Self::create_primary(folder)
+    }
+
+    fn follow(port: u16) -> Vec<String> {
+        let (user, password) = (Server::<Self>::USER, Server::<Self>::PASSWORD);
+        // From the first change on: the server was logged from its start.
+        vec![format!(
+            "change master to master_host='127.0.0.1', master_port={port}, master_user='{user}',
+             master_password='{password}', master_use_gtid=no; start slave"
+        )]
+    }
+}
+
+/// Where a client program finds the server, and as whom it comes.
+fn connect(client: &mut Command, port: u16) {
+    client.env("MYSQL_PWD", Server::<Maria>::PASSWORD);
+    client.args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1"]);
+    client.arg(format!("--port={port}"));
+    client.args(["--user", Server::<Maria>::USER]);
+}
+
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+fn users(folder: &Path) -> PathBuf {
+    folder.join("users.sql")
+}
+
+/// For every start: the second one changes nothing.
+fn create_users() -> String {
+    let (user, password) = (Server::<Maria>::USER, Server::<Maria>::PASSWORD);
+    let create = |host| {
+        format!(
+            "create user if not exists '{user}'@'{host}' identified by '{password}';\n\
+             grant all on *.* to '{user}'@'{host}' with grant option;\n"
+        )
+    };
+    ["127.0.0.1", "localhost", "%"].map(create).concat()
+}
+
+/// `--name=path`: MariaDB takes no space between them.
+fn option(name: &str, path: &Path) -> std::ffi::OsString {
+    let mut option = std::ffi::OsString::from(format!("--{name}="));
+    option.push(path);
+    option
+}

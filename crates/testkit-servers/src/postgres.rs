@@ -1,0 +1,232 @@
+//! PostgreSQL.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::kind::{Dumps, Follows, Kind};
+use crate::process::{Program, User};
+use crate::program::{find, run, service_user};
+use crate::server::LOG;
+use crate::{Server, ServerError};
+
+/// A PostgreSQL server of a test.
+///
+/// It runs with the settings that PostgreSQL comes with, so commits are durable, but for
+/// `max_connections`, which is 200. Clients need the password. When the test runs as root, the
+/// server runs as the user `postgres`, because it refuses to run as root.
+///
+/// One that was killed and not started again leaves a segment of shared memory of 56 bytes behind,
+/// as PostgreSQL does; `ipcs` lists them.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn test() -> Result<(), testkit_servers::ServerError> {
+/// use testkit_servers::Postgres;
+///
+/// let server = Postgres::start().await?;
+/// assert_eq!(server.execute("postgres", "select 1").await?, "1\n");
+/// # Ok(())
+/// # }
+/// ```
+pub type Postgres = Server<PostgreSql>;
+
+/// The kind of a [`Postgres`].
+#[derive(Debug)]
+pub struct PostgreSql {
+    /// Where the programs of one version are.
+    programs: PathBuf,
+    user: Option<User>,
+}
+
+impl Kind for PostgreSql {
+    const SCHEME: &str = "postgres";
+    const DATABASE: &str = "postgres";
+    // TERM would wait for the clients to go.
+    const STOP_SIGNAL: &str = "INT";
+
+    fn create(folder: &Path) -> Result<Self, ServerError> {
+        let created = Self::prepare(folder)?;
+        run(
+            &created.programs.join("initdb"),
+            created.user,
+            60,
+            |initdb| {
+                initdb.arg("--pgdata").arg(data(folder));
+                initdb.arg("--pwfile").arg(password(folder));
+                initdb.args(["--username", Server::<Self>::USER]);
+                initdb.args(["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]);
+                // Tests kill the server, never the machine.
+                initdb.arg("--no-sync").current_dir(folder);
+            },
+        )?;
+        Ok(created)
+    }
+
+    fn program(&self, folder: &Path, port: u16) -> Program {
+        let mut sockets = std::ffi::OsString::from("unix_socket_directories=");
+        sockets.push(folder);
+        Program::new(&self.programs.join("postgres"), folder, &folder.join(LOG))
+            .user(self.user)
+            // Ends at once, and gives shared memory back that would outlive a KILL.
+            .last_signal("QUIT")
+            .arg("-D")
+            .arg(data(folder))
+            .arg("-p")
+            .arg(port.to_string())
+            .arg("-c")
+            .arg(sockets)
+            .args([
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "max_connections=200",
+                // In the folder, so that it goes with it.
+                "-c",
+                "dynamic_shared_memory_type=mmap",
+            ])
+    }
+
+    fn execute(
+        &self,
+        port: u16,
+        database: &str,
+        sql: &str,
+        seconds: u64,
+    ) -> Result<String, ServerError> {
+        self.psql(port, database, seconds, |psql| {
+            // Rows alone.
+            psql.args(["--tuples-only", "--no-align", "--field-separator=\t"]);
+            psql.args(["--command", sql]);
+        })
+    }
+
+    fn is_ready(&self, folder: &Path, port: u16, seconds: u64) -> bool {
+        self.execute(port, Self::DATABASE, "show data_directory", seconds)
+            .is_ok_and(|answer| Path::new(answer.trim_end()) == data(folder))
+    }
+}
+
+impl PostgreSql {
+    /// Runs a client program on a database.
+    fn client(
+        &self,
+        program: &str,
+        port: u16,
+        database: &str,
+        seconds: u64,
+        set_up: impl FnOnce(&mut Command),
+    ) -> Result<String, ServerError> {
+        run(&self.programs.join(program), None, seconds, |client| {
+            client.env("PGPASSWORD", Server::<Self>::PASSWORD);
+            client.args(["--host=127.0.0.1", &format!("--port={port}")]);
+            client.args(["--username", Server::<Self>::USER, "--no-password"]);
+            client.args(["--dbname", database]);
+            set_up(client);
+        })
+    }
+
+    /// Runs the client for SQL, without the settings of the user.
+    fn psql(
+        &self,
+        port: u16,
+        database: &str,
+        seconds: u64,
+        set_up: impl FnOnce(&mut Command),
+    ) -> Result<String, ServerError> {
+        self.client("psql", port, database, seconds, |psql| {
+            psql.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]);
+            set_up(psql);
+        })
+    }
+
+    /// Finds the programs, and makes the folder the server's.
+    fn prepare(folder: &Path) -> Result<Self, ServerError> {
+        // A link may lead to it. The server and the client of the same version are beside it.
+        let initdb = find("initdb")?;
+        let initdb = initdb.canonicalize().unwrap_or(initdb);
+        let programs = initdb.parent().unwrap_or(Path::new("/")).to_owned();
+        let user = service_user(folder, "postgres")?;
+        let password = password(folder);
+        let prepared = || {
+            fs::write(&password, Server::<Self>::PASSWORD)?;
+            let Some(user) = user else { return Ok(()) };
+            [folder, &password]
+                .into_iter()
+                .try_for_each(|path| chown(path, Some(user.uid), Some(user.gid)))
+        };
+        prepared().map_err(ServerError::system("prepare the folder of the server"))?;
+        Ok(Self { programs, user })
+    }
+}
+
+impl Dumps for PostgreSql {
+    fn dump(
+        &self,
+        port: u16,
+        database: &str,
+        file: &Path,
+        seconds: u64,
+    ) -> Result<(), ServerError> {
+        let dumped = self.client("pg_dump", port, database, seconds, |dump| {
+            // What is there is dropped when it is brought back.
+            dump.args(["--clean", "--if-exists", "--file"]).arg(file);
+        });
+        dumped.map(drop)
+    }
+
+    fn bring_back(
+        &self,
+        port: u16,
+        database: &str,
+        file: &Path,
+        seconds: u64,
+    ) -> Result<(), ServerError> {
+        let read = self.psql(port, database, seconds, |psql| {
+            psql.args(["--single-transaction", "--file"]).arg(file);
+        });
+        read.map(drop)
+    }
+}
+
+impl Follows for PostgreSql {
+    const FALL_BEHIND: &[&str] = &[
+        "alter system set primary_conninfo = ''",
+        "select pg_reload_conf()",
+    ];
+
+    const PROMOTE: &[&str] = &["select pg_promote()"];
+
+    fn create_primary(folder: &Path) -> Result<Self, ServerError> {
+        Self::create(folder)
+    }
+
+    fn create_standby(folder: &Path, port: u16) -> Result<Self, ServerError> {
+        let created = Self::prepare(folder)?;
+        let copy = created.programs.join("pg_basebackup");
+        run(&copy, created.user, 60, |copy| {
+            copy.env("PGPASSWORD", Server::<Self>::PASSWORD);
+            copy.arg("--pgdata").arg(data(folder));
+            copy.args(["--host=127.0.0.1", &format!("--port={port}")]);
+            copy.args(["--username", Server::<Self>::USER, "--no-password"]);
+            copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
+            copy.current_dir(folder);
+        })?;
+        Ok(created)
+    }
+
+    fn follow(_: u16) -> Vec<String> {
+        // Its files say so.
+        Vec::new()
+    }
+}
+
+fn password(folder: &Path) -> PathBuf {
+    folder.join("password")
+}
+
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
+}

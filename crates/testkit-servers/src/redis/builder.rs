@@ -1,0 +1,167 @@
+//! The settings of a server, or of the nodes of a cluster.
+
+use std::fmt;
+
+use crate::ServerError;
+use crate::daemon::on_thread;
+use crate::redis::{Redis, RedisCluster, RedisKind};
+
+/// When the server writes its append-only file to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Fsync {
+    /// Before it answers. What was answered outlives a crash of the machine.
+    #[default]
+    Always,
+    /// Once a second.
+    EverySecond,
+    /// When the operating system does it.
+    No,
+}
+
+/// The settings of a [`Redis`] or a [`RedisCluster`], each with a default.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn test() -> Result<(), testkit_servers::ServerError> {
+/// use testkit_servers::{Redis, RedisKind};
+///
+/// let primary = Redis::builder(RedisKind::Valkey9)
+///     .password("secret")
+///     .argument("maxmemory", "10mb")
+///     .start()
+///     .await?;
+/// let replica = Redis::builder(RedisKind::Valkey9)
+///     .replica_of(&primary)
+///     .start()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing before `start`"]
+pub struct RedisBuilder {
+    pub(super) kind: RedisKind,
+    pub(super) fsync: Fsync,
+    pub(super) password: Option<String>,
+    pub(super) primary: Option<Primary>,
+    pub(super) has_own_clock: bool,
+    pub(super) arguments: Vec<(String, String)>,
+}
+
+/// Whom a replica follows.
+#[derive(Clone)]
+pub(super) struct Primary {
+    pub(super) port: u16,
+    pub(super) password: Option<String>,
+}
+
+impl RedisBuilder {
+    pub(super) fn new(kind: RedisKind) -> Self {
+        Self {
+            kind,
+            fsync: Fsync::default(),
+            password: None,
+            primary: None,
+            has_own_clock: false,
+            arguments: Vec::new(),
+        }
+    }
+
+    /// When the append-only file is written to the disk; by default [`Fsync::Always`].
+    ///
+    /// What was answered outlives [`kill`](Redis::kill) with all three: the system still has it. The
+    /// file itself is switched off by `argument("appendonly", "no")`.
+    pub fn appendfsync(mut self, fsync: Fsync) -> Self {
+        self.fsync = fsync;
+        self
+    }
+
+    /// The password that clients need; by default none. It is in [`Redis::url`].
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Makes it a replica of `primary`, which must run. [`start`](Self::start) waits until it has
+    /// the data of the primary, and has them in its own file.
+    ///
+    /// Each time a replica is sent all data anew, its file is complete a moment after it has them:
+    /// when `aof_rewrite_in_progress` of `INFO persistence` is 0. One that is killed before that
+    /// starts again without data.
+    pub fn replica_of(mut self, primary: &Redis) -> Self {
+        self.primary = Some(Primary {
+            port: primary.port(),
+            password: primary.password().map(str::to_owned),
+        });
+        self
+    }
+
+    /// Gives it a clock of its own, which [`Redis::set_clock`] sets while it runs.
+    pub fn own_clock(mut self) -> Self {
+        self.has_own_clock = true;
+        self
+    }
+
+    /// Sets a directive, such as `maxmemory` or `busy-reply-threshold`, without the two dashes. Words
+    /// of the value are separated by spaces. It wins over those of this module; one that the server
+    /// takes more than once can be given more than once.
+    ///
+    /// `bind`, `port`, `cluster-port`, `dir`, `daemonize`, `logfile` and `requirepass` belong to this
+    /// module: a server with others would not be found.
+    pub fn argument(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.arguments.push((name.into(), value.into()));
+        self
+    }
+
+    /// Creates the server, starts it and waits until it answers, at most 60 s.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`](ServerError::Missing) if the server is not installed;
+    /// [`Ended`](ServerError::Ended) with the server's words if a directive is wrong;
+    /// [`NotReady`](ServerError::NotReady) if the primary of a replica does not answer; the other
+    /// variants if the server does not start.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server is ended and its folder removed as soon as it is ready.
+    pub async fn start(self) -> Result<Redis, ServerError> {
+        on_thread(move || Redis::create(&self)).await
+    }
+
+    /// Creates a cluster of so many nodes with these settings, each of them a primary, and waits
+    /// until all nodes take commands, at most 60 s.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start); [`Ended`](ServerError::Ended) if these are the settings of a replica:
+    /// in a cluster a node becomes one by a command.
+    ///
+    /// # Panics
+    ///
+    /// If `nodes` is 0, and outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the cluster is ended and its folders removed as soon as it is ready.
+    pub async fn start_cluster(self, nodes: usize) -> Result<RedisCluster, ServerError> {
+        assert!(nodes > 0, "a cluster has one node at least");
+        on_thread(move || RedisCluster::create(&self, nodes)).await
+    }
+}
+
+/// Without the passwords.
+impl fmt::Debug for RedisBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisBuilder")
+            .field("kind", &self.kind)
+            .field("fsync", &self.fsync)
+            .field("arguments", &self.arguments)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! A cluster.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::ServerError;
+use crate::daemon::on_thread;
+use crate::program::tail;
+use crate::redis::builder::RedisBuilder;
+use crate::redis::server::{PATIENCE, PROBE};
+use crate::redis::{Redis, RedisKind, resp};
+
+/// The slots of every cluster.
+const SLOTS: usize = 16_384;
+
+/// How long nodes that do not agree yet are left alone.
+const PROBE_PAUSE: Duration = Duration::from_millis(50);
+
+/// A cluster of servers of a test, each of them a primary with an equal part of the slots.
+///
+/// Each node is a [`Redis`], which a test kills, starts again and pauses on its own. A node that does
+/// not answer counts as failed after 3 s, and the cluster takes no commands until it is back;
+/// `argument("cluster-node-timeout", ..)` and `argument("cluster-require-full-coverage", "no")` change
+/// that.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn test() -> Result<(), testkit_servers::ServerError> {
+/// use testkit_servers::{RedisCluster, RedisKind};
+///
+/// let cluster = RedisCluster::start(RedisKind::Redis7, 3).await?;
+/// // … a client of a cluster connects to `cluster.urls()` …
+/// cluster.node(1).kill().await?;
+/// cluster.node(1).start_again().await?;
+/// cluster.ready().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct RedisCluster {
+    nodes: Vec<Redis>,
+}
+
+impl RedisCluster {
+    /// Creates a cluster of so many nodes, starts them and waits until all take commands, at most
+    /// 60 s.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if a
+    /// node does not start or the nodes do not agree.
+    ///
+    /// # Panics
+    ///
+    /// If `nodes` is 0, and outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the cluster is ended and its folders removed as soon as it is ready.
+    pub async fn start(kind: RedisKind, nodes: usize) -> Result<Self, ServerError> {
+        Redis::builder(kind).start_cluster(nodes).await
+    }
+
+    /// Blocks the thread.
+    pub(super) fn create(settings: &RedisBuilder, nodes: usize) -> Result<Self, ServerError> {
+        let start = |_| Redis::create_node(settings);
+        let nodes: Vec<_> = (0..nodes).map(start).collect::<Result<_, _>>()?;
+        for (index, node) in nodes.iter().enumerate() {
+            // As long as it is alone. With equal epochs the nodes would have to agree on others.
+            let epoch = (index + 1).to_string();
+            node.execute_within(PATIENCE, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
+            let bound = |index| SLOTS * index / nodes.len();
+            let (first, last) = (bound(index), bound(index + 1) - 1);
+            let range = [first.to_string(), last.to_string()];
+            let add = ["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]];
+            node.execute_within(PATIENCE, &add)?;
+        }
+        let (first, others) = nodes.split_first().expect("one node at least");
+        for other in others {
+            let port = other.port().to_string();
+            let bus = other.bus().unwrap_or_default().to_string();
+            let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
+            first.execute_within(PATIENCE, &meet)?;
+        }
+        await_ready(&nodes)?;
+        Ok(Self { nodes })
+    }
+
+    /// All nodes, also those that do not run. The first has the lowest slots.
+    pub fn nodes(&self) -> &[Redis] {
+        &self.nodes
+    }
+
+    /// A node, from 0 on.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    #[track_caller]
+    pub fn node(&self, node: usize) -> &Redis {
+        let count = self.nodes.len();
+        self.nodes
+            .get(node)
+            .unwrap_or_else(|| panic!("no node {node}: the cluster has {count}, from 0 on"))
+    }
+
+    /// The URLs of all nodes, for a client that is given several.
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(Redis::url).collect()
+    }
+
+    /// Waits until each node sees all others and says that the cluster takes commands, at most 60 s.
+    ///
+    /// # Errors
+    ///
+    /// [`NotRunning`](ServerError::NotRunning) if one of the nodes does not run, and
+    /// [`NotReady`](ServerError::NotReady) with its log if one is not ready in time.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost if the future is dropped.
+    pub async fn ready(&self) -> Result<(), ServerError> {
+        let nodes: Vec<_> = self.nodes.iter().map(Redis::share).collect();
+        on_thread(move || await_ready(&nodes)).await
+    }
+}
+
+fn await_ready(nodes: &[Redis]) -> Result<(), ServerError> {
+    let began = Instant::now();
+    while let Some(late) = nodes.iter().find(|node| !is_ready(node, nodes.len())) {
+        if late.pid().is_none() {
+            return Err(ServerError::NotRunning);
+        }
+        if began.elapsed() > PATIENCE {
+            return Err(ServerError::NotReady {
+                seconds: PATIENCE.as_secs(),
+                log: tail(&late.log()),
+            });
+        }
+        thread::sleep(PROBE_PAUSE);
+    }
+    Ok(())
+}
+
+fn is_ready(node: &Redis, nodes: usize) -> bool {
+    let info = node.execute_within(PROBE, &["CLUSTER", "INFO"]);
+    info.is_ok_and(|info| {
+        let number = |name| resp::field(&info, name).and_then(|number| number.parse().ok());
+        resp::field(&info, "cluster_state") == Some("ok")
+            && number("cluster_known_nodes") >= Some(nodes)
+            // Of nodes that answer.
+            && number("cluster_slots_ok") == Some(SLOTS)
+    })
+}

@@ -1,0 +1,499 @@
+//! One server.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::ServerError;
+use crate::daemon::{Daemon, PORTS, is_port_taken, on_thread, temporary_folder};
+use crate::port::free_port;
+use crate::process::Program;
+use crate::program::tail;
+use crate::redis::builder::RedisBuilder;
+use crate::redis::clock::Clock;
+use crate::redis::directives::{Place, arguments};
+use crate::redis::resp::{self, Reply};
+use crate::redis::{RedisKind, wheels};
+use crate::server::LOG;
+
+/// What one question is given to say whether the server is ready. It is asked again.
+pub(super) const PROBE: Duration = Duration::from_secs(2);
+
+/// What a command is given.
+pub(super) const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The signal after which the server writes its file and stops in order.
+const STOP_SIGNAL: &str = "TERM";
+
+/// A Redis or Valkey server of a test, in a private temporary folder, on a port of the loopback
+/// address.
+///
+/// It runs as the user of the test, without a configuration file. What it has answered outlives
+/// [`kill`](Self::kill): it writes an append-only file, by default to the disk before each answer,
+/// and no snapshots. [`RedisBuilder`] has the other settings.
+///
+/// Dropping it ends the server and removes its folder; it blocks the thread for that long, less than
+/// a second. When the test ends without a drop, by SIGKILL or with the server in a `static`, the
+/// server ends and its folder is removed soon after. Only the folder of a server that did not run at
+/// that moment stays behind.
+///
+/// All methods take `&self`: tasks that share a server put it into an `Arc`.
+///
+/// The asynchronous methods work on a thread of their own, so an operation goes on to its end when
+/// its future is dropped, and the next one that starts, ends, pauses or resumes the server waits for
+/// it. They leave Tokio's clock alone: a test may pause it.
+///
+/// # Examples
+///
+/// A test whose data outlive a crash:
+///
+/// ```no_run
+/// # async fn test() -> Result<(), testkit_servers::ServerError> {
+/// use testkit_servers::{Redis, RedisKind};
+///
+/// let server = Redis::start(RedisKind::Redis8).await?;
+/// server.execute(&["SET", "order", "7"]).await?;
+/// server.kill().await?;
+/// server.start_again().await?;
+/// assert_eq!(server.execute(&["GET", "order"]).await?, "7");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Redis {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: RedisBuilder,
+    program: PathBuf,
+    port: u16,
+    bus: Option<u16>,
+    clock: Option<Clock>,
+    /// Before the folder, so that it is dropped first.
+    daemon: Daemon,
+    folder: TempDir,
+}
+
+impl Redis {
+    /// Creates a server, starts it and waits until it answers, at most 60 s.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if it
+    /// does not start.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server is ended and its folder removed as soon as it is ready.
+    pub async fn start(kind: RedisKind) -> Result<Self, ServerError> {
+        Self::builder(kind).start().await
+    }
+
+    /// A server with other settings.
+    pub fn builder(kind: RedisKind) -> RedisBuilder {
+        RedisBuilder::new(kind)
+    }
+
+    /// Blocks the thread, which runs no task of a runtime.
+    pub(super) fn create(settings: &RedisBuilder) -> Result<Self, ServerError> {
+        Inner::start(settings, false, free_port).map(Self::new)
+    }
+
+    /// A server that is the only node of its cluster and has no slots yet. Blocks the thread.
+    pub(super) fn create_node(settings: &RedisBuilder) -> Result<Self, ServerError> {
+        Inner::start(settings, true, free_port).map(Self::new)
+    }
+
+    fn new(inner: Inner) -> Self {
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Another handle to the same server.
+    pub(super) fn share(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+
+    /// Which server it is.
+    pub fn kind(&self) -> RedisKind {
+        self.inner.settings.kind
+    }
+
+    /// The URL for clients, with the password if there is one, and without a database.
+    pub fn url(&self) -> String {
+        let port = self.port();
+        match self.password() {
+            Some(password) => format!("redis://:{}@127.0.0.1:{port}/", escaped(password)),
+            None => format!("redis://127.0.0.1:{port}/"),
+        }
+    }
+
+    pub(super) fn password(&self) -> Option<&str> {
+        self.inner.settings.password.as_deref()
+    }
+
+    /// The port, on 127.0.0.1. It stays the same for the life of this value.
+    pub fn port(&self) -> u16 {
+        self.inner.port
+    }
+
+    /// The port for the other nodes of its cluster.
+    pub(super) fn bus(&self) -> Option<u16> {
+        self.inner.bus
+    }
+
+    /// The process id of the server; `None` when it does not run.
+    ///
+    /// Blocks the thread while the server is being started or stopped.
+    pub fn pid(&self) -> Option<u32> {
+        self.inner.daemon.pid()
+    }
+
+    /// The folder of this server. It is gone when this value is dropped.
+    pub fn folder(&self) -> &Path {
+        self.inner.folder.path()
+    }
+
+    /// What the server has printed so far, for the message of a test that fails.
+    pub fn log(&self) -> String {
+        self.inner.daemon.log()
+    }
+
+    /// Executes a command, given as its words, on a connection of its own, and returns the reply as
+    /// text: an array as a line for each element, an array in it as the lines of its own, and the
+    /// absence of a value as `(nil)`, as `redis-cli` writes it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](ServerError::Refused) with the words of the server if it replies with an error,
+    /// [`NotReady`](ServerError::NotReady) if it does not reply within 4 minutes, and
+    /// [`System`](ServerError::System) if it cannot be reached.
+    ///
+    /// # Panics
+    ///
+    /// If `command` is empty, and outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the command is executed all the same.
+    pub async fn execute(&self, command: &[&str]) -> Result<String, ServerError> {
+        assert!(!command.is_empty(), "a command has one word at least");
+        let command: Vec<_> = command.iter().map(|&word| word.to_owned()).collect();
+        self.run(move |inner| {
+            let words: Vec<_> = command.iter().map(String::as_str).collect();
+            inner.execute(&words, PATIENCE)
+        })
+        .await
+    }
+
+    /// As [`execute`](Self::execute), and blocks the thread.
+    pub(super) fn execute_within(
+        &self,
+        patience: Duration,
+        command: &[&str],
+    ) -> Result<String, ServerError> {
+        self.inner.execute(command, patience)
+    }
+
+    /// Tells the server to stop in order, and waits until it has ended. Its connections are closed.
+    ///
+    /// Does nothing if the server does not run. A primary with a replica that does not follow waits
+    /// 10 s for it.
+    ///
+    /// # Errors
+    ///
+    /// [`NotStopped`](ServerError::NotStopped) if it takes longer than 60 s. It is killed then.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server is stopped all the same.
+    pub async fn stop(&self) -> Result<(), ServerError> {
+        self.run(|inner| inner.daemon.stop(STOP_SIGNAL)).await
+    }
+
+    /// Kills all processes of the server with SIGKILL, as a crash would. When this returns, they are
+    /// gone.
+    ///
+    /// Does nothing if the server does not run.
+    ///
+    /// # Errors
+    ///
+    /// [`System`](ServerError::System) if the processes cannot be killed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server is killed all the same.
+    pub async fn kill(&self) -> Result<(), ServerError> {
+        self.run(|inner| inner.daemon.kill()).await
+    }
+
+    /// Starts the server again after [`stop`](Self::stop), [`kill`](Self::kill) or a crash, on the
+    /// same port, with the same data and with the settings that it was created with, and waits until
+    /// it has read its data and answers, at most 60 s.
+    ///
+    /// What a command has changed of its settings is forgotten: a replica that was promoted follows
+    /// its first primary again. It is not waited for until it has the data of the primary, which may
+    /// be gone. A node of a cluster has kept its place in it: see
+    /// [`RedisCluster::ready`](crate::RedisCluster::ready).
+    ///
+    /// # Errors
+    ///
+    /// [`Running`](ServerError::Running) if the server runs; [`Ended`](ServerError::Ended) or
+    /// [`NotReady`](ServerError::NotReady) if it does not start.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server is started all the same.
+    pub async fn start_again(&self) -> Result<(), ServerError> {
+        self.run(|inner| inner.launch(Inner::answers)).await
+    }
+
+    /// Sets the clock of the server so many seconds ahead of that of the machine, or back behind it. Its
+    /// monotonic clock stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`System`](ServerError::System) if the file of the clock cannot be written.
+    ///
+    /// # Panics
+    ///
+    /// If the server was not given [a clock of its own](RedisBuilder::own_clock).
+    #[track_caller]
+    pub fn set_clock(&self, ahead: i64) -> Result<(), ServerError> {
+        let clock = self.inner.clock.as_ref();
+        clock.expect("a server with `own_clock`").set(ahead)
+    }
+
+    /// Stops all processes of the server where they are, with SIGSTOP. Connections stay open, and
+    /// commands hang.
+    ///
+    /// # Errors
+    ///
+    /// [`NotRunning`](ServerError::NotRunning) if the server does not run.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server is paused all the same.
+    pub async fn pause(&self) -> Result<(), ServerError> {
+        self.run(|inner| inner.daemon.pause()).await
+    }
+
+    /// Lets a server go on that was paused, with SIGCONT.
+    ///
+    /// # Errors
+    ///
+    /// [`NotRunning`](ServerError::NotRunning) if the server does not run.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server is resumed all the same.
+    pub async fn resume(&self) -> Result<(), ServerError> {
+        self.run(|inner| inner.daemon.resume()).await
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Inner) -> Result<T, ServerError> + Send + 'static,
+    ) -> Result<T, ServerError> {
+        let inner = Arc::clone(&self.inner);
+        on_thread(move || operation(&inner)).await
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("kind", &self.inner.settings.kind)
+            .field("port", &self.inner.port)
+            .field("folder", &self.inner.folder.path())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn start(
+        settings: &RedisBuilder,
+        is_node: bool,
+        mut port: impl FnMut() -> io::Result<u16>,
+    ) -> Result<Self, ServerError> {
+        let folder = temporary_folder()?;
+        fs::create_dir(data(folder.path()))
+            .map_err(ServerError::system("prepare the folder of the server"))?;
+        let mut port = || port().map_err(ServerError::system("find a free port"));
+        let mut inner = Self {
+            settings: settings.clone(),
+            program: wheels::program(settings.kind)?,
+            port: 0,
+            bus: None,
+            clock: match settings.has_own_clock {
+                true => Some(Clock::create(folder.path())?),
+                false => None,
+            },
+            daemon: Daemon::new(folder.path().join(LOG)),
+            folder,
+        };
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            inner.port = port()?;
+            inner.bus = is_node.then(&mut port).transpose()?;
+            match inner.launch(|inner| inner.answers() && inner.follows()) {
+                Err(error) if is_port_taken(&error) && tried < PORTS => {}
+                started => return started.map(|()| inner),
+            }
+        }
+    }
+
+    fn launch(&self, is_ready: impl Fn(&Self) -> bool) -> Result<(), ServerError> {
+        let folder = self.folder.path();
+        let place = Place {
+            port: self.port,
+            bus: self.bus,
+            data: &data(folder),
+        };
+        let program = Program::new(&self.program, folder, &folder.join(LOG))
+            // Nothing outlives a KILL but the folder.
+            .last_signal("KILL")
+            .args(arguments(&self.settings, place));
+        let program = match &self.clock {
+            Some(clock) => clock.of(program),
+            None => program,
+        };
+        self.daemon.start(program, |_| Ok(is_ready(self)))
+    }
+
+    fn execute(&self, command: &[&str], patience: Duration) -> Result<String, ServerError> {
+        let password = self.settings.password.as_deref();
+        match resp::ask(self.port, password, command, patience) {
+            Ok(Reply::Error(answer)) => Err(ServerError::Refused { answer }),
+            Ok(reply) => Ok(reply.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(ServerError::NotReady {
+                seconds: patience.as_secs(),
+                log: tail(&self.daemon.log()),
+            }),
+            Err(error) => Err(ServerError::system("ask the server")(error)),
+        }
+    }
+
+    /// Whether it has read its data, and is not another server that has taken the port.
+    fn answers(&self) -> bool {
+        let ask = |command: &[&str]| self.execute(command, PROBE).unwrap_or_default();
+        // A server that reads its data refuses a PING, and nothing else here.
+        ask(&["PING"]) == "PONG" && self.is_ours(&ask(&["CONFIG", "GET", "dir"]))
+    }
+
+    fn is_ours(&self, answer: &str) -> bool {
+        // The server tells where the links in the path lead to.
+        let ours = data(self.folder.path()).canonicalize();
+        let theirs = answer.strip_prefix("dir\n");
+        ours.is_ok_and(|ours| theirs.is_some_and(|theirs| Path::new(theirs) == ours))
+    }
+
+    /// Whether it has the data of its primary, if it was given one, and has written them.
+    fn follows(&self) -> bool {
+        let is = |section, name, value| {
+            self.execute(&["INFO", section], PROBE)
+                .is_ok_and(|info| resp::field(&info, name) == Some(value))
+        };
+        self.settings.primary.is_none()
+            || is("replication", "master_link_status", "up")
+                // It loads what it was sent, and writes a new file after that, not before.
+                && is("persistence", "aof_rewrite_scheduled", "0")
+                && is("persistence", "aof_rewrite_in_progress", "0")
+    }
+}
+
+/// In the folder of a server.
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+/// As a URL has it.
+fn escaped(password: &str) -> String {
+    let escape = |byte: u8| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    };
+    password.bytes().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// The first two ports are taken: by a program that does not answer as a server would, and by a
+    /// server of the same kind.
+    #[test]
+    fn takes_another_port_when_one_is_taken() {
+        for kind in RedisKind::ALL {
+            let settings = RedisBuilder::new(kind);
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let silent = listener.local_addr().unwrap().port();
+            let other = Inner::start(&settings, false, free_port).unwrap();
+            let free = free_port().unwrap();
+            let mut ports = [silent, other.port, free].into_iter();
+            let server = Inner::start(&settings, false, || Ok(ports.next().unwrap())).unwrap();
+            assert_eq!(server.port, free);
+            assert!(server.daemon.log().contains("Address already in use"));
+        }
+    }
+
+    #[test]
+    fn a_node_takes_other_ports_when_its_bus_is_taken() {
+        for kind in RedisKind::ALL {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let taken = listener.local_addr().unwrap().port();
+            let mut asked = 0;
+            let port = || {
+                asked += 1;
+                if asked == 2 { Ok(taken) } else { free_port() }
+            };
+            let node = Inner::start(&RedisBuilder::new(kind), true, port).unwrap();
+            assert_eq!(asked, 4, "{kind}");
+            assert_ne!(node.bus, Some(taken));
+        }
+    }
+
+    #[test]
+    fn a_password_does_not_break_the_url() {
+        assert_eq!(escaped("a-Z_9.~"), "a-Z_9.~");
+        assert_eq!(escaped("p@:/ ß"), "p%40%3A%2F%20%C3%9F");
+    }
+}
