@@ -144,11 +144,13 @@ impl RuntimeClock {
         }
     }
 
+    /// The clock of the model.
     #[cfg(keylane_shuttle)]
     pub fn new(_: &crate::Handle) -> Self {
         Self {}
     }
 
+    /// The time of the model.
     #[cfg(keylane_shuttle)]
     pub fn now(&self) -> Instant {
         now()
@@ -202,6 +204,7 @@ mod modelled {
         static NOW: Cell<Instant> = Cell::new(*ORIGIN);
     }
 
+    /// The time of the model.
     #[inline]
     pub fn now() -> Instant {
         NOW.get()
@@ -217,14 +220,17 @@ mod modelled {
     pub struct Alarm(Instant);
 
     impl Alarm {
+        /// Goes off at any moment, and it is this time then.
         pub fn new(at: Instant) -> Self {
             Self(at)
         }
 
+        /// It is this time instead.
         pub fn reset(&mut self, at: Instant) {
             self.0 = at;
         }
 
+        /// Ready once it goes off.
         pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
             if rt::one_in(2) {
                 reach(self.0);

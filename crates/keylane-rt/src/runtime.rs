@@ -141,6 +141,7 @@ pub fn poll_recv_many<T>(
     channel.poll_recv_many(cx, batch, limit)
 }
 
+/// Takes messages from the channel, up to `limit`. Ready with 0: it is closed and empty.
 #[cfg(keylane_shuttle)]
 pub fn poll_recv_many<T>(
     channel: &mut mpsc::UnboundedReceiver<T>,
@@ -168,6 +169,7 @@ pub fn runtime() -> Option<Handle> {
     Handle::try_current().ok()
 }
 
+/// The runtime of the model.
 #[cfg(keylane_shuttle)]
 pub fn runtime() -> Option<Handle> {
     Some(Handle::current())
@@ -192,6 +194,7 @@ pub fn workers(runtime: &Handle) -> usize {
     runtime.metrics().num_workers().max(1)
 }
 
+/// How many tasks can be polled at the same time.
 #[cfg(keylane_shuttle)]
 pub fn workers(_: &Handle) -> usize {
     2
@@ -216,6 +219,7 @@ pub fn spawn_watchdog(runtime: &Handle, watchdog: impl Future<Output = ()> + Sen
     runtime.spawn(watchdog);
 }
 
+/// Starts no watchdog: the model has no time.
 #[cfg(keylane_shuttle)]
 pub fn spawn_watchdog(_: &Handle, watchdog: impl Future<Output = ()> + Send + 'static) {
     drop(watchdog);

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use keylane_rt as rt;
+
 use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, After, Message, message};
-use crate::{Builder, Coalesce, Dispatcher, Overflow, Retry, rt};
+use crate::{Builder, Coalesce, Dispatcher, Overflow, Retry};
 
 fn builder(
     coalesce: Coalesce<Message>,

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane_rt as rt;
 use shuttle_tokio::task::JoinHandle;
 
 use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, After, Hasher, Message, Orders, message, task};
-use crate::{Delayed, Dispatcher, Retry, rt};
+use crate::{Delayed, Dispatcher, Retry};
 
 const WAIT: Duration = Duration::from_millis(5);
 

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use keylane_rt as rt;
 use shuttle_tokio::task::JoinHandle;
 
 use super::Witness;
 use super::explore::pause;
 use super::witness::{Act, Message, Orders, message, task};
-use crate::{Dispatcher, Shutdown, rt};
+use crate::{Dispatcher, Shutdown};
 
 /// Starts one of the three shutdowns. The scheduler chooses which.
 pub(super) fn any_end(orders: &Orders) -> Shutdown<u8, Message, u32, &'static str> {

@@ -1,11 +1,13 @@
 //! Halted lanes, which wait for an operator's decision.
 
+use keylane_rt as rt;
+
 use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, After, Message, Orders, message};
 use crate::watching::LaneState;
-use crate::{Dispatcher, OnExhausted, rt};
+use crate::{Dispatcher, OnExhausted};
 
 fn halting(witness: &Witness) -> Orders {
     let builder = Dispatcher::key_by_opt(|message: &Message| message.key)

@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
+use keylane_rt as rt;
 use keylane_rt::atomic::{AtomicBool, AtomicU64};
+use keylane_rt::clock;
 use keylane_source::lease::{LaneLease, LaneLeases, LeaseError};
 use tokio::time::Instant;
 
@@ -15,7 +17,7 @@ use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, Key, Message, Orders, task};
-use crate::{Dispatcher, clock, rt};
+use crate::Dispatcher;
 
 /// Grants a lease after a while, or fails; and takes it away at any moment. Never are there two of
 /// a key.

@@ -1,10 +1,12 @@
 //! An operator pauses, resumes and purges keys.
 
+use keylane_rt as rt;
+
 use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, Message, Orders, task};
-use crate::{Builder, Coalesce, Dispatcher, rt};
+use crate::{Builder, Coalesce, Dispatcher};
 
 fn builder() -> Builder<
     super::witness::Key,

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use keylane_rt::clock;
+
 use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, Message, Orders, task};
-use crate::{Builder, Dispatcher, Rate, clock};
+use crate::{Builder, Dispatcher, Rate};
 
 const EVERY: Duration = Duration::from_millis(5);
 

@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
 use keylane_rt as rt;
-use keylane_semaphore::{Acquire, KeyedPermit, Reservation};
+use keylane_semaphore::{Acquire, KeyedPermit, KeyedSemaphore, Reservation};
 use shuttle_tokio::task::JoinHandle;
 
 use super::explore::pause;
 use super::witness::{Hasher, Key, task};
-use crate::KeyedSemaphore;
 
 /// The semaphore of one execution, and what was recorded.
 #[derive(Clone)]

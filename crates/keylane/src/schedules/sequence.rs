@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use keylane_rt as rt;
+
 use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, Message, Orders};
 use crate::watching::LaneState;
-use crate::{Builder, Dispatcher, OnGap, Overflow, Sequence, rt};
+use crate::{Builder, Dispatcher, OnGap, Overflow, Sequence};
 
 fn builder(
     then: OnGap,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use keylane_rt as rt;
 use keylane_source::{
     Deliveries, Delivery, Features, Generation, Received, Settlement, Source, SourceError,
 };
@@ -17,7 +18,7 @@ use super::witness::Hasher;
 use crate::error::BoxError;
 use crate::{
     Builder, Coalesce, DeadLetter, DeadLetterSink, Dispatcher, IntakeSettings, OnExhausted, Retry,
-    Sequence, rt,
+    Sequence,
 };
 
 type Key = u8;
