@@ -206,10 +206,10 @@ fn open(sequence: u64, letter: Bytes) -> Result<Parts, DecodeError> {
 
 #[cfg(test)]
 mod tests {
+    use keylane_testkit::fuzz::{Target, about};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fuzz::{Target, about, corpus};
     use crate::message::NewMessage;
 
     fn letter(ending: Ending<'_>) -> Vec<u8> {
@@ -315,7 +315,9 @@ mod tests {
             },
         ];
         let target = Target {
-            corpus: corpus("letter"),
+            corpus: [env!("CARGO_MANIFEST_DIR"), "tests", "corpus", "letter"]
+                .iter()
+                .collect(),
             seeds: endings.map(letter).into(),
             seal: seal_both,
             look,

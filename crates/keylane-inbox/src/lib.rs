@@ -27,19 +27,13 @@ pub mod attempts;
 mod source;
 pub use source::{InboxSource, Position, SourceSettings};
 
-pub mod spool;
-pub use spool::Spool;
+#[cfg(feature = "spool")]
+mod spool;
 
 pub mod conformance;
 
 mod limits;
-mod place;
-mod random;
-mod storage;
 mod versions;
-
-#[cfg(test)]
-mod fuzz;
 
 pub use async_trait::async_trait;
 pub use bytes::Bytes;

@@ -263,10 +263,10 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use keylane_testkit::fuzz::{Target, about};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fuzz::{Target, about, corpus};
 
     fn encoded(sequence: u64, accepted_at_ms: u64, message: &NewMessage) -> Vec<u8> {
         let mut record = vec![0; encoded_len(message)];
@@ -385,7 +385,9 @@ mod tests {
             full,
         ];
         let target = Target {
-            corpus: corpus("record"),
+            corpus: [env!("CARGO_MANIFEST_DIR"), "tests", "corpus", "record"]
+                .iter()
+                .collect(),
             seeds: seeds.map(|message| encoded(7, 1_000, &message)).into(),
             seal,
             look,

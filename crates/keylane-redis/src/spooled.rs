@@ -1,8 +1,8 @@
 //! The messages of a spool.
 
 use bytes::Bytes;
-use keylane_inbox::spool::Spooled;
 use keylane_source::RawMessage;
+use keylane_spool::Spooled;
 
 /// As they are written, each with the id that the spool has given it.
 pub(crate) fn messages(batch: &[Spooled]) -> Vec<RawMessage> {

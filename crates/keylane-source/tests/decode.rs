@@ -1,5 +1,7 @@
 //! Decoding: a source in memory, a sink that can refuse, and a driver that can drop every call.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::pin;

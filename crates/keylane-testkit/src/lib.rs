@@ -66,6 +66,7 @@ mod letters;
 mod script;
 
 pub mod conformance;
+pub mod fuzz;
 pub mod reference;
 pub mod scenario;
 

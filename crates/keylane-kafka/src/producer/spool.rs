@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use keylane_inbox::spool::{MessageId, SinkError, SpoolSink, Spooled, async_trait};
 use keylane_source::RawMessage;
+use keylane_spool::{MessageId, SinkError, SpoolSink, Spooled, async_trait};
 
 use super::builder::{ProducerBuilder, TIMEOUT};
 use super::client::Delivery;
@@ -16,7 +16,7 @@ use crate::error::ConfigError;
 /// The header that has the [id](Spooled::id) of the message.
 const ID: &str = "keylane.id";
 
-/// A topic as the target of a [`Spool`](keylane_inbox::Spool).
+/// A topic as the target of a [`Spool`](keylane_spool::Spool).
 ///
 /// The records of a key are written in the order in which they were pushed. The spool forgets a
 /// message when all replicas have its record. The id of the message is in the header `keylane.id`, as
@@ -28,13 +28,13 @@ const ID: &str = "keylane.id";
 /// # What fails
 ///
 /// A record that is too large, or against a policy of the broker, is refused, and
-/// [`on_refused`](keylane_inbox::spool::Builder::on_refused) says what happens to it. Everything else
+/// [`on_refused`](keylane_spool::Builder::on_refused) says what happens to it. Everything else
 /// is tried again.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// use keylane_inbox::Spool;
+/// use keylane_spool::Spool;
 /// use keylane_kafka::{Producer, SpoolTopic};
 ///
 /// # #[tokio::main]

@@ -13,9 +13,8 @@ use keylane::source::{
     Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError,
 };
 use keylane::{Dispatcher, OnExhausted};
-use keylane_inbox::Spool;
-use keylane_inbox::spool::{SinkError, SpoolSink, Spooled, async_trait};
 use keylane_kafka::{KafkaSource, Position, Producer, Redrive, SpoolTopic};
+use keylane_spool::{SinkError, Spool, SpoolSink, Spooled, async_trait};
 use keylane_testkit::Gate;
 use testkit_servers::Kafka;
 use tokio::time::{sleep, timeout};
@@ -272,8 +271,8 @@ async fn nothing_of_a_batch_passes_what_an_earlier_call_could_not_write() {
         .dir(folder.path())
         .backoff(Duration::from_millis(5), Duration::from_millis(20))
         .batch(4, 1 << 20, Duration::from_secs(5))
-        .on_refused(keylane_inbox::spool::OnRefused::dead_letter(
-            |_: keylane_inbox::spool::Refused| async { Ok::<(), std::io::Error>(()) },
+        .on_refused(keylane_spool::OnRefused::dead_letter(
+            |_: keylane_spool::Refused| async { Ok::<(), std::io::Error>(()) },
         ))
         .open()
         .await

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::source::RawMessage;
-use keylane_inbox::Spool;
-use keylane_inbox::spool::{OnRefused, Refused};
 use keylane_kafka::{Place, Producer, SendError, SpoolTopic};
+use keylane_spool::{OnRefused, Refused, Spool};
 use testkit_servers::Kafka;
 
 use crate::stage::until;

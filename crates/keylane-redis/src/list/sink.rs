@@ -49,13 +49,13 @@ where
 
 #[cfg(feature = "spool")]
 mod spool {
-    use keylane_inbox::spool::{SinkError, SpoolSink, Spooled, async_trait};
+    use keylane_spool::{SinkError, SpoolSink, Spooled, async_trait};
 
     use super::ListQueue;
     use crate::error::ErrorKind;
     use crate::spooled;
 
-    /// A list as the target of a [`Spool`](keylane_inbox::Spool). A batch is written as a whole, in one
+    /// A list as the target of a [`Spool`](keylane_spool::Spool). A batch is written as a whole, in one
     /// step. The id of the spool is the id of the message, as its 24 bytes: what is written a second
     /// time, after a crash or a lost answer, has the same.
     #[async_trait]

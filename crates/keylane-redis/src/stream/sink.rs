@@ -238,13 +238,13 @@ where
 
 #[cfg(feature = "spool")]
 mod spool {
-    use keylane_inbox::spool::{SinkError, SpoolSink, Spooled, async_trait};
+    use keylane_spool::{SinkError, SpoolSink, Spooled, async_trait};
 
     use super::StreamSink;
     use crate::error::ErrorKind;
     use crate::spooled;
 
-    /// A stream as the target of a [`Spool`](keylane_inbox::Spool). The id of the spool is the id of the
+    /// A stream as the target of a [`Spool`](keylane_spool::Spool). The id of the spool is the id of the
     /// message, as its 24 bytes: what is written a second time, after a crash or a lost answer, has the
     /// same.
     #[async_trait]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage};
-use keylane_inbox::Spool;
 use keylane_redis::{ConfigError, ErrorKind, Redis, StreamFields, StreamSink, partition_of};
+use keylane_spool::Spool;
 use testkit_servers::RedisKind;
 
 use crate::support::{new_name, shared};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use keylane_disk::{Opener, Watch, Watched};
 use redb::{Database, Durability, ReadableDatabase};
 
 use super::fault::{Fault, Wrapped, guarded};
 use super::settings::Settings;
 use super::tables::{self, Totals};
-use crate::storage::{Opener, Watch, Watched};
 
 /// Makes a database where there are no bytes yet.
 pub(super) fn create(opener: &Opener, watch: &Arc<Watch>) -> Result<(), Fault> {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylane_disk::{self, Place, Watch};
+
 use super::database;
 use super::tables::FORMAT;
 use crate::error::OpenError;
-use crate::place::Place;
-use crate::storage::{self, Watch};
 
 const MARKER: &str = "keylane-inbox";
 const LOCK: &str = "lock";
@@ -102,7 +102,7 @@ impl Directory {
         let fails = |error| OpenError::of(&new, error);
         // Left over from a process that died here, maybe.
         File::create(&new).map_err(fails)?;
-        let opener = storage::file(new.clone());
+        let opener = keylane_disk::file(new.clone());
         let made = database::create(&opener, &Arc::new(Watch::default()));
         made.map_err(|fault| fault.unopened(&self.path, &new, FORMAT))?;
         let synced = File::open(&new).and_then(|file| file.sync_all());

@@ -5,8 +5,9 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use keylane_disk::Displaced;
+
 use crate::error::{OpenError, StoreError};
-use crate::place::Displaced;
 
 /// A failure of the database or of its file.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use keylane_disk::{Displaced, Displacement, Place, Watch};
+
 use super::directory::Directory;
-use crate::error::{Displacement, OpenError};
-use crate::place::{Displaced, Place};
-use crate::storage::Watch;
+use crate::error::OpenError;
 
 /// What tells whether the files that are open are those of the directory. It keeps other processes
 /// out of the directory as well.

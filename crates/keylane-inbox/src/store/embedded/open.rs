@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, RwLock, mpsc};
 use std::thread;
 use std::time::Instant;
 
+use keylane_disk::{self, Opener, Watch, random};
 use redb::{Database, ReadableDatabase};
 use tokio::sync::watch;
 
@@ -24,8 +25,6 @@ use super::tables::{FORMAT, MESSAGES, Totals};
 use super::writer::{LOOK_EVERY, Writer};
 use crate::attempts::Marks;
 use crate::error::OpenError;
-use crate::random;
-use crate::storage::{self, Opener, Watch};
 use crate::store::Tail;
 
 /// Slots for start marks that the file has from the beginning. It grows.
@@ -38,7 +37,7 @@ pub(super) fn directory(path: &Path, settings: Settings) -> Result<Inner, OpenEr
     let (place, starts) = (directory.database(), directory.starts());
     let marks = open_marks(&starts)?;
     let watch = Arc::default();
-    let opener = storage::file(place.clone());
+    let opener = keylane_disk::file(place.clone());
     let fails = |fault: Fault| fault.unopened(directory.path(), &place, FORMAT);
     let (database, totals) = database::open(&opener, &watch, &settings).map_err(fails)?;
     // Behind means: durable once, and not there now.

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use keylane_disk::Watch;
 use redb::{Database, ReadTransaction, ReadableDatabase};
 use tokio::sync::watch;
 
 use super::fault::{Fault, Wrapped, guarded};
 use super::redriven::RedrivenLog;
 use crate::error::StoreError;
-use crate::storage::Watch;
 use crate::store::Tail;
 
 pub(super) struct Shared {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use keylane_disk::{Displaced, Displacement, Opener};
 use redb::Database;
 use tokio::sync::watch;
 
@@ -18,10 +19,8 @@ use super::settings::{Settings, SyncMode};
 use super::shared::{Counts, Shared, State};
 use super::tables::Totals;
 use crate::attempts::{Marks, Stamp};
-use crate::error::{Displacement, StoreError};
-use crate::place::Displaced;
+use crate::error::StoreError;
 use crate::record::to_millis;
-use crate::storage::Opener;
 
 /// How long a database that could not be opened again is left alone.
 const RETRY: Duration = Duration::from_millis(250);

@@ -1,0 +1,95 @@
+//! The thread that owns the journal.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use keylane_disk::random;
+
+use super::backoff::Backoff;
+use super::core::Work;
+use super::journal::{DiskError, Journal};
+use super::shared::Shared;
+
+/// How long removals wait for a commit that takes them along. What is delivered and not removed is
+/// delivered again after a crash, so this bounds the duplicates.
+const REMOVAL_LINGER: Duration = Duration::from_millis(20);
+
+/// Between two attempts on a disk that fails.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often the file is looked at if there is nothing to write.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Writes until the spool has ended. Then the journal is closed, and its lock is free.
+pub(super) fn write(shared: &Arc<Shared>, journal: impl Journal) {
+    let _end = End(shared);
+    // Dropped before the end is told: then the directory is free.
+    let mut journal = journal;
+    let mut backoff = Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE);
+    let mut pause = None;
+    while let Some(work) = shared.next_work(REMOVAL_LINGER, pause.take(), LOOK_EVERY) {
+        if work.is_last {
+            if let Err(error) = journal.reopen()
+                && error.is_displaced()
+            {
+                tracing::error!(target: "keylane_spool", %error, "a spool is not in its place");
+                shared.with(|core| core.displaced(error));
+            }
+            break;
+        }
+        let has_worked = perform(shared, &mut journal, work);
+        if has_worked {
+            backoff.succeeded();
+        } else {
+            pause = Some(backoff.failed(random::dice()));
+        }
+    }
+}
+
+/// However the thread ends, no one may wait for it.
+struct End<'a>(&'a Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.with(|core| core.end());
+    }
+}
+
+/// False if it failed, and a moment later it may not.
+fn perform(shared: &Shared, journal: &mut impl Journal, mut work: Work) -> bool {
+    let has_changes = !work.appends.is_empty() || !work.removals.is_empty();
+    let committed = journal.reopen().and_then(|()| match has_changes {
+        true => journal.commit(&work.appends, &work.removals),
+        false => Ok(()),
+    });
+    let is_readable = committed
+        .as_ref()
+        .map_or_else(DiskError::is_displaced, |()| true);
+    let read = work.read.take_if(|_| is_readable);
+    let has_worked = committed.is_ok();
+    match committed {
+        Ok(()) => shared.with(|core| core.committed(&work)),
+        Err(error) => {
+            tracing::error!(target: "keylane_spool", %error, "the spool cannot be stored");
+            let wall = SystemTime::now();
+            shared.with(|core| core.commit_failed(work, &error, wall));
+        }
+    }
+    let Some((range, bytes)) = read else {
+        return has_worked;
+    };
+    // What is not in its place any more is still here: this is its last chance.
+    match journal.read(range, bytes) {
+        Ok(page) => {
+            shared.with(|core| core.page(page));
+            true
+        }
+        Err(error) => {
+            tracing::error!(target: "keylane_spool", %error, "the spool cannot be read");
+            let wall = SystemTime::now();
+            shared.with(|core| core.page_failed(&error, wall));
+            false
+        }
+    }
+}
