@@ -28,14 +28,14 @@ pub enum OnGap {
     /// they are duplicates.
     Skip,
     /// Bring what waits behind the gap to the dead-letter sink, with
-    /// [`Failure::Gap`](crate::error::Failure::Gap) and no attempts, and wait on.
+    /// `Failure::Gap` and no attempts, and wait on.
     ///
     /// The versions in the letters are missing from then on, as those of the gap are: later
     /// messages of the key follow them to the sink until all of them have been sent again.
     DeadLetter,
     /// Stop the key until an operator decides:
-    /// [`LaneControl::skip`](crate::LaneControl::skip) skips the gap,
-    /// [`LaneControl::resume`](crate::LaneControl::resume) waits once more. The missing version lets
+    /// `LaneControl::skip` skips the gap,
+    /// `LaneControl::resume` waits once more. The missing version lets
     /// it go on as well. The default.
     #[default]
     Halt,

@@ -20,11 +20,11 @@ use crate::leases::Leases;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Makes the lanes of a dispatcher exclusive across processes: made by
-/// [`Leases::lanes`], and given to [`Builder::leased_by`](keylane::Builder::leased_by).
+/// [`Leases::lanes`], and given to `Builder::leased_by`.
 ///
 /// The dispatcher acquires the lease of a key when a message of it is next. The lease is renewed while
 /// it is needed, and released when the key has had no message for a while. What happens when it is
-/// lost, and how lanes wait, is described [there](keylane::Builder::leased_by).
+/// lost, and how lanes wait, is described there.
 ///
 /// Dispatchers that handle the same keys for the same purpose share a store and a prefix; others have
 /// another [prefix](Self::prefix), or another store.

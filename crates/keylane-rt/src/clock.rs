@@ -89,7 +89,7 @@ impl Tick {
         Self(u32::try_from(nanos >> TICK_LOG2).map_or(most, |tick| tick.min(most)))
     }
 
-    /// Which one it is, up to [`MOST`](Self::MOST), or a little more if it is that of a moment.
+    /// Which one it is, up to `i32::MAX`, or a little more if it is that of a moment.
     #[inline]
     pub fn number(self) -> u32 {
         self.0

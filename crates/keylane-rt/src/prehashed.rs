@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 #[derive(Debug, Default)]
 pub struct Prehashed(u64);
 
-/// Makes [`Prehashed`].
+/// Makes hashers for keys that are hashes already.
 pub type BuildPrehashed = BuildHasherDefault<Prehashed>;
 
 impl Hasher for Prehashed {

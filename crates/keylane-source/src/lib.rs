@@ -62,7 +62,7 @@
 //! A message may come again, so its handler may run again. To have its effect once, commit the
 //! effect together with a unique record of the message: its [id](RawMessage::id), or its
 //! key and version. Where lanes
-//! `sequence` with a [`VersionStore`](crate::VersionStore), a version
+//! `sequence` with a [`VersionStore`], a version
 //! that was recorded is settled as a duplicate without running.
 
 mod contract;

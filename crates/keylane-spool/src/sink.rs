@@ -10,7 +10,7 @@ use super::message::Spooled;
 
 /// Where messages are delivered to: a broker, a database, a service, an inbox.
 ///
-/// An async closure over a `Vec<Spooled>` is a sink, and so is an [`Inbox`](crate::Inbox).
+/// An async closure over a `Vec<Spooled>` is a sink, and so is an `Inbox` of `keylane-inbox`.
 ///
 /// # What a sink must do
 ///

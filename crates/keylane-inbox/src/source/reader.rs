@@ -83,7 +83,7 @@ impl Inbox {
     /// Messages of a key are handed over in the order in which they were accepted. Only a window of
     /// each key is in memory, however much is stored: see [`SourceSettings`]. An attempt is counted
     /// before its handler starts, so that a message which kills the process is given up on after its
-    /// attempts. With [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource) the inbox keeps the
+    /// attempts. With `OnExhausted::AtSource` the inbox keeps the
     /// dead letters, see [`letters`](Self::letters), and one that is redriven goes ahead of what
     /// waits of its key.
     ///

@@ -34,7 +34,7 @@ impl SourceSettings {
     }
 
     /// Most messages of one key that are handed over and not settled; 64 by default, and at least
-    /// 1. Set it below the [`lane_capacity`](keylane::Builder::lane_capacity) of the dispatcher.
+    /// 1. Set it below the `lane_capacity` of the dispatcher.
     #[must_use]
     pub fn window(mut self, messages: usize) -> Self {
         self.window = messages.max(1);

@@ -27,7 +27,7 @@ pub(crate) use state::{Phase, Timer, Transition};
 pub use state::{State, WaitReason};
 
 mod effects;
-pub use effects::{Change, Due, Effects, Few, Gap, Left, Out, Stall, Store, Taken};
+pub use effects::{Change, Due, Effects, Few, Gap, Left, Out, Rare, Stall, Store, Taken};
 
 mod gate;
 

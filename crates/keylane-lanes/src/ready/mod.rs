@@ -78,7 +78,7 @@ pub struct RunnerLimits {
     pub idle: usize,
 }
 
-/// The ready queue: see the [module](self).
+/// The ready queue, and who may take from it.
 #[derive(Debug)]
 pub struct Ready<T> {
     limits: RunnerLimits,

@@ -8,7 +8,7 @@ use super::order::ClassOrder;
 use super::pace::Pace;
 use crate::Gcra;
 
-/// What waits in [`Jobs`].
+/// What waits in the ready queue.
 pub trait Ranked {
     /// How urgent it is; 0 is the most urgent.
     fn class(&self) -> u8;

@@ -83,7 +83,7 @@ impl ListQueue {
         }
     }
 
-    /// A source of this queue, for [`Dispatcher::consume`](keylane::Dispatcher::consume): a worker of its
+    /// A source of this queue, for `Dispatcher::consume`: a worker of its
     /// own.
     pub fn source(&self) -> ListSource {
         ListSource::new(self)

@@ -25,14 +25,14 @@ use super::session::{Memory, Session, ends_at};
 use crate::letter::Why;
 use crate::link::Link;
 
-/// The elements of a list, for a [dispatcher](keylane::Dispatcher::consume). Made by
+/// The elements of a list, for a dispatcher. Made by
 /// [`ListQueue::source`]; each is a worker of its own.
 ///
 /// A list that cannot be used, because a key holds something else or the user has no right to it, is all that
-/// its source has: it is [`Opening`](keylane::IntakeState::Opening) meanwhile, its
-/// [`last_error`](keylane::IntakeStats::last_error) has the words of the server, and it is tried again, and
+/// its source has: it is `Opening` meanwhile, its
+/// `last_error` has the words of the server, and it is tried again, and
 /// said in the log, at growing pauses. A user who may do all but wait in `BLMOVE` looks at the list five times
-/// a second; [`failed_parts`](keylane::IntakeStats::failed_parts) says so.
+/// a second; `failed_parts` says so.
 #[derive(Debug)]
 pub struct ListSource {
     shared: Arc<Shared>,

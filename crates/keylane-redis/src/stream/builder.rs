@@ -168,7 +168,7 @@ impl StreamBuilder {
     }
 
     /// Keeps dead letters in this stream: those of a dispatcher that is built with
-    /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource). See [`StreamSource`] for what they say.
+    /// `OnExhausted::AtSource`. See [`StreamSource`] for what they say.
     pub fn dead_letters(mut self, stream: impl Into<Bytes>) -> Self {
         self.settings.letters = Some(stream.into());
         self

@@ -63,7 +63,7 @@ const REWIND_AFTER: Duration = Duration::from_millis(500);
 ///   history of a replica that was promoted, if the user may ask for `INFO replication`. What was pending
 ///   with a consumer that an operator has removed comes again.
 /// - A stream that cannot be read, because its key holds something else or the user has no right to it, fails
-///   alone: the others go on. It stands in [`failed_parts`](keylane::IntakeStats::failed_parts) with the words
+///   alone: the others go on. It stands in `failed_parts` with the words
 ///   of the server, and is tried again every second. If acks of it are refused, the source is opened again,
 ///   once each time, and the stream stays with this process for as long as its lease lasts. That it may not
 ///   be waited for in `XREAD`, or cut off, or that the members of the group may not be looked at, stands

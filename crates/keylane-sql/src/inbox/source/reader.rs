@@ -146,10 +146,10 @@ impl SqlInbox {
     /// Messages of a key are handed over in the order in which they were committed. A worker that
     /// dies, or is paused for longer than its claims last, loses its keys to the others; what it
     /// writes afterwards changes nothing, because its claims have other tokens. With
-    /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource) the inbox keeps the dead letters.
+    /// `OnExhausted::AtSource` the inbox keeps the dead letters.
     ///
     /// What fails while the rest goes on is in
-    /// [`IntakeStats::failed_parts`](keylane::IntakeStats::failed_parts) as long as it does, and is tried
+    /// `IntakeStats::failed_parts` as long as it does, and is tried
     /// again: `messages` (they cannot be claimed, read or removed: a right or a table is missing),
     /// `claims` (they cannot be renewed), `letters`, `keys of dead workers`, `keys without a worker`,
     /// `old ids`. Where what is done cannot be told, or the source cannot join, it fails as a whole, and is
