@@ -1,16 +1,19 @@
 //! `cargo xtask bench`: has it become slower?
 
 use crate::Error;
-use crate::process;
+use crate::results::{Form, Save};
 use crate::setup;
 use crate::workspace::cargo;
 
 /// Run the benches: criterion, and instruction counts under valgrind
 ///
 /// The first run installs the runner of the instruction counts below target/tools. Everything after
-/// `--` goes to `cargo bench -p benches`, for example `-- --bench dispatch`.
+/// `--` goes to `cargo bench -p benches`, for example `-- --bench dispatch`, and
+/// `--save=instructions -- --bench instructions`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    save: Save,
     /// For `cargo bench`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     cargo: Vec<String>,
@@ -22,7 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     if let Some(runner) = setup::instruction_counter()? {
         bench.env("GUNGRAUN_RUNNER", runner);
     }
-    if process::run(bench, None)?.success() {
+    if args.save.run("bench", bench, Form::Text)?.success() {
         Ok(())
     } else {
         Err("a bench has failed".into())

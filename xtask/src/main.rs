@@ -22,6 +22,7 @@ mod mutants;
 mod mutation;
 
 mod bench;
+mod results;
 mod versus;
 
 mod error;

@@ -94,7 +94,7 @@ pub(crate) fn display(command: &Command) -> String {
 }
 
 fn quoted(word: &str) -> String {
-    if word.contains(' ') {
+    if word.contains([' ', '*', '?']) {
         format!("'{word}'")
     } else {
         word.to_owned()
@@ -185,6 +185,12 @@ mod tests {
         assert_eq!(
             display(&command),
             "RUSTFLAGS='--cfg a' cargo test -p keylane"
+        );
+        let mut command = Command::new("cargo");
+        command.args(["xtask", "versus", "--only", "empty/*,pull"]);
+        assert_eq!(
+            display(&command),
+            "cargo xtask versus --only 'empty/*,pull'"
         );
     }
 }

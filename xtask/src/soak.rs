@@ -14,7 +14,7 @@ use crate::mutation::{self, Shard};
 use crate::schedules;
 use crate::steps::Steps;
 use crate::tree::Tree;
-use crate::workspace::{self, cargo};
+use crate::workspace::{self, answer, cargo};
 
 /// Run the guarantees for a night: 2,600,000 schedules by chance and as many by PCT, 2,000 kills,
 /// 5,000 drains, faults of the disk, mutations
@@ -425,13 +425,6 @@ fn write_report(scale: Scale, seed: u64, steps: &Steps) -> Result<(), Error> {
     std::fs::create_dir_all(path.parent().expect("the report lies in a folder"))?;
     std::fs::write(path, format!("{report:#}\n"))?;
     Ok(())
-}
-
-/// What `command` prints, or nothing where it does not run.
-fn answer(command: &mut Command) -> String {
-    let output = command.current_dir(workspace::root()).output();
-    let stdout = output.map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&stdout).trim().to_owned()
 }
 
 #[cfg(test)]

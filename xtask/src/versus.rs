@@ -1,7 +1,7 @@
 //! `cargo xtask versus`: keylane beside its rivals.
 
 use crate::Error;
-use crate::process;
+use crate::results::{Form, Save};
 use crate::workspace::cargo;
 
 /// The comparison with the rivals, a workspace of its own.
@@ -19,7 +19,8 @@ pub(crate) const VERSUS_REDIS: &str = "--manifest-path=benches/versus-redis/Carg
 /// Compare keylane with its rivals in one run (results in target/versus)
 ///
 /// The rivals are a workspace of their own, built on first use. Everything after `--` goes to the
-/// comparison, for example `-- --quick` or `-- --help`.
+/// comparison, for example `-- --quick` or `-- --help`; `--save=pull -- --only pull`
+/// saves the tables of a part.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Compare keylane-sql with other queues on PostgreSQL instead
@@ -31,21 +32,23 @@ pub(crate) struct Args {
     /// Compare keylane-redis with other ways to consume Redis instead
     #[arg(long, conflicts_with_all = ["sql", "kafka"])]
     redis: bool,
+    #[command(flatten)]
+    save: Save,
     /// For the comparison
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     versus: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let manifest = match (args.sql, args.kafka, args.redis) {
-        (true, _, _) => VERSUS_SQL,
-        (_, true, _) => VERSUS_KAFKA,
-        (_, _, true) => VERSUS_REDIS,
-        _ => VERSUS,
+    let (arm, manifest) = match (args.sql, args.kafka, args.redis) {
+        (true, _, _) => ("sql", VERSUS_SQL),
+        (_, true, _) => ("kafka", VERSUS_KAFKA),
+        (_, _, true) => ("redis", VERSUS_REDIS),
+        _ => ("dispatch", VERSUS),
     };
     let mut versus = cargo(["run", "--release", manifest, "--"]);
     versus.args(&args.versus);
-    if process::run(versus, None)?.success() {
+    if args.save.run(arm, versus, Form::Markdown)?.success() {
         Ok(())
     } else {
         Err("the comparison has failed".into())

@@ -29,6 +29,13 @@ where
     command
 }
 
+/// What `command` prints in the top of the repository, or nothing where it does not run.
+pub(crate) fn answer(command: &mut Command) -> String {
+    let output = command.current_dir(root()).output();
+    let stdout = output.map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&stdout).trim().to_owned()
+}
+
 /// Adds `flags` to the compiler flags that the caller's environment already sets.
 pub(crate) fn add_rustflags(command: &mut Command, flags: &str) {
     let mut all = std::env::var("RUSTFLAGS").unwrap_or_default();
