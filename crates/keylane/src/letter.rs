@@ -11,6 +11,12 @@ pub(crate) type Sink<K, M, E> = Arc<dyn DeadLetterSink<K, M, E>>;
 #[non_exhaustive]
 pub enum OnExhausted<K, M, E> {
     /// Settle it as failed and go on with the key. The default.
+    ///
+    /// What it leaves behind: the `tracing` warning `an attempt failed`; a count, in
+    /// [`Report::discarded`](crate::Report::discarded) and
+    /// [`Stats::discarded`](crate::watching::Stats::discarded); the event
+    /// [`Event::Discarded`](crate::watching::Event::Discarded); and, if there is a receipt,
+    /// [`ReceiptError::Failed`](crate::error::ReceiptError::Failed).
     Discard,
     /// Give it to the sink; the key goes on when the sink has accepted it.
     DeadLetter(Arc<dyn DeadLetterSink<K, M, E>>),

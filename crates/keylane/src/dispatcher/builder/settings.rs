@@ -38,6 +38,23 @@ use crate::rate::Rate;
 /// | [`priority`](Self::priority) | one class | more urgent lanes start first |
 /// | [`stuck_after`](Self::stuck_after) | one second | a warning and a count |
 /// | [`event_capacity`](Self::event_capacity) | 1,024 events for each subscriber | the oldest is lost, and counted |
+///
+/// # Which one for what
+///
+/// Each row has an example: `cargo run --example NAME` in the repository.
+///
+/// | you need | you set | `NAME` |
+/// | --- | --- | --- |
+/// | work done once for many requests | [`coalesce`](Self::coalesce) | `coalesce` |
+/// | a feed with duplicates, disorder and gaps, put right | [`sequence`](Self::sequence) | `sequence` |
+/// | several messages of a key in one handler | [`batch`](Self::batch), [`spawn_batches`](Self::spawn_batches) | `batches` |
+/// | no work that comes too late, work that starts later | [`expire_after`](Self::expire_after), [`send_when`](Dispatcher::send_when) | `deadlines_and_delays` |
+/// | a rate for each key, or for all together | [`rate_per_key`](Self::rate_per_key), [`rate`](Self::rate) | `rates_and_priorities` |
+/// | important keys first | [`priority`](Self::priority) | `rates_and_priorities` |
+/// | as many handlers as the service behind them can serve | [`adaptive_concurrency`](Self::adaptive_concurrency) | `adaptive_concurrency` |
+/// | a fixed number of lanes that changes under load | [`hash_lanes`](Dispatcher::hash_lanes) | `resize` |
+///
+/// Most settings go together. [`spawn`](Self::spawn) refuses those that do not, and names the two.
 pub struct Builder<K, M, E, F, S = RandomState> {
     pub(super) key: F,
     pub(super) hasher: S,
